@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,12 +100,9 @@ func foretoldClient(t *testing.T, config, forwarded string) string {
 func simulatedClients(t *testing.T, rules, log, config string) map[int]string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "denied")
-	if out, err := exec.Command(program(t), "simulate", rules, log, "--envoy", config, "--denied", file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	data := testenv.Must(os.ReadFile(file))(t)
+	output(t, program(t), "simulate", rules, log, "--envoy", config, "--denied", file)
 	clients := map[int]string{}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(readDocument(t, file)) {
 		parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(line), log+":"), "\t")
 		var n int
 		if _, err := fmt.Sscan(parts[0], &n); err != nil || len(parts) != 4 {

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-
 	"weir/internal/testenv"
 )
 
@@ -29,9 +27,8 @@ type compose struct {
 
 func readCompose(t *testing.T) compose {
 	t.Helper()
-	data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docker-compose.yml")))(t)
 	var c compose
-	testenv.OK(t, yaml.Unmarshal(data, &c))
+	parse(t, readDocument(t, "docker-compose.yml"), &c)
 	return c
 }
 
@@ -41,10 +38,7 @@ func TestCompose(t *testing.T) {
 	t.Parallel()
 	root := testenv.Repository(t)
 	services := readCompose(t).Services
-	help, err := exec.Command(program(t), "serve", "--help").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, help)
-	}
+	help := output(t, program(t), "serve", "--help")
 	for _, name := range []string{"envoy", "weir", "echo", "redis"} {
 		s, ok := services[name]
 		if !ok {
@@ -70,7 +64,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	for variable := range services["weir"].Environment {
-		if !strings.Contains(string(help), "$"+variable) {
+		if !strings.Contains(help, "$"+variable) {
 			t.Errorf("service weir sets %s, which serve --help does not know", variable)
 		}
 	}

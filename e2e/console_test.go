@@ -5,9 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"net"
 	"net/url"
 	"os"
@@ -369,7 +366,7 @@ func signsIn(browser context.Context, t *testing.T) {
 // takePictures takes those of docs/console.md, or looks whether they are there.
 func takePictures(p *tab, rules string) {
 	p.do(chromedp.EmulateViewport(1000, 1100))
-	document := readDocument(p.t, filepath.Join(testenv.Repository(p.t), "docs/console.md"))
+	document := readDocument(p.t, "docs/console.md")
 	for name, path := range map[string]string{"now": "", "rules": "rules", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
 		file := filepath.Join(testenv.Repository(p.t), "docs/console", name+".png")
 		if !strings.Contains(document, "console/"+name+".png") {
@@ -379,44 +376,10 @@ func takePictures(p *tab, rules string) {
 			p.open("/console/" + path)
 			p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, "config"); return ""; })()`, rules))
 			picture := testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t)
-			testenv.OK(p.t, os.WriteFile(file, withFewColours(p.t, picture), 0o644))
+			testenv.OK(p.t, os.WriteFile(file, picture, 0o644))
 		}
 		if info, err := os.Stat(file); err != nil || info.Size() >= 150_000 {
 			p.t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
 		}
 	}
-}
-
-// withFewColours returns a picture with the 256 colours that are in most of it.
-func withFewColours(t *testing.T, picture []byte) []byte {
-	t.Helper()
-	full := testenv.Must(png.Decode(bytes.NewReader(picture)))(t)
-	counts := map[color.Color]int{}
-	bounds := full.Bounds()
-	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
-		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			counts[full.At(x, y)]++
-		}
-	}
-	var colours color.Palette
-	for c := range counts {
-		colours = append(colours, c)
-	}
-	slices.SortFunc(colours, func(a, b color.Color) int { return counts[b] - counts[a] })
-	few := image.NewPaletted(bounds, colours[:min(256, len(colours))])
-	nearest := map[color.Color]uint8{}
-	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
-		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			c := full.At(x, y)
-			i, known := nearest[c]
-			if !known {
-				i = uint8(few.Palette.Index(c))
-				nearest[c] = i
-			}
-			few.SetColorIndex(x, y, i)
-		}
-	}
-	var out bytes.Buffer
-	testenv.OK(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few))
-	return out.Bytes()
 }

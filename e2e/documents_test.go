@@ -142,17 +142,12 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	screen := testenv.Must(exec.Command(program(t), "help").Output())(t)
 	commands := []string{"except add", "except list", "except remove"}
-	for _, found := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(string(screen), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(output(t, program(t), "help"), -1) {
 		commands = append(commands, found[1])
 	}
 	for _, command := range commands {
-		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("weir help %s: %v\n%s", command, err, out)
-		}
-		help.WriteString("command " + command + "\n" + string(out))
+		help.WriteString("command " + command + "\n" + output(t, program(t), append([]string{"help"}, strings.Fields(command)...)...))
 	}
 	others := []string{"--mode", "--time"} // of Envoy and of docker
 	span, flag := regexp.MustCompile("`([^`\n]+)`"), regexp.MustCompile(`(?:^| )(--[a-z][a-z-]*)`)
@@ -162,7 +157,7 @@ func TestInlineCommands(t *testing.T) {
 		if document == "CHANGELOG.md" { // it names what there was
 			continue
 		}
-		for _, found := range span.FindAllStringSubmatch(readDocument(t, filepath.Join(testenv.Repository(t), document)), -1) {
+		for _, found := range span.FindAllStringSubmatch(readDocument(t, document), -1) {
 			code := found[1]
 			if found := command.FindStringSubmatch(code); found != nil && found[1] != "help" {
 				seen++
@@ -224,7 +219,7 @@ func TestDocumentsAreShort(t *testing.T) {
 	words := 0
 	for _, document := range documents(t) {
 		if document == "README.md" || document == "MIGRATING.md" || filepath.Dir(document) == "docs" {
-			words += len(strings.Fields(readDocument(t, filepath.Join(testenv.Repository(t), document))))
+			words += len(strings.Fields(readDocument(t, document)))
 		}
 	}
 	if words >= 20000 {
@@ -265,7 +260,7 @@ func TestDocumentedBench(t *testing.T) {
 	t.Parallel()
 	shell := testenv.Shell(t)
 	w := startWeir(t, "config")
-	found := regexp.MustCompile(`(?m)^go run \./cmd/server (bench .*HOST:PORT)`).FindStringSubmatch(readDocument(t, filepath.Join(testenv.Repository(t), "docs/performance.md")))
+	found := regexp.MustCompile(`(?m)^go run \./cmd/server (bench .*HOST:PORT)`).FindStringSubmatch(readDocument(t, "docs/performance.md"))
 	if found == nil {
 		t.Fatal("docs/performance.md does not measure a server")
 	}
@@ -280,4 +275,66 @@ func TestDocumentedBench(t *testing.T) {
 			t.Errorf("%s printed\n%s", cmd, out)
 		}
 	}
+}
+
+// codeBlock is a fenced or indented block of a Markdown file. Indented ones have no
+// language.
+type codeBlock struct{ language, text string }
+
+// codeBlocks returns the blocks of code in a Markdown file.
+func codeBlocks(t *testing.T, file string) []codeBlock {
+	t.Helper()
+	var blocks []codeBlock
+	var text []string
+	language, fenced, indent := "", false, ""
+	end := func() {
+		if fenced || indent != "" {
+			blocks = append(blocks, codeBlock{language, strings.Join(text, "\n")})
+		}
+		text, language, fenced, indent = nil, "", false, ""
+	}
+	afterEmpty := false
+	for line := range strings.SplitSeq(readDocument(t, file), "\n") {
+		name, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && fenced:
+			end()
+		case isFence:
+			end()
+			language, fenced = name, true
+		case fenced:
+			text = append(text, line)
+		case strings.TrimSpace(line) == "" || !strings.HasPrefix(line, "    ") && indent != "":
+			end()
+		case indent == "" && afterEmpty && strings.HasPrefix(line, "    "):
+			indent = line[:len(line)-len(strings.TrimLeft(line, " "))]
+			text = append(text, strings.TrimPrefix(line, indent))
+		case indent != "":
+			text = append(text, strings.TrimPrefix(line, indent))
+		}
+		afterEmpty = strings.TrimSpace(line) == ""
+	}
+	end()
+	return blocks
+}
+
+// readDocument reads a file of the repository, or of elsewhere.
+func readDocument(t *testing.T, file string) string {
+	t.Helper()
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(testenv.Repository(t), file)
+	}
+	return string(testenv.Must(os.ReadFile(file))(t))
+}
+
+// documentedBlock returns the block of a document that begins with start.
+func documentedBlock(t *testing.T, document, start string) string {
+	t.Helper()
+	for _, b := range codeBlocks(t, filepath.Join(testenv.Repository(t), document)) {
+		if strings.HasPrefix(b.text, start) {
+			return b.text
+		}
+	}
+	t.Fatalf("%s has no block that begins with %s", document, start)
+	return ""
 }

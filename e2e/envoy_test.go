@@ -45,7 +45,7 @@ func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
 	if g.upstream == "" {
 		g.upstream = startUpstream(t)
 	}
-	text := readDocument(t, filepath.Join(testenv.Repository(t), g.example))
+	text := readDocument(t, g.example)
 	if g.edit != nil {
 		text = g.edit.Replace(text)
 	}

@@ -130,11 +130,7 @@ func walkExample(t *testing.T, example, upstream string) (front *envoy) {
 // longer than anything that is waited for.
 func compile(t *testing.T, shell, command string) {
 	t.Helper()
-	cmd := exec.Command(shell, "-c", command+" --help")
-	cmd.Dir = testenv.Repository(t)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s --help: %v\n%s", command, err, out)
-	}
+	output(t, shell, "-c", command+" --help")
 }
 
 // startExampleUpstream runs the command of an example's upstream and returns
@@ -191,7 +187,86 @@ func validateBootstrap(t *testing.T, file string) {
 // validateRules lets Weir check the rules at path.
 func validateRules(t *testing.T, path string) {
 	t.Helper()
-	if out, err := exec.Command(program(t), "validate", path).CombinedOutput(); err != nil {
-		t.Errorf("weir validate: %v\n%s", err, out)
+	output(t, program(t), "validate", path)
+}
+
+// The commands of the README are executed as they stand, on other ports.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	root, shell := testenv.Repository(t), testenv.Shell(t)
+	var w *weir
+	serve := func(command string) {
+		compile(t, shell, command)
+		w = runWeir(t, patientWithRedis, shell, "-c", command)
+		w.waitUntilHealthy()
+		awayFromEnd(time.Minute)
+	}
+	const loop = "for i in 1 2 3 4 5 6; do"
+	execute := map[string]func(t *testing.T, command string){
+		"go run ./cmd/server": func(_ *testing.T, command string) { serve(command) },
+		loop: func(t *testing.T, command string) {
+			command = strings.ReplaceAll(command, "127.0.0.1:8080", w.http)
+			if got, want := output(t, shell, "-c", command), strings.Repeat("200\n", 5)+"429\n"; got != want {
+				t.Errorf("printed:\n%s\nwant:\n%s", got, want)
+			}
+		},
+		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(t *testing.T, command string) {
+			serve(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
+		},
+		"docker compose up --build": nil, // TestCompose reads its file
+	}
+	for _, b := range codeBlocks(t, filepath.Join(root, "README.md")) {
+		if b.language != "sh" {
+			continue
+		}
+		name, _, _ := strings.Cut(b.text, "\n")
+		run, known := execute[name]
+		if !known {
+			t.Errorf("this command is not executed:\n%s", b.text)
+		}
+		delete(execute, name)
+		if run != nil {
+			run(t, b.text)
+		}
+	}
+	for name := range execute {
+		t.Errorf("the README lacks the command %s", name)
+	}
+}
+
+// The YAML of the README is accepted by those it is meant for.
+func TestReadmeYAML(t *testing.T) {
+	t.Parallel()
+	accepted := map[string]int{}
+	for _, b := range codeBlocks(t, filepath.Join(testenv.Repository(t), "README.md")) {
+		if b.language != "yaml" {
+			continue
+		}
+		kind, _, _ := strings.Cut(b.text, ":")
+		accepted[kind]++
+		switch kind {
+		case "domain":
+			validateRules(t, writeRules(t, b.text))
+		case "http_filters":
+			var snippet struct {
+				Filters []any `yaml:"http_filters"`
+			}
+			parse(t, b.text, &snippet)
+			doc := gateway{}.bootstrap(t, "127.0.0.1:1")
+			manager := connectionManager(t, doc)
+			router := manager["http_filters"].([]any)[1]
+			manager["http_filters"] = append(snippet.Filters, router)
+			validateBootstrap(t, writeBootstrap(t, doc))
+		case "rate_limits":
+			g := gateway{virtualHost: "routes: [{match: {prefix: /}, route: {cluster: echo}}]\n" + b.text}
+			s := g.start(t, userRules(2))
+			s.want("/", "x-user: alice", 200, 200, 429)
+			s.want("/", "x-user: bob", 200)
+		default:
+			t.Errorf("this YAML is not tested:\n%s", b.text)
+		}
+	}
+	if accepted["domain"] == 0 || accepted["http_filters"] == 0 || accepted["rate_limits"] == 0 {
+		t.Errorf("the README should show rules, Envoy's filter and its descriptors, but shows %v", accepted)
 	}
 }

@@ -173,7 +173,7 @@ func TestInFlight(t *testing.T) {
 	}))
 	t.Cleanup(upstream.Close)
 	// A lost unit would come back after a minute, so a minute is an hour here.
-	rules := strings.Replace(readDocument(t, "../examples/in-flight/rules/in-flight.yaml"), "unit: minute", "unit: hour", 1)
+	rules := strings.Replace(readDocument(t, "examples/in-flight/rules/in-flight.yaml"), "unit: minute", "unit: hour", 1)
 	s := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream.Listener.Addr().String()}.start(t, rules)
 	waitForFree := func(want uint32) {
 		t.Helper()

@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,14 +38,14 @@ func TestIstioExampleHasTheEnvironmentOfIstio(t *testing.T) {
 func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	rules := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/istio/rules/config.yaml")))(t)
+	rules := readDocument(t, "examples/istio/rules/config.yaml")
 	p := newPod(t)
 	p.redis()
-	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": string(rules)}})
+	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": rules}})
 	p.waitFor(200, "http://127.0.0.1:8080/healthcheck")
 	p.waitFor(200, "http://[::1]:8080/healthcheck")
 	p.envoy(istioBootstrap(t, "examples/istio/gateway.yaml", "127.0.0.1:8081", podUpstream))
-	p.waitFor(200, "http://" + podEnvoy + "/ready")
+	p.waitFor(200, "http://"+podEnvoy+"/ready")
 
 	awayFromEnd(time.Minute)
 	p.want("/productpage", 200, 429)
@@ -61,10 +59,8 @@ func TestIstioReadme(t *testing.T) {
 	w := startWeir(t, "examples/istio/rules")
 	e := runEnvoy(t, istioBootstrap(t, "examples/istio/gateway.yaml", w.grpc, startUpstream(t)))
 	awayFromEnd(time.Minute)
-	cmd := exec.Command(shell, "-c", documentedBlock(t, "examples/istio/README.md", "for i in"))
-	cmd.Env = append(os.Environ(), "GATEWAY_URL="+e.addr)
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "200\n429\n" {
-		t.Errorf("%v, printed:\n%s", err, out)
+	if got := output(t, shell, "-c", "GATEWAY_URL="+e.addr+"\n"+documentedBlock(t, "examples/istio/README.md", "for i in")); got != "200\n429\n" {
+		t.Errorf("printed:\n%s", got)
 	}
 }
 
@@ -130,4 +126,36 @@ func applyPatch(t *testing.T, manager, host, patch map[string]any) {
 	default:
 		t.Fatalf("this test does not know how Istio applies %v to %v", operation, patch["applyTo"])
 	}
+}
+
+// manifests reads the documents of a YAML file of the repository.
+func manifests(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	var docs []map[string]any
+	for text := range strings.SplitSeq(readDocument(t, file), "\n---\n") {
+		var doc map[string]any
+		parse(t, text, &doc)
+		docs = append(docs, doc)
+	}
+	return docs
+}
+
+// environment reads the variables of the first container of a Deployment, each
+// NAME=value.
+func environment(t *testing.T, file, deployment string) []string {
+	t.Helper()
+	for _, doc := range manifests(t, file) {
+		if doc["kind"] != "Deployment" || get(t, doc, "metadata")["name"] != deployment {
+			continue
+		}
+		var env []string
+		variables, _ := get(t, doc, "spec", "template", "spec", "containers", 0)["env"].([]any)
+		for _, v := range variables {
+			v := v.(map[string]any)
+			env = append(env, v["name"].(string)+"="+v["value"].(string))
+		}
+		return env
+	}
+	t.Fatalf("%s has no Deployment %s", file, deployment)
+	return nil
 }

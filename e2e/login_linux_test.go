@@ -33,7 +33,7 @@ func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	}))
 	t.Cleanup(upstream.Close)
 	example := gateway{example: "examples/login/envoy.yaml", edit: edit, upstream: upstream.Listener.Addr().String()}
-	g.stack = example.start(t, edit.Replace(readDocument(t, "../examples/login/rules/login.yaml")))
+	g.stack = example.start(t, edit.Replace(readDocument(t, "examples/login/rules/login.yaml")))
 	return g
 }
 

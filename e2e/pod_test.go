@@ -56,8 +56,7 @@ func (p *pod) redis() {
 func (p *pod) weir(env []string, hosts string, files map[string]map[string]string) *process {
 	p.t.Helper()
 	root := p.t.TempDir()
-	binary := testenv.Must(os.ReadFile(program(p.t)))(p.t)
-	write(p.t, root+"/bin/ratelimit", string(binary))
+	write(p.t, root+"/bin/ratelimit", readDocument(p.t, program(p.t)))
 	testenv.OK(p.t, os.Chmod(root+"/bin/ratelimit", 0o755))
 	write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
 	for dir, texts := range files {

@@ -36,6 +36,18 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 	return launch(t, cmd, cmd.Start)
 }
 
+// output runs a program in the repository, which must succeed, and returns what it prints.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = testenv.Repository(t)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
 // launch starts cmd by means of start. What run does for a program, it does
 // for this one.
 func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {

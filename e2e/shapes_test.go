@@ -2,14 +2,11 @@ package e2e
 
 import (
 	"encoding/base64"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"weir/internal/testenv"
 )
 
 // What Contour makes of the manifests in examples/contour. A policy on a route stands in
@@ -218,7 +215,7 @@ func with(user string, requestsPerUnit int, unit string) []string {
 func TestShapesOfGateways(t *testing.T) {
 	t.Parallel()
 	const plain, login = "100, 100;w=60", "3, 100;w=60, 50;w=1, 3;w=60"
-	contourRules := readDocument(t, filepath.Join(testenv.Repository(t), "examples/contour/rules/contour.yaml"))
+	contourRules := readDocument(t, "examples/contour/rules/contour.yaml")
 	for name, c := range map[string]struct {
 		gateway gateway
 		rules   string

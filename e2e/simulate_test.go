@@ -49,9 +49,7 @@ type knownLog struct {
 func buildGenerator(t *testing.T) string {
 	t.Helper()
 	generator := filepath.Join(t.TempDir(), "generate")
-	if out, err := exec.Command("go", "build", "-o", generator, "weir/internal/offline/simulate/accesslog/generate").CombinedOutput(); err != nil {
-		t.Fatalf("building the generator: %v\n%s", err, out)
-	}
+	output(t, "go", "build", "-o", generator, "weir/internal/offline/simulate/accesslog/generate")
 	return generator
 }
 
@@ -62,21 +60,8 @@ func generate(t *testing.T, lines int) (log knownLog) {
 	generator := buildGenerator(t)
 	log.file = filepath.Join(dir, "access.log")
 	truth := filepath.Join(dir, "truth.json")
-	cmd := exec.Command(generator, "-lines", strconv.Itoa(lines), "-clients", strconv.Itoa(lines/5), "-span", "59m", "-truth", truth)
-	out, err := cmd.Output()
-	if err == nil {
-		err = os.WriteFile(log.file, out, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(truth)
-	if err == nil {
-		err = json.Unmarshal(data, &log)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	write(t, log.file, output(t, generator, "-lines", strconv.Itoa(lines), "-clients", strconv.Itoa(lines/5), "-span", "59m", "-truth", truth))
+	testenv.OK(t, json.Unmarshal([]byte(readDocument(t, truth)), &log))
 	return log
 }
 
@@ -95,14 +80,9 @@ func simulate(t *testing.T, rules, log, envoy string, flags ...string) (report s
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v: %v\n%s", args, err, stderr.String())
 	}
-	data := testenv.Must(os.ReadFile(file))(t)
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(readDocument(t, file)) {
 		place, _, _ := strings.Cut(strings.TrimPrefix(line, log+":"), "\t")
-		n, err := strconv.Atoi(place)
-		if err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		denied = append(denied, n)
+		denied = append(denied, testenv.Must(strconv.Atoi(place))(t))
 	}
 	slices.Sort(denied)
 	return report, denied
@@ -119,12 +99,9 @@ type logged struct {
 
 func readLogged(t *testing.T, file string) (list []logged) {
 	t.Helper()
-	data := testenv.Must(os.ReadFile(file))(t)
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(readDocument(t, file)) {
 		l := logged{line: len(list) + 1}
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
+		testenv.OK(t, json.Unmarshal([]byte(line), &l))
 		l.Address, _, _ = strings.Cut(l.Address, ":")
 		list = append(list, l)
 	}
@@ -133,8 +110,7 @@ func readLogged(t *testing.T, file string) (list []logged) {
 
 // simulatedRequests is how many requests go through a real Envoy.
 func simulatedRequests(t *testing.T) int {
-	n := testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t)
-	return n
+	return testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t)
 }
 
 // TestSimulate chooses a limit as a new user would: weir simulate finds those who come far too often in a
@@ -222,5 +198,52 @@ func replayEnvoysLogs(t *testing.T, logs map[string]string, rules, config string
 		if !slices.Equal(denied, want) {
 			t.Errorf("%s: a replay denies %v, want %v", format, denied, want)
 		}
+	}
+}
+
+// TestLargeLog runs the commands of docs/simulate.md for a log with a known truth, with
+// fewer lines.
+func TestLargeLog(t *testing.T) {
+	t.Parallel()
+	root, dir := testenv.Repository(t), t.TempDir()
+	var script string
+	for _, b := range codeBlocks(t, filepath.Join(root, "docs/simulate.md")) {
+		if b.language == "sh" {
+			script = b.text
+		}
+	}
+	for from, to := range map[string]string{
+		"go run ./internal/offline/simulate/accesslog/generate -lines 1000000": buildGenerator(t) + " -lines 50000",
+		"go run ./cmd/server": program(t),
+		"docs/simulate/":      filepath.Join(root, "docs/simulate") + "/",
+	} {
+		if !strings.Contains(script, from) {
+			t.Fatalf("there is no %q in\n%s", from, script)
+		}
+		script = strings.ReplaceAll(script, from, to)
+	}
+	cmd := exec.Command(testenv.Shell(t), "-ec", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var truth knownLog
+	testenv.OK(t, json.Unmarshal([]byte(readDocument(t, filepath.Join(dir, "truth.json"))), &truth))
+	if len(truth.Abusers) != 3 {
+		t.Fatalf("%d abusers", len(truth.Abusers))
+	}
+	report, _, _ := strings.Cut(string(out), "\n{") // where the truth begins
+	for _, a := range truth.Abusers {
+		if !strings.Contains(report, "remote_address="+a.Address+" ") {
+			t.Errorf("the report does not name %s", a.Address)
+		}
+	}
+	amounts := fmt.Sprintf("%.0f %.0f %.0f", truth.Amounts[0], truth.Amounts[1], truth.Amounts[2])
+	if !strings.Contains(strings.Join(strings.Fields(report), " "), "200 per hour "+amounts) {
+		t.Errorf("the report does not suggest %s:\n%s", amounts, report)
+	}
+	if !strings.Contains(readDocument(t, filepath.Join(dir, "report.html")), truth.Abusers[0].Address) {
+		t.Error("the page does not name the worst client")
 	}
 }

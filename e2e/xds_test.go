@@ -81,7 +81,7 @@ func TestXDSExampleReadme(t *testing.T) {
 	shell := testenv.Shell(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rules.json") // the walk changes it
-	original := readDocument(t, filepath.Join(testenv.Repository(t), rules))
+	original := readDocument(t, rules)
 	write(t, file, original)
 	var plane string
 	var server *weir
