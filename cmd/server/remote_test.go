@@ -89,9 +89,9 @@ var remoteCases = []struct {
 	body           string // of the request
 	wide           bool   // some line needs more than 100 columns
 }{
-	{golden: "status", answer: "status", args: []string{"status"}, asked: "GET /status"},
-	{golden: "status_failing", answer: "failing", args: []string{"status"}, asked: "GET /status"},
-	{golden: "status_starting", answer: "starting", args: []string{"status"}, asked: "GET /status"},
+	{golden: "status", answer: "status", args: []string{"status"}, asked: "GET /status", wide: true},
+	{golden: "status_failing", answer: "failing", args: []string{"status"}, asked: "GET /status", wide: true},
+	{golden: "status_starting", answer: "starting", args: []string{"status"}, asked: "GET /status", wide: true},
 	{golden: "top", answer: "denials", args: []string{"top"}, asked: "GET /denials?replicas=all"},
 	{golden: "top_minute_this", answer: "denials", args: []string{"top", "--window=minute", "--this"}, asked: "GET /denials?replicas=this"},
 	{golden: "top_domain", answer: "denials", args: []string{"top", "login pages"}, asked: "GET /denials?replicas=all"},

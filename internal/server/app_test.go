@@ -281,7 +281,7 @@ func TestServes(t *testing.T) {
 			t.Errorf("/json: got %d %s, want %d (error: %v)", code, body, want, err)
 		}
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "Weir v0-test", "health    OK", "in memory", "1 (files: 1, domains: 1)")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "Weir v0-test", "health      OK", "in memory", "1 rule in 1 domain")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
 	f.wantAnswer("GET", f.DebugAddr(), "/debug/pprof/goroutine", 200)
 	f.wantAnswer("GET", f.MetricsAddr(), "/numbers", 200,

@@ -49,13 +49,13 @@ func TestRulesOfControlPlane(t *testing.T) {
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules     none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules       none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
 
 	plane.Set("v1", sent("x", 3))
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
-	loaded := fmt.Sprintf(`1 (resources: 1, domains: 1), version "v1", loaded from the control plane at %s (node default) at `, plane.Addr)
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules     "+loaded, "\n          connected since ")
+	loaded := fmt.Sprintf("1 rule in 1 domain from the control plane at %s (node default)\n", plane.Addr)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules       "+loaded, ` ago), version "v1", resources: 1`+"\n            connected since ")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "# "+loaded, "\napi.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "weir_xds_connected 1\n")
 

@@ -75,7 +75,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	const fails = "redis fails, failure modes decide"
 	f.wantLog(fails)
 	f.wantUnavailable()
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure modes decide (error, unless a limit has its own)", "worked last: never", "(connection)")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
 
 	r.Start()
 	f.wantHealth(true, "OK")
@@ -85,12 +85,12 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 		t.Errorf("its absence was logged %d times, want once", n)
 	}
 	f.wantLimit(3)
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "works, worked last: 2")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "works, last at ")
 
 	r.Stop()
 	f.wantUnavailable()
 	f.wantHealth(true, "OK") // old news to Envoy, and a restart would not help
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "health    OK", "FAILS since", "(connection)")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
 
 	r.Start()
 	f.wantLimit(3)

@@ -18,6 +18,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
 )
@@ -175,7 +176,7 @@ func (r *rules) dump(w io.Writer, status api.Rules) error {
 	if tree == nil {
 		return errors.New("no rules are loaded yet")
 	}
-	for line := range strings.Lines(status.String()) {
+	for line := range strings.Lines(status.Text(operators.Times{Now: time.Now().UTC()})) {
 		if _, err := fmt.Fprintf(w, "# %s", line); err != nil {
 			return err
 		}

@@ -31,6 +31,6 @@ func ExampleServer_Handler() {
 		fmt.Println(answer.Code, first)
 	}
 	// Output:
-	// 200 Weir v1
+	// 200 version     Weir v1
 	// 403 without ADMIN_TOKEN_FILE this is served to 127.0.0.1 and ::1 only
 }

@@ -95,7 +95,8 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		plain(w)
-		fmt.Fprint(w, s.Status(), "\n", list)
+		status := s.Status()
+		fmt.Fprint(w, status.Text(operators.Times{Now: time.Now().UTC()}), "\n", list)
 	})
 	return http.MaxBytesHandler(mux, bodyBytes)
 }

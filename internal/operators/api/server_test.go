@@ -195,72 +195,76 @@ func TestListOfRoutes(t *testing.T) {
 
 // TestStatus shows a status as a page and as JSON.
 func TestStatus(t *testing.T) {
-	const evil = "\x1b[2J\u009b31m\nhealth    OK\x00\xff\u202e"
+	const evil = "\x1b[2J\u009b31m\nhealth      OK\x00\xff\u202e"
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	later := at.Add(time.Hour)
 	for _, tt := range []struct {
 		name       string
 		status     Status
-		page, json string // that they begin with, or hold
+		page, json string // that they hold
 	}{
 		{"well", Status{
 			Version: "v1.2.3", UptimeSeconds: 90.001, Health: "OK", Notes: []string{"SHADOW_MODE is on: no request is denied"}, Store: Store{Name: "in memory", Works: true},
 			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4}, Decisions: 1234.56, Denials: 0.25, Exceptions: 3,
-		}, `Weir v1.2.3, up 1m30s
-
-health    OK
-note      SHADOW_MODE is on: no request is denied
-requests  1234.6/s decided, 0.2/s denied
-except    3 exceptions in force
-counters  in memory
-rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
+		}, `version     Weir v1.2.3, up 90 s
+health      OK
+note        SHADOW_MODE is on: no request is denied
+requests    1234.6 a second, 0.2 of them denied
+exceptions  3 in force
+counters    in memory
+rules       4 rules in 3 domains from config
+            loaded at 03:02:01 UTC (60 min ago), files: 2
 `, `"store":{"name":"in memory","works":true},"rules":{"path":"config","rules":4,"domains":3,"files":2,"loaded_at":"2026-05-04T03:02:01Z"},"exceptions":3,"decisions_per_second":1234.56,"denials_per_second":0.25}`},
 		{"nothing loaded, store not asked", Status{
 			Version: "v1.2.3", Health: "redis was not reached yet", Notes: []string{}, Store: Store{Name: "redis at db:6379", FailureMode: "error"},
-			Rules: Rules{Path: "config", FailedAt: at, Problems: "open config: no such file"},
-		}, `Weir v1.2.3, up 0s
+			Rules: Rules{Path: "config", FailedAt: at, Problems: "a.yaml:1:1: bad\nb.yaml:1:1: worse"},
+		}, `health      redis was not reached yet
+requests    0.0 a second, 0.0 of them denied
+exceptions  0 in force
+counters    redis at db:6379
+            not asked yet
+rules       none loaded from config yet
 
-health    redis was not reached yet
-requests  0.0/s decided, 0.0/s denied
-counters  redis at db:6379
-store     not asked yet
-rules     none loaded from config yet
-
-The last load, at 2026-05-04T03:02:01Z, failed and changed nothing:
-
-open config: no such file
-`, `"notes":[],"store":{"name":"redis at db:6379","works":false,"failure_mode":"error"},"rules":{"path":"config","rules":0,"domains":0,"files":0,"failed_at":"2026-05-04T03:02:01Z","problems":"open config: no such file"}`},
+The last load failed at 03:02:01 UTC (60 min ago) and changed nothing:
+  a.yaml:1:1: bad
+  b.yaml:1:1: worse
+`, `"notes":[],"store":{"name":"redis at db:6379","works":false,"failure_mode":"error"},"rules":{"path":"config","rules":0,"domains":0,"files":0,"failed_at":"2026-05-04T03:02:01Z","problems":"a.yaml:1:1: bad\nb.yaml:1:1: worse"}`},
 		{"from a control plane, store fails", Status{
 			Store: Store{FailingSince: at, FailedAt: later, Problem: "readonly: redis is a replica", FailureMode: "error", Breaker: "open"},
 			Rules: Rules{
 				Path: "the control plane at cp:1", LoadedAt: at, Files: 2, Domains: 3, Rules: 4, Version: "7", FailedVersion: "8", FailedAt: later, Problems: "bad",
 				ControlPlane: "NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused",
 			},
-		}, `store     FAILS since 2026-05-04T03:02:01Z, failure modes decide (error, unless a limit has its own); worked last: never
-          last error at 2026-05-04T04:02:01Z (readonly): redis is a replica
-rules     4 (resources: 2, domains: 3), version "7", loaded from the control plane at cp:1 at 2026-05-04T03:02:01Z
-          NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused
+		}, `            FAILS since 03:02:01 UTC (60 min), failure modes decide
+            failure mode error: callers get UNAVAILABLE, unless a limit has a mode of its own
+            last error at 04:02:01 UTC (0 s ago): readonly: redis is a replica
+            breaker open
+rules       4 rules in 3 domains from the control plane at cp:1
+            loaded at 03:02:01 UTC (60 min ago), version "7", resources: 2
+            NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused
 
-The last load, of version "8", at 2026-05-04T04:02:01Z, failed and changed nothing:
-
-bad
+The last load, version "8", failed at 04:02:01 UTC (0 s ago) and changed nothing:
+  bad
 `, `"failing_since":"2026-05-04T03:02:01Z","failed_at":"2026-05-04T04:02:01Z","problem":"readonly: redis is a replica","failure_mode":"error","breaker":"open"}`},
 		{"waiting for a control plane, store works", Status{
 			Store: Store{Works: true, WorkedAt: at, FailureMode: "deny"}, Rules: Rules{Path: "cp:1", ControlPlane: "connected since 2026-05-04T03:02:01Z"},
-		}, "store     works, worked last: 2026-05-04T03:02:01Z\nrules     none loaded from cp:1 yet\n          connected since 2026-05-04T03:02:01Z\n", `"control_plane":"connected since`},
+		}, "            works, last at 03:02:01 UTC (60 min ago)\nrules       none loaded from cp:1 yet\n            connected since 2026-05-04T03:02:01Z\n", `"control_plane":"connected since`},
 		{"store works again", Status{
 			Store: Store{Works: true, WorkedAt: later, FailedAt: at, Problem: "timeout: no answer", FailureMode: "local"},
-		}, "store     works, worked last: 2026-05-04T04:02:01Z\n          last error at 2026-05-04T03:02:01Z (timeout): no answer\n", `"worked_at":"2026-05-04T04:02:01Z"`},
+		}, "            works, last at 04:02:01 UTC (0 s ago)\n            last error at 03:02:01 UTC (60 min ago): timeout: no answer\n", `"worked_at":"2026-05-04T04:02:01Z"`},
 		{"hostile texts", Status{
 			Health: evil, Store: Store{Name: evil, FailingSince: at, FailedAt: at, Problem: "timeout: " + evil, FailureMode: "error"},
 			Rules: Rules{Path: evil, LoadedAt: at, FailedAt: at, Problems: evil, Version: evil, FailedVersion: evil, ControlPlane: evil},
-		}, `health    \x1b[2J\u009b31m\nhealth`, `\u001b[2J\u009b31m\nhealth    OK\u0000`},
+		}, `health      \x1b[2J\u009b31m\nhealth`, `\u001b[2J\u009b31m\nhealth      OK\u0000`},
 	} {
 		s := testServer(t, withToken(t, "", io.Discard))
 		s.Status = func() Status { return tt.status }
 		handler := s.Handler()
-		page := ask(handler, "GET", "/", "").Body.String()
-		if !strings.Contains(page, tt.page) || plaintext.Lines(page) != page || strings.Count(page, "\nhealth    OK") > 1 {
+		page := tt.status.Text(operators.Times{Now: later})
+		if served := ask(handler, "GET", "/", "").Body.String(); !strings.HasPrefix(served, page[:strings.Index(page, "counters")]) {
+			t.Errorf("%s: served is\n%s", tt.name, served)
+		}
+		if !strings.Contains(page, tt.page) || plaintext.Lines(page) != page || strings.Count(page, "\nhealth      OK") > 1 {
 			t.Errorf("%s: got:\n%q\nwant:\n%s", tt.name, page, tt.page)
 		}
 		w, shown := ask(handler, "GET", "/status", ""), tt.status

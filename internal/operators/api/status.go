@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators"
 )
 
 // Status is how a server is: the answer of GET /status, and as text of GET /. What others
@@ -57,72 +59,113 @@ type Rules struct {
 	LoadedAt      time.Time `json:"loaded_at,omitzero"`
 	FailedAt      time.Time `json:"failed_at,omitzero"` // of the last load, if it failed
 	Problems      string    `json:"problems,omitempty"` // of that load, one per line
-	FailedVersion string    `json:"-"`                  // of that load
+	FailedVersion string    `json:"failed_version,omitempty"`
 }
 
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-// String is the page, but for the list of what else there is.
-func (s Status) String() string {
+// Text is the page, but for the list of endpoints.
+func (s *Status) Text(v operators.Times) string {
 	var b strings.Builder
-	up := time.Duration(s.UptimeSeconds * float64(time.Second))
-	fmt.Fprintf(&b, "Weir %s, up %s\n\nhealth    %s\n", s.Version, up.Truncate(time.Second), plaintext.Line(s.Health))
+	line := func(field, format string, args ...any) {
+		fmt.Fprintf(&b, "%-11s %s\n", field, plaintext.Line(operators.Begin(fmt.Sprintf(format, args...), longestLine)))
+	}
+	line("version", "Weir %s, up %s", s.Version, operators.Span(operators.Seconds(s.UptimeSeconds)))
+	line("health", "%s", s.Health)
 	for _, note := range s.Notes {
-		fmt.Fprintf(&b, "note      %s\n", note)
+		line("note", "%s", note)
 	}
-	fmt.Fprintf(&b, "requests  %.1f/s decided, %.1f/s denied\n", s.Decisions, s.Denials)
-	if s.Exceptions > 0 {
-		fmt.Fprintf(&b, "except    %d exceptions in force\n", s.Exceptions)
+	line("requests", "%.1f a second, %.1f of them denied", s.Decisions, s.Denials)
+	line("exceptions", "%d in force", s.Exceptions)
+	line("counters", "%s", s.Store.Name)
+	s.Store.lines(v, line)
+	served, failed := s.Rules.lines(v)
+	for i, text := range served {
+		line([]string{"rules", ""}[min(i, 1)], "%s", text)
 	}
-	fmt.Fprintf(&b, "counters  %s\n", plaintext.Line(s.Store.Name))
-	if s.Store.FailureMode != "" {
-		fmt.Fprintf(&b, "store     %s\n", s.Store)
-	}
-	fmt.Fprintf(&b, "rules     %s", s.Rules)
-	return b.String()
+	return b.String() + failed
 }
 
-// String is the line of a store that can fail, without its name.
-func (s Store) String() string {
-	kind, problem, _ := strings.Cut(s.Problem, ": ")
-	failed := fmt.Sprintf("\n          last error at %s (%s): %s", stamp(s.FailedAt), kind, plaintext.Line(problem))
-	switch {
-	case !s.FailingSince.IsZero():
-		return fmt.Sprintf("FAILS since %s, failure modes decide (%s, unless a limit has its own); worked last: %s", stamp(s.FailingSince), s.FailureMode, stamp(s.WorkedAt)) + failed
-	case s.WorkedAt.IsZero():
-		return "not asked yet"
-	case s.FailedAt.IsZero():
-		failed = ""
-	}
-	return "works, worked last: " + stamp(s.WorkedAt) + failed
+// Text says which rules serve, and what became of newer ones.
+func (r *Rules) Text(v operators.Times) string {
+	served, failed := r.lines(v)
+	return plaintext.Lines(strings.Join(served, "\n")+"\n") + failed
 }
 
-// String says where the rules come from and what became of newer ones.
-func (r Rules) String() string {
-	var b strings.Builder
-	path, what, last := plaintext.Line(r.Path), "files", "The last load"
+func (r *Rules) lines(v operators.Times) (served []string, failed string) {
+	files := "files"
 	if r.ControlPlane != "" {
-		what, last = "resources", fmt.Sprintf("The last load, of version %q", r.FailedVersion)
+		files = "resources"
 	}
 	if r.LoadedAt.IsZero() {
-		fmt.Fprintf(&b, "none loaded from %s yet\n", path)
+		served = append(served, fmt.Sprintf("none loaded from %s yet", r.Path))
 	} else {
-		fmt.Fprintf(&b, "%d (%s: %d, domains: %d), ", r.Rules, what, r.Files, r.Domains)
-		if r.ControlPlane != "" {
-			fmt.Fprintf(&b, "version %q, ", r.Version)
-		}
-		fmt.Fprintf(&b, "loaded from %s at %s\n", path, stamp(r.LoadedAt))
+		served = append(served, fmt.Sprintf("%s in %s from %s", counted(r.Rules, "rule"), counted(r.Domains, "domain"), r.Path),
+			fmt.Sprintf("loaded at %s%s %s: %d", v.Ago(r.LoadedAt), cmp.Or(version(r.Version), ","), files, r.Files))
 	}
 	if r.ControlPlane != "" {
-		fmt.Fprintf(&b, "          %s\n", plaintext.Line(r.ControlPlane))
+		served = append(served, r.ControlPlane)
 	}
 	if !r.FailedAt.IsZero() {
-		fmt.Fprintf(&b, "\n%s, at %s, failed and changed nothing:\n\n%s\n", last, stamp(r.FailedAt), plaintext.Lines(r.Problems))
+		failed = fmt.Sprintf("\nThe last load%s failed at %s and changed nothing:\n", plaintext.Line(version(r.FailedVersion)), v.Ago(r.FailedAt))
+		for problem := range strings.Lines(r.Problems) {
+			failed += "  " + plaintext.Line(strings.TrimSuffix(problem, "\n")) + "\n"
+		}
 	}
-	return b.String()
+	return served, failed
+}
+
+// longestLine bounds a line, whose text may be of others, in bytes.
+const longestLine = 500
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func version(v string) string {
+	if v == "" {
+		return ""
+	}
+	return fmt.Sprintf(", version %q,", v)
+}
+
+// lines says whether a store that can fail works.
+func (s *Store) lines(v operators.Times, line func(field, format string, args ...any)) {
+	switch {
+	case s.FailureMode == "": // it cannot fail
+		return
+	case !s.FailingSince.IsZero():
+		line("", "FAILS %s, failure modes decide", v.Since(s.FailingSince))
+		line("", "failure mode %s: %s, unless a limit has a mode of its own", s.FailureMode, Failure(s.FailureMode))
+		if !s.WorkedAt.IsZero() {
+			line("", "last worked at %s", v.Ago(s.WorkedAt))
+		}
+	case s.WorkedAt.IsZero():
+		line("", "not asked yet")
+	default:
+		line("", "works, last at %s", v.Ago(s.WorkedAt))
+	}
+	if !s.FailedAt.IsZero() {
+		line("", "last error at %s: %s", v.Ago(s.FailedAt), s.Problem)
+	}
+	if s.Breaker != "" {
+		line("", "breaker %s", s.Breaker)
+	}
+}
+
+// Failure says what a failure mode means for requests.
+func Failure(mode string) string {
+	switch mode {
+	case "error":
+		return "callers get UNAVAILABLE"
+	case "allow":
+		return "requests pass and are not counted"
+	case "deny":
+		return "requests are denied"
+	case "local":
+		return "each server counts alone, in memory"
+	default: // of a later version
+		return "see its documents"
+	}
 }

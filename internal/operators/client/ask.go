@@ -47,7 +47,7 @@ type request struct {
 
 // ask sends a request and reads its answer, which is never nil, and from where it is seen.
 func ask[T any](ctx context.Context, c *Client, r request) (*T, view, error) {
-	answer, v := new(T), view{now: time.Now(), flags: c.options.Flags}
+	answer, v := new(T), view{operators.Times{Now: time.Now()}, c.options.Flags}
 	text, header, err := c.send(ctx, r)
 	if err != nil {
 		return answer, v, err
@@ -56,7 +56,7 @@ func ask[T any](ctx context.Context, c *Client, r request) (*T, view, error) {
 		return answer, v, fmt.Errorf("%s is not the debug port of a Weir server: it does not answer %s as Weir does", c.server, r.path)
 	}
 	if at, err := http.ParseTime(header.Get("Date")); err == nil {
-		v.now = at.Local()
+		v.Now = at.Local()
 	}
 	return answer, v, nil
 }

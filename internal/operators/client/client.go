@@ -6,7 +6,6 @@
 //	client.go    Client: one method for each thing to ask
 //	ask.go       a request -> its answer, of bounded size and time, or what went wrong
 //	words.go     what all the texts share: times, numbers, tables
-//	status.go    the text of how a server is
 //	denials.go   the texts of what was denied
 //	counters.go  the texts of counters and exceptions
 //
@@ -19,6 +18,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -109,7 +109,14 @@ func (a *Answer) WriteText(w io.Writer) error {
 // Status asks how the server is.
 func (c *Client) Status(ctx context.Context) (*Answer, error) {
 	s, v, err := ask[api.Status](ctx, c, request{method: http.MethodGet, path: "/status"})
-	return &Answer{value: s, text: func(w io.Writer) { v.status(w, c.server, s) }}, err
+	return &Answer{value: s, text: func(w io.Writer) {
+		fmt.Fprintf(w, "server      %s\n%s", text(c.server), s.Text(v.Times))
+		if s.Denials > 0 {
+			v.suggest(w, "Who is denied", "top")
+		} else if s.Exceptions > 0 {
+			v.suggest(w, "The exceptions", "except list")
+		}
+	}}, err
 }
 
 // Scope is what of a list is shown.
@@ -146,7 +153,7 @@ func (c *Client) Denials(ctx context.Context, s Scope, n int) (*Answer, error) {
 
 func (c *Client) denials(ctx context.Context, s Scope) (*operators.Denials, view, error) {
 	d, v, err := ask[operators.Denials](ctx, c, request{method: http.MethodGet, path: "/denials", query: s.query()})
-	v.now = d.At.In(v.now.Location())
+	v.Now = d.At.In(v.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
 	}

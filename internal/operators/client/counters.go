@@ -19,7 +19,7 @@ func (v view) counters(w io.Writer, c *operators.Counters, reset bool) {
 		uncounted = ": requests are allowed and not counted"
 	}
 	if x := c.Exception; x != nil {
-		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", explain.Quote(text(x.ID)), effect(x), v.until(x.Until), text(x.By), text(x.Reason))
+		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", explain.Quote(text(x.ID)), effect(x), v.Until(x.Until), text(x.By), text(x.Reason))
 		switch x.Effect {
 		case operators.Allow:
 			fmt.Fprintln(w, "All requests are allowed and not counted.")
@@ -89,7 +89,7 @@ func note(l *operators.Counter, rule string) string {
 	}
 	add(l.Unlimited && l.Limit != "unlimited", "unlimited")
 	add(l.Replaced, "replaced by another limit")
-	add(l.BannedFor > 0, "banned for %s", Span(Seconds(l.BannedFor)))
+	add(l.BannedFor > 0, "banned for %s", operators.Span(operators.Seconds(l.BannedFor)))
 	add(l.Mode != "" && l.Mode != "enforced", "%s", text(l.Mode))
 	add(l.Rule != rule, "from %s", text(cmp.Or(l.Place, l.Rule)))
 	return strings.Join(notes, ", ")
@@ -116,13 +116,13 @@ func (v view) exceptions(w io.Writer, e *operators.ExceptionList) {
 	if e.Servers > 0 {
 		uses = ", used" + servers(e.Servers)
 	}
-	fmt.Fprintf(w, "%s%s (times in %s):\n\n", plural(len(e.Exceptions), "exception", "exceptions"), uses, v.zone())
+	fmt.Fprintf(w, "%s%s (times in %s):\n\n", plural(len(e.Exceptions), "exception", "exceptions"), uses, v.Zone())
 	rows, reasons := "ID\tEFFECT\tUNTIL\tUSED\tBY\tDESCRIPTOR\n", ""
 	for i := range e.Exceptions {
 		x := &e.Exceptions[i]
 		domain, descriptor := whole(x.Descriptor)
 		id := explain.Quote(text(x.ID))
-		rows += fmt.Sprintf("%s\t%s\t%s (%s)\t%d\t%s\t%s %s\n", id, effect(x), v.clock(x.Until), Span(x.Until.Sub(v.now)), x.Used, short(x.By, maxCell/2), domain, descriptor)
+		rows += fmt.Sprintf("%s\t%s\t%s (%s)\t%d\t%s\t%s %s\n", id, effect(x), v.Clock(x.Until), operators.Span(x.Until.Sub(v.Now)), x.Used, short(x.By, maxCell/2), domain, descriptor)
 		reasons += id + "\t" + text(x.Reason) + "\n"
 	}
 	table(w, "", rows)
@@ -134,7 +134,7 @@ func (v view) exceptions(w io.Writer, e *operators.ExceptionList) {
 // added writes what became of a new exception.
 func (v view) added(w io.Writer, x *operators.Exception) {
 	domain, descriptor := whole(x.Descriptor)
-	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", explain.Quote(text(x.ID)), effect(x), domain, descriptor, v.until(x.Until))
+	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", explain.Quote(text(x.ID)), effect(x), domain, descriptor, v.Until(x.Until))
 	if x.Effect != operators.Deny {
 		fmt.Fprintln(w, "A request is still denied if the limit of another of its descriptors is used up.")
 	}

@@ -14,10 +14,10 @@ import (
 // top writes which limits denied most in a window of d, which keys of them, and since when.
 func (v view) top(w io.Writer, d *operators.Denials, window *operators.Window) {
 	if len(window.Limits) == 0 {
-		fmt.Fprintf(w, "Nothing has been denied %s%s.\n", v.since(window.From), servers(d.Servers))
+		fmt.Fprintf(w, "Nothing has been denied %s%s.\n", v.Since(window.From), servers(d.Servers))
 		return
 	}
-	fmt.Fprintf(w, "Denied %s%s:\n", v.since(window.From), servers(d.Servers))
+	fmt.Fprintf(w, "Denied %s%s:\n", v.Since(window.From), servers(d.Servers))
 	var keys excerpts
 	for i := range window.Limits {
 		l := &window.Limits[i]
@@ -26,7 +26,7 @@ func (v view) top(w io.Writer, d *operators.Denials, window *operators.Window) {
 		rows := "DENIED\tSINCE\tLAST\tDESCRIPTOR\n"
 		for j := range l.Keys {
 			k := &l.Keys[j]
-			rows += fmt.Sprintf("%s\t%s (%s)\t%s\t%s\n", count(k.Denied, k.Error), v.clock(k.First), Span(v.now.Sub(k.First)), v.clock(k.Last), keys.add(l.Domain, k.Descriptor))
+			rows += fmt.Sprintf("%s\t%s (%s)\t%s\t%s\n", count(k.Denied, k.Error), v.Clock(k.First), operators.Span(v.Now.Sub(k.First)), v.Clock(k.Last), keys.add(l.Domain, k.Descriptor))
 		}
 		table(w, "    ", rows)
 		if l.OthersAtMost > 0 {
@@ -45,7 +45,7 @@ func (v view) denials(w io.Writer, d *operators.Denials) {
 		fmt.Fprintf(w, "No recent denials%s.\n", servers(d.Servers))
 		return
 	}
-	fmt.Fprintf(w, "Last denials%s, newest first (times in %s):\n\n", servers(d.Servers), v.zone())
+	fmt.Fprintf(w, "Last denials%s, newest first (times in %s):\n\n", servers(d.Servers), v.Zone())
 	var keys excerpts
 	withIDs := slices.ContainsFunc(d.Last, func(e operators.LastDenial) bool { return e.RequestID != "" })
 	rows := "LAST\tDENIED\tSINCE\tRETRY\tLIMIT\tRULE\t"
@@ -61,9 +61,9 @@ func (v view) denials(w io.Writer, d *operators.Denials) {
 		}
 		since := "-"
 		if e.Count > 1 {
-			since = v.clock(e.First)
+			since = v.Clock(e.First)
 		}
-		rows += fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t", v.clock(e.Last), e.Count, since, strings.TrimPrefix(in(e.RetryAfter), "in "),
+		rows += fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t", v.Clock(e.Last), e.Count, since, strings.TrimPrefix(in(e.RetryAfter), "in "),
 			cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), place)
 		if withIDs {
 			rows += cell(e.RequestID) + "\t"

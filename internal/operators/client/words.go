@@ -6,16 +6,16 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators"
 )
 
 // view is from where answers are seen.
 type view struct {
-	now   time.Time // in the zone in which times are shown
-	flags string    // that suggested commands need
+	operators.Times
+	flags string // that suggested commands need
 }
 
 // table writes rows, whose cells have tabs between them, in columns.
@@ -52,66 +52,6 @@ func short(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// clock returns the time of day, with the date unless it is that of today.
-func (v view) clock(t time.Time) string {
-	t = t.In(v.now.Location())
-	if y, m, d := v.now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
-
-// ago returns a time in the past, and how long ago it is.
-func (v view) ago(t time.Time) string {
-	return fmt.Sprintf("%s %s (%s ago)", v.clock(t), v.zone(), Span(v.now.Sub(t)))
-}
-
-// since returns when something began, and how long it lasts.
-func (v view) since(t time.Time) string {
-	return fmt.Sprintf("since %s %s (%s)", v.clock(t), v.zone(), Span(v.now.Sub(t)))
-}
-
-// until returns when something ends, and how long that takes.
-func (v view) until(t time.Time) string {
-	left := "expired"
-	if t.After(v.now) {
-		left = Span(t.Sub(v.now)) + " left"
-	}
-	return fmt.Sprintf("until %s %s (%s)", v.clock(t), v.zone(), left)
-}
-
-// zone names the zone of times.
-func (v view) zone() string { return v.now.Format("MST") }
-
-// Span words a duration, in two units at most.
-func Span(d time.Duration) string {
-	d = max(d, 0)
-	minutes := int(d.Round(time.Minute).Minutes())
-	switch {
-	case d > 0 && d < time.Second:
-		return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
-	case minutes < 120:
-		return fmt.Sprintf("%d min", minutes)
-	case minutes < 48*60 && minutes%60 == 0:
-		return fmt.Sprintf("%d h", minutes/60)
-	case minutes < 48*60:
-		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
-	default:
-		return fmt.Sprintf("%d days", minutes/60/24)
-	}
-}
-
-// Seconds is a duration of JSON, which may be any number.
-func Seconds(s float64) time.Duration {
-	const most = 1 << 33 // below what a Duration holds
-	if !(s > 0) {
-		return 0
-	}
-	return time.Duration(min(s, most) * float64(time.Second))
-}
-
 // in words how long to wait, nil for ever.
 func in(s *float64) string {
 	switch {
@@ -120,7 +60,7 @@ func in(s *float64) string {
 	case *s <= 0:
 		return "now"
 	default:
-		return "in " + Span(Seconds(*s))
+		return "in " + operators.Span(operators.Seconds(*s))
 	}
 }
 

@@ -15,24 +15,24 @@ func TestSpan(t *testing.T) {
 		2 * time.Minute: "2 min", 41*time.Minute + 29*time.Second: "41 min", 2*time.Hour - time.Second: "2 h", 3 * time.Hour: "3 h", 3*time.Hour + 2*time.Minute: "3 h 2 min",
 		47 * time.Hour: "47 h", 49 * time.Hour: "2 days", math.MaxInt64: "106751 days",
 	} {
-		if got := Span(d); got != want {
+		if got := operators.Span(d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
 	for _, s := range []float64{math.NaN(), math.Inf(1), 1e300, -1e300, math.Inf(-1)} {
-		if d := Seconds(s); d < 0 {
+		if d := operators.Seconds(s); d < 0 {
 			t.Errorf("%v: got %v", s, d)
 		}
 	}
 }
 
 func TestWords(t *testing.T) {
-	v := view{now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
+	v := view{Times: operators.Times{Now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}}
 	for _, tt := range []struct{ got, want string }{
-		{v.since(v.now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
-		{v.ago(v.now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
-		{v.until(v.now), "until 03:00:00 CEST (expired)"},
-		{v.until(v.now.Add(time.Minute)), "until 03:01:00 CEST (60 s left)"},
+		{v.Since(v.Now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
+		{v.Ago(v.Now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
+		{v.Until(v.Now), "until 03:00:00 CEST (expired)"},
+		{v.Until(v.Now.Add(time.Minute)), "until 03:01:00 CEST (60 s left)"},
 		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
 		{limited("minute", "5 per minute"), "5 per minute"}, {limited("logins", "5 per minute"), "logins, 5 per minute"}, {limited("unlimited", ""), "unlimited"},
 		{short("\x1b\x1b", 8), `\x1b\x1b`}, {short("\x1b\x1b", 7), `\x1b\x…`}, {short(strings.Repeat("ö", 10_000), 3), "öö…"}, {short("größer", 6), "größer"},

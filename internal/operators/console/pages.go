@@ -15,7 +15,6 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
-	"weir/internal/operators/client"
 )
 
 // How many lines the tables have at most.
@@ -167,10 +166,10 @@ var words = template.FuncMap{
 	"short":   shorten,
 	"number":  number,
 	"rate":    rate,
-	"ago":     func(t time.Time) string { return client.Span(time.Since(t)) + " ago" },
-	"until":   func(t time.Time) string { return "in " + client.Span(time.Until(t)) },
-	"failure": client.Failure,
-	"span":    func(seconds float64) string { return client.Span(client.Seconds(seconds)) },
+	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
+	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
+	"failure": api.Failure,
+	"span":    func(seconds float64) string { return operators.Span(operators.Seconds(seconds)) },
 	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }

@@ -1,0 +1,69 @@
+package operators
+
+import (
+	"fmt"
+	"time"
+)
+
+// Times words times as they are seen at Now, in whose zone it shows them.
+type Times struct{ Now time.Time }
+
+// Clock returns the time of day, with the date unless it is that of today.
+func (v Times) Clock(t time.Time) string {
+	t = t.In(v.Now.Location())
+	if y, m, d := v.Now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+// Ago returns a time in the past, and how long ago it is.
+func (v Times) Ago(t time.Time) string {
+	return fmt.Sprintf("%s %s (%s ago)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
+}
+
+// Since returns when something began, and how long it lasts.
+func (v Times) Since(t time.Time) string {
+	return fmt.Sprintf("since %s %s (%s)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
+}
+
+// Until returns when something expires, and how long that takes.
+func (v Times) Until(t time.Time) string {
+	left := "expired"
+	if t.After(v.Now) {
+		left = Span(t.Sub(v.Now)) + " left"
+	}
+	return fmt.Sprintf("until %s %s (%s)", v.Clock(t), v.Zone(), left)
+}
+
+// Zone names the zone of times.
+func (v Times) Zone() string { return v.Now.Format("MST") }
+
+// Span words a duration, in two units at most.
+func Span(d time.Duration) string {
+	d = max(d, 0)
+	minutes := int(d.Round(time.Minute).Minutes())
+	switch {
+	case d > 0 && d < time.Second:
+		return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
+	case minutes < 120:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes < 48*60 && minutes%60 == 0:
+		return fmt.Sprintf("%d h", minutes/60)
+	case minutes < 48*60:
+		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
+	default:
+		return fmt.Sprintf("%d days", minutes/60/24)
+	}
+}
+
+// Seconds is a duration of JSON, which may be any number.
+func Seconds(s float64) time.Duration {
+	const most = 1 << 33 // below what a Duration holds
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, most) * float64(time.Second))
+}
