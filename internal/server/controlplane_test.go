@@ -71,7 +71,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	}
 	f.wantLimit(7)
 	f.wantHealth(true, "OK")
-	failed := []string{`version "v2"`, `The last load, of version "v3", at `, "failed and changed nothing", problem}
+	failed := []string{`version "v2"`, `The last load, version "v3", failed at `, "and changed nothing", problem}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, failed...)
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n# "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
 	// Refused again and again, it counts and is logged once.
@@ -111,7 +111,7 @@ func TestControlPlaneThatSendsAnotherType(t *testing.T) {
 	t.Cleanup(server.Stop)
 	f := start(t, fromControlPlane(&testenv.ControlPlane{Addr: listener.Addr().String()})...)
 	problem := `a response of type "clusters" is not allowed`
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, of version "v9", at `, problem)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, version "v9", failed at `, problem)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" version=v9`)
 }
