@@ -73,7 +73,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 	failed := []string{`version "v2"`, `The last load, version "v3", failed at `, "and changed nothing", problem}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, failed...)
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n# "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
 	// Refused again and again, it counts and is logged once.
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	if n := strings.Count(f.log.String(), "new rules refused"); n != 1 {
