@@ -98,8 +98,8 @@ func Left(ctx context.Context, hits []Hit) error {
 // its hits begin (see ban.go).
 //
 // holds[i] are the holds of the counter of hits[i] if that names one: the state follows
-// from them, and they are changed with it. A hit that takes a hold which is there, or
-// gives back one which is not, changes nothing and is admitted. Where holds is nil, each
+// from them, and they are changed with it. A hit that takes a hold which is there, or asks
+// for it, or gives back one which is not, changes nothing and is admitted. Where holds is nil, each
 // hit takes one more.
 func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
@@ -185,7 +185,7 @@ func (h *Hit) holdsOf(holds []*Holds, i int) *Holds {
 }
 
 // isAlready reports whether the hold of h is there already, or for a refund is not.
-func (h *Hit) isAlready(holds *Holds) bool { return h.Cost > 0 && holds.has(h.Hold) != h.Refund }
+func (h *Hit) isAlready(holds *Holds) bool { return holds.has(h.Hold) != h.Refund }
 
 // changes reports whether h is written as long as its request is not known to be denied.
 func (h *Hit) changes(d *Decision) bool {

@@ -205,7 +205,7 @@ func (b exactHolds) back(r *rule, now int64) exactCounter {
 // isAlready reports whether the counter is as h wants it.
 func (b exactHolds) isAlready(h *Hit) bool {
 	_, held := b.ends[string(h.Hold)]
-	return h.Cost > 0 && held != h.Refund
+	return held != h.Refund
 }
 
 // hold takes or gives back what h names.

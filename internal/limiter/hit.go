@@ -13,7 +13,7 @@ type Hit struct {
 	// its memory again once the decision is there.
 	Key []byte
 	// Cost is how many units the hit asks for. 0 is a peek, which writes nothing:
-	// it asks whether one more unit would pass or, with Always, whether no more
+	// it asks whether one more unit, or its hold, would pass or, with Always, whether no more
 	// than the limit is used. Costs too large to be counted
 	// exactly, which are all far above the limit, are taken as one large number.
 	Cost uint64

@@ -148,7 +148,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	}
 	for i := range hits {
 		h := &hits[i]
-		if r := newRule(h.Limit); verdicts[i].over && h.Limit.Mode == Enforced && h.Cost > 0 && r.ban > 0 && !banned(r, string(h.Key)) {
+		if r := newRule(h.Limit); verdicts[i].over && h.Limit.Mode == Enforced && r.ban > 0 && !banned(r, string(h.Key)) {
 			bans[string(h.Key)] = now + r.ban
 		}
 	}

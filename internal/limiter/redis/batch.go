@@ -126,7 +126,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		c.sum = min(c.sum+min(cost, maxSum), maxSum)
 		c.separate = c.separate || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
 		if h.Hold != nil {
-			cost *= b.name(h.Hold)
+			cost += b.name(h.Hold)
 		}
 		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost, nil})
 		b.mustBeCalled = b.mustBeCalled || h.Unconditional()
@@ -134,17 +134,18 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	b.ends = append(b.ends, int32(len(b.hits)))
 }
 
-// name adds the name of a hold and returns its number, from 1 on.
+// name adds the name of a hold and returns twice its number, from 1 on: the cost of a hit
+// that asks for it, and 1 less than that of one that takes it.
 func (b *batch) name(hold []byte) int64 {
 	b.names = append(b.names, hold...)
-	return int64(len(b.names) / limiter.HoldSize)
+	return 2 * int64(len(b.names)/limiter.HoldSize)
 }
 
 // addGiveBack appends g, as a request of one hit.
 func (b *batch) addGiveBack(g giveBack) {
 	cost := g.cost
 	if g.hold != nil {
-		cost = b.name(g.hold)
+		cost = b.name(g.hold) + 1
 	}
 	limit := b.limit(g.limit)
 	n := b.counter(g.key, limit)

@@ -145,7 +145,7 @@ local function decide(hits)
     for h = 1, #hits do
       local hit = hits[h]
       local s, limit = states[hit.counter], hit.limit
-      if limit.ban and hit.over and hit.mode == 0 and hit.cost > 0 and not ban_of(s, limit) then
+      if limit.ban and hit.over and hit.mode == 0 and not ban_of(s, limit) then
         states[hit.counter] = { at = s.at, used = s.used, prev = s.prev, banned = limit.ban, limit = limit }
       end
     end
@@ -165,8 +165,8 @@ while p <= #text do
     before = false, after = false, over = false, already = false, -- what decide finds out
   }
   p = p + HIT
-  if hit.limit.holds and hit.cost > 0 then
-    hit.name, hit.cost = name_of(hit.cost), 1
+  if hit.limit.holds and hit.cost > 1 then
+    hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
   end
   if hit.charge == GIVE_BACK then
     hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }

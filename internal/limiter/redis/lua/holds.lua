@@ -1,8 +1,8 @@
 -- The holds of counters of limits by concurrency, as limiter/holds.go keeps them: a sorted set for each counter, of names
 -- with the time at which the hold ends. The next request removes what has ended. The key expires with its last hold.
 --
--- ARGV[4]  if the batch meets such counters: the names of holds, NAME bytes each. A hit has the number of its name
---          for a cost, 0 if it is a peek.
+-- ARGV[4]  if the batch meets such counters: the names of holds, NAME bytes each. A hit has twice the number of its
+--          name for a cost, and 1 more unless it is a peek.
 
 local find, sub = string.find, string.sub
 local NAME = 16
@@ -12,7 +12,8 @@ local kept = {}    -- by counter and name: until when it is held, as it is store
 local times = {}   -- by counter: its now, which is ahead of this caller's if there are several clocks
 local foreign = {} -- by counter: whether the key holds something else, which is as good as nothing
 
-local function name_of(number)
+local function name_of(cost)
+  local number = math.floor(cost / 2)
   return sub(ARGV[4], (number - 1) * NAME + 1, number * NAME)
 end
 
