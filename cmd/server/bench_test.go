@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,15 +44,9 @@ func (o oracle) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitReq
 // start serves until the test ends, at the address that it returns.
 func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := grpc.NewServer(options...)
 	ratelimitv3.RegisterRateLimitServiceServer(s, o)
-	go s.Serve(listener)
-	t.Cleanup(s.Stop)
-	return listener.Addr().String()
+	return testenv.ServeGRPC(t, s)
 }
 
 func TestBench(t *testing.T) {
@@ -61,13 +54,7 @@ func TestBench(t *testing.T) {
 	benchArgs := func(args ...string) []string {
 		return append([]string{"bench", addr, "--requests=100", "--warmup=0s"}, args...)
 	}
-	tests := []struct {
-		name   string
-		args   []string
-		code   int
-		stdout []string
-		stderr []string
-	}{
+	runCommands(t, nil, []commandTest{
 		{name: "closed loop", args: benchArgs(), stdout: []string{"target      " + addr + "\ndomain      api\ndescriptor  user={}\ntraffic     1000 keys, hits_addend 1\n", "closed loop, 64 callers, 4 connections", "sent        100\n", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
 		{name: "no rules", args: benchArgs(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
 		{name: "open loop", args: benchArgs("--rate=5000"), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 "}},
@@ -84,15 +71,9 @@ func TestBench(t *testing.T) {
 		{name: "bad hits", args: benchArgs("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
 		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: all 100 requests were sent during the warm-up of 9s\n"}},
 		{name: "bad output", args: benchArgs("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := callUntil(t.Context(), tt.args...)
-			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
-		})
-	}
+	})
 
-	code, stdout, stderr := callUntil(t.Context(), benchArgs("--output=json")...)
+	code, stdout, stderr := call(t, benchArgs("--output=json")...)
 	var result bench.Result
 	decoder := json.NewDecoder(strings.NewReader(stdout))
 	decoder.DisallowUnknownFields()
@@ -104,7 +85,7 @@ func TestBench(t *testing.T) {
 // The result says what it is of, as the names in it promise to programs that read it.
 func TestBenchTellsItsOptions(t *testing.T) {
 	addr := oracle{}.start(t)
-	_, stdout, stderr := callUntil(t.Context(), "bench", "--output=json", addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
+	_, stdout, stderr := call(t, "bench", "--output=json", addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
 		"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--hits=0")
 	const want = `{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
 		`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
@@ -147,9 +128,7 @@ func TestBenchTLS(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	authority, stranger := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -193,7 +172,7 @@ func TestBenchTLS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"bench", tt.server, "--requests=100", "--warmup=0s"}, tt.args...)
-			code, stdout, stderr := callUntil(t.Context(), args...)
+			code, stdout, stderr := call(t, args...)
 			if tt.stderr != "" {
 				compare(t, exitUsage, nil, []string{tt.stderr}, code, stdout, stderr)
 				return

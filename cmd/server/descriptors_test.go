@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,33 +28,23 @@ func TestDescriptors(t *testing.T) {
 	}
 	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
 	every := filepath.Join(testenv.Repository(t), "e2e/testdata/descriptors.yaml")
-	for _, tt := range []struct {
-		name           string
-		args           []string
-		code           int
-		stdout, stderr []string
-	}{
-		{"text", []string{file, "--header", "X-User: a\x1bb", "--header=x-plan:gold"}, 0, []string{
+	runCommands(t, []string{"descriptors"}, []commandTest{
+		{name: "text", args: []string{file, "--header", "X-User: a\x1bb", "--header=x-plan:gold"}, stdout: []string{
 			"user=a\\x1bb\n  domain: shop and more\n  from:   " + file + ":3:5: rate_limits[0]\n  hits:   2\n  next:   weir explain --config PATH 'shop and more' 'user=a\\x1bb' --hits 2\n",
 			"\nplan=gold\n",
 			"of=\\x27a\\,b\n", "when:   after the response", `weir explain --config PATH 'shop and more' 'of=\x27a\,b'`,
-		}, []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is Envoy's"}},
-		{"no entries", []string{file}, 0, []string{"(without entries, no limit applies)\n"}, nil},
-		{"example", []string{example, "--path", "/login", "--header=x-user:alice"}, 0, []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}, nil},
-		{"client", []string{every, "--path=/address", "--header=x-forwarded-for:7.7.7.7, 192.0.2.2"}, 0, []string{"remote_address=192.0.2.2\n"}, nil},
-		{"none", []string{example, "--path", "/search"}, 1, []string{"Envoy sends no descriptor for this request.\n"}, nil},
-		{"no file", []string{file + "x"}, 2, nil, []string{"weir: open " + file + "x: no such file"}},
-		{"no configuration", []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, 2, nil, []string{"weir: invalid Envoy configuration:\n", "this is not a configuration of Envoy"}},
-		{"bad header", []string{file, "--header=x"}, 2, nil, []string{`weir: header "x": use NAME:VALUE, such as x-user:alice`}},
-		{"pseudo header", []string{file, "--header=:path:/"}, 2, nil, []string{`weir: header ":path:/": use NAME:VALUE`}},
-		{"host", []string{file, "--header=host:x"}, 2, nil, []string{"weir: header host: use --authority instead"}},
-		{"bad path", []string{file, "--path=x"}, 2, nil, []string{`weir: --path: "x" does not begin with /`}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := call(t, append([]string{"descriptors"}, tt.args...)...)
-			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
-		})
-	}
+		}, stderr: []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is Envoy's"}},
+		{name: "no entries", args: []string{file}, stdout: []string{"(without entries, no limit applies)\n"}},
+		{name: "example", args: []string{example, "--path", "/login", "--header=x-user:alice"}, stdout: []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}},
+		{name: "client", args: []string{every, "--path=/address", "--header=x-forwarded-for:7.7.7.7, 192.0.2.2"}, stdout: []string{"remote_address=192.0.2.2\n"}},
+		{name: "none", args: []string{example, "--path", "/search"}, code: 1, stdout: []string{"Envoy sends no descriptor for this request.\n"}},
+		{name: "no file", args: []string{file + "x"}, code: 2, stderr: []string{"weir: open " + file + "x: no such file"}},
+		{name: "no configuration", args: []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, code: 2, stderr: []string{"weir: invalid Envoy configuration:\n", "this is not a configuration of Envoy"}},
+		{name: "bad header", args: []string{file, "--header=x"}, code: 2, stderr: []string{`weir: header "x": use NAME:VALUE, such as x-user:alice`}},
+		{name: "pseudo header", args: []string{file, "--header=:path:/"}, code: 2, stderr: []string{`weir: header ":path:/": use NAME:VALUE`}},
+		{name: "host", args: []string{file, "--header=host:x"}, code: 2, stderr: []string{"weir: header host: use --authority instead"}},
+		{name: "bad path", args: []string{file, "--path=x"}, code: 2, stderr: []string{`weir: --path: "x" does not begin with /`}},
+	})
 }
 
 // TestNextOfDescriptors names no path of the rules if the environment does.
@@ -67,8 +56,7 @@ func TestNextOfDescriptors(t *testing.T) {
 }
 
 func TestDescriptorsAsJSON(t *testing.T) {
-	command := exec.Command(os.Args[0], "descriptors", "-", "--output=json", "--header=x-user:\xff")
-	command.Env = append(os.Environ(), asProgram+"=1")
+	command := inProcess("descriptors", "-", "--output=json", "--header=x-user:\xff")
 	command.Stdin = strings.NewReader(envoyMapping)
 	out, err := command.Output()
 	var answer envoyconfig.Report

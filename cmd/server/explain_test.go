@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -14,15 +13,7 @@ func TestExplain(t *testing.T) {
 	explain := func(args ...string) []string {
 		return append([]string{"explain", "--config=" + dir, "--redis-url=redis:6379"}, args...)
 	}
-	tests := []struct {
-		name   string
-		env    string // NAME=value
-		args   []string
-		code   int
-		stdout []string
-		absent string // from stdout, unless it is empty
-		stderr []string
-	}{
+	runCommands(t, nil, []commandTest{
 		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|1d", "2 remaining"}, absent: "slot "},
 		{name: "counters in memory", args: []string{"explain", "--config=" + dir, "api", "user=alice"}, stdout: []string{"3 per day", "2 remaining"}, absent: "w1|"},
 		{name: "type of no Redis", env: "REDIS_TYPE=CLUSTER", args: []string{"explain", "--config=" + dir, "api", "user=alice"}, absent: "slot "},
@@ -60,19 +51,7 @@ func TestExplain(t *testing.T) {
 		{name: "bad hits apart", args: explain("--hits", "-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: expected uint value but got "-1"`}},
 		{name: "hits without value", args: explain("api", "user", "--hits"), code: 2, stderr: []string{"weir: --hits: needs a value\n"}},
 		{name: "empty domain", args: explain("", "user"), code: 2, stderr: []string{"weir: the domain is empty\n"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if name, value, ok := strings.Cut(tt.env, "="); ok {
-				t.Setenv(name, value)
-			}
-			code, stdout, stderr := call(t, tt.args...)
-			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
-			if tt.absent != "" && strings.Contains(stdout, tt.absent) {
-				t.Errorf("stdout %q contains %q", stdout, tt.absent)
-			}
-		})
-	}
+	})
 }
 
 func TestExplainAsJSON(t *testing.T) {

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode"
 
 	"weir/internal/settings"
@@ -40,4 +44,27 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLossyWriter writes more than fits to a pipe that nobody reads, and reads it then.
+func TestLossyWriter(t *testing.T) {
+	const bytes, kept = 1 << 16, lossyBytes>>16 + 1 // with the one that is being written
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		l := newLossyWriter(writer, func(lost int64) { fmt.Fprintf(writer, "lost %d\n", lost) })
+		var want strings.Builder
+		for n := range kept + 5 {
+			line := fmt.Sprintf("%*d\n", bytes-1, n)
+			fmt.Fprint(l, line)
+			if synctest.Wait(); n < kept {
+				want.WriteString(line)
+			}
+		}
+		want.WriteString("lost 5\n")
+		l.close(10 * time.Millisecond)
+		go func() { <-l.ended; writer.Close() }()
+		if text, err := io.ReadAll(reader); err != nil || string(text) != want.String() {
+			t.Errorf("%v, got %d bytes, want %d", err, len(text), want.Len())
+		}
+	})
 }

@@ -48,9 +48,8 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	byThemselves := []string{"validate", "explain", "status", "top", "denials", "peek", "reset", "except", "schema", "completion"}
-	if len(args) == 0 || !slices.Contains(byThemselves, args[0]) {
-		cancel() // whatever serves ends at once
+	if len(args) == 0 || args[0] == "serve" || strings.HasPrefix(args[0], "-") {
+		cancel() // what serves ends at once
 	}
 	return callUntil(ctx, args...)
 }
@@ -67,9 +66,7 @@ func rules(t *testing.T, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(files); i += 2 {
-		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o644))
 	}
 	return dir
 }
@@ -95,14 +92,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
-	cases := []struct {
-		name   string
-		env    string // NAME=value
-		args   []string
-		code   int
-		stdout []string
-		stderr []string
-	}{
+	runCommands(t, nil, []commandTest{
 		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
 		{name: "serve by default", args: serve("--config=" + dir), stderr: []string{"listening"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: serve(), stderr: []string{"listening"}},
@@ -159,16 +149,42 @@ func TestExitCodes(t *testing.T) {
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
 		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
-	}
-	for _, tt := range cases {
+	})
+}
+
+// commandTest is a command that a test runs, and what must be seen of it.
+type commandTest struct {
+	name           string
+	env            string // NAME=value
+	args           []string
+	code           int
+	stdout, stderr []string // parts of them
+	absent         string   // from stdout, unless it is empty
+	silent         bool     // nothing at all on stdout
+}
+
+// runCommands runs commands by name, whose arguments come after some of all.
+func runCommands(t *testing.T, before []string, tests []commandTest) {
+	t.Helper()
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			code, stdout, stderr := call(t, tt.args...)
+			code, stdout, stderr := call(t, slices.Concat(before, tt.args)...)
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+			if tt.absent != "" && strings.Contains(stdout, tt.absent) || tt.silent && stdout != "" {
+				t.Errorf("stdout %q contains %q, or anything", stdout, tt.absent)
+			}
 		})
 	}
+}
+
+// inProcess returns the program as a process of its own.
+func inProcess(args ...string) *exec.Cmd {
+	command := exec.Command(os.Args[0], args...)
+	command.Env = append(os.Environ(), asProgram+"=1")
+	return command
 }
 
 // compare holds what a call returned to an exit code and to texts that must
@@ -302,21 +318,12 @@ Each flag of "weir help serve" is also an environment variable.
 
 // TestSignals holds a real process to its signals.
 func TestSignals(t *testing.T) {
-	dir := rules(t, "a.yaml", good)
-	command := exec.Command(os.Args[0], append(local[:len(local):len(local)], "--config="+dir)...)
-	command.Env = append(os.Environ(), asProgram+"=1")
-	var log logFile
-	log.create(t)
-	command.Stderr = log.file
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = command.Process.Kill() }() // it has ended unless the test failed
-
+	command := inProcess(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", good))...)
+	log := start(t, command)
 	log.wait(t, `msg=listening.*`, 1)
-	send(t, command, syscall.SIGHUP)
+	testenv.OK(t, command.Process.Signal(syscall.SIGHUP))
 	log.wait(t, `msg="rules loaded"`, 2)
-	send(t, command, syscall.SIGTERM)
+	testenv.OK(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -324,36 +331,46 @@ func TestSignals(t *testing.T) {
 	log.wait(t, `msg=stopped`, 1)
 }
 
-func send(t *testing.T, command *exec.Cmd, signal os.Signal) {
+// logFile is the name of the file of what a process writes.
+type logFile string
+
+// start starts a process, which ends with the test at the latest.
+func start(t *testing.T, command *exec.Cmd) logFile {
 	t.Helper()
-	if err := command.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	file := testenv.Must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
+	command.Stdout, command.Stderr = file, file
+	testenv.OK(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		_ = command.Wait() // unless the test has waited
+		file.Close()
+	})
+	return logFile(file.Name())
 }
 
-// logFile is what a process writes.
-type logFile struct{ file *os.File }
-
-func (l *logFile) create(t *testing.T) {
-	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { file.Close() })
-	l.file = file
-}
+func (l logFile) read(t *testing.T) string { return readText(t, string(l)) }
 
 // wait waits until a pattern occurs n times.
-func (l *logFile) wait(t *testing.T, pattern string, n int) {
+func (l logFile) wait(t *testing.T, pattern string, n int) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
-		text, err := os.ReadFile(l.file.Name())
-		if err == nil && len(regexp.MustCompile(pattern).FindAll(text, -1)) < n {
-			err = fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text)
+		if text := l.read(t); len(regexp.MustCompile(pattern).FindAllString(text, -1)) < n {
+			return fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text)
 		}
-		return err
+		return nil
 	})
+}
+
+// listening finds the addresses of a server in its log.
+var listening = regexp.MustCompile(`\b(http|debug|metrics)["=:]+(127\.0\.0\.1:\d+)`)
+
+// addresses returns the addresses of a server by the names of its listeners.
+func addresses(log string) map[string]string {
+	found := map[string]string{}
+	for _, l := range listening.FindAllStringSubmatch(log, -1) {
+		found[l[1]] = l[2]
+	}
+	return found
 }
 
 // A real process reads rules that another one writes.
@@ -371,8 +388,7 @@ func TestValidateStandardInput(t *testing.T) {
 		{"too long", strings.Repeat("#", 16<<20+1), nil, 1, "stdin: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			command := exec.Command(os.Args[0], append(append([]string{"validate"}, tt.args...), "-")...)
-			command.Env = append(os.Environ(), asProgram+"=1")
+			command := inProcess(append(append([]string{"validate"}, tt.args...), "-")...)
 			command.Stdin = strings.NewReader(tt.input)
 			var stdout, stderr bytes.Buffer
 			command.Stdout, command.Stderr = &stdout, &stderr

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -20,36 +19,12 @@ type operated struct {
 // operate starts a server with rules of a file.
 func operate(t *testing.T, text string, args ...string) *operated {
 	t.Helper()
-	command := exec.Command(os.Args[0], append(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", text)), args...)...)
-	command.Env = append(os.Environ(), asProgram+"=1", "DRAIN_TIMEOUT=100ms")
-	var log logFile
-	log.create(t)
-	command.Stdout, command.Stderr = log.file, log.file
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
-	})
+	command := inProcess(append(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", text)), args...)...)
+	command.Env = append(command.Env, "DRAIN_TIMEOUT=100ms")
+	log := start(t, command)
 	log.wait(t, `msg=listening`, 1)
-	shown, err := os.ReadFile(log.file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &operated{t: t}
-	for _, l := range listening.FindAllStringSubmatch(string(shown), -1) {
-		switch l[1] {
-		case "http":
-			o.http = l[2]
-		case "debug":
-			o.debug = l[2]
-		}
-	}
-	if o.http == "" || o.debug == "" {
-		t.Fatalf("no addresses in %s", shown)
-	}
-	return o
+	at := addresses(log.read(t))
+	return &operated{t, at["http"], at["debug"]}
 }
 
 // request asks for a unit of a user, and returns the status of HTTP.

@@ -2,12 +2,13 @@ package main
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 const (
@@ -26,15 +27,7 @@ func TestRuleTests(t *testing.T) {
 		"charge_test.yaml", "rules: [a.yaml]\ntests:\n- {name: charge, domain: api, steps: [{request: [{user: a}, {none: b}]}, {request: [{user: a}], expect: {remaining: 2}}]}\n")
 	quotas := rules(t, "a.yaml", good+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n",
 		"quota_test.yaml", "rules: [a.yaml]\ntests:\n- {name: quota, domain: api, steps: [{request: [{user: a}, {none: b}], expect: {code: OK}}]}\n")
-	tests := []struct {
-		name   string
-		env    string // NAME=value
-		args   []string
-		code   int
-		stdout []string
-		silent bool // nothing at all on stdout
-		stderr []string
-	}{
+	runCommands(t, []string{"test"}, []commandTest{
 		{name: "pass", args: []string{pass}, stdout: []string{"passed: files=1 tests=1\n"}},
 		{name: "one fails", args: []string{fail}, code: 1, stdout: []string{failure, "failed: files=1 tests=2 failed=1\n"}},
 		{name: "one file fails", args: []string{pass, fail}, code: 1, stdout: []string{failure, "failed: files=2 tests=3 failed=1\n"}},
@@ -54,19 +47,7 @@ func TestRuleTests(t *testing.T) {
 		{name: "no file", code: 2, stderr: []string{"<path>", "Usage: weir test"}},
 		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},
 		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, silent: true, code: 2, stderr: []string{"weir: open " + dir}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if name, value, ok := strings.Cut(tt.env, "="); ok {
-				t.Setenv(name, value)
-			}
-			code, stdout, stderr := callUntil(t.Context(), append([]string{"test"}, tt.args...)...)
-			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
-			if tt.silent && stdout != "" {
-				t.Errorf("stdout is %q, want nothing", stdout)
-			}
-		})
-	}
+	})
 }
 
 // A signal ends a real process amid its tests.
@@ -75,41 +56,29 @@ func TestRuleTestsInterrupted(t *testing.T) {
 		strings.Repeat("{send: 1000000, request: [{user: a}], expect: {code: OVER_LIMIT}}, ", 10) + "]}\n"
 	dir := rules(t, "a.yaml", good, "fail_test.yaml", failing, "long_test.yaml", long, "pass_test.yaml", passing)
 	junit := filepath.Join(dir, "report.xml")
-	command := exec.Command(os.Args[0], "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/long_test.yaml", dir+"/pass_test.yaml")
-	command.Env = append(os.Environ(), asProgram+"=1")
-	var log logFile
-	log.create(t)
-	command.Stdout = log.file
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = command.Process.Kill() }() // it has ended unless the test failed
-
+	command := inProcess("test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/long_test.yaml", dir+"/pass_test.yaml")
+	log := start(t, command)
 	log.wait(t, "four a day", 1) // it has come to the second file
-	send(t, command, syscall.SIGTERM)
+	testenv.OK(t, command.Process.Signal(syscall.SIGTERM))
 	var exit *exec.ExitError
 	if err := command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitUsage {
 		t.Errorf("after SIGTERM: %v, want exit code %d", err, exitUsage)
 	}
 	log.wait(t, "(?m)^interrupted: files=2 invalid=0 tests=2 failed=1$", 1)
-	report, err := os.ReadFile(junit)
-	if want := `<testsuites tests="3" failures="1" errors="1"`; err != nil || !strings.Contains(string(report), want) {
-		t.Errorf("the report lacks %s: %v\n%s", want, err, report)
+	if report, want := readText(t, junit), `<testsuites tests="3" failures="1" errors="1"`; !strings.Contains(report, want) {
+		t.Errorf("the report lacks %s:\n%s", want, report)
 	}
 }
 
 func TestRuleTestsReport(t *testing.T) {
 	dir := rules(t, "a.yaml", good, "fail_test.yaml", failing, "bad_test.yaml", misspelt)
 	junit := filepath.Join(dir, "report.xml")
-	if code, stdout, stderr := callUntil(t.Context(), "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/bad_test.yaml"); code != 2 {
+	if code, stdout, stderr := call(t, "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/bad_test.yaml"); code != 2 {
 		t.Errorf("exit code %d, want 2\n%s%s", code, stdout, stderr)
 	}
-	report, err := os.ReadFile(junit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := readText(t, junit)
 	for _, want := range []string{`<testsuites tests="3" failures="1" errors="1" time="`, `fail_test.yaml" tests="2" failures="1" errors="0"`, `bad_test.yaml" tests="1" failures="0" errors="1"`, "expected 4, got 3", "unknown field"} {
-		if !strings.Contains(string(report), want) {
+		if !strings.Contains(report, want) {
 			t.Errorf("the report lacks %s:\n%s", want, report)
 		}
 	}

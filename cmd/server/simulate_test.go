@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,13 +22,8 @@ const (
 func TestSimulate(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines, "bad.log", "\x1b[31mno\n", "bad.yaml", "domain: api\ndescriptors: 3\n", "unknown.yaml",
 		"domain: api\nrate_limits: [{actions: [{no_action: {}}]}]\n", "own.log", `{"ts":1700000000,"who":{"name":"eve"}}`)
-	tests := []struct {
-		name   string
-		args   []string
-		code   int
-		stdout []string
-		stderr []string
-	}{
+	t.Chdir(dir)
+	runCommands(t, []string{"simulate", "--envoy=envoy.yaml"}, []commandTest{
 		{name: "text", args: []string{"a.yaml", "access.log"}, stdout: []string{"2 requests from 2026-11-02 09:00:00 to 2026-11-02 09:00:01 UTC, of which 1 (50 %) would be denied\n", "most denied clients of api|user, 1 per hour\n  user=ann  1 denied\n"}},
 		{name: "json", args: []string{"a.yaml", "access.log", "--output=json", "--suggest"}, stdout: []string{`"denied": 1,`, `"clients_denied_share": 0.01,` + "\n          \"amount\": 2\n"}},
 		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no readable line\nbad.log:1: unknown format: \\x1b[31mno\n"}},
@@ -47,15 +41,7 @@ func TestSimulate(t *testing.T) {
 		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read only once\n"}},
 		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: --denied: ", "none/denied: no such file or directory\n"}},
 		{name: "nothing", code: 2, stderr: []string{"Usage: weir simulate"}},
-	}
-	t.Chdir(dir)
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"simulate", "--envoy=envoy.yaml"}, tt.args...)
-			code, stdout, stderr := callUntil(t.Context(), args...)
-			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
-		})
-	}
+	})
 }
 
 // A log that cannot be read to its end is in the report up to there, which is said first and last.
@@ -82,7 +68,7 @@ func TestSimulateCutLog(t *testing.T) {
 	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 4: gzip: invalid checksum"} {
 		why = log + ": " + why + "; the rest of the log is not in this report"
 		for output, first := range map[string]string{"text": "warning: " + why, "json": "{\n  \"warnings\": [\n    \"" + why} {
-			code, stdout, stderr := callUntil(t.Context(), "simulate", "a.yaml", log, "--envoy=envoy.yaml", "--output="+output, "--html=page", "--denied=denied")
+			code, stdout, stderr := call(t, "simulate", "a.yaml", log, "--envoy=envoy.yaml", "--output="+output, "--html=page", "--denied=denied")
 			if code != exitUsage || !strings.HasPrefix(stdout, first) || stderr != "weir: "+why+"\n" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
@@ -99,8 +85,7 @@ func TestSimulateCutLog(t *testing.T) {
 func TestSimulateFiles(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	page, denied := filepath.Join(dir, "page.html"), filepath.Join(dir, "denied")
-	command := exec.Command(os.Args[0], "simulate", dir+"/a.yaml", "-", "--envoy="+dir+"/envoy.yaml", "--html="+page, "--denied="+denied)
-	command.Env = append(os.Environ(), asProgram+"=1")
+	command := inProcess("simulate", dir+"/a.yaml", "-", "--envoy="+dir+"/envoy.yaml", "--html="+page, "--denied="+denied)
 	command.Stdin = strings.NewReader(userLines)
 	if out, err := command.CombinedOutput(); err != nil || strings.Contains(string(out), "\x1b") {
 		t.Fatalf("%v:\n%s", err, out)
@@ -133,7 +118,7 @@ func TestSimulateKeepsFiles(t *testing.T) {
 		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is also the file of --html"},
 		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no readable line"},
 	} {
-		code, stdout, stderr := callUntil(t.Context(), append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)
+		code, stdout, stderr := call(t, append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)
 		compare(t, 2, nil, []string{"weir: " + test.want}, code, stdout, stderr)
 		wantFiles(t, dir, "a.yaml", "access.log", "bad.log", "envoy.yaml", "link", "linked", "old", "rules")
 	}
@@ -142,7 +127,7 @@ func TestSimulateKeepsFiles(t *testing.T) {
 			t.Errorf("%s: %v, %q", file, err, data)
 		}
 	}
-	if code, _, stderr := callUntil(t.Context(), "simulate", "--envoy=envoy.yaml", "a.yaml", "access.log", "--denied=linked", "--html="+os.DevNull); code != 0 {
+	if code, _, stderr := call(t, "simulate", "--envoy=envoy.yaml", "a.yaml", "access.log", "--denied=linked", "--html="+os.DevNull); code != 0 {
 		t.Fatal(stderr)
 	}
 	wantFiles(t, dir, "a.yaml", "access.log", "bad.log", "envoy.yaml", "link", "linked", "old", "rules")
@@ -170,8 +155,8 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 // A signal ends a run that waits for its standard input, and leaves all files as they were.
 func TestSimulateInterrupted(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "denied", "before\n")
-	command := exec.Command(os.Args[0], "simulate", "a.yaml", "-", "--envoy=envoy.yaml", "--html=page", "--denied=denied")
-	command.Dir, command.Env = dir, append(os.Environ(), asProgram+"=1")
+	command := inProcess("simulate", "a.yaml", "-", "--envoy=envoy.yaml", "--html=page", "--denied=denied")
+	command.Dir = dir
 	in, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

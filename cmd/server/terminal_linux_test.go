@@ -41,8 +41,8 @@ func TestSimulateOnTerminal(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			shown, end := terminal(t)
 			simulate := func() *exec.Cmd {
-				command := exec.Command(os.Args[0], "simulate", "a.yaml", "access.log", "--envoy=envoy.yaml", "--output="+output)
-				command.Dir, command.Env = dir, append(os.Environ(), asProgram+"=1")
+				command := inProcess("simulate", "a.yaml", "access.log", "--envoy=envoy.yaml", "--output="+output)
+				command.Dir = dir
 				return command
 			}
 			want, err := simulate().Output()
