@@ -33,9 +33,9 @@ func ExampleExplain() {
 	//   amount     10 per minute
 	//   algorithm  fixed_window
 	//   mode       enforced
-	//   charge     auto, so what is denied is counted only if its descriptor has its own hits_addend other than 0
-	//   failure    error, so without Redis the request is answered UNAVAILABLE
-	//   hits       1 on a fresh counter: fits, 9 remaining, the window ends within 1m0s
+	//   charge     auto, so denied hits are counted only if their descriptor has its own hits_addend other than 0
+	//   failure    error, so without Redis the answer is UNAVAILABLE
+	//   hits       1 on a fresh counter: fits, 9 remaining, fully available again within 1m0s
 	//
 	// On fresh counters the request is admitted.
 }
