@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -170,9 +171,13 @@ descriptors:
 func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	opts := options(t, rules)
 	opts.store = failing{}
-	conn := serve(t, opts.service())
+	s := opts.service()
+	conn := serve(t, s)
 	_, err := ask(t, conn, "user=a")
 	expectError(t, err, codes.Unavailable, "the store of the counters is unavailable")
+	if got := testutil.ToFloat64(s.metrics.storeErrors); got != 1 {
+		t.Errorf("%v store errors are counted, want 1", got)
+	}
 	// Without a limit there is no need of the store.
 	expect(t, conn, "user=root stranger=a", "OK: OK 4294967295, OK")
 }

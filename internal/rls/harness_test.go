@@ -52,7 +52,7 @@ type ServiceOptions = Options
 type setup struct {
 	ServiceOptions
 	plan.Options
-	MaxDescriptors, maxDetailed int
+	MaxDescriptors int
 
 	rules    func() *descriptors.Tree
 	store    limiter.Store
@@ -68,14 +68,13 @@ func options(t testing.TB, rules string) *setup {
 		rules:          func() *descriptors.Tree { return tree },
 		store:          memory.New(memory.Options{Now: clock}),
 		registry:       registry,
-		maxDetailed:    10_000,
 	}
 }
 
 // service makes the service, with the defaults of the server.
 func (o *setup) service() *Service {
 	usage := telemetry.New(telemetry.Options{
-		Registerer: o.Registerer, NearLimitRatio: 0.8, MaxDetailedSeries: o.maxDetailed, Logger: o.Logger,
+		Registerer: o.Registerer, NearLimitRatio: 0.8, MaxDetailedSeries: 10_000, Logger: o.Logger,
 	})
 	o.Options.MaxDescriptors, o.ServiceOptions.MaxDescriptors = o.MaxDescriptors, o.MaxDescriptors
 	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}

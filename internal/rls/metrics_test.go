@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -133,26 +132,6 @@ weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="tenan
 weir_limit_hits_total{domain="api",limit="writes",outcome="admitted",rule="tenant|path|method=POST"} 1
 weir_limit_hits_total{domain="api",limit="writes",outcome="over",rule="tenant|path|method=POST"} 2
 `},
-		{"values of requests stand in labels where a rule asks for them, and nowhere else", `
-domain: api
-descriptors:
-  - key: user
-    detailed_metric: true
-    rate_limit:
-      - {unit: day, requests_per_unit: 100}
-      - {unit: second, requests_per_unit: 100}
-  - key: path
-    rate_limit: {unit: day, requests_per_unit: 100}
-`, []string{
-			"user=alice path=alice", "user=a|b:c path=a|b:c", "user=many path=many", "user=more path=more", "user=alice path=alice",
-		}, `
-ratelimit_service_rate_limit_total_hits{domain="api",key1="path",key2=""} 5
-ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 4
-ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b_c",key2=""} 2
-ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 4
-weir_detailed_series 2
-weir_detailed_series_overflow_total 4
-`},
 		{"overrides of a domain are where its rules are", `{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`, []string{
 			"user=x user=x(9/DAY) user=x(8/HOUR)",
 		}, `
@@ -164,27 +143,12 @@ weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="ove
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, strings.ReplaceAll(tc.rules, "domain: api", "domain: 'a:b|c'"))
-			opts.maxDetailed = 2
 			s := opts.service()
 			for _, request := range tc.requests {
 				decide(t, s, "domain:a:b|c "+request)
 			}
 			wantSeries(t, opts.registry, strings.ReplaceAll(tc.want, `"api"`, `"a_b_c"`))
 		})
-	}
-}
-
-func TestStoreErrorsAreCounted(t *testing.T) {
-	opts := options(t, rules)
-	opts.store = failing{}
-	s := opts.service()
-	c := s.calls.Get().(*call)
-	c.wire = hotRequest(1)
-	if err := s.decide(context.Background(), c); err == nil {
-		t.Fatal("a failed store decided")
-	}
-	if got := testutil.ToFloat64(s.metrics.storeErrors); got != 1 {
-		t.Errorf("%v store errors, want 1", got)
 	}
 }
 

@@ -79,22 +79,15 @@ func (s *Service) Register(reg grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// handle serves one call of ShouldRateLimit. To interceptors its request is a
-// *call and its response a *reply, which they must neither change nor keep.
-func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+// handle serves one call of ShouldRateLimit. The server has no interceptors of such calls.
+func handle(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	c := s.calls.Get().(*call)
 	defer s.release(c)
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	if interceptor == nil {
-		return s.shouldRateLimit(ctx, c)
-	}
-	info := &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + serviceName + "/" + methodName}
-	return interceptor(ctx, c, info, func(ctx context.Context, _ any) (any, error) {
-		return s.shouldRateLimit(ctx, c)
-	})
+	return s.shouldRateLimit(ctx, c)
 }
 
 func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {

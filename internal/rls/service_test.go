@@ -2,22 +2,26 @@ package rls
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	grpcmetadata "google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -111,50 +115,6 @@ func TestNoRules(t *testing.T) {
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
-func TestOtherServicesOfTheServer(t *testing.T) {
-	conn := serve(t, options(t, rules).service())
-	if got := testenv.Must(healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}))(t); got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		t.Errorf("got %v, want SERVING", got.GetStatus())
-	}
-}
-
-func TestReflectionFindsTheService(t *testing.T) {
-	server := grpc.NewServer(ServerOptions()...)
-	options(t, rules).service().Register(server)
-	info, ok := server.GetServiceInfo()[ratelimitv3.RateLimitService_ServiceDesc.ServiceName]
-	if !ok {
-		t.Fatalf("services are %v", server.GetServiceInfo())
-	}
-	file := testenv.Must(protoregistry.GlobalFiles.FindFileByPath(info.Metadata.(string)))(t)
-	service := file.Services().ByName("RateLimitService")
-	if service == nil || service.Methods().ByName(methodName) == nil {
-		t.Errorf("%s does not describe the service", file.Path())
-	}
-}
-
-func TestInterceptors(t *testing.T) {
-	refusal := grpcstatus.Error(codes.PermissionDenied, "not today")
-	var method string
-	refuse := false
-	conn := serve(t, options(t, rules).service(), grpc.UnaryInterceptor(
-		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			method = info.FullMethod
-			if refuse {
-				return nil, refusal
-			}
-			return handler(ctx, req)
-		}))
-	expect(t, conn, "user=a", "OK: OK 1 of 2/MINUTE for 30s")
-	if method != ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName {
-		t.Errorf("the interceptor saw method %q", method)
-	}
-	refuse = true
-	_, err := ask(t, conn, "user=a")
-	if !errors.Is(err, refusal) {
-		t.Errorf("got %v, want %v", err, refusal)
-	}
-}
-
 // Requests at the same time, and one after the other in the same memory, do not
 // see each other.
 func TestConcurrentRequests(t *testing.T) {
@@ -171,4 +131,108 @@ func TestConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// slow is a store that decides after a time, or says that its caller gave up.
+type slow struct {
+	limiter.Store
+	time time.Duration
+}
+
+func (s slow) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	select {
+	case <-time.After(s.time):
+		return s.Store.Decide(ctx, hits, out)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// slowly makes a service whose store takes a second.
+func slowly(t *testing.T, change func(*setup)) *Service {
+	t.Helper()
+	o := options(t, rules)
+	o.store = slow{memory.New(memory.Options{Now: clock}), time.Second}
+	change(o)
+	return o.service()
+}
+
+// decideOne decides a request of user a.
+func decideOne(s *Service, wire []byte) error {
+	c := s.calls.Get().(*call)
+	defer s.release(c)
+	c.wire = wire
+	return s.decide(context.Background(), c)
+}
+
+func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
+	wire := marshal(t, request(t, "user=a"))
+	synctest.Test(t, func(t *testing.T) {
+		s := slowly(t, func(o *setup) { o.MaxConcurrent = 2 })
+		for range 2 { // the places are free again afterwards
+			errs := make(chan error, 2)
+			for range cap(errs) {
+				go func() { errs <- decideOne(s, wire) }()
+			}
+			synctest.Wait()
+			began := time.Now()
+			expectError(t, decideOne(s, wire), codes.ResourceExhausted, "too many requests are being decided")
+			if waited := time.Since(began); waited != 0 {
+				t.Errorf("refused after %v, want at once", waited)
+			}
+			if got := httpStatus(decideOne(s, wire)); got != http.StatusServiceUnavailable {
+				t.Errorf("/json answers with %d, want 503", got)
+			}
+			for range cap(errs) {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+func TestRequestTimeout(t *testing.T) {
+	wire := marshal(t, request(t, "user=a"))
+	synctest.Test(t, func(t *testing.T) {
+		s := slowly(t, func(o *setup) { o.Timeout = 300 * time.Millisecond })
+		began := time.Now()
+		expectError(t, decideOne(s, wire), codes.DeadlineExceeded, "the store did not decide within the deadline")
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("it took %v, want the timeout", took)
+		}
+	})
+}
+
+// An observer sees each request once it is decided, with the headers of a call of gRPC and
+// with the trace of one of HTTP.
+func TestRequestsAreObserved(t *testing.T) {
+	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var seen []string
+	o := options(t, "domain: api\ndescriptors:\n  - {key: user, rate_limit: {unit: minute, requests_per_unit: 1}}\n")
+	o.Observe = func(ctx context.Context, began time.Time, r *plan.Request, p *plan.Result) {
+		if time.Since(began) > time.Minute || r.Domain != "api" {
+			t.Errorf("began %v, domain %q", began, r.Domain)
+		}
+		headers, _ := grpcmetadata.FromIncomingContext(ctx)
+		seen = append(seen, headers.Get("traceparent")...)
+		if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+			seen = append(seen, span.TraceID().String())
+		}
+		for outcome := range p.Outcomes(r) {
+			seen = append(seen, outcome.Kind.String())
+		}
+	}
+	s := o.service()
+	conn := serve(t, s)
+	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
+	wire := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, "bob")))
+	testenv.OK(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})))
+	r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}`))
+	r.Header.Set("Traceparent", traceparent)
+	s.JSONHandler().ServeHTTP(httptest.NewRecorder(), r)
+	want := []string{traceparent, "admitted", "0af7651916cd43dd8448eb211c80319c", "denied"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("got %q, want %q", seen, want)
+	}
 }
