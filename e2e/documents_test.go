@@ -29,7 +29,7 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "docs/algorithms.md", start: "count + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "previous", why: "a formula"},
 	{document: "docs/algorithms.md", start: "level + cost", why: "a formula"},
-	{document: "docs/algorithms.md", start: "held < L", why: "a formula"},
+	{document: "docs/algorithms.md", start: "in flight < L", why: "a formula"},
 	{document: "docs/at-3am.md", start: "kubectl port-forward", test: "TestKubectlCommands"},
 	{document: "docs/at-3am.md", language: "sh", test: "TestAt3AM"},
 	{document: "docs/examples.md", language: "yaml", test: "TestExamples"},
