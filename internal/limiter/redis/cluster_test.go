@@ -20,9 +20,15 @@ import (
 	"weir/internal/testenv"
 )
 
-// startCluster starts one and returns options for a store on it, and a client. No
-// node takes another for dead who is only slow.
-func startCluster(t testing.TB, replicas int, args ...string) (Options, *redis.ClusterClient, []*testenv.Redis) {
+// cluster is three nodes.
+type cluster struct {
+	o     Options // of a store on it
+	admin *redis.ClusterClient
+	nodes []*testenv.Redis
+}
+
+// startCluster starts one. No node takes another for dead who is only slow.
+func startCluster(t testing.TB, replicas int, args ...string) *cluster {
 	t.Helper()
 	nodes := testenv.RedisCluster(t, 3, replicas, append([]string{"--cluster-node-timeout", "30000"}, args...)...)
 	var addrs []string
@@ -31,31 +37,54 @@ func startCluster(t testing.TB, replicas int, args ...string) (Options, *redis.C
 	}
 	admin := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: long})
 	t.Cleanup(func() { admin.Close() })
-	return Options{Main: Server{Type: Cluster, Addr: strings.Join(addrs, ","), Timeout: long}}, admin, nodes
+	return &cluster{Options{Main: Server{Type: Cluster, Addr: strings.Join(addrs, ","), Timeout: long}}, admin, nodes}
+}
+
+// TestCluster runs the tests that can share a cluster, which takes seconds to start.
+func TestCluster(t *testing.T) {
+	c := startCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *cluster)
+	}{
+		{"suite", testStoreOnCluster},
+		{"never asked across slots", testNeverAskedAcrossSlots},
+		{"peek and reset", testCountersInSeveralPlaces},
+		{"shared hashes", func(t *testing.T, c *cluster) { testSharedHashes(t, c.o.Main) }},
+		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
+		{"ping", testPingAsksEachNode},
+		{"password", testPasswordOfACluster},
+		{"slot moves", testSlotMoves},
+		{"faults", testFaultsOfACluster}, // which leave slots where they moved
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c.flush(t)
+			test.run(t, c)
+		})
+	}
 }
 
 // flush empties all nodes.
-func flush(t testing.TB, admin *redis.ClusterClient) {
+func (c *cluster) flush(t testing.TB) {
 	t.Helper()
-	if err := admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+	if err := c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 		return node.FlushAll(ctx).Err()
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestStoreOnCluster runs the suite with its own keys, which lie on as many
+// testStoreOnCluster runs the suite with its own keys, which lie on as many
 // slots as there are keys.
-func TestStoreOnCluster(t *testing.T) {
-	o, admin, _ := startCluster(t, 0)
+func testStoreOnCluster(t *testing.T, c *cluster) {
+	o := c.o
 	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		flush(t, admin)
-		o := o
+		c.flush(t)
 		o.Now, o.OneClock = now, true
 		return open(t, o)
 	})
 	// Requests within a bucket are decided as on a single Redis.
-	flush(t, admin)
+	c.flush(t)
 	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		o.Now, o.OneClock = now, true
 		return tagged{open(t, o)}
@@ -77,11 +106,10 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return s.Store.Decide(ctx, in, out)
 }
 
-// TestClusterIsNeverAskedAcrossSlots lets tenants share two limits and have two
+// testNeverAskedAcrossSlots lets tenants share two limits and have two
 // of their own, all with hash tags.
-func TestClusterIsNeverAskedAcrossSlots(t *testing.T) {
-	o, admin, nodes := startCluster(t, 0)
-	reg := prometheus.NewRegistry()
+func testNeverAskedAcrossSlots(t *testing.T, c *cluster) {
+	o, reg := c.o, prometheus.NewRegistry()
 	o.Registerer = reg
 	s := open(t, o)
 	keys, err := limiter.Keys{}.InBuckets()
@@ -117,7 +145,7 @@ func TestClusterIsNeverAskedAcrossSlots(t *testing.T) {
 	}
 	var mutex sync.Mutex // of what the nodes report at the same time
 	used, loaded := int64(0), 0
-	if err := admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+	if err := c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 		keys, err := node.Keys(ctx, "*").Result()
 		if err != nil {
 			return err
@@ -141,15 +169,14 @@ func TestClusterIsNeverAskedAcrossSlots(t *testing.T) {
 	if used != 4*40 {
 		t.Errorf("all counters hold %d together, want 4 for each of the 40 requests admitted", used)
 	}
-	if loaded != len(nodes) {
-		t.Errorf("counters are on %d of %d nodes", loaded, len(nodes))
+	if loaded != len(c.nodes) {
+		t.Errorf("counters are on %d of %d nodes", loaded, len(c.nodes))
 	}
 }
 
-// TestSlotMoves asks for one counter while its slot moves to another node.
-func TestSlotMoves(t *testing.T) {
-	o, _, nodes := startCluster(t, 0)
-	s := open(t, o)
+// testSlotMoves asks for one counter while its slot moves to another node.
+func testSlotMoves(t *testing.T, c *cluster) {
+	s, nodes := open(t, c.o), c.nodes
 	const key = "{a}counter" // slot 15495, of the last node
 	slot := limiter.Slot([]byte(key))
 	from, to := connect(t, nodes[2]), connect(t, nodes[0])
@@ -182,8 +209,8 @@ func TestSlotMoves(t *testing.T) {
 // and not as soon as its node is dead: that could be before anybody asks.
 func TestNodeOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
-	o, _, nodes := startCluster(t, 1, "--cluster-replica-no-failover", "yes")
-	s := open(t, o)
+	c := startCluster(t, 1, "--cluster-replica-no-failover", "yes")
+	s, nodes := open(t, c.o), c.nodes
 	const key = "{b}counter" // slot 3300, of the first node
 	mustAsk(t, s, key, perYear)
 	nodes[0].Stop()
@@ -196,6 +223,52 @@ func TestNodeOfAClusterIsReplaced(t *testing.T) {
 		return err == nil
 	})
 	testenv.Until(t, "all nodes answer", func() bool { return s.Ping(context.Background()) == nil })
+}
+
+// testPasswordOfACluster has many requests share pipelines that the nodes refuse, because the
+// password is wrong, or is taken away: each learns of it, and nobody of the password.
+func testPasswordOfACluster(t *testing.T, c *cluster) {
+	for _, n := range c.nodes {
+		admin := connect(t, n)
+		do(t, admin, "acl", "setuser", "weir", "reset", "on", ">right", "~*", "+@all")
+		t.Cleanup(func() { do(t, admin, "acl", "deluser", "weir") })
+	}
+	askAll := func(s *store) (failed int) {
+		var wg sync.WaitGroup
+		var errs [100]error
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = ask(t.Context(), s, fmt.Sprintf("{%d}", i), perYear) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err == nil {
+				continue
+			}
+			failed++
+			if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindAuth || strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("error %v of kind %s, want kind %s", err, classify(err), kindAuth)
+			}
+		}
+		return failed
+	}
+	o := c.o
+	o.Main.Username, o.Main.Password = "weir", "swordfish"
+	if n := askAll(open(t, o)); n != 100 {
+		t.Errorf("%d of 100 requests fail with a wrong password", n)
+	}
+	o.Main.Password = "right"
+	s := open(t, o)
+	if n := askAll(s); n != 0 {
+		t.Errorf("%d requests fail with the right password", n)
+	}
+	for _, n := range c.nodes { // the nodes are known by now, and asked in pipelines
+		admin := connect(t, n)
+		do(t, admin, "acl", "setuser", "weir", "resetpass", ">swordfish")
+		do(t, admin, "client", "kill", "user", "weir")
+	}
+	if n := askAll(s); n != 100 {
+		t.Errorf("%d of 100 requests fail after the password was changed", n)
+	}
 }
 
 func TestClusterThatCannotDecide(t *testing.T) {

@@ -78,9 +78,8 @@ func perYearState(now time.Time, used int64) limiter.State {
 }
 
 // Counters in several places are looked at and reset, each where it is.
-func TestCountersInSeveralPlaces(t *testing.T) {
-	o, _, _ := startCluster(t, 0)
-	second := testenv.RedisServer(t)
+func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
+	o, second := c.o, testenv.RedisServer(t)
 	perSecond := at(second.Addr())
 	o.PerSecond = &perSecond
 	s := open(t, o)

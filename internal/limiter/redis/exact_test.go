@@ -48,10 +48,10 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAClusterAdmitNoMoreThanTheLimit does the same to the node of several
+// testFaultsOfACluster does the same to the node of several
 // tenants, and to another.
-func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
-	o, admin, servers := startCluster(t, 0)
+func testFaultsOfACluster(t *testing.T, cluster *cluster) {
+	servers := cluster.nodes
 	for _, c := range []struct {
 		name      string
 		opTimeout time.Duration
@@ -72,8 +72,8 @@ func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
 		{"slots move", long, (*clusterFaults).moveSlot, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			flush(t, admin)
-			o := o
+			cluster.flush(t)
+			o := cluster.o
 			f := &clusterFaults{servers: servers}
 			for _, server := range servers {
 				f.admins = append(f.admins, connect(t, server))

@@ -89,14 +89,13 @@ func TestPingLeavesNothing(t *testing.T) {
 	testenv.Until(t, "no key is left", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
 }
 
-// TestPingAsksEachNodeOfACluster has one node refuse what the others permit.
-func TestPingAsksEachNodeOfACluster(t *testing.T) {
-	o, _, nodes := startCluster(t, 0)
-	s := open(t, o)
+// testPingAsksEachNode has one node refuse what the others permit.
+func testPingAsksEachNode(t *testing.T, c *cluster) {
+	s := open(t, c.o)
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for i, n := range nodes {
+	for i, n := range c.nodes {
 		admin := connect(t, n)
 		do(t, admin, "acl", "setuser", "default", "-set")
 		testenv.Until(t, "the counter of the Ping before is gone", func() bool { return do(t, admin, "dbsize").(int64) == 0 })

@@ -18,11 +18,15 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := open(t, Options{Main: Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}})
+	o := Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}
+	s, shared := open(t, Options{Main: o}), openShared(t, o, "")
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
 	mustAsk(t, s, "k", perYear)
+	if _, err := shared.Set(t.Context(), "hash", map[string]string{"x": "1"}); err != nil {
+		t.Fatal(err)
+	}
 	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
 	primary.Stop()
 	mustFail(t, s)
@@ -31,6 +35,10 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
+	})
+	testenv.Until(t, "what servers share is there, too", func() bool {
+		there, err := shared.Set(t.Context(), "hash", map[string]string{"x": "2"})
+		return err == nil && there == 1
 	})
 	if n := do(t, connect(t, replica), "exists", "k").(int64); n != 1 {
 		t.Error("the counter is not on the replica")

@@ -30,80 +30,76 @@ func openShared(t *testing.T, o Server, prefix string) *shared {
 	return s.(*shared)
 }
 
-// TestSharedHashes changes a hash in each way, and wants another server to see it.
 func TestSharedHashes(t *testing.T) {
-	t.Parallel()
-	cluster, _, _ := startCluster(t, 0)
-	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main, "miniature": at(miniredis.RunT(t).Addr())} {
-		t.Run(name, func(t *testing.T) {
-			a, b, foreign := openShared(t, o, "p:"), openShared(t, o, "p:"), openShared(t, o, "q:")
-			ctx, epoch := t.Context(), ""
-			binary := strings.Repeat("\x00\xff<script>", 1000)
-			for i, step := range []struct {
-				set    map[string]string
-				remove []string
-				there  int
-				count  string
-				want   map[string]string
-			}{
-				{set: map[string]string{"x": "1", "y": binary}, count: "1", want: map[string]string{"x": "1", "y": binary}},
-				{set: map[string]string{"x": "2", "z": "3"}, there: 1, count: "2", want: map[string]string{"x": "2", "y": binary, "z": "3"}},
-				{set: map[string]string{"nobody": ""}, count: "2", want: map[string]string{"x": "2", "y": binary, "z": "3"}},
-				{set: map[string]string{"y": "", "nobody": ""}, there: 1, count: "3", want: map[string]string{"x": "2", "z": "3"}},
-				{remove: []string{"z", "nobody"}, count: "3", want: map[string]string{"x": "2"}},
-				{set: map[string]string{"x": ""}, there: 1, count: "4"},
-				{set: map[string]string{"x": "5"}, count: "5", want: map[string]string{"x": "5"}},
-			} {
-				var there int
-				var err error
-				if step.set != nil {
-					there, err = a.Set(ctx, "hash", step.set)
-				} else {
-					err = a.Remove(ctx, "hash", step.remove...)
-				}
-				if there != step.there || err != nil {
-					t.Errorf("step %d: %d were there, error %v", i, there, err)
-				}
-				got, err := b.Fields(ctx, "hash")
-				if err != nil || got[".count"] != step.count || got[".epoch"] == "" || epoch != "" && got[".epoch"] != epoch {
-					t.Errorf("step %d: got epoch %q, count %s, error %v", i, got[".epoch"], got[".count"], err)
-				}
-				epoch = got[".epoch"]
-				maps.DeleteFunc(got, func(name, _ string) bool { return name[0] == '.' })
-				if !maps.Equal(got, step.want) {
-					t.Errorf("step %d: got %q", i, got)
-				}
-			}
-			if some, err := b.Fields(ctx, "hash", "nobody", ".count", "x"); err != nil || !maps.Equal(some, map[string]string{".count": "5", "x": "5"}) {
-				t.Errorf("some fields: got %q, error %v", some, err)
-			}
-			if none, err := foreign.Fields(ctx, "hash"); len(none) != 0 || err != nil {
-				t.Errorf("another prefix: got %q, error %v", none, err)
-			}
-		})
+	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "miniature": at(miniredis.RunT(t).Addr())} {
+		t.Run(name, func(t *testing.T) { testSharedHashes(t, o) })
 	}
 }
 
-// TestSharedReports leaves a report, and wants it to be there for its time.
-func TestSharedReports(t *testing.T) {
-	t.Parallel()
-	cluster, _, _ := startCluster(t, 0)
-	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main} {
-		t.Run(name, func(t *testing.T) {
-			a, b := openShared(t, o, ""), openShared(t, o, "")
-			report := strings.Repeat("\x00\xff", 128<<10)
-			if err := a.Report(t.Context(), "two", []byte(report), time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := b.Reports(t.Context(), []string{"one", "two"}); err != nil || len(got) != 1 || got["two"] != report {
-				t.Errorf("got %d reports, error %v", len(got), err)
-			}
-			testenv.Until(t, "the report is gone", func() bool {
-				got, err := b.Reports(t.Context(), []string{"two"})
-				return err == nil && len(got) == 0
-			})
-		})
+// testSharedHashes changes a hash in each way, and wants another server to see it.
+func testSharedHashes(t *testing.T, o Server) {
+	a, b, foreign := openShared(t, o, "p:"), openShared(t, o, "p:"), openShared(t, o, "q:")
+	ctx, epoch := t.Context(), ""
+	binary := strings.Repeat("\x00\xff<script>", 1000)
+	for i, step := range []struct {
+		set    map[string]string
+		remove []string
+		there  int
+		count  string
+		want   map[string]string
+	}{
+		{set: map[string]string{"x": "1", "y": binary}, count: "1", want: map[string]string{"x": "1", "y": binary}},
+		{set: map[string]string{"x": "2", "z": "3"}, there: 1, count: "2", want: map[string]string{"x": "2", "y": binary, "z": "3"}},
+		{set: map[string]string{"nobody": ""}, count: "2", want: map[string]string{"x": "2", "y": binary, "z": "3"}},
+		{set: map[string]string{"y": "", "nobody": ""}, there: 1, count: "3", want: map[string]string{"x": "2", "z": "3"}},
+		{remove: []string{"z", "nobody"}, count: "3", want: map[string]string{"x": "2"}},
+		{set: map[string]string{"x": ""}, there: 1, count: "4"},
+		{set: map[string]string{"x": "5"}, count: "5", want: map[string]string{"x": "5"}},
+	} {
+		var there int
+		var err error
+		if step.set != nil {
+			there, err = a.Set(ctx, "hash", step.set)
+		} else {
+			err = a.Remove(ctx, "hash", step.remove...)
+		}
+		if there != step.there || err != nil {
+			t.Errorf("step %d: %d were there, error %v", i, there, err)
+		}
+		got, err := b.Fields(ctx, "hash")
+		if err != nil || got[".count"] != step.count || got[".epoch"] == "" || epoch != "" && got[".epoch"] != epoch {
+			t.Errorf("step %d: got epoch %q, count %s, error %v", i, got[".epoch"], got[".count"], err)
+		}
+		epoch = got[".epoch"]
+		maps.DeleteFunc(got, func(name, _ string) bool { return name[0] == '.' })
+		if !maps.Equal(got, step.want) {
+			t.Errorf("step %d: got %q", i, got)
+		}
 	}
+	if some, err := b.Fields(ctx, "hash", "nobody", ".count", "x"); err != nil || !maps.Equal(some, map[string]string{".count": "5", "x": "5"}) {
+		t.Errorf("some fields: got %q, error %v", some, err)
+	}
+	if none, err := foreign.Fields(ctx, "hash"); len(none) != 0 || err != nil {
+		t.Errorf("another prefix: got %q, error %v", none, err)
+	}
+}
+
+func TestSharedReports(t *testing.T) { testSharedReports(t, at(testenv.RedisServer(t).Addr())) }
+
+// testSharedReports leaves a report, and wants it to be there for its time.
+func testSharedReports(t *testing.T, o Server) {
+	a, b := openShared(t, o, ""), openShared(t, o, "")
+	report := strings.Repeat("\x00\xff", 128<<10)
+	if err := a.Report(t.Context(), "two", []byte(report), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Reports(t.Context(), []string{"one", "two"}); err != nil || len(got) != 1 || got["two"] != report {
+		t.Errorf("got %d reports, error %v", len(got), err)
+	}
+	testenv.Until(t, "the report is gone", func() bool {
+		got, err := b.Reports(t.Context(), []string{"two"})
+		return err == nil && len(got) == 0
+	})
 }
 
 // TestManyFields keeps as many exceptions as there may be, each with much text, and does
@@ -190,25 +186,5 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		s := openShared(t, at(r.Addr()), "")
 		do(t, connect(t, r), "set", s.key("hash"), "x")
 		wantErrors(t, s, kindOther, "Report", "Reports")
-	})
-}
-
-// TestSharedFollowsThePrimary asks for the primary that a sentinel promotes.
-func TestSharedFollowsThePrimary(t *testing.T) {
-	t.Parallel()
-	primary := testenv.RedisServer(t)
-	testenv.RedisReplica(t, primary)
-	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := openShared(t, Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}, "")
-	if _, err := s.Set(t.Context(), "hash", map[string]string{"x": "1"}); err != nil {
-		t.Fatal(err)
-	}
-	do(t, connect(t, primary), "wait", 1, long.Milliseconds())
-	primary.Stop()
-	admin := connect(t, sentinel)
-	testenv.Until(t, "the promoted replica answers", func() bool {
-		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
-		there, err := s.Set(t.Context(), "hash", map[string]string{"x": "2"})
-		return err == nil && there == 1
 	})
 }
