@@ -165,7 +165,7 @@ func TestBenchTLS(t *testing.T) {
 		{"plain client", secure, nil, "no connection: connection error: desc = \"error reading server preface: EOF"},
 
 		{"no file of authorities", secure, []string{"--tls-ca=" + none}, "weir: --tls-ca: open " + none + ": "},
-		{"no authority", secure, []string{"--tls-ca=" + key}, "weir: --tls-ca: " + key + ": no certificate in PEM form\n"},
+		{"no authority", secure, []string{"--tls-ca=" + key}, "weir: --tls-ca: " + key + ": no PEM certificate\n"},
 		{"another key", secure, []string{"--tls-cert=" + cert, "--tls-key=" + otherKey}, "weir: --tls-cert " + cert + " with --tls-key " + otherKey + ": tls: private key does not match public key\n"},
 		{"no key", secure, []string{"--tls-cert=" + cert}, "weir: --tls-cert and --tls-key must be used together\n"},
 	}

@@ -39,7 +39,7 @@ func TestRemoteBadInput(t *testing.T) {
 		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): the file must contain one token\n"},
 		{"two tokens", []string{"status", "--server=" + ok, "--token-file=" + dir + "/two"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): the file must contain one token\n"},
 		{"endless token file", []string{"status", "--server=" + ok, "--token-file=/dev/zero"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): the file must contain one token\n"},
-		{"bad authorities", []string{"status", "--server=" + ok, "--ca-file=" + dir + "/ca.pem"}, 2, "weir: --ca-file ($WEIR_CA_FILE): " + dir + "/ca.pem: no certificate in PEM form\n"},
+		{"bad authorities", []string{"status", "--server=" + ok, "--ca-file=" + dir + "/ca.pem"}, 2, "weir: --ca-file ($WEIR_CA_FILE): " + dir + "/ca.pem: no PEM certificate\n"},
 		{"no timeout", []string{"status", "--server=" + ok, "--timeout=0s"}, 2, "weir: --timeout: 0s is not allowed, allowed is more than 0s\n"},
 		{"bad output", []string{"status", "--output=xml"}, 2, `"text","json"`},
 		{"bad window", []string{"top", "--window=day"}, 2, `"minute","hour"`},

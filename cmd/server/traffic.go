@@ -347,7 +347,7 @@ func authorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: no certificate in PEM form", path)
+		return nil, fmt.Errorf("%s: no PEM certificate", path)
 	}
 	return pool, nil
 }

@@ -23,7 +23,7 @@ func TestNoStartWithoutToken(t *testing.T) {
 	for path, want := range map[string]string{
 		short:               "ADMIN_TOKEN_FILE: " + short + ": the token has 9 bytes, allowed are at least 32",
 		short + "x":         "ADMIN_TOKEN_FILE: open " + short + "x: no such file or directory",
-		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is no regular file",
+		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is not a regular file",
 	} {
 		_, err := New(options(t, io.Discard, "--config="+config, "--admin-token-file="+path))
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -77,7 +77,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note      what was read before stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note      the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
 	want("GET", "/rlconfig", token, 200, "api.user")
 	write(t, file, next)
 	f.wantLog("a secret has changed")

@@ -47,13 +47,12 @@ type App struct {
 	servers    *operators.Servers // nil: alone
 	operators  *api.Server
 	exceptions *operators.Exceptions
-	cleanups   cleanups
+	parts      parts
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
-	listening      []*server
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
@@ -61,7 +60,7 @@ type App struct {
 func New(opts Options) (*App, error) {
 	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: operators.NewRecorder(time.Now())}
 	if err := a.build(); err != nil {
-		return nil, errors.Join(err, a.cleanUp())
+		return nil, errors.Join(err, a.stop())
 	}
 	return a, nil
 }
@@ -78,6 +77,7 @@ func (a *App) build() error {
 	if a.access, err = api.NewAccess(s.Listen.AdminTokenFile, reg, a.logger); err != nil {
 		return err
 	}
+	a.parts.background("token", a.access.Follow)
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
@@ -103,10 +103,7 @@ func (a *App) build() error {
 	})
 	a.rules.keep = a.usage.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(a.usage, serviceMetrics), a.logger) {
-		a.cleanups.add("statsd", func(context.Context) error {
-			client.Stop()
-			return nil
-		})
+		a.parts.closer("statsd", client.Stop)
 	}
 	if err = a.openTracing(); err != nil {
 		return err
@@ -131,6 +128,7 @@ func (a *App) build() error {
 		Logger:          a.logger,
 	})
 	a.rates = newRates(time.Now(), service.Totals)
+	a.parts.background("rates", a.rates.run)
 	return a.bind(service, options)
 }
 
@@ -148,7 +146,7 @@ func (a *App) announce(s settings.Settings) {
 		a.logger.Warn(w.Variable+" has no effect: "+w.Instead, "value", w.Value)
 	}
 	for _, note := range switchedOn(s.Answers) {
-		a.logger.Warn("a switch changes every answer", "effect", note)
+		a.logger.Warn("a switch changes every response", "effect", note)
 	}
 }
 
@@ -161,12 +159,17 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 	a.source = newFiles(a.rules, s.Rules, a.opts.Reload, cmp.Or(a.opts.pollEvery, pollEvery))
 	if s.XDS.Enabled() {
 		if s.Rules.Config != "" {
-			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
+			a.logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
 		}
 		if a.source, err = a.openControlPlane(); err != nil {
 			return err
 		}
 	}
+	a.parts.background("memory", func(ctx context.Context) {
+		a.rules.end() // now that nobody waits for a start
+		a.rules.tuner.run(ctx)
+	})
+	a.parts.background("rules", func(ctx context.Context) { a.source.run(ctx) })
 	return a.source.start()
 }
 
@@ -215,8 +218,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 
 // add lets a server run and stop with a.
 func (a *App) add(s *server) *server {
-	a.listening = append(a.listening, s)
-	a.cleanups.add(s.name, s.close)
+	a.parts.add(s.name, func(context.Context) error { return s.run() }, s.close)
 	return s
 }
 
@@ -230,10 +232,7 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 		return insecure.NewCredentials(), nil
 	}
 	registerCertificates(a.opts.Registry, "grpc", config.TLS)
-	a.cleanups.add("TLS", func(context.Context) error {
-		config.Close()
-		return nil
-	})
+	a.parts.closer("TLS", config.Close)
 	return config.Credentials(), nil
 }
 
@@ -274,33 +273,10 @@ func RuleOptions(s settings.Reading) descriptors.Options {
 // drain timeout to finish. The error says what failed while serving, had to be cut
 // off, or did not end and is left behind.
 func (a *App) Run(ctx context.Context) error {
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	tasks := newTasks()
-	tasks.start("memory", func() {
-		a.rules.end() // now that nobody waits for a start
-		a.rules.tuner.run(background)
-	})
-	tasks.start("rules", func() { a.source.run(background) })
-	tasks.start("rates", func() { a.rates.run(background) })
-	tasks.start("token", func() { a.access.Follow(background) })
-	if a.servers != nil {
-		tasks.start("servers", func() { a.servers.Run(background) })
-	}
-	if a.store.redis != nil {
-		tasks.start("store", func() { a.findRedis(background) })
-	}
-
-	failed := make(chan error, len(a.listening))
-	for _, s := range a.listening {
-		tasks.start(s.name, func() {
-			if err := s.run(); err != nil {
-				failed <- err
-			}
-		})
-	}
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	failed := a.parts.start(background)
 	a.logger.Info("listening", "grpc", a.GRPCAddr(), "http", a.HTTPAddr(), "debug", a.DebugAddr(), "metrics", a.MetricsAddr())
-
 	var err error
 	select {
 	case <-ctx.Done():
@@ -311,16 +287,15 @@ func (a *App) Run(ctx context.Context) error {
 	if err != nil {
 		a.logger.Error("a listener failed", "err", err)
 	}
-	stop()
+	end()
 	a.health.setDraining()
 	a.logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
-	err = errors.Join(err, a.cleanUp())
-	err = errors.Join(err, tasks.wait(grace, a.logger))
+	err = errors.Join(err, a.stop())
 	a.logger.Info("stopped")
 	return err
 }
 
-// leave lets the drain delay pass, and returns the error of a listener that fails
+// leave waits for the drain delay, and returns the error of a listener that fails
 // meanwhile.
 func (a *App) leave(failed <-chan error) error {
 	delay := a.opts.Settings.Process.DrainDelay
@@ -329,14 +304,11 @@ func (a *App) leave(failed <-chan error) error {
 		return nil
 	default:
 	}
-	if delay == 0 {
-		return nil
+	if delay > 0 {
+		a.logger.Info("leaving: health checks fail, requests are still answered", "at_most", delay)
 	}
-	a.logger.Info("leaving, health checks fail and requests are still served", "at_most", delay)
-	over := time.NewTimer(delay)
-	defer over.Stop()
 	select {
-	case <-over.C:
+	case <-time.After(delay):
 		return nil
 	case <-a.opts.Hurry:
 		return nil
@@ -345,11 +317,11 @@ func (a *App) leave(failed <-chan error) error {
 	}
 }
 
-// cleanUp stops what was started, within the drain timeout.
-func (a *App) cleanUp() error {
+// stop stops all parts within the drain timeout.
+func (a *App) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.opts.Settings.Process.DrainTimeout)
 	defer cancel()
-	return a.cleanups.run(ctx, a.logger)
+	return a.parts.stop(ctx, a.logger)
 }
 
 // GRPCAddr is where gRPC listens, host:port or unix:path.

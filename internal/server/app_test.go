@@ -303,7 +303,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := app.cleanUp(); err != nil {
+		if err := app.stop(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -319,7 +319,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	warn(log)
 	for _, want := range []string{
 		`level=WARN msg="PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS has no effect: ratelimit_service_response_time_seconds is in seconds" value=true`,
-		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
+		`level=WARN msg="counters are in memory of this server only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
@@ -452,8 +452,8 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
 	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
-	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" path=` + dir + "\n")
-	f.wantLog(`level=ERROR msg="a problem of the new rules" problem="rules at ` + dir)
+	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" path=` + dir + "\n")
+	f.wantLog(`level=ERROR msg="problem in the new rules" problem="rules at ` + dir)
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
 	f.wantLimit(2)
 }

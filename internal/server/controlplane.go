@@ -38,7 +38,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 			return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
 		}
 		registerCertificates(a.opts.Registry, "xds", files.TLS)
-		a.cleanups.add("TLS files of the control plane", func(context.Context) error { files.Close(); return nil })
+		a.parts.closer("TLS files of the control plane", files.Close)
 		options.Credentials = files.Credentials()
 	}
 	c := &controlPlane{rules: r, requests: a.opts.Reload, serving: context.Background()}
@@ -74,7 +74,7 @@ func xdsOptions(s settings.XDS) xds.Options {
 
 // start does not wait: the control plane may come later than this server.
 func (c *controlPlane) start() error {
-	c.logger.Info("waiting for the rules of the control plane, requests are answered UNAVAILABLE until they come")
+	c.logger.Info("waiting for rules from the control plane; until then, requests get UNAVAILABLE")
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (c *controlPlane) run(ctx context.Context) {
 }
 
 func (c *controlPlane) reload(context.Context) error {
-	return errors.New("the control plane sends the rules when they change, they cannot be asked for")
+	return errors.New("the control plane sends rules when they change; they cannot be requested")
 }
 
 // apply lets rules serve that the control plane sent, or returns what is wrong with
@@ -120,10 +120,10 @@ func (c *controlPlane) apply(u xds.Update) error {
 	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
 	c.warn(tree.Warnings())
 	for _, field := range unknown.First(mostProblems) {
-		c.logger.Warn("a field of the rules is not known to this version and has no effect", "field", field.String())
+		c.logger.Warn("unknown field in the rules of the control plane, ignored", "field", field.String())
 	}
 	if len(u.Resources) == 0 {
-		c.logger.Warn("the control plane has no rules, every request passes", "version", u.Version)
+		c.logger.Warn("the control plane sent no rules; every request is allowed", "version", u.Version)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c *controlPlane) logRefused(version string, problem error) {
 // control plane works and has none for this node.
 func (c *controlPlane) silent() {
 	if c.tree.Load() == nil {
-		c.logger.Warn("the control plane has no rules for this node, requests are answered UNAVAILABLE until it sends some")
+		c.logger.Warn("the control plane has no rules for this node; until it sends some, requests get UNAVAILABLE")
 		c.loaded()
 	}
 }

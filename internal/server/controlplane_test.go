@@ -43,8 +43,8 @@ func refusals(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() !=
 func TestRulesOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane, "--config=elsewhere")...)
-	f.wantLog(`msg="the rules come from the control plane, --config (CONFIG_PATH) is not read" path=elsewhere`)
-	f.wantLog("waiting for the rules of the control plane")
+	f.wantLog(`msg="rules come from the control plane; --config (CONFIG_PATH) is ignored" path=elsewhere`)
+	f.wantLog("waiting for rules from the control plane")
 	f.wantHealth(false, "no rules are loaded yet")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
@@ -76,7 +76,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
 	// Refused again and again, it counts and is logged once.
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	if n := strings.Count(f.log.String(), "new rules refused"); n != 1 {
+	if n := strings.Count(f.log.String(), "new rules rejected"); n != 1 {
 		t.Errorf("the refusal was logged %d times, want once", n)
 	}
 
@@ -113,7 +113,7 @@ func TestControlPlaneThatSendsAnotherType(t *testing.T) {
 	problem := `a response of type "clusters" is not allowed`
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, version "v9", failed at `, problem)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" version=v9`)
+	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" version=v9`)
 }
 
 func TestControlPlaneThatIsAway(t *testing.T) {
@@ -124,7 +124,7 @@ func TestControlPlaneThatIsAway(t *testing.T) {
 	plane.Stop()
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_xds_connected 0\n")
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "NOT connected since ", "the last stream ended: ")
-	f.wantLog("the control plane is not connected, what it sent last stays")
+	f.wantLog("the control plane is not connected; its last rules stay in use")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
 	plane.Start()
@@ -146,8 +146,8 @@ func TestControlPlaneThatSentNothingGood(t *testing.T) {
 			plane.WaitFor("that refuses", refusals)
 			plane.Stop()
 		}
-		f.wantLog("the control plane is not connected, there are no rules yet")
-		if strings.Contains(f.log.String(), "what it sent last stays") {
+		f.wantLog("the control plane is not connected; there are no rules yet")
+		if strings.Contains(f.log.String(), "its last rules stay in use") {
 			t.Errorf("the control plane sent nothing good (bad: %t), and that is said to stay", bad)
 		}
 	}
@@ -161,9 +161,9 @@ func TestProblemsOfTheControlPlane(t *testing.T) {
 	f.wantLimit(3)
 	plane.Set("2", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"), strings.ReplaceAll(sent("y", 3), "YEAR", "UNKNOWN"))
 	plane.WaitFor("that refuses", refusals)
-	f.wantLog(`level=ERROR msg="new rules refused, the old ones go on serving" version=2` + "\n")
+	f.wantLog(`level=ERROR msg="new rules rejected; the old ones stay in use" version=2` + "\n")
 	for _, name := range []string{"x", "y"} {
-		f.wantLog(`level=ERROR msg="a problem of the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is needed`)
+		f.wantLog(`level=ERROR msg="problem in the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is needed`)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestControlPlaneWithoutRules(t *testing.T) {
 	f := start(t, fromControlPlane(plane)...)
 	f.wantLimit(3)
 	plane.Set("2")
-	f.wantLog("the control plane has no rules, every request passes")
+	f.wantLog("the control plane sent no rules; every request is allowed")
 	testenv.Eventually(t, func() error {
 		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
 			return fmt.Errorf("got %v", err)
@@ -196,9 +196,9 @@ func TestOneDomainInTwoResources(t *testing.T) {
 func TestReloadOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane)...)
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "the control plane sends the rules when they change")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "the control plane sends rules when they change")
 	f.reload <- syscall.SIGHUP
-	f.wantLog("the control plane sends the rules when they change")
+	f.wantLog("the control plane sends rules when they change")
 }
 
 // TestSilence is about Envoy Gateway without any rate limit: it sends nothing,

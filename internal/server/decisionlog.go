@@ -38,11 +38,11 @@ func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
 	}
 	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	l := operators.StartDecisionLog(opts)
-	a.cleanups.add("decision log", func(ctx context.Context) error {
+	a.parts.add("decision log", nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSignals)
 		defer cancel()
 		if err := l.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			a.logger.Warn("the last decisions could not be logged", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."))
+			a.logger.Warn("the last decisions were not logged", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."))
 		}
 		return nil
 	})
@@ -54,9 +54,6 @@ func (a *App) decisionCollector(lost *lostSignals) (operators.LogSink, error) {
 	s := a.opts.Settings
 	if !s.Tracing.Enabled { // else its errors go where those of traces do
 		handleOTelErrors(lost, a.logger)
-	}
-	if err := checkOTelFiles("LOGS"); err != nil {
-		return nil, err
 	}
 	service, err := describeService(s.Tracing)
 	if err != nil {

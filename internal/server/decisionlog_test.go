@@ -137,7 +137,7 @@ func TestNoCollectorOfDecisions(t *testing.T) {
 	if _, err := f.ask(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	f.wantLog("decisions got lost")
+	f.wantLog("decisions were lost")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
 	f.stop()
 	if err := f.wantEnd(); err != nil {
@@ -192,7 +192,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 	if err := f.wantEnd(); err != nil {
 		t.Fatal(err)
 	}
-	f.wantLog("the last decisions could not be logged")
+	f.wantLog("the last decisions were not logged")
 }
 
 // TestNoDecisionLog has no metrics of a log, and writes nothing.

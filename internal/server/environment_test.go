@@ -47,7 +47,7 @@ func TestEnvironmentsOfTheReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := app.cleanUp(); err != nil {
+			if err := app.stop(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -137,7 +137,7 @@ func TestBadExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer app.cleanUp()
+	defer app.stop()
 	for want, change := range map[string]func(n *operators.NewException){
 		"value_base64 is no base64":   func(n *operators.NewException) { n.Entries[0].ValueBase64 = "?" },
 		`undefined effect "pass"`:     func(n *operators.NewException) { n.Effect = "pass" },

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"weir/internal/descriptors"
@@ -33,7 +32,6 @@ type files struct {
 	// What only the goroutine of start and then that of run use, which loads.
 	digest  [sha256.Size]byte
 	skipped map[string]bool
-	short   bool // the last time, the process was short of what reading takes
 }
 
 func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal, poll time.Duration) *files {
@@ -48,7 +46,7 @@ func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal, poll time.Du
 func (f *files) start() error {
 	err := f.load(context.Background(), f.read())
 	if err != nil && f.settings.ForceStart {
-		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
+		f.logger.Error("starting without rules; until some are loaded, requests get UNAVAILABLE", "path", f.path)
 		f.logProblems(err)
 		if !f.settings.HealthNeedsRules {
 			f.loaded() // as far as health is concerned
@@ -84,8 +82,9 @@ func (f *files) run(ctx context.Context) {
 			return
 		case <-look.C:
 			now := f.look()
-			if now != read && now == before && f.refresh(ctx) {
+			if now != read && now == before {
 				read = now
+				f.refresh(ctx)
 			}
 			before = now
 		case <-poll.C:
@@ -130,21 +129,15 @@ func (f *files) look() string {
 	return text.String()
 }
 
-// refresh loads the rules if they are not what the last load saw, and reports whether
-// they could be read.
-func (f *files) refresh(ctx context.Context) bool {
-	c := f.read()
-	if f.fallsShort(c.err) {
-		return false
-	}
-	if c.digest != f.digest {
+// refresh loads the rules if they are not what the last load saw.
+func (f *files) refresh(ctx context.Context) {
+	if c := f.read(); c.digest != f.digest {
 		_ = f.renew(ctx, c) // it has logged its error
 	}
-	return true
 }
 
 // errEnded is what those get who wait for a load when the server ends.
-var errEnded = errors.New("the server ends, it loads no rules any more")
+var errEnded = errors.New("the server is shutting down and loads no rules")
 
 func (f *files) reload(ctx context.Context) error {
 	answer := make(chan error, 1)
@@ -178,25 +171,11 @@ func (f *files) serve(ctx context.Context, first chan<- error) {
 	}
 	c := f.read()
 	c.again = c.digest == f.digest
-	err := c.err
-	if !f.fallsShort(c.err) {
-		err = f.renew(ctx, c)
-	}
+	err := f.renew(ctx, c)
 	for _, answer := range waiting {
 		answer <- err
 	}
 	pause(ctx, rest)
-}
-
-// fallsShort reports whether files could not be read because the process or the
-// machine is short of something. That says nothing of the rules and is no load.
-func (f *files) fallsShort(err error) bool {
-	before := f.short
-	f.short = errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
-	if f.short && !before {
-		f.logger.Warn("the rules cannot be read at the moment, they are read again soon", "path", f.path, "err", err)
-	}
-	return f.short
 }
 
 // renew loads rules in place of others.

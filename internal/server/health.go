@@ -63,9 +63,9 @@ func (h *health) err() error {
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
 	case !h.storeKnown:
-		return errors.New("redis has not been able to decide yet")
+		return errors.New("redis has not been available yet")
 	case !h.storeFound:
-		return errors.New("redis cannot decide")
+		return errors.New("redis is unavailable")
 	}
 	return nil
 }

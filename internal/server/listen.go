@@ -61,7 +61,7 @@ func listen(s settings.Settings, logger *slog.Logger) (listeners, error) {
 		listener, err := bind(config, p.network, p.address)
 		switch {
 		case err != nil && p.lost != nil:
-			logger.Log(context.Background(), *p.lost, "a listener cannot be bound, requests are answered without it", "listener", p.name, "settings", p.setting, "err", err)
+			logger.Log(context.Background(), *p.lost, "a listener cannot be bound; serving without it", "listener", p.name, "settings", p.setting, "err", err)
 			continue
 		case err != nil:
 			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.setting, err))
@@ -79,7 +79,7 @@ func listen(s settings.Settings, logger *slog.Logger) (listeners, error) {
 		return listeners{}, errors.Join(errs...)
 	}
 	if without != nil {
-		logger.Warn("this machine has no IPv6, listening on IPv4 alone", "listeners", strings.Join(without, " "))
+		logger.Warn("this machine has no IPv6; listening on IPv4 only", "listeners", strings.Join(without, " "))
 	}
 	return l, nil
 }

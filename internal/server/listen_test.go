@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -67,39 +65,6 @@ func TestStaleUnixSocketIsReplaced(t *testing.T) {
 	start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+path).wantLimit(3)
 }
 
-// TestStaleUnixSocketIsReplacedOnce starts several at once, over and over: one of
-// them gets the socket, and keeps it.
-func TestStaleUnixSocketIsReplacedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weir.sock")
-	for range 50 {
-		stale(t, path)
-		bound := make(chan net.Listener, 8)
-		var starting sync.WaitGroup
-		for range cap(bound) {
-			starting.Go(func() {
-				if listener, err := listenUnix(path); err == nil {
-					bound <- listener
-				} else if !errors.Is(err, syscall.EADDRINUSE) {
-					t.Error(err)
-				}
-			})
-		}
-		starting.Wait()
-		close(bound)
-		if len(bound) != 1 {
-			t.Errorf("%d listen at one socket, want 1", len(bound))
-		}
-		if conn, err := net.Dial("unix", path); err != nil {
-			t.Error(err)
-		} else {
-			conn.Close()
-		}
-		for listener := range bound {
-			listener.Close()
-		}
-	}
-}
-
 func TestUnixSocketThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -114,9 +79,9 @@ func TestUnixSocketThatCannotBe(t *testing.T) {
 	}
 	defer live.Close()
 	for _, test := range []struct{ name, path, want string }{
-		{"a file", at("file"), "file is there and no socket, it is not replaced"},
-		{"a directory", dir, " is there and no socket"},
-		{"a link", at("link"), "link is there and no socket"},
+		{"a file", at("file"), "file exists and is not a socket; it is not replaced"},
+		{"a directory", dir, " exists and is not a socket"},
+		{"a link", at("link"), "link exists and is not a socket"},
 		{"a live socket", at("live"), "live: another process listens there: address already in use"},
 		{"no directory", at("no/such"), "no such file or directory"},
 		{"a long path", at(strings.Repeat("x", 108)), "bytes, allowed are at most 107"},
@@ -216,7 +181,7 @@ func TestTLSFilesAreNamed(t *testing.T) {
 		{"no certificate", "none", "key", "ca", "open " + dir + "/none: no such file"},
 		{"no key", "crt", "none", "ca", "open " + dir + "/none: no such file"},
 		{"another key", "crt", "other", "ca", "certificate " + dir + "/crt with key " + dir + "/other: tls: private key does not match public key"},
-		{"no authority", "crt", "key", "key", "authorities " + dir + "/key: no certificate in PEM form"},
+		{"no authority", "crt", "key", "key", "authorities " + dir + "/key: no PEM certificate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := New(options(t, io.Discard, "--config="+directory(t, limited(3)), "--grpc-server-use-tls",
@@ -322,7 +287,7 @@ func TestListenersToDoWithout(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	const lost = `msg="a listener cannot be bound, requests are answered without it" listener=`
+	const lost = `msg="a listener cannot be bound; serving without it" listener=`
 	for _, test := range []struct {
 		name           string
 		args           []string

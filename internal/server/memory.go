@@ -41,9 +41,9 @@ func limitMemory(logger *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
 	case err != nil:
-		logger.Debug("the memory limit of the container is not known", "err", err)
+		logger.Debug("the container's memory limit is unknown", "err", err)
 	case limit < math.MaxInt64:
-		logger.Info("the container's memory is limited", "runtime_bytes", limit)
+		logger.Info("using the container's memory limit", "runtime_bytes", limit)
 	}
 }
 

@@ -33,6 +33,7 @@ func (a *App) openOperators() {
 				return report
 			},
 		}
+		a.parts.background("servers", a.servers.Run)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstLoad)
 	defer cancel()

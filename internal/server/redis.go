@@ -28,7 +28,7 @@ func (a *App) openRedis() error {
 		if err != nil {
 			return fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
 		}
-		a.cleanups.add("TLS files of Redis", func(context.Context) error { files.Close(); return nil })
+		a.parts.closer("TLS files of Redis", files.Close)
 		registerCertificates(a.storeRegistry, "redis", files.TLS)
 		encrypt = files.TLS
 	}
@@ -56,13 +56,13 @@ func (a *App) openRedis() error {
 	if a.store.shared, err = redis.OpenShared(options.Main, options.KeyPrefix); err != nil {
 		return err
 	}
-	a.cleanups.add("the shared data", func(context.Context) error { return a.store.shared.Close() })
+	a.parts.add("the shared data", nil, func(context.Context) error { return a.store.shared.Close() })
 	if a.store.redis, err = redis.New(options); err != nil {
 		return err
 	}
-	a.cleanups.add("store", func(context.Context) error { return a.store.redis.Close() })
+	a.parts.add("store", func(ctx context.Context) error { a.findRedis(ctx); return nil }, func(context.Context) error { return a.store.redis.Close() })
 	a.store.CounterStore = a.store.redis
-	a.logger.Info("counters are kept in Redis", log...)
+	a.logger.Info("counters are in Redis", log...)
 	return nil
 }
 

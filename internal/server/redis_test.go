@@ -71,7 +71,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
-	f.wantHealth(false, "redis has not been able to decide yet")
+	f.wantHealth(false, "redis has not been available yet")
 	const fails = "redis fails, failure modes decide"
 	f.wantLog(fails)
 	f.wantUnavailable()
@@ -80,7 +80,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	r.Start()
 	f.wantHealth(true, "OK")
 	f.wantLog("redis works again")
-	f.wantLog("redis can decide")
+	f.wantLog("redis is available")
 	if n := strings.Count(f.log.String(), fails); n != 1 {
 		t.Errorf("its absence was logged %d times, want once", n)
 	}
@@ -107,7 +107,7 @@ func TestRedisThatCannotDecide(t *testing.T) {
 			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
 			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
 			f.wantLog(tt.reason)
-			f.wantHealth(false, "redis has not been able to decide yet")
+			f.wantHealth(false, "redis has not been available yet")
 			f.wantAnswer("GET", f.DebugAddr(), "/", 200, "FAILS since", tt.reason)
 		})
 	}
@@ -238,7 +238,7 @@ func TestRedisTLS(t *testing.T) {
 	for _, tt := range []struct{ authority, skip, log string }{
 		{"", "true", "certificate signed by unknown authority"},
 		{authority, "", "not localhost"},
-		{authority, "true", "redis can decide"},
+		{authority, "true", "redis is available"},
 	} {
 		t.Setenv("REDIS_TLS_CACERT", tt.authority)
 		t.Setenv("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", tt.skip)

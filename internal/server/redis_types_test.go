@@ -185,7 +185,7 @@ func TestRedisThatIsFollowed(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime, "--redis-health-check-active-connection")
 	f.wantHealth(true, "OK")
 	r.Stop()
-	f.wantHealth(false, "redis cannot decide")
+	f.wantHealth(false, "redis is unavailable")
 	r.Start()
 	f.wantHealth(true, "OK")
 	f.wantLimit(3)

@@ -242,9 +242,9 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	// Once when they were found, each in a record of its own, and not again for each
 	// time that somebody asked.
 	for _, want := range []string{
-		`level=ERROR msg="new rules refused, the old ones go on serving" path=` + dir + "\n",
-		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:4:",
-		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:6:",
+		`level=ERROR msg="new rules rejected; the old ones stay in use" path=` + dir + "\n",
+		`level=ERROR msg="problem in the new rules" problem="` + dir + "/rules.yaml:4:",
+		`level=ERROR msg="problem in the new rules" problem="` + dir + "/rules.yaml:6:",
 	} {
 		if n := strings.Count(f.log.String(), want); n != 1 {
 			t.Errorf("%s was logged %d times, want once", want, n)
@@ -274,7 +274,7 @@ func TestManyProblems(t *testing.T) {
 		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
 	}
 	log := f.log.String()
-	if n := strings.Count(log, "a problem of the new rules"); n > mostProblems+1 || !strings.Contains(log, `problem="and 1900 more"`) {
+	if n := strings.Count(log, "problem in the new rules"); n > mostProblems+1 || !strings.Contains(log, `problem="and 1900 more"`) {
 		t.Errorf("%d problems are logged, want %d once and how many more there are", n, mostProblems)
 	}
 	if n := len(log); n > 100<<10 {
@@ -404,7 +404,7 @@ func remove(t *testing.T, path string) {
 // from serving.
 func TestWarningsOfRulesAreLogged(t *testing.T) {
 	f := start(t, "--config="+directory(t, "domain: api\n"))
-	f.wantLog(`level=WARN msg="the rules may not do what they seem to" warning="`)
+	f.wantLog(`level=WARN msg="the rules may not do what you expect" warning="`)
 	f.wantLog(`domain: the domain \"api\" has no rules, everything is admitted`)
 }
 

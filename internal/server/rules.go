@@ -108,10 +108,10 @@ const maxWarnings = 20
 // warn logs what is hardly meant in new rules.
 func (r *rules) warn(warnings descriptors.Problems) {
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		r.logger.Warn("the rules may not do what they seem to", "warning", w.String())
+		r.logger.Warn("the rules may not do what you expect", "warning", w.String())
 	}
 	if more := len(warnings) - maxWarnings; more > 0 {
-		r.logger.Warn("the rules have more warnings, weir validate tells all", "more", more)
+		r.logger.Warn("the rules have more warnings; weir validate shows all", "more", more)
 	}
 }
 
@@ -123,9 +123,9 @@ func (r *rules) logRefusal(err error, args ...any) {
 	}
 	r.refusal = err.Error()
 	if r.tree.Load() == nil {
-		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
+		r.logger.Error("new rules rejected; there are none yet, requests get UNAVAILABLE", args...)
 	} else {
-		r.logger.Error("new rules refused, the old ones go on serving", args...)
+		r.logger.Error("new rules rejected; the old ones stay in use", args...)
 	}
 	r.logProblems(err)
 }
@@ -138,7 +138,7 @@ func (r *rules) logProblems(err error) {
 		problems = descriptors.Problems{{Message: err.Error()}}
 	}
 	for _, p := range problems {
-		r.logger.Error("a problem of the new rules", "problem", p.String())
+		r.logger.Error("problem in the new rules", "problem", p.String())
 	}
 }
 

@@ -38,7 +38,7 @@ func (a *App) openSecrets() error {
 		return err
 	}
 	a.secrets, a.opts.Settings = x, x.start
-	a.cleanups.add("secrets", func(context.Context) error { x.close(); return nil })
+	a.parts.closer("secrets", x.close)
 	return nil
 }
 

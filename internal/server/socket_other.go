@@ -9,6 +9,3 @@ func sharePort(_, _ string, _ syscall.RawConn) error { return nil }
 
 // fileDescriptors is how many the process may have, which is not known here.
 func fileDescriptors() uint64 { return 1 << 20 }
-
-// lockDirectory does nothing where a directory cannot be locked.
-func lockDirectory(string) (unlock func()) { return func() {} }

@@ -4,10 +4,8 @@ package server
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,24 +33,4 @@ func fileDescriptors() uint64 {
 		return many
 	}
 	return uint64(min(limit.Cur, many)) //nolint:unconvert // it is signed on some systems
-}
-
-// lockDirectory keeps other processes that do the same out of a directory until it
-// is unlocked. Where it may not be read, or somebody else keeps it locked for a
-// second, it is not locked.
-func lockDirectory(dir string) (unlock func()) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return func() {}
-	}
-	look := time.NewTicker(10 * time.Millisecond) // the system reports no unlocking
-	defer look.Stop()
-	for range 100 {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			break // locked, or the file system knows no locks
-		}
-		<-look.C
-	}
-	return func() { _ = f.Close() } // which unlocks it
 }

@@ -35,14 +35,14 @@ func (a *App) notes() []string {
 func (a *App) oldSecrets() (notes []string) {
 	for _, problem := range append(a.secrets.problems(), a.access.Problem()) {
 		if problem != "" {
-			notes = append(notes, "what was read before stays in use: "+problem)
+			notes = append(notes, "the previous value stays in use: "+problem)
 		}
 	}
 	if a.store.redis == nil {
 		return notes
 	}
 	if err := a.store.redis.Refused(); err != nil {
-		notes = append(notes, "what was read before stays in use: Redis refuses a changed URL, user or password: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		notes = append(notes, "the previous value stays in use: Redis rejects a changed URL, user or password: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return notes
 }

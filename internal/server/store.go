@@ -60,7 +60,7 @@ func (a *App) openStore() error {
 		a.store.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore { return memory.New(inMemory) }, a.storeRegistry)
 		return a.openRedis()
 	}
-	const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
+	const kept = "counters are in memory of this server only, because REDIS_URL is not set"
 	if s.Redis.Variables == nil {
 		a.logger.Info(kept, "max_counters", inMemory.MaxCounters)
 	} else { // somebody means to use Redis
@@ -103,7 +103,7 @@ func (a *App) findRedis(ctx context.Context) {
 			return
 		}
 	}
-	a.logger.Info("redis can decide")
+	a.logger.Info("redis is available")
 	a.health.setStoreFound(true)
 	for a.opts.Settings.Redis.HealthCheckActiveConnection && pause(ctx, nextLook) {
 		if err := a.store.redis.Ping(ctx); ctx.Err() == nil {

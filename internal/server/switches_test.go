@@ -27,14 +27,14 @@ func TestSwitchesAreTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.cleanUp(); err != nil {
+			if err := a.stop(); err != nil {
 				t.Error(err)
 			}
 			if got := a.status().Notes; !slices.Equal(got, tt.want) {
 				t.Errorf("the status page notes %q, want %q", got, tt.want)
 			}
 			for _, note := range []string{shadow, quota} {
-				if got, want := strings.Contains(log.String(), `level=WARN msg="a switch changes every answer" effect="`+note+`"`), slices.Contains(tt.want, note); got != want {
+				if got, want := strings.Contains(log.String(), `level=WARN msg="a switch changes every response" effect="`+note+`"`), slices.Contains(tt.want, note); got != want {
 					t.Errorf("the log tells %q: %v, want %v:\n%s", note, got, want, log.String())
 				}
 			}

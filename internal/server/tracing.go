@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +29,6 @@ import (
 	"google.golang.org/grpc"
 
 	"weir/internal/settings"
-	"weir/internal/settings/follow"
 )
 
 // openTracing begins to send traces, if the settings ask for that. The collector need
@@ -42,9 +39,6 @@ func (a *App) openTracing() error {
 		return nil
 	}
 	handleOTelErrors(lostTraces(a.logger), a.logger)
-	if err := checkOTelFiles("TRACES"); err != nil {
-		return err
-	}
 	var to sdktrace.SpanExporter
 	var err error
 	if s.ExporterProtocol == "grpc" {
@@ -65,7 +59,7 @@ func (a *App) openTracing() error {
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)
-	a.cleanups.add("traces", func(ctx context.Context) error {
+	a.parts.add("traces", nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSignals)
 		defer cancel()
 		if err := a.tracing.Shutdown(ctx); err != nil { // no failure of this process
@@ -109,7 +103,7 @@ func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 	return func(err error) {
 		var escape url.EscapeError
 		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
-			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not understood, allowed are KEY=VALUE, separated by commas")
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is invalid, allowed are KEY=VALUE, separated by commas")
 			return
 		}
 		lost.observe(err)
@@ -124,11 +118,11 @@ type lostSignals struct {
 }
 
 func lostTraces(logger *slog.Logger) *lostSignals {
-	return newLost(func(args ...any) { logger.Warn("traces got lost", args...) })
+	return newLost(func(args ...any) { logger.Warn("traces were lost", args...) })
 }
 
 func lostDecisions(logger *slog.Logger) *lostSignals {
-	return newLost(func(args ...any) { logger.Warn("decisions got lost", args...) })
+	return newLost(func(args ...any) { logger.Warn("decisions were lost", args...) })
 }
 
 func newLost(warn func(args ...any)) *lostSignals {
@@ -143,19 +137,6 @@ func (l *lostSignals) observe(err error) {
 // pathOfURL finds URLs with their path, which is a secret of some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 
-// checkOTelFiles refuses what OpenTelemetry would read for ever to send signals of a
-// kind, such as TRACES. It warns itself of a file that is not there.
-func checkOTelFiles(kind string) (err error) {
-	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + kind + "_"} {
-		for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
-			if wrong := follow.CheckRegular(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
-				err = errors.Join(err, fmt.Errorf("%s%s: %w", prefix, name, wrong))
-			}
-		}
-	}
-	return err
-}
-
 // otelLog is where OpenTelemetry logs, instead of to the standard error. Only its
 // messages are handed on, because what it tells beside them may be a header, or a
 // URL with a password.
@@ -167,11 +148,11 @@ func (otelLog) Init(logr.RuntimeInfo) {}
 func (otelLog) Enabled(level int) bool { return level <= 1 }
 
 func (o otelLog) Info(_ int, message string, _ ...any) {
-	o.logger.Warn("OpenTelemetry warns", "about", message)
+	o.logger.Warn("OpenTelemetry warning", "about", message)
 }
 
 func (o otelLog) Error(_ error, message string, _ ...any) {
-	o.logger.Warn("OpenTelemetry does not understand one of its variables", "failed", message)
+	o.logger.Warn("OpenTelemetry cannot read one of its variables", "failed", message)
 }
 
 func (o otelLog) WithValues(...any) logr.LogSink { return o }

@@ -135,7 +135,7 @@ func TestNoCollectorOfTraces(t *testing.T) {
 	if err := f.wantEnd(); err != nil {
 		t.Fatal(err)
 	}
-	f.wantLog("traces got lost")
+	f.wantLog("traces were lost")
 }
 
 // TestLostTracesDoNotFillTheLog loses a batch every 100 ms for two minutes.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -24,8 +23,6 @@ func listenUnix(path string) (net.Listener, error) {
 	if abstract(path) {
 		return net.Listen("unix", path)
 	}
-	// Or of two that start at once, one could remove the fresh socket of the other.
-	defer lockDirectory(filepath.Dir(path))()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -55,7 +52,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there and no socket, it is not replaced", path)
+		return fmt.Errorf("%s exists and is not a socket; it is not replaced", path)
 	}
 	conn, err := net.Dial("unix", path)
 	switch {

@@ -50,7 +50,7 @@ func TestImpossibleValues(t *testing.T) {
 		{env: env{"DRAIN_DELAY": "-1s"}, wants: []string{"--drain-delay ($DRAIN_DELAY): -1s is not allowed, allowed is 0s or more"}},
 		{env: env{"DRAIN_TIMEOUT": "0s"}, wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
 		{flag: "--redis-timeout=0s", wants: []string{"--redis-timeout ($REDIS_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
-		{env: env{"CACHE_KEY_PREFIX": "a|b"}, wants: []string{"CACHE_KEY_PREFIX", `"a|b" is not allowed, it may not contain '|'`}},
+		{env: env{"CACHE_KEY_PREFIX": "a|b"}, wants: []string{"CACHE_KEY_PREFIX", `"a|b" is not allowed, it must not contain '|'`}},
 		{env: env{"CACHE_KEY_PREFIX": "a\xff"}, wants: []string{"CACHE_KEY_PREFIX", `"a\xff" is not allowed, it must be UTF-8`}},
 		{flag: "--cache-key-prefix=a\xff", wants: []string{"--cache-key-prefix", `"a\xff" is not allowed, it must be UTF-8`}},
 		{env: env{"CONFIG_TYPE": "GRPC_XDS_DELTA"}, wants: []string{"CONFIG_TYPE", `"GRPC_XDS_DELTA" is not allowed, allowed are FILE, GRPC_XDS_SOTW`}},

@@ -178,7 +178,7 @@ func (p *KeyPrefix) Decode(ctx *kong.DecodeContext) error {
 	case !utf8.ValidString(text):
 		return fmt.Errorf("%q is not allowed, it must be UTF-8", text)
 	case strings.Contains(text, "|"):
-		return fmt.Errorf("%q is not allowed, it may not contain '|'", text)
+		return fmt.Errorf("%q is not allowed, it must not contain '|'", text)
 	}
 	*p = KeyPrefix(text)
 	return nil
@@ -267,7 +267,7 @@ type Target string
 func (t *Target) UnmarshalText(text []byte) error {
 	s := string(text)
 	if strings.Contains(s, "@") && !strings.HasPrefix(s, "unix") { // and do not show it
-		return errors.New("it holds an @, allowed are host:port without a user or a password, and targets of gRPC such as unix:/run/xds.sock")
+		return errors.New("it contains an @, allowed are host:port without a user or a password, and targets of gRPC such as unix:/run/xds.sock")
 	}
 	scheme, rest, _ := strings.Cut(s, ":")
 	_, port, err := net.SplitHostPort(s)

@@ -12,7 +12,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -95,9 +94,8 @@ type Client struct {
 	node *core.Node
 	dial []grpc.DialOption
 
-	pace    *rate.Limiter // of responses
-	refusal time.Time     // from when the next refusal may be sent, on any stream
-	applied bool          // a response was
+	refusal time.Time // from when the next refusal may be sent, on any stream
+	applied bool      // a response was
 
 	soon               time.Time // from when an attempt need not wait for a back-off
 	unreachable, ended *backoff.ExponentialBackOff
@@ -129,10 +127,7 @@ func New(opts Options) (*Client, error) {
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
-			// What the control plane sent too fast is old, and delays what comes after it.
-			grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 		},
-		pace:        rate.NewLimiter(responseRate, responseBurst),
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -157,7 +152,7 @@ func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
 
 // Run keeps a stream to the control plane open until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	c.opts.Logger.Info("asking the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
+	c.opts.Logger.Info("connecting to the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
 	for {
 		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
@@ -167,9 +162,9 @@ func (c *Client) Run(ctx context.Context) {
 		c.setStatus(false, err)
 		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
 		if c.applied {
-			c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", args...)
+			c.opts.Logger.Warn("the control plane is not connected; its last rules stay in use", args...)
 		} else {
-			c.opts.Logger.Warn("the control plane is not connected, there are no rules yet", args...)
+			c.opts.Logger.Warn("the control plane is not connected; there are no rules yet", args...)
 		}
 		select {
 		case <-ctx.Done():

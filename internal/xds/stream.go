@@ -17,26 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-)
-
-// How fast responses are taken: responseRate a second, each of responsePart bytes
-// or a part of it, of which responseBurst may come at once. A larger response is like
-// a burst. A server that waits for answers, as go-control-plane does, is never so fast.
-const (
-	responseRate  = 200
-	responseBurst = 256
-	responsePart  = 1 << 10
 )
 
 // patience is how long a control plane may be silent before it counts as one that
 // has nothing for this node.
 const patience = 15 * time.Second
-
-// sendTime is how long a request may wait for a control plane that does not read.
-const sendTime = 15 * time.Second
-
-var errNotRead = errors.New("sending: the control plane does not read what it is sent")
 
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
@@ -49,8 +34,8 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 		return false, false, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if c.opts.Headers != nil {
 		ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers()))
 	}
@@ -60,10 +45,8 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	}
 	c.setStatus(true, c.Status().Err)
 	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
-	s := stream{Client: c, ads: ads, end: cancel}
-	if err = s.run(ctx); ctx.Err() != nil {
-		err = context.Cause(ctx) // rather than that it was cancelled
-	}
+	s := stream{Client: c, ads: ads}
+	err = s.run(ctx)
 	return true, s.worked, err
 }
 
@@ -73,7 +56,6 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 type stream struct {
 	*Client
 	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
-	end      context.CancelCauseFunc
 	worked   bool   // it brought a response, or lasted for long without
 	accepted string // version of the last response that was applied
 
@@ -123,9 +105,8 @@ func (s *stream) run(ctx context.Context) error {
 	}
 }
 
-// receiveAll hands over what comes until the stream or ctx ends. Good resources
-// need not wait so for a refusal that is held back. What comes too fast is left with
-// the control plane, by the flow control of HTTP/2.
+// receiveAll hands over what comes until the stream or ctx ends. So good resources need
+// not wait for a refusal that is held back.
 func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
 	for {
 		response, err := s.ads.Recv()
@@ -134,9 +115,6 @@ func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
 			err = fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", s.opts.MaxMessageSize, err)
 		case err != nil:
 			err = fmt.Errorf("receiving: %w", err)
-		default:
-			cost := min(1+proto.Size(response)/responsePart, responseBurst)
-			err = s.pace.WaitN(ctx, cost)
 		}
 		select {
 		case next <- received{response, err}:
@@ -208,8 +186,6 @@ func (s *stream) send(nonce string, problem error) error {
 	if problem != nil {
 		request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: bounded(problem.Error())}
 	}
-	late := time.AfterFunc(sendTime, func() { s.end(errNotRead) })
-	defer late.Stop()
 	if err := s.ads.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 		return fmt.Errorf("sending: %w", err)
 	}

@@ -182,29 +182,6 @@ func TestServerThatSaysNothing(t *testing.T) {
 	})
 }
 
-// TestControlPlaneThatReadsNothing is about one that sends, and takes no request: its
-// stream ends when no more requests fit into the buffers on the way.
-func TestControlPlaneThatReadsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		streams := 0
-		dial := serve(t, func(stream adsStream) error {
-			streams++
-			for {
-				if err := stream.Send(response(configType, "1", "good")); err != nil {
-					return err
-				}
-				time.Sleep(time.Second)
-			}
-		})
-		opts := Options{NodeMetadata: map[string]string{"large": strings.Repeat("x", 32<<10)},
-			Retry: time.Second, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}}
-		client := inBubble(t, opts, 5*time.Minute, dial)
-		if got := client.Status(); streams != 2 || got.Connected || !errors.Is(got.Err, errNotRead) {
-			t.Errorf("%d streams, status %+v, want 2 that ended with %q", streams, got, errNotRead)
-		}
-	})
-}
-
 type adsStream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer
 
 type planeFunc struct {

@@ -82,11 +82,11 @@ func (o Options) logSecret(what event, problem string) {
 	log := o.Logger.With("setting", o.Setting)
 	switch what {
 	case bad:
-		log.Warn("a secret cannot be read anew, the one read before stays in use", "err", problem)
+		log.Warn("a changed secret cannot be used; the previous one stays in use", "err", problem)
 	case changed:
 		log.Info("a secret has changed")
 	case again:
-		log.Info("a secret can be read again")
+		log.Info("a secret can be used again")
 	}
 }
 

@@ -46,7 +46,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) { t.Helper(); must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	write("one\n")
-	const changed, bad, again = "a secret has changed", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
+	const changed, bad, again = "a secret has changed", "a changed secret cannot be used; the previous one stays in use", "a secret can be used again"
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		s := follow(t, path, log)
@@ -73,7 +73,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 			}
 		}
 		for _, secret := range []string{"one", "two", "three"} {
-			if strings.Contains(strings.ReplaceAll(log.String(), "the one read", ""), secret) {
+			if strings.Contains(strings.ReplaceAll(log.String(), "the previous one", ""), secret) {
 				t.Errorf("the log holds a secret:\n%s", log)
 			}
 		}
@@ -131,10 +131,10 @@ func TestFile(t *testing.T) {
 	for name, c := range map[string]struct{ text, want, problem string }{
 		"good":   {" swordfish \n", "swordfish", ""},
 		"blanks": {"u:sword fish", "u:sword fish", ""},
-		"empty":  {"\n", "", "it is empty, allowed is a secret"},
-		"lines":  {"swordfish\nhalibut", "", "it is more than one line, or no UTF-8"},
-		"bytes":  {"swordfish\xff", "", "it is more than one line, or no UTF-8"},
-		"zero":   {"swordfish\x00", "", "it is more than one line, or no UTF-8"},
+		"empty":  {"\n", "", "it is empty"},
+		"lines":  {"swordfish\nhalibut", "", "it has several lines or is not UTF-8"},
+		"bytes":  {"swordfish\xff", "", "it has several lines or is not UTF-8"},
+		"zero":   {"swordfish\x00", "", "it has several lines or is not UTF-8"},
 		"long":   {strings.Repeat("swordfish", 10_000), "", "it is longer than 65536 bytes"},
 	} {
 		path := filepath.Join(dir, name)
@@ -142,7 +142,7 @@ func TestFile(t *testing.T) {
 		wantText(t, name, c.want, path, c.problem)(File(path))
 	}
 	wantText(t, "none", "", "", "no such file")(File(filepath.Join(dir, "none")))
-	wantText(t, "a directory", "", "", "no regular file")(File(dir))
+	wantText(t, "a directory", "", "", "not a regular file")(File(dir))
 }
 
 func wantText(t *testing.T, name, want, named, problem string) func(string, error) {
@@ -170,18 +170,18 @@ func TestCommand(t *testing.T) {
 	}{
 		"good":          {[]string{"echo", "u:swordfish"}, "u:swordfish", ""},
 		"no shell":      {[]string{"echo", "$HOME;", "`ls`"}, "$HOME; `ls`", ""},
-		"nothing":       {[]string{"true"}, "", "what the command prints: it is empty"},
-		"fails":         {[]string{script("fails", "echo swordfish; echo swordfish >&2; exit 3")}, "", "the command fails: exit status 3"},
-		"is not there":  {[]string{"swordfish"}, "", "the command cannot be run: executable file not found in $PATH"},
-		"no such path":  {[]string{"/swordfish"}, "", "the command cannot be run: no such file or directory"},
+		"nothing":       {[]string{"true"}, "", "output of the command: it is empty"},
+		"fails":         {[]string{script("fails", "echo swordfish; echo swordfish >&2; exit 3")}, "", "the command failed: exit status 3"},
+		"is not there":  {[]string{"swordfish"}, "", "cannot run the command: executable file not found in $PATH"},
+		"no such path":  {[]string{"/swordfish"}, "", "cannot run the command: no such file or directory"},
 		"prints a lot":  {[]string{"head", "-c", "10000000", "/dev/zero"}, "", "it is longer than 65536 bytes"},
-		"leaves a part": {[]string{script("leaves", "sleep 5 & echo swordfish")}, "", "the command cannot be run: exec: WaitDelay expired before I/O complete"},
+		"leaves a part": {[]string{script("leaves", "sleep 5 & echo swordfish")}, "", "cannot run the command: exec: WaitDelay expired before I/O complete"},
 	} {
 		wantText(t, name, c.want, "", c.problem)(Command(t.Context(), c.words))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	wantText(t, "takes long", "", "", "the command does not end within")(Command(ctx, []string{"sleep", "60"}))
+	wantText(t, "takes long", "", "", "the command did not finish within")(Command(ctx, []string{"sleep", "60"}))
 }
 
 // TestCommandLeavesNoProcess has a script start a process in the background. Each holds a pipe

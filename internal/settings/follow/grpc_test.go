@@ -89,7 +89,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	}{{probe, 0}, {stranger, 1}, {stranger, 1}, {probe, 1}} {
 		dial(step.client)
 		log := s.log.String()
-		if got := strings.Count(log, "a TLS client is refused"); got != step.lines {
+		if got := strings.Count(log, "TLS client rejected"); got != step.lines {
 			t.Fatalf("%d lines, want %d:\n%s", got, step.lines, log)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-var errNotRegular = errors.New("it is no regular file, allowed are regular files and links to them")
+var errNotRegular = errors.New("it is not a regular file, allowed are regular files and links to them")
 
 // readFile reads at most so many bytes of a regular file, or of what a link to one leads to.
 // Anything else is an error: reads of a pipe may never end.
@@ -40,18 +40,10 @@ func readFile(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// CheckRegular returns an error if path is there and no regular file.
-func CheckRegular(path string) error {
-	if _, err := readFile(path, 0); errors.Is(err, errNotRegular) {
-		return err
-	}
-	return nil
-}
-
 // maxPEM bounds a file of certificates. Those of all public authorities are 300 KB.
 const maxPEM = 16 << 20
 
-var errTooLarge = errors.New("it is larger than 16 MiB, which no file of certificates is")
+var errTooLarge = errors.New("it is larger than 16 MiB")
 
 // PEM reads a regular file of certificates or of a key, of 16 MiB at most.
 func PEM(path string) ([]byte, error) {
@@ -85,9 +77,9 @@ func clean(data []byte) (string, error) {
 	case len(data) > longest:
 		return "", fmt.Errorf("it is longer than %d bytes", longest)
 	case text == "":
-		return "", errors.New("it is empty, allowed is a secret")
+		return "", errors.New("it is empty")
 	case !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\n\r"):
-		return "", errors.New("it is more than one line, or no UTF-8")
+		return "", errors.New("it has several lines or is not UTF-8")
 	}
 	return text, nil
 }
@@ -127,21 +119,21 @@ func Command(ctx context.Context, words []string) (string, error) {
 	case err == nil:
 		text, err := clean(out.Bytes())
 		if err != nil {
-			return "", fmt.Errorf("what the command prints: %w", err)
+			return "", fmt.Errorf("output of the command: %w", err)
 		}
 		return text, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "", fmt.Errorf("the command does not end within %v", commandTime)
+		return "", fmt.Errorf("the command did not finish within %v", commandTime)
 	case ctx.Err() != nil:
 		return "", errors.New("the command was interrupted")
 	case errors.As(err, &exit):
-		return "", fmt.Errorf("the command fails: %v", exit.ProcessState)
+		return "", fmt.Errorf("the command failed: %v", exit.ProcessState)
 	case errors.As(err, &unknown):
 		err = unknown.Err
 	case errors.As(err, &path):
 		err = path.Err
 	}
-	return "", fmt.Errorf("the command cannot be run: %w", err)
+	return "", fmt.Errorf("cannot run the command: %w", err)
 }
 
 // bounded keeps the first bytes that are written: one more than are allowed.

@@ -20,8 +20,5 @@ func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
 		if !errors.Is(err, want) || want == nil && string(text) != "text" {
 			t.Errorf("%s: got %q, error %v, want %v", path, text, err, want)
 		}
-		if err := CheckRegular(path); errors.Is(err, errNotRegular) != errors.Is(want, errNotRegular) {
-			t.Errorf("%s: Check returns %v", path, err)
-		}
 	}
 }

@@ -115,7 +115,7 @@ func (c *TLS) use(text string) error {
 	if c.opts.CAFile != "" {
 		pool = x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(contents[2])) {
-			return fmt.Errorf("authorities %s: no certificate in PEM form", c.opts.CAFile)
+			return fmt.Errorf("authorities %s: no PEM certificate", c.opts.CAFile)
 		}
 	}
 	c.current.Store(c.make(certificates, pool))
@@ -124,7 +124,7 @@ func (c *TLS) use(text string) error {
 
 func (c *TLS) log(what event, problem string) {
 	if what == bad {
-		c.opts.Logger.Warn("changed TLS files are bad, those read before stay in use", "err", problem)
+		c.opts.Logger.Warn("changed TLS files are invalid; the previous ones stay in use", "err", problem)
 		return
 	}
 	c.opts.Logger.Info("changed TLS files are in use", "certificate", c.opts.CertFile, "authorities", c.opts.CAFile)
@@ -193,7 +193,7 @@ func holds(certificate *x509.Certificate, san string) error {
 	if held {
 		return nil
 	}
-	return fmt.Errorf("the certificate does not hold the name %q, but %v %v %v %v",
+	return fmt.Errorf("the certificate does not have the name %q, but %v %v %v %v",
 		san, certificate.DNSNames, certificate.IPAddresses, certificate.URIs, certificate.EmailAddresses)
 }
 
@@ -223,7 +223,7 @@ func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			f.config.refused.Do(func() { level = slog.LevelWarn })
 		}
-		f.config.opts.Logger.Log(context.Background(), level, "a TLS client is refused", "client", conn.RemoteAddr(), "err", err)
+		f.config.opts.Logger.Log(context.Background(), level, "TLS client rejected", "client", conn.RemoteAddr(), "err", err)
 	}
 	return secure, info, err
 }

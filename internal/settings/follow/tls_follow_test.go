@@ -96,7 +96,7 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	good, err := os.ReadFile(s.opts.KeyFile)
 	must(t, err)
 	_, otherKey := ours.Issue(t)
-	const bad, fine = "changed TLS files are bad", "changed TLS files are in use"
+	const bad, fine = "changed TLS files are invalid", "changed TLS files are in use"
 	synctest.Test(t, func(t *testing.T) {
 		server, err := ServerTLS(s.opts)
 		must(t, err)

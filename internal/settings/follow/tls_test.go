@@ -134,7 +134,7 @@ func TestPeers(t *testing.T) {
 		{name: "SAN is a URI", authority: ours, san: spiffe, client: client(ours, nil, spiffe)},
 		{name: "SAN is an address", authority: ours, san: "192.0.2.7", client: client(ours, nil, "192.0.2.7")},
 		{name: "SAN is an email address", authority: ours, san: "envoy@example.org", client: client(ours, nil, "envoy@example.org")},
-		{name: "wrong SAN", authority: ours, san: spiffe, client: client(ours, nil, "envoy.example"), server: `does not hold the name "` + spiffe + `", but [envoy.example]`, want: "bad certificate"},
+		{name: "wrong SAN", authority: ours, san: spiffe, client: client(ours, nil, "envoy.example"), server: `does not have the name "` + spiffe + `", but [envoy.example]`, want: "bad certificate"},
 		{name: "right SAN, wrong authority", authority: ours, san: spiffe, client: client(theirs, nil, spiffe), server: "unknown authority", want: "unknown certificate authority"},
 
 		{name: "server of another authority", client: client(nil, strangers), server: "bad certificate", want: "unknown authority"},
@@ -144,7 +144,7 @@ func TestPeers(t *testing.T) {
 		{name: "host name skipped", client: client(nil, skip), host: "other.example"},
 		{name: "host name skipped, another authority", client: client(nil, func(o *TLSOptions) { skip(o); strangers(o) }), server: "bad certificate", want: "unknown authority"},
 		{name: "server's SAN instead of the host", client: client(nil, san("weir.example")), host: "other.example"},
-		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not hold the name"},
+		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not have the name"},
 		{name: "server with the SAN of another authority", client: client(nil, func(o *TLSOptions) { o.PeerSAN = "weir.example"; strangers(o) }), server: "bad certificate", want: "unknown authority"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -200,11 +200,11 @@ func TestBadFiles(t *testing.T) {
 		{"no certificate file", ServerTLS, TLSOptions{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
 		{"no key file", ServerTLS, TLSOptions{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
 		{"no CA file", ClientTLS, TLSOptions{CAFile: absent}, "open %s/absent: no such file or directory"},
-		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is no regular file, allowed are regular files and links to them"},
+		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is not a regular file, allowed are regular files and links to them"},
 		{"key of another certificate", ServerTLS, TLSOptions{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
 		{"empty certificate", ServerTLS, TLSOptions{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
 		{"key instead of certificate", ServerTLS, TLSOptions{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
-		{"no authority in its file", ClientTLS, TLSOptions{CAFile: pem}, "authorities %s/tls.key: no certificate in PEM form"},
+		{"no authority in its file", ClientTLS, TLSOptions{CAFile: pem}, "authorities %s/tls.key: no PEM certificate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := test.want

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-func TestCleanupsRunBackwardsAndAll(t *testing.T) {
+func TestPartsStopBackwardsAndAll(t *testing.T) {
 	var order []string
-	var c cleanups
+	var p parts
 	for _, name := range []string{"store", "HTTP", "gRPC"} {
-		c.add(name, func(context.Context) error {
+		p.add(name, nil, func(context.Context) error {
 			order = append(order, name)
 			if name == "HTTP" {
 				return errors.New("stuck client")
@@ -22,7 +22,7 @@ func TestCleanupsRunBackwardsAndAll(t *testing.T) {
 			return nil
 		})
 	}
-	err := c.run(t.Context(), slog.New(slog.DiscardHandler))
+	err := p.stop(t.Context(), slog.New(slog.DiscardHandler))
 	if err == nil || err.Error() != "stopping HTTP: stuck client" {
 		t.Errorf("error: %v", err)
 	}
@@ -31,26 +31,26 @@ func TestCleanupsRunBackwardsAndAll(t *testing.T) {
 	}
 }
 
-func TestCleanupThatHangsIsLeftBehind(t *testing.T) {
+func TestPartThatHangsIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		stopped := false
-		var c cleanups
-		c.add("first", func(context.Context) error { stopped = true; return nil })
-		c.add("hanging", func(context.Context) error { <-release; return nil })
+		var p parts
+		p.add("first", nil, func(context.Context) error { stopped = true; return nil })
+		p.add("hanging", nil, func(context.Context) error { <-release; return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		err := c.run(ctx, slog.New(slog.DiscardHandler))
-		if err == nil || !strings.Contains(err.Error(), "stopping hanging: not stopped") {
+		err := p.stop(ctx, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), "stopping hanging: still running") {
 			t.Errorf("error: %v", err)
 		}
 		if took := time.Since(start); took != time.Minute+grace {
 			t.Errorf("took %v", took)
 		}
 		if !stopped {
-			t.Error("the step after it was left out")
+			t.Error("the part before it is not stopped")
 		}
 	})
 }
