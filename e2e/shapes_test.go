@@ -194,7 +194,8 @@ descriptors:
   - key: user
     rate_limit: {unit: day, requests_per_unit: 1}
   - key: tenant
-    override: {algorithm: token_bucket, burst_ratio: 0.2, max_requests_per_unit: 10, unit: day}
+    rate_limit: {unit: day, requests_per_unit: 10, algorithm: token_bucket, burst: 2}
+    override: {max_requests_per_unit: 10}
 `
 
 // with are the headers of a user with a plan, which stands for an override.

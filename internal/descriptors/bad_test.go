@@ -65,7 +65,7 @@ func fieldsWith(value string) map[string]string {
 		documents["descriptors[0]."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {%s: %s}\n", field, value)
 	}
 	for _, field := range format.override.names {
-		documents["override."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {key: k, override: {%s: %s}}\n", field, value)
+		documents["override."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s: %s}}\n", field, value)
 	}
 	for _, field := range format.file.names {
 		documents[field] = fmt.Sprintf("%s: %s\n", field, value)

@@ -72,8 +72,8 @@ func TestBelowDoesNotAllocate(t *testing.T) {
 func TestMatchOverride(t *testing.T) {
 	for rules, want := range map[string]map[string]string{
 		// Nothing is looked up if no rule has anything to say.
-		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}": {"user=a": ""},
-		"{key: user, override: {algorithm: sliding_window}}":         {"user=a": "api|user", "user=a path=/": "", "x=y": ""},
+		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": ""},
+		"{key: user, override: {}, rate_limit: {unit: day, requests_per_unit: 1}}": {"user=a": "api|user", "user=a path=/": "", "x=y": ""},
 		"{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}": {
 			"user=a": "api|user", "user=a path=/": "api|user|path past api|user", "user=a x=y": "api|user past api|user",
 			"user=a path=/ x=y": "api|user past api|user", "x=y": "",
@@ -95,18 +95,14 @@ func TestMatchOverride(t *testing.T) {
 	}
 }
 
+// The burst of a limit that a request sends is in proportion to that of the rule.
 func TestBurstOfOverride(t *testing.T) {
-	for _, test := range []struct {
-		ratio        string
-		amount, want uint64
-	}{
-		{"0.1", 10_000, 1000}, {"0.29", 100, 29}, {"0.1", 9, 1}, {"1", 4_294_967_295, 4_294_967_295},
-		{"0.999999", 4_294_967_295, 4_294_963_000}, {"0.000001", 1, 1}, {"0.999999", 9_000_000_000, 8_999_991_000}, {"0.5", 3, 1}, {"1", 0, 1},
+	for _, test := range []struct{ amount, burst, sent, want uint64 }{
+		{100, 10, 10_000, 1000}, {100, 29, 100, 29}, {100, 10, 9, 1}, {1, 1, 4_294_967_295, 4_294_967_295}, {100, 0, 5, 0},
+		{1, 1 << 40, 1 << 40, limiter.MaxAmount}, {3, 2, 2, 1}, {100, 10, 0, 1}, {100, 300, 10, 30}, {0, 5, 10, 5},
 	} {
-		tree := load(t, "domain: api\ndescriptors: [{key: a, override: {algorithm: token_bucket, burst_ratio: "+test.ratio+"}}]\n")
-		l, err := tree.Match("api", entries("a=1")).Override.NewLimit(test.amount, limiter.Second, 0)
-		if err != nil || l.Burst != test.want {
-			t.Errorf("%s of %d: got %v, %v, want %d", test.ratio, test.amount, l.Burst, err, test.want)
+		if got := proportional(test.burst, test.sent, test.amount); got != test.want {
+			t.Errorf("%+v: got %d", test, got)
 		}
 	}
 }

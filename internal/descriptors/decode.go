@@ -23,6 +23,7 @@ type decoder struct {
 
 	level       level       // whose fields are being read
 	limitFields limitFields // that are being read
+	most        uint64      // of an override that is being read
 }
 
 // step is a level on the way.
@@ -173,12 +174,12 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 		d.ProblemIn("below", l.given.at("below"), "the rule has no limit that could hold below it, allowed beside rate_limit")
 	}
 	d.wholeRule(&l)
-	if l.override != nil && (!l.hasLimit || len(l.limits) > 0) { // no limit of which all is wrong
+	if l.override != nil {
 		d.wholeOverride(&l)
 	}
 	d.attach(&l, n)
 	d.enter(&l)
-	if len(l.limits) > 0 || children == 0 || l.override != nil {
+	if len(l.limits) > 0 || children == 0 {
 		l.node.rule = d.rule(&l)
 	}
 	if hasList {
@@ -280,7 +281,7 @@ func (d *decoder) rule(l *level) *Rule {
 	}
 	if r.Override != nil {
 		set.Limit = "override"
-		r.Override.Series, r.Override.Mode = set.Series(), mode
+		r.Override.Series = set.Series()
 	}
 	d.tree.rules = append(d.tree.rules, r)
 	d.tree.judgesOverrides = d.tree.judgesOverrides || r.below || r.Override != nil || r.Hold != ""

@@ -53,8 +53,7 @@ func newTable(fields ...field) table {
 type tables struct{ file, descriptor, limit, override table }
 
 func newTables(d *decoder) *tables {
-	r := &d.level
-	limit, override := limitTables(d)
+	r, l := &d.level, &d.limitFields
 	return &tables{
 		newTable(
 			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
@@ -77,51 +76,28 @@ func newTables(d *decoder) *tables {
 			field{"share_threshold", &r.share, nil, "", false},
 			field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false},
 		),
-		limit,
-		override,
-	}
-}
-
-func limitTables(d *decoder) (limit, override table) {
-	l := &d.limitFields
-	var (
-		unit       = field{"unit", &l.Unit, d.unit, "", true}
-		multiplier = field{"unit_multiplier", &l.UnitMultiplier, nil, "", true}
-		algorithm  = field{"algorithm", &l.Algorithm, nil, "", true}
-		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, limiter.TimeZoneOption, true}
-		charge     = field{"charge", &l.Charge, nil, limiter.ChargeOption, true}
-		failure    = field{"failure_mode", &l.FailureMode, nil, "", true}
-	)
-	return newTable(
-			unit,
-			multiplier,
+		newTable(
+			field{"unit", &l.Unit, d.unit, "", true},
+			field{"unit_multiplier", &l.UnitMultiplier, nil, "", true},
 			field{"requests_per_unit", nil, func(_ string, n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
 			field{"unlimited", &l.Unlimited, nil, "", false},
 			field{"name", nil, func(_ string, n *yaml.Node) { l.Name, _ = d.Text(n) }, "", false},
 			field{"replaces", nil, d.replaces, "", false},
-			algorithm,
-			timeZone,
+			field{"algorithm", &l.Algorithm, nil, "", true},
+			field{"time_zone", &l.TimeZone, d.timeZone, limiter.TimeZoneOption, true},
 			field{"burst", &l.Burst, nil, limiter.BurstOption, true},
 			field{"hold", &l.Hold, d.hold, limiter.HoldOption, true},
-			charge,
+			field{"charge", &l.Charge, nil, limiter.ChargeOption, true},
 			field{"deny_for", &l.DenyFor, d.denyFor, limiter.DenyForOption, true},
-			failure,
+			field{"failure_mode", &l.FailureMode, nil, "", true},
 			field{"shadow_mode", nil, func(_ string, n *yaml.Node) {
 				if d.Flag(n) {
 					l.Mode = limiter.Shadow
 				}
 			}, "", false},
 		),
-		newTable(
-			algorithm,
-			timeZone,
-			field{"burst_ratio", &l.burstRatio, nil, limiter.BurstOption, true},
-			field{"max_requests_per_unit", &l.most, nil, "", true},
-			unit,
-			multiplier,
-			field{"charge", &l.Charge, nil, "", true},
-			failure,
-		)
+		newTable(field{"max_requests_per_unit", &d.most, nil, "", false}),
+	}
 }
 
 // format are the names of the fields, and where they are of no decoder.
@@ -131,14 +107,6 @@ const textNeeded = "a %s is needed, allowed is any text but the empty one"
 
 // later is of what lies in the tree below a rule, which is read when that is known.
 func later(string, *yaml.Node) {}
-
-// ratio is a part of an amount, in millionths.
-type ratio uint32
-
-const (
-	millionths = 1_000_000
-	leastRatio = 1. / millionths
-)
 
 // The words of fields that have some.
 var (
@@ -152,10 +120,18 @@ var (
 		"rate_limits": "rate_limit: write rate_limit: [{...}, {...}]",
 	}
 
+	goneFromOverride = map[string]string{
+		"burst_ratio": "the rule's own: write burst in rate_limit, to which bursts are in proportion",
+		"algorithm":   ownNow("algorithm"), "anchor": ownNow("anchor"), "time_zone": ownNow("time_zone"), "charge": ownNow("charge"),
+		"failure_mode": ownNow("failure_mode"), "unit": ownNow("unit"), "unit_multiplier": ownNow("unit_multiplier"),
+	}
+
 	synonyms = map[string]string{
 		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
 	}
 )
+
+func ownNow(field string) string { return "the rule's own: write " + field + " in rate_limit" }
 
 // given is where a mapping is, and the fields that it has.
 type given struct {
@@ -209,8 +185,6 @@ func (d *decoder) value(into any, n *yaml.Node) {
 		*v = uint32(d.Whole(n, 1, math.MaxUint32))
 	case *uint64:
 		*v = d.Whole(n, 1, limiter.MaxAmount)
-	case *ratio:
-		*v = ratio(math.Round(millionths * d.Number(n, leastRatio, 1)))
 	case *limiter.Algorithm:
 		*v = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
 	case *limiter.Charge:
@@ -234,8 +208,6 @@ func spell(value any) string {
 			return ""
 		}
 		return strconv.FormatUint(uint64(*v), 10)
-	case *ratio:
-		return fmt.Sprint(float64(*v) / millionths)
 	case *limiter.Charge:
 		return charges[*v-limiter.Auto]
 	case *time.Duration:

@@ -13,12 +13,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// limitFields are what a limit or an override says.
+// limitFields are what a limit says.
 type limitFields struct {
 	limiter.Spec
-	most       uint64 // of an override
-	burstRatio ratio  // of an override
-	given      given  // without what is null, which is as good as left out
+	given given // without what is null, which is as good as left out
 }
 
 // rateLimit reads rate_limit: one limit, or a list of them; null is none.
@@ -139,7 +137,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		if !f.given.has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", f.given.whole, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
 		}
-		d.takenFields(&d.tables.limit, f)
+		d.takenFields(f)
 	}
 	if f.DenyFor > 0 && f.Mode == limiter.Shadow {
 		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
@@ -150,8 +148,8 @@ func (d *decoder) wholeLimit(f *limitFields) {
 }
 
 // takenFields reports fields that the algorithm does not take.
-func (d *decoder) takenFields(t *table, f *limitFields) {
-	for _, row := range t.fields {
+func (d *decoder) takenFields(f *limitFields) {
+	for _, row := range d.tables.limit.fields {
 		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
 			d.ProblemIn(row.name, f.given.at(row.name), "%s has no %s, allowed is one with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}

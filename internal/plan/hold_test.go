@@ -122,7 +122,6 @@ descriptors:
 func TestOverrideOfWhatIsInFlight(t *testing.T) {
 	for name, rules := range map[string]string{
 		"rule":           flightRules,
-		"judge":          strings.Replace(flightRules, "rate_limit", "override: {charge: admitted}\n    rate_limit", 1),
 		"below":          strings.Replace(flightRules, "rate_limit", "below: true\n    rate_limit", 1),
 		"or without key": "domain: api\ndescriptors:\n- rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
 	} {

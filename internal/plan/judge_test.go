@@ -14,23 +14,25 @@ const judgedRules = `
 domain: api
 descriptors:
   - key: tenant
-    override: {algorithm: token_bucket, burst_ratio: 0.1, max_requests_per_unit: 10000}
-    rate_limit: {unit: minute, requests_per_unit: 100}
+    override: {max_requests_per_unit: 10000}
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: token_bucket, burst: 10}
   - key: trial
     shadow_mode: true
     detailed_metric: true
-    override: {algorithm: first_hit, charge: always, failure_mode: deny}
+    override: {}
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: first_hit, charge: always, failure_mode: deny}
   - key: quota
     quota_mode: true
-    override: {algorithm: sliding_window, max_requests_per_unit: 50, unit: day, unit_multiplier: 7}
+    override: {max_requests_per_unit: 50}
+    rate_limit: {algorithm: sliding_window, unit: day, unit_multiplier: 7, requests_per_unit: 9}
   - key: shared
     value: x*
     share_threshold: true
     rate_limit: {unit: day, requests_per_unit: 5}
   - key: user
     below: true
-    override: {max_requests_per_unit: 5, unit: day}
-    rate_limit: {unit: minute, requests_per_unit: 100}
+    override: {max_requests_per_unit: 5}
+    rate_limit: {unit: day, requests_per_unit: 3}
     descriptors: [{key: path, value: /login, rate_limit: {unit: hour, requests_per_unit: 20}}]
   - {rate_limit: {unit: second, requests_per_unit: 1}}
 `
@@ -77,8 +79,8 @@ func TestJudgedOverrides(t *testing.T) {
 		{"nobody=a", 60, day, 0, []string{"60 per day fixed_window"}},
 		// What holds from above holds all the same.
 		{"user=a", 60, day, 0, []string{"5 per day fixed_window"}},
-		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "100 per minute fixed_window"}},
-		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "100 per minute fixed_window"}},
+		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "3 per day fixed_window"}},
+		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "3 per day fixed_window"}},
 	} {
 		p := planned(t, Options{}, tree, words(test.descriptor).with(Override{test.amount, test.unit, test.multiplier}))
 		var got []string
@@ -125,13 +127,12 @@ func TestJudgedOverridesCanBeWrong(t *testing.T) {
 	}
 }
 
-// Limits under different judges are different, and remembered alike; a judge of newer
-// rules that says the same is the same.
+// Limits under different judges are different, and remembered alike.
 func TestJudgedOverridesAreRemembered(t *testing.T) {
 	planner := New(Options{})
 	r := &Request{Domain: "api", Descriptors: []Descriptor{words("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}}
 	trees := []*descriptors.Tree{
-		load(t, judgedRules), load(t, judgedRules), load(t, strings.Replace(judgedRules, "10000", "20000", 1)),
+		load(t, judgedRules), load(t, strings.Replace(judgedRules, "10000", "20000", 1)),
 	}
 	var p Result
 	if n := testing.AllocsPerRun(10, func() {

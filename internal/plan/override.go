@@ -9,9 +9,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// overrides remembers the limits that requests bring along, which are few as a
-// rule, so that each is checked and its metrics are looked up only once. It keeps
-// nothing of a request, whose texts may be long and any.
+// overrides remembers the limits that requests send, which are few as a rule, so that
+// each is checked and its metrics are looked up only once. It keeps nothing of a
+// request, whose texts may be long and any.
 type overrides = made[overrideOf, []*limiter.Limit]
 
 type overrideOf struct {
@@ -46,11 +46,10 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(OverrideUnitNames(), ", "))
 	}
-	if judge == (descriptors.Override{}) {
+	if judge.Like == nil {
 		judge.Series = limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series()
-		judge.CalendarMonths = calendarMonths
 	}
-	asked, err := judge.NewLimit(uint64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier)
+	asked, err := judge.NewLimit(uint64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier, calendarMonths)
 	if judge.Most == 0 {
 		return []*limiter.Limit{asked}, err
 	}

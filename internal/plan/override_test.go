@@ -114,30 +114,35 @@ func TestOverridesOfCalendarMonths(t *testing.T) {
 // that names what is in flight, of which every request has its own, and all values on
 // one counter if they share it.
 func TestOverridesCountWhatTheRuleCounts(t *testing.T) {
-	const rules = `
+	tree := load(t, `
 domain: api
 descriptors:
   - key: user
     rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}
-    %s
+  - key: user
+    value: vip
+    override: {}
+    rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}
   - key: tenant
     value: t*
     share_threshold: true
     override: {max_requests_per_unit: 50}
     rate_limit: {unit: minute, requests_per_unit: 3}
-`
-	for _, override := range []string{"", "override: {max_requests_per_unit: 50}"} {
-		tree := load(t, fmt.Sprintf(rules, override))
-		for descriptor, want := range map[string]string{
-			"user=a request_id=1": " w1|api|user=a|1h",
-			"request_id=2 user=a": " w1|api|user=a|1h",
-			"user=a":              " w1|api|user=a|1h",
-			"tenant=t1":           " w1|api|tenant~t*|1h",
-		} {
-			p := planned(t, Options{}, tree, words(descriptor).with(Override{RequestsPerUnit: 10, Unit: limiter.Hour}))
-			if got := hitsOf(p)[0]; got != want {
-				t.Errorf("%s: got the hit %q, want %q", descriptor, got, want)
-			}
+`)
+	for descriptor, want := range map[string]string{
+		"user=a request_id=1":   " w1|api|user=a|1h",
+		"request_id=2 user=a":   " w1|api|user=a|1h",
+		"user=a":                " w1|api|user=a|1h",
+		"user=vip request_id=1": " w1|api|user=vip|c1h",
+		"tenant=t1":             " w1|api|tenant~t*|1h",
+	} {
+		p := planned(t, Options{}, tree, words(descriptor).with(Override{RequestsPerUnit: 10, Unit: limiter.Hour}))
+		if got := hitsOf(p)[0]; got != want {
+			t.Errorf("%s: got the hit %q, want %q", descriptor, got, want)
 		}
+	}
+	r := &Request{Domain: "api", Descriptors: []Descriptor{words("user=vip").with(Override{RequestsPerUnit: 10, Unit: limiter.Hour})}}
+	if err := New(Options{}).Prepare(new(Result), tree, r); err == nil || !strings.Contains(err.Error(), "request_id") {
+		t.Errorf("got %v, want that the limit in flight needs a name", err)
 	}
 }

@@ -137,7 +137,7 @@ func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
 		} else if rule, holdEntry = tree.MatchHold(r.Domain, d.Entries); rule != nil {
 			m.rule, m.limits, m.above = rule, rule.Limits, rule.Above
 		}
-		if d.HasOverride && holdEntry < 0 {
+		if d.HasOverride && holdEntry < 0 && (m.rule == nil || m.rule.Limits[0].HoldKey() == "") {
 			rule = m.above // in the place of the others no name is needed
 		}
 		var err error

@@ -87,18 +87,6 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	return least
 }
 
-// Number returns a number from least to most; of anything else it is least.
-func (d *Decoder) Number(n *yaml.Node, least, most float64) float64 {
-	if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && (tag == "!!float" || tag == "!!int") {
-		if v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil && least <= v && v <= most {
-			return v
-		}
-	}
-	spell := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-	d.Problem(At(n), "%s is not allowed, allowed are numbers from %s to %s", describeNoText(n), spell(least), spell(most))
-	return least
-}
-
 // Word returns the place of a text among words, or -1.
 func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
