@@ -69,7 +69,6 @@ func TestBadFiles(t *testing.T) {
 		{"no route configuration", strings.Replace(oneRoute("match: {prefix: /}"), "route_config:", "rds: {route_config_name: far}\n                other:", 1), "", `the route configuration "far" is not in the file`},
 		{"several", "[{name: a, virtual_hosts: [{rate_limits: []}]}, {name: b, virtual_hosts: [{rate_limits: []}]}]", "", `f.yaml: the file has several sets of rate limits, choose one with --from: ["a" "b"]`},
 		{"no domain in routes", "virtual_hosts: [{domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}}]}]", "", "f.yaml: no rate limit filter in the file names the domain, give it with --domain"},
-		{"domain of two hosts", "virtual_hosts: [{domains: [a]}, {domains: [A]}]", "", `f.yaml:1:33: virtual_hosts[1]: two virtual hosts have the domain "a"`},
 		{"escape", "domain: \"\\e[31m\"\nrate_limits: [{actions: [{\"\\e\": 1}]}]", "", `unknown field`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

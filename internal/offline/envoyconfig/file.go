@@ -263,14 +263,13 @@ func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 		choices = append(choices, choice{n.get("domain").text(), func() *Config {
 			m := new(filterpb.RateLimit)
 			r.message(n, "", m)
-			domain := cmp.Or(m.GetDomain(), o.Domain)
-			if domain == "" {
+			name := cmp.Or(m.GetDomain(), o.Domain)
+			if name == "" {
 				r.problem(n, "the field domain is needed")
 			}
 			limits := r.usable(r.rateLimits(m.GetRateLimits(), nil), "")
-			all := newHosts()
-			all.exact["*"] = []route{{match: []condition{hasPath}, calls: []call{{0, domain, true, true, limits}}}}
-			return r.config(all, client{})
+			all := []route{{match: []condition{hasPath}, calls: []call{{0, name, true, true, limits}}}}
+			return r.config(&hosts{domains: []domain{{"*", all}}}, client{})
 		}})
 	}
 	return choices

@@ -1,8 +1,6 @@
 package envoyconfig
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,11 +8,17 @@ import (
 	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 )
 
-// hosts finds the routes of the virtual host of an authority: the one of the whole name, of the longest end (*.example.com),
+// hosts finds the routes of the virtual host of an authority: the one of the full name, of the longest end (*.example.com),
 // of the longest beginning (example.*), or of all (*), in this order.
 type hosts struct {
-	exact, ends, beginnings map[string][]route
-	ignorePort              bool // of the authority
+	domains    []domain
+	ignorePort bool // of the authority
+}
+
+// domain is one of a virtual host.
+type domain struct {
+	pattern string
+	routes  []route
 }
 
 // route is a route with the calls that rate limit filters make for it.
@@ -24,50 +28,39 @@ type route struct {
 	calls   []call
 }
 
-func newHosts() *hosts {
-	return &hosts{map[string][]route{}, map[string][]route{}, map[string][]route{}, false}
-}
-
-// add adds a domain of a virtual host, or says what is wrong with it.
-func (h *hosts) add(domain string, routes []route) error {
-	domain = strings.ToLower(domain)
-	list, key := h.exact, domain
-	switch {
-	case domain == "":
-		return errors.New("a domain is empty")
-	case domain == "*":
-	case strings.HasPrefix(domain, "*"):
-		list, key = h.ends, domain[1:]
-	case strings.HasSuffix(domain, "*"):
-		list, key = h.beginnings, domain[:len(domain)-1]
-	}
-	_, known := list[key]
-	if list[key] = routes; known {
-		return fmt.Errorf("two virtual hosts have the domain %q", domain)
-	}
-	return nil
-}
-
 // find returns the routes for an authority, none if no virtual host has it.
-func (h *hosts) find(authority string) []route {
+func (h *hosts) find(authority string) (routes []route) {
 	authority = strings.ToLower(authority)
 	if h.ignorePort {
 		authority = withoutPort(authority)
 	}
-	if routes, ok := h.exact[authority]; ok {
-		return routes
-	}
-	for i := 1; i < len(authority) && len(h.ends) > 0; i++ {
-		if routes, ok := h.ends[authority[i:]]; ok {
-			return routes
+	best := 0
+	for i := range h.domains {
+		if fit := fits(h.domains[i].pattern, authority); fit > best {
+			best, routes = fit, h.domains[i].routes
 		}
 	}
-	for i := len(authority) - 1; i > 0 && len(h.beginnings) > 0; i-- {
-		if routes, ok := h.beginnings[authority[:i]]; ok {
-			return routes
-		}
+	return routes
+}
+
+// fits returns how well a domain fits an authority, 0 if it does not. A star stands for one byte at least.
+func fits(domain, authority string) int {
+	const beginning, end, exact = 1 << 20, 1 << 21, 1 << 22
+	part := strings.Trim(domain, "*")
+	switch {
+	case domain == "*":
+		return 1
+	case domain == authority:
+		return exact
+	case len(authority) <= len(part) || len(part) == len(domain):
+		return 0
+	case domain[0] == '*' && strings.HasSuffix(authority, part):
+		return end + len(part)
+	case domain[0] != '*' && strings.HasPrefix(authority, part):
+		return beginning + len(part)
+	default:
+		return 0
 	}
-	return h.exact["*"]
 }
 
 // withoutPort returns an authority without its port.
@@ -95,15 +88,12 @@ func (r *reader) routeConfiguration(m *routepb.RouteConfiguration, filters []fil
 		r.note(r.at[m.GetVhds()], "virtual hosts come from a control plane; those that are not in the file are skipped")
 	}
 	s := r.within(m.GetTypedPerFilterConfig(), scope{all: filters, filters: filters})
-	all := newHosts()
-	all.ignorePort = m.GetIgnorePortInHostMatching()
+	all := &hosts{ignorePort: m.GetIgnorePortInHostMatching()}
 	for _, host := range m.GetVirtualHosts() {
 		routes := r.virtualHost(host, s)
-		for _, domain := range host.GetDomains() {
-			if err := all.add(domain, routes); err != nil {
-				r.problem(r.at[host], "%v", err)
-			}
-			if domain != "*" {
+		for _, pattern := range host.GetDomains() {
+			all.domains = append(all.domains, domain{strings.ToLower(pattern), routes})
+			if pattern != "*" {
 				r.lookAt(":authority")
 			}
 		}

@@ -118,18 +118,9 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 	if len(filters) == 0 {
 		filters = unknownFilter(o)
 	}
-	domains := map[string]bool{}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // the one for all others last
-		domain := hostDomain(name)
-		if domains[domain] {
-			if name != "" {
-				r.note(patches[0].node, "several virtual hosts have the domain %q, only one is read", domain)
-			}
-			continue
-		}
-		domains[domain] = true
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // "" last: of equal domains the first counts
 		host := r.patchedHost(name, patches)
-		host.Domains = []string{domain}
+		host.Domains = []string{hostDomain(name)}
 		m.VirtualHosts = append(m.VirtualHosts, host)
 	}
 	return r.routeConfiguration(m, filters, c)

@@ -3,7 +3,6 @@
 //
 //   - cases_test.go: what each admits, second by second; and a budget per hour that a
 //     client cannot lose by asking too often.
-//   - redis_test.go: many clients at once, across the ends of windows, on the clock of Redis.
 //   - herd_test.go: many workers that wait as they are told, on a small limit.
 //
 // That every store decides each request as limiter.Decide does is shown by
@@ -14,8 +13,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
@@ -72,15 +69,6 @@ func (r replica) expectDenied(retry time.Duration, hits ...limiter.Hit) {
 	r.Helper()
 	if d, admitted := r.ask(hits...); admitted || d.RetryAfter != retry {
 		r.Fatalf("%s: admitted %v, retry after %v, want it denied and to retry after %v", hits[0].Key, admitted, d.RetryAfter, retry)
-	}
-}
-
-// expectUsed looks at a counter without changing it.
-func (r replica) expectUsed(want int64, hit limiter.Hit) {
-	r.Helper()
-	hit.Cost = 0
-	if d, _ := r.ask(hit); d.Used != want {
-		r.Fatalf("%s holds %d, want %d", hit.Key, d.Used, want)
 	}
 }
 
@@ -230,29 +218,4 @@ func TestDeniedRequestsDoNotEatTheHour(t *testing.T) {
 	c.set(noon.Add(time.Hour))
 	r.expectAdmitted(10, hits...)
 	r.expectDenied(time.Second, hits...)
-}
-
-// What one limit denies costs the others nothing: neither the longer ones of the
-// same identifier nor those of the other.
-func TestADenialCostsTheOtherIdentifierNothing(t *testing.T) {
-	t.Parallel()
-	now := func() time.Time { return noon.Add(15 * time.Minute) }
-	for name, r := range map[string]replica{
-		"memory": {t, memory.New(memory.Options{Now: now})},
-		// A real one drops the second's counter in real time.
-		"redis": onRedis(t, miniredis.RunT(t), now),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.TB = t
-			r.expectAdmitted(10, from("192.0.2.1", "mallory")...)
-			for range 20 {
-				r.expectDenied(time.Second, from("192.0.2.1", "alice")...)
-			}
-			for _, limit := range threeLimits {
-				r.expectUsed(0, hit(limit, "user", "alice"))
-				r.expectUsed(10, hit(limit, "ip", "192.0.2.1"))
-			}
-			r.expectAdmitted(10, from("192.0.2.2", "alice")...)
-		})
-	}
 }

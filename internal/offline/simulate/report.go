@@ -36,7 +36,7 @@ type Report struct {
 	Notes    []string    `json:"notes,omitempty"`
 
 	cut         []error // logs that cannot be read to their end
-	late, ahead places
+	late, ahead misplaced
 }
 
 // Counts are of lines.
@@ -66,29 +66,17 @@ func (c *Counts) add(o *Counts) {
 	c.noRequest += o.noRequest
 }
 
-// places are where lines are.
-type places struct {
+// misplaced are lines whose time does not fit those around them.
+type misplaced struct {
 	count int64
-	first []string
+	first string
 }
 
-func (p *places) add(log string, lines ...lineTime) {
-	p.count += int64(len(lines))
-	for _, l := range lines[:min(len(lines), maxShown-len(p.first))] {
-		p.first = append(p.first, fmt.Sprintf("%s:%d", plainName(log), l.line))
+func (m *misplaced) add(log string, lines ...lineTime) {
+	if m.count == 0 && len(lines) > 0 {
+		m.first = fmt.Sprintf("%s:%d", plainName(log), lines[0].line)
 	}
-}
-
-// note adds a note about lines, if there are any.
-func (p *places) note(r *Report, what string) {
-	if p.count == 0 {
-		return
-	}
-	list := strings.Join(p.first, ", ")
-	if p.count > int64(len(p.first)) {
-		list += ", ..."
-	}
-	r.note("%s lines %s: %s", number(p.count), what, list)
+	m.count += int64(len(lines))
 }
 
 // WrongLine is a line that cannot be read.
@@ -226,8 +214,12 @@ func (r *run) finish() {
 		}
 	}
 	p.Late, p.Ahead = p.late.count, p.ahead.count
-	p.late.note(p, "are more than a minute late, and were decided when they came")
-	p.ahead.note(p, "have a time more than a minute ahead of the lines around them, and were decided at the time of those")
+	if p.Late > 0 {
+		p.note("%s lines are more than a minute late, and were decided when they came, the first at %s", number(p.Late), p.late.first)
+	}
+	if p.Ahead > 0 {
+		p.note("%s lines have a time more than a minute ahead of the lines around them, and were decided at the time of those, the first at %s", number(p.Ahead), p.ahead.first)
+	}
 	if p.noRequest > 0 {
 		p.note("%s lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them", number(p.noRequest))
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,19 +161,5 @@ func TestNotesOfEnvoy(t *testing.T) {
 	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: config, Rules: mustRules(t, perAddress)})
 	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "skipped") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
 		t.Errorf("notes are %q", r.Notes)
-	}
-}
-
-// JSON has names in lower case only.
-func TestNamesInJSON(t *testing.T) {
-	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1")
-	rules := mustRules(t, perAddress)
-	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: rules, Old: rules, Suggest: true})
-	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if names := regexp.MustCompile(`"[^"]*[A-Z][^"]*":`).FindAll(data, -1); names != nil || !bytes.Contains(data, []byte(`"worst_minute":{"at":"2023-11-14T22:14:00Z","requests":3,"denied":1}`)) {
-		t.Errorf("%q in %s", names, data)
 	}
 }
