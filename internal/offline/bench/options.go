@@ -14,17 +14,17 @@ import (
 
 // Options say what load to put on which servers. Their tags are flags of the command.
 type Options struct {
-	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
+	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, host:port or unix:PATH; 127.0.0.1:8081 by default. Any server of Envoy's RateLimitService v3 works."`
 	// TLS must not change any more. nil is without TLS.
 	TLS *tls.Config `kong:"-"`
 
-	Rate        float64       `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
+	Rate        float64       `default:"0" help:"Requests per second of an open loop, which sends on schedule without waiting for answers. Latency counts from the scheduled time, including requests that fail or are never sent. By default, a closed loop: each caller sends its next request when the last one is answered."`
 	Callers     int           `kong:"-"` // requests that may wait for their answers at once, one for each server or more
-	Connections int           `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
-	Duration    time.Duration `default:"10s" help:"How long requests are sent. An interruption (Ctrl-C) ends them early, waits a second at most for the last answers, and shows what was measured; a second one ends at once."`
+	Connections int           `default:"4" help:"Connections, spread evenly over the servers; never more than callers."`
+	Duration    time.Duration `default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
 	Warmup      time.Duration `kong:"-"` // of that, at the start, is not measured
-	Requests    int64         `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
-	Timeout     time.Duration `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
+	Requests    int64         `default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
+	Timeout     time.Duration `default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
 
 	Traffic Traffic `embed:""`
 }

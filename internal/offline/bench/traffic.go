@@ -16,8 +16,8 @@ const Placeholder = "{}"
 type Traffic struct {
 	Domain      string    `json:"domain" default:"api" help:"Domain of the requests."`
 	Descriptors [][]Entry `json:"descriptors" kong:"-"` // of each request, at least one; Placeholder is replaced in every value
-	Keys        int       `json:"keys" default:"1000" help:"How many different keys there are."`
-	Hits        uint32    `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
+	Keys        int       `json:"keys" default:"1000" help:"Number of different keys."`
+	Hits        uint32    `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 omits the field, which servers treat as 1."`
 	// Draw returns what draws keys instead, if they are not asked for equally often.
 	Draw func(*rand.Rand) func() int `json:"-" kong:"-"`
 }
