@@ -31,7 +31,7 @@ func (o *outputFiles) create(flag, name string) (io.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(text.Name()) // it lives until it is closed
+	_ = os.Remove(text.Name()) // it lives until it is closed
 	f := &outputFile{flag: flag, text: text}
 	o.list = append(o.list, f)
 	_, missing := os.Stat(name)
@@ -97,7 +97,7 @@ func (o *outputFiles) close() {
 		f.text.Close()
 		if f.file != nil {
 			if f.file.Close(); f.isNew {
-				os.Remove(f.file.Name())
+				_ = os.Remove(f.file.Name())
 			}
 		}
 	}

@@ -106,8 +106,11 @@ func (v validation) check() (r report, unread []error) {
 	var files []descriptors.File
 	var skipped descriptors.Problems
 	for _, path := range v.Paths {
-		found, names, err := make([]descriptors.File, 1), []string(nil), error(nil)
+		var found []descriptors.File
+		var names []string
+		var err error
 		if path == "-" {
+			found = make([]descriptors.File, 1)
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {
 			found, names, err = descriptors.ReadFiles(path)
@@ -259,9 +262,9 @@ func (e explanation) Run(p *program) error {
 		return err
 	}
 	clustered := e.Redis.Clustered()
-	question.Options.Keys, err = limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
+	question.Keys, err = limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
 	if err == nil && clustered {
-		question.Options.Keys, err = question.Options.Keys.InBuckets()
+		question.Keys, err = question.Keys.InBuckets()
 	}
 	if err != nil {
 		return err
