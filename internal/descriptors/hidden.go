@@ -47,7 +47,7 @@ func (l *loader) warnOfHidden() {
 			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
 				l.warn(general.place(), "never reached, %s at %s matches every value", n.value(), n.place())
 			}
-		case !n.isFree():
+		default:
 			for _, general := range h.hiddenBy(v) {
 				if lost := h.lost(nil, n, general, "itself"); len(lost) > 0 {
 					h.warnOfLost(n, general, lost)
@@ -58,7 +58,7 @@ func (l *loader) warnOfHidden() {
 	}
 	if more := len(h.lacking) - maxNamed; more > 0 {
 		first := h.lacking[maxNamed]
-		l.warn(first.place(), "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", first.way(), more-1)
+		l.warn(first.place(), "%s and %d of the rules after it lack limits that a more general one beside them has, too", first.way(), more-1)
 	}
 }
 
@@ -120,10 +120,6 @@ func (p *patterns) wider(network netip.Prefix, n *node) *node {
 	return nil
 }
 
-// isFree reports whether n says that what it matches has no limit, such as a
-// whitelist entry. What it hides is not lost by mistake.
-func (n *node) isFree() bool { return len(n.children) == 0 && n.keyless == nil && !n.isLimited() }
-
 // isLimited reports whether n has a limit itself.
 func (n *node) isLimited() bool {
 	return n.rule.isLimited()
@@ -151,7 +147,7 @@ func (h *hiding) warnOfLost(specific, general *node, lost []string) {
 	if len(lost) > maxLost {
 		lost = append(lost[:maxLost], "others")
 	}
-	h.warn(specific.place(), "%s has no limit of its own for %s, unlike %s at %s: the search does not go back, so give it here, too",
+	h.warn(specific.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack, so repeat here what you need",
 		specific.way(), strings.Join(lost, ", "), general.way(), general.place())
 }
 
@@ -181,7 +177,7 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 			continue
 		} else if same == nil {
 			list = append(list, below)
-		} else if !same.isFree() {
+		} else {
 			list = h.lost(list, same, child, below)
 		}
 	}

@@ -92,8 +92,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 }
 
-// limit reads one limit. There is no Limit if something is
-// wrong with it.
+// limit reads one limit. There is no Limit if something is wrong with it.
 func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	f, found := &d.limitFields, d.Found()
 	*f = limitFields{}
@@ -118,6 +117,9 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 		d.ProblemIn("time_zone", f.given.at("time_zone"), "%v", err)
 	case err != nil:
 		d.Problem(strictyaml.At(n), "%v", err)
+	case !f.given.has("algorithm") && f.Algorithm == limiter.FixedWindow && (f.Unit == limiter.Month || f.Unit == limiter.Year):
+		days := map[limiter.Unit]int{limiter.Month: 30, limiter.Year: 365}[f.Unit]
+		d.WarnIn("unit", f.given.at("unit"), "a %s is %d days here, counted from 1970-01-01: for those of the calendar write algorithm: calendar, else algorithm: fixed_window", f.Unit, days)
 	}
 	return f, limit
 }

@@ -75,7 +75,7 @@ func TestManyHiddenLimits(t *testing.T) {
 	}{
 		{
 			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + list(20_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
-			"rules.yaml:104:3: tenant=t100 and, of the rules that follow, 19899 more have no limit of their own for what a more general one beside them has one for",
+			"rules.yaml:104:3: tenant=t100 and 19899 of the rules after it lack limits that a more general one beside them has, too",
 		},
 		{
 			"all in another way", "- {key: tenant, descriptors: [" + list(10_000, "{key: user, value: u%d, "+limit+"}, ") + "]}\n" +
@@ -84,7 +84,7 @@ func TestManyHiddenLimits(t *testing.T) {
 		{
 			"a wildcard before each", list(200, "- {key: tenant, value: '*-%d-*', descriptors: [{key: user, "+limit+"}]}\n") +
 				list(20_000, "- {key: tenant, value: -%d-, "+limit+"}\n"), maxNamed + 1,
-			"rules.yaml:303:3: tenant=-100- and, of the rules that follow, 99 more have no limit of their own for what a more general one beside them has one for",
+			"rules.yaml:303:3: tenant=-100- and 99 of the rules after it lack limits that a more general one beside them has, too",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
