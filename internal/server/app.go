@@ -143,7 +143,7 @@ func (a *App) announce(s settings.Settings) {
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)
 	for _, w := range s.Warnings {
-		a.logger.Warn(w.Variable+" has no effect: "+w.Instead, "value", w.Value)
+		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
 	for _, note := range switchedOn(s.Answers) {
 		a.logger.Warn("a switch changes every response", "effect", note)

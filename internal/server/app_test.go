@@ -318,7 +318,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	log = new(testenv.Log)
 	warn(log)
 	for _, want := range []string{
-		`level=WARN msg="PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS has no effect: ratelimit_service_response_time_seconds is in seconds" value=true`,
+		`level=WARN msg="a variable has no effect" variable=PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS value=true instead="ratelimit_service_response_time_seconds is in seconds"`,
 		`level=WARN msg="counters are in memory of this server only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
 	} {
 		if !strings.Contains(log.String(), want) {

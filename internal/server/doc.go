@@ -1,9 +1,10 @@
-// Package server is the server as a whole: it builds every part from its settings,
-// joins them, and leads them from start to end. It is the only package that
-// knows all others.
+// Package server is the server as a whole: it makes every part from its settings, joins
+// them, and runs them from start to end. It is the only package that knows all others.
 //
-// New loads the rules and binds the listeners, so that whatever is wrong shows
-// before anything serves. Run serves until its context ends, then drains. In
-// between, rules.go and files.go keep the rules as their files are, store.go
-// waits for Redis, and health.go reports whether to send requests.
+// New loads the rules and binds the listeners, so that whatever is wrong shows before
+// anything serves. Run serves until its context ends, then drains. parts.go starts and stops
+// what New has made. In between, rules.go with files.go or controlplane.go keeps the rules
+// current, store.go waits for Redis, and health.go reports whether to send requests.
+//
+// Read app.go first.
 package server

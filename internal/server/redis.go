@@ -39,11 +39,11 @@ func (a *App) openRedis() error {
 		Registerer: a.storeRegistry,
 	}
 	var err error
-	options.Main, err = redisServer(s, s.Main, encrypt)
+	options.Main, err = redisServer(s.Main, encrypt)
 	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "timeout", options.Main.Timeout}
 	if s.UsePerSecond && err == nil {
 		var second redis.Server
-		second, err = redisServer(s, s.PerSecond, encrypt)
+		second, err = redisServer(s.PerSecond, encrypt)
 		options.PerSecond = &second
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
@@ -66,8 +66,8 @@ func (a *App) openRedis() error {
 	return nil
 }
 
-// redisServer says how to reach of, one of the two Redis of s.
-func redisServer(s settings.Redis, of settings.RedisServer, encrypt func() *tls.Config) (redis.Server, error) {
+// redisServer says how to reach one of the two Redis.
+func redisServer(of settings.RedisServer, encrypt func() *tls.Config) (redis.Server, error) {
 	a, err := of.Address()
 	if err != nil {
 		return redis.Server{}, err
@@ -98,8 +98,7 @@ func followRedis(o *redis.Options, changing *changingSecrets) {
 		first := *server
 		server.Renew = changing.renew
 		server.Latest = func() redis.Server {
-			s := changing.now().Redis
-			latest, err := redisServer(s, which(s), first.TLS)
+			latest, err := redisServer(which(changing.now().Redis), first.TLS)
 			if err != nil {
 				return first // the settings were checked when they changed
 			}

@@ -5,17 +5,19 @@
 // checked. A flag wins over its variable, a variable over the default, and a variable
 // that is set to nothing counts as unset. Names and defaults are those of
 // envoyproxy/ratelimit where it has the setting; what it has beyond them is in
-// reference.go, because to ignore some of it would be unsafe. Other variables
-// are ignored. The package starts nothing; package follow below it reads the files of
-// secrets and of TLS, and reads them anew.
+// reference.go, because some of it should be warned of. Other variables are ignored. A
+// setting is here only if somebody has a reason to choose it; everything else is a constant
+// where it is used. The package starts nothing; package follow below it reads the files of
+// secrets and of TLS, again and again.
 //
 // Read settings.go first.
 //
 //	settings.go   the table: a field for each setting; docs/settings.md follows from it
 //	redis.go      its part that is about Redis
 //	values.go     what kinds of values there are, and what is wrong with others
-//	parse.go      how the parser reads numbers, durations and switches
+//	parse.go      how the parser reads switches and empty variables
 //	check.go      what a value alone cannot say
 //	secrets.go    which settings name the file or the command of a secret
-//	reference.go  variables of envoyproxy/ratelimit without effect
+//	redisaddress.go  where the URL of a Redis leads, and as whom
+//	reference.go  variables without effect
 package settings
