@@ -98,14 +98,14 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-last", "user=mallory", "rules.yaml:3:5")
 	p.wants("panel-store", "works", "in Redis at", "Breaker", "closed")
 	p.wants("panel-server", "healthy", "3 in 1 domains")
-	p.wants("panel-loads", "loaded", "3 rules serve.")
+	p.wants("panel-loads", "loaded", "3 rules in use.")
 	p.wants("panel-exceptions", "There are no exceptions.")
 
 	// From here on the panels change by themselves.
 	askFor(p.t, w, 5, "user", "mallory")
 	p.wants("panel-keys", "25")
 	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limit: []\n")
-	p.wants("panel-loads", "failed", "rules.yaml:15:17", "the list is empty", "The rules before it serve on.")
+	p.wants("panel-loads", "failed", "rules.yaml:15:17", "the list is empty", "The previous rules stay in use.")
 	replaceRules(p.t, rules, consoleRules)
 	askFor(p.t, w, 10, "tenant", "acme")
 	testenv.Eventually(p.t, func() error {
@@ -174,7 +174,7 @@ func letsPass(p *tab, w *weir) {
 	// What cannot be added stays in the form, with the reason.
 	p.do(chromedp.SendKeys(chromedp.ID("domain"), "api"), chromedp.SendKeys(chromedp.ID("descriptor"), "user=bob"),
 		chromedp.SetValue(chromedp.ID("for"), "soon"), chromedp.SendKeys(chromedp.ID("reason"), "why not"+kb.Enter))
-	p.wants("main", `"soon" is no time such as 30m`)
+	p.wants("main", `"soon" is not a duration such as 30m`)
 	if got := p.get(`document.getElementById("descriptor").value + document.getElementById("reason").value`); got != "user=bobwhy not" {
 		p.t.Errorf("the form has %q", got)
 	}
@@ -320,7 +320,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	}
 	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
 	form.Set("domain", "apii")
-	id = idOfException.FindStringSubmatch(post("exceptions", form, "The exception is added, but no rule has its domain."))
+	id = idOfException.FindStringSubmatch(post("exceptions", form, "The exception is added, but its domain has no rules."))
 	if id == nil {
 		t.Fatal("it is not listed")
 	}

@@ -105,7 +105,7 @@ func TestOperator(t *testing.T) {
 	one.waitFor(user, service.RateLimitResponse_OVER_LIMIT)
 	for _, w := range []*weir{one, two} {
 		w.waitFor(user, service.RateLimitResponse_OK)
-		if !strings.Contains(w.output.String(), "exception ended") {
+		if !strings.Contains(w.output.String(), "exception expired") {
 			t.Error("a server does not log the end of the exception")
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // TestRemoteBadInput has a message for what is wrong with a command or its server.
 func TestRemoteBadInput(t *testing.T) {
 	dir := rules(t, "token", "swordfish\n", "empty", "\n", "two", "sword\nfish\n", "large", strings.Repeat("x", 5000), "ca.pem", "none")
-	unauthorized := answering(t, http.StatusUnauthorized, "the token is missing or wrong\n").URL
+	unauthorized := answering(t, http.StatusUnauthorized, "the token is missing or invalid\n").URL
 	ok := answering(t, http.StatusOK, fromFile(t, "exception.json")).URL
 	missing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is no exception x", http.StatusNotFound)
@@ -32,8 +32,8 @@ func TestRemoteBadInput(t *testing.T) {
 	}{
 		{"nobody there", []string{"status", "--server=127.0.0.1:1"}, 2, "weir: cannot reach the server at http://127.0.0.1:1: connection refused; set --server to its debug port\n"},
 		{"bad server", []string{"top", "--server=ftp://u:swordfish@weir"}, 2, "weir: --server ($WEIR_SERVER): invalid address, allowed are host:port, http://host:port and https://host:port\n"},
-		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or wrong; set --token-file to a file with its token\n"},
-		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or wrong; it does not accept the token in --token-file\n"},
+		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or invalid; set --token-file to a file with its token\n"},
+		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or invalid; it does not accept the token in --token-file\n"},
 		{"token instead of a file", []string{"status", "--server=" + ok, "--token-file=swordfish-sword/fish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory\n"},
 		{"directory as token file", []string{"status", "--server=" + ok, "--token-file=" + dir}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): is a directory\n"},
 		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): the file must contain one token\n"},

@@ -65,7 +65,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 	reset := 0
 	answer, err := d.look(ctx, of, func(ctx context.Context, hits []limiter.Hit) error {
 		if err := d.Store.Reset(ctx, hits); err != nil {
-			return unavailable("resetting the counters, of which some may be reset", err)
+			return unavailable("resetting the counters (some may be reset already)", err)
 		}
 		reset = len(hits)
 		if d.Servers == nil {
@@ -153,7 +153,7 @@ func (d *Desk) look(ctx context.Context, of Descriptor, do func(context.Context,
 	}
 	held, err := d.Store.Peek(ctx, p.Hits)
 	if err != nil {
-		return answer, unavailable("looking at the counters", err)
+		return answer, unavailable("reading the counters", err)
 	}
 	for i, next := 0, 0; i < len(counters); i++ {
 		if c := &counters[i]; !c.Unlimited && !c.Replaced {

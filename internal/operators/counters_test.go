@@ -2,7 +2,6 @@ package operators
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,11 +15,8 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
-	"weir/internal/limiter/redis"
 	"weir/internal/plan"
-	"weir/internal/testenv"
 )
 
 const rules = `domain: api
@@ -234,32 +230,6 @@ func TestCountersBehindExceptions(t *testing.T) {
 	}
 }
 
-// Values may be any bytes, and come back as they were.
-func TestHostileValues(t *testing.T) {
-	f := newFixture(t, inMemory())
-	for _, value := range []string{"<script>alert(1)</script>", "\x00\x1b[31m\n", "\xff\xfe", strings.Repeat("x", 10_000), "", "a|b=c~d{e}"} {
-		f.ask(4, "user", value)
-		a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", value)))
-		if err != nil || a.Limits[0].Used != 3 && value != "" {
-			t.Fatalf("%.20q: got %+v, error %v", value, a, err)
-		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var back Counters
-		if err := json.Unmarshal(text, &back); err != nil {
-			t.Fatal(err)
-		}
-		if domain, got, err := back.Bytes(); domain != "api" || !slices.Equal(got, entries("user", value)) || err != nil {
-			t.Errorf("%.20q comes back as %.20q of %q, error %v", value, got, domain, err)
-		}
-		if strings.ContainsFunc(a.Limits[0].Key, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Errorf("the key %q is no text", a.Limits[0].Key)
-		}
-	}
-}
-
 func TestBadQuestions(t *testing.T) {
 	f := newFixture(t, inMemory())
 	for name, c := range map[string]struct {
@@ -292,57 +262,48 @@ type silent struct {
 
 func (s silent) Set(context.Context, string, map[string]string) (int, error) { return 0, s.err }
 
-// guarded is a store that counts in memory while it fails.
-type guarded struct {
+// broken is a store that fails when it is looked at, or reset.
+type broken struct {
 	limiter.CounterStore
-	local *failover.Failover
+	peek, reset error
 }
 
-func (g guarded) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	denied, err := g.CounterStore.Decide(ctx, hits, out)
-	if err != nil {
-		return g.local.Decide(ctx, hits, out, err)
+func (b broken) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	if b.peek != nil {
+		return nil, b.peek
 	}
-	return denied, nil
+	return b.CounterStore.Peek(ctx, hits)
 }
 
-func (g guarded) Reset(ctx context.Context, hits []limiter.Hit) error {
-	return errors.Join(g.CounterStore.Reset(ctx, hits), g.local.Reset(ctx, hits))
+func (b broken) Reset(ctx context.Context, hits []limiter.Hit) error {
+	if b.reset != nil {
+		return b.reset
+	}
+	return b.CounterStore.Reset(ctx, hits)
 }
 
-// A Redis that fails is no reason to show counters in memory.
-func TestRedisFails(t *testing.T) {
-	r := testenv.RedisServer(t)
-	redis, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, Wait: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer redis.Close()
-	f := newFixture(t, guarded{redis, failover.New(limiter.FailureLocal, inMemory, nil)})
-	announced := errors.New("nobody listens")
-	f.Servers = &Servers{Shared: silent{err: announced}}
-	f.ask(2, "user", "alice")
-	if a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice"))); err != nil || a.Limits[0].Used != 2 {
-		t.Errorf("got %+v, error %v", a, err)
-	}
-	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user", "alice")), "ann", "peer"); !errors.Is(err, announced) || !errors.Is(err, ErrUnavailable) || a.Reset != 2 {
-		t.Errorf("others are not notified: got %+v, error %v", a, err)
-	}
-	if a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice"))); err != nil || a.Limits[0].Used != 0 {
-		t.Errorf("got %+v, error %v", a, err)
-	}
-	r.Stop()
-	if n := f.ask(4, "user", "alice"); n != 1 {
-		t.Errorf("%d of 4 were denied in memory, want 1", n)
-	}
+// A store that fails shows no counters, and what was reset is said although others could not
+// be notified.
+func TestStoreThatFails(t *testing.T) {
 	alice := NewDescriptor("api", entries("user", "alice"))
-	if a, err := f.Peek(t.Context(), alice); !errors.Is(err, ErrUnavailable) || len(a.Limits) != 0 {
-		t.Errorf("peek: got %+v, error %v", a, err)
-	}
-	if a, err := f.Reset(t.Context(), alice, "ann", "peer"); !errors.Is(err, ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
-		t.Errorf("reset: got %+v, error %v", a, err)
-	}
-	if n := f.ask(1, "user", "alice"); n != 0 {
-		t.Error("the counters in memory were not reset")
+	for name, c := range map[string]struct {
+		store  broken
+		shared error
+		reset  int
+	}{
+		"peek":   {broken{peek: limiter.ErrUnavailable}, nil, 2},
+		"reset":  {broken{reset: limiter.ErrUnavailable, peek: limiter.ErrUnavailable}, nil, 0},
+		"notify": {broken{}, limiter.ErrUnavailable, 2},
+	} {
+		c.store.CounterStore = inMemory()
+		f := newFixture(t, c.store)
+		f.Servers = &Servers{Shared: silent{err: c.shared}}
+		f.ask(2, "user", "alice")
+		if a, err := f.Peek(t.Context(), alice); (err != nil) != (c.store.peek != nil) || err != nil && (!errors.Is(err, ErrUnavailable) || len(a.Limits) != 0) {
+			t.Errorf("%s: peek: got %+v, error %v", name, a, err)
+		}
+		if a, err := f.Reset(t.Context(), alice, "ann", "peer"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, limiter.ErrUnavailable) || a.Reset != c.reset {
+			t.Errorf("%s: reset: got %+v, error %v", name, a, err)
+		}
 	}
 }

@@ -91,7 +91,7 @@ func (n *NewException) exception() (Exception, error) {
 		return Exception{}, err
 	}
 	bad := func(format string, args ...any) (Exception, error) {
-		return Exception{}, Errorf(ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
+		return Exception{}, Errorf(ErrBadRequest, "invalid exception: %s", fmt.Sprintf(format, args...))
 	}
 	bytes := len(domain)
 	for i, e := range entries {
@@ -116,7 +116,7 @@ func (n *NewException) exception() (Exception, error) {
 	case effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
 		return bad("a factor of %v is not allowed, allowed are %v to %d", n.Factor, minFactor, maxFactor)
 	case effect != plan.Amount && n.Factor != 0:
-		return bad("a factor is for effect %s only", plan.Amount)
+		return bad("a factor applies to the effect %s only", plan.Amount)
 	case lasts < minFor || lasts > maxFor:
 		return bad("a duration of %v is not allowed, allowed are 1 second to 366 days", lasts)
 	case strings.TrimSpace(n.Reason) == "":
@@ -124,7 +124,7 @@ func (n *NewException) exception() (Exception, error) {
 	case len(n.Reason) > maxReason:
 		return bad("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
 	case len(n.By) > maxBy:
-		return bad("the name of who adds it has %d bytes, at most %d are allowed", len(n.By), maxBy)
+		return bad("by has %d bytes, at most %d are allowed", len(n.By), maxBy)
 	}
 	now := time.Now().Round(0).UTC()
 	return Exception{
@@ -240,7 +240,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (add
 			return err
 		}
 		if len(es.All()) >= maxExceptions {
-			return Errorf(ErrFull, "there are as many exceptions as there may be: %d, remove one first", maxExceptions)
+			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
 		}
 		if es.shared == nil {
 			return nil
@@ -308,7 +308,7 @@ const patience = 2 * time.Second
 // exceptionsHash has each exception by its ID.
 const exceptionsHash = "exceptions"
 
-const storeFailed = "the store of exceptions failed, the exception may hold or not: %w"
+const storeFailed = "Redis failed, so the exception may or may not apply: %w"
 
 // ask asks shared as nobody else does meanwhile. Its errors are of a Kind.
 func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) error {
@@ -323,7 +323,7 @@ func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) e
 		}
 		return Errorf(ErrUnavailable, storeFailed, err)
 	case <-ctx.Done():
-		return Errorf(ErrUnavailable, "the store of exceptions failed: %w", context.Cause(ctx))
+		return Errorf(ErrUnavailable, "Redis failed: %w", context.Cause(ctx))
 	}
 }
 
@@ -333,7 +333,7 @@ func (es *Exceptions) Load(ctx context.Context) error {
 		err := es.load(ctx)
 		switch {
 		case err != nil && !es.failing && ctx.Err() != context.Canceled:
-			es.logger.Warn("exceptions could not be loaded, those known stay in force", "err", plaintext.Line(err.Error()))
+			es.logger.Warn("exceptions could not be loaded, known ones stay in force", "err", plaintext.Line(err.Error()))
 		case err == nil && es.failing:
 			es.logger.Info("exceptions can be loaded again")
 		}
@@ -390,7 +390,7 @@ func (es *Exceptions) take(ctx context.Context, stored map[string]string) error 
 		}
 		es.mu.Unlock()
 		if len(lost) > 0 {
-			es.logger.Warn("the store has lost exceptions, which are put back", "exceptions", len(lost))
+			es.logger.Warn("Redis has lost exceptions, they are restored", "exceptions", len(lost))
 			if _, err := es.shared.Set(ctx, exceptionsHash, lost); err != nil {
 				return err
 			}
@@ -417,7 +417,7 @@ func (es *Exceptions) take(ctx context.Context, stored map[string]string) error 
 func (es *Exceptions) read(id, text string) *record {
 	e, err := readException(id, text)
 	if err != nil {
-		es.logger.Warn("an exception cannot be read and does not hold here, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
+		es.logger.Warn("an exception is ignored because it cannot be read, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
 		return &record{text: text}
 	}
 	e.Uses = es.used.WithLabelValues(string(e.Effect))
@@ -459,7 +459,7 @@ func (es *Exceptions) end() {
 			if r.ended = true; es.shared == nil {
 				delete(es.known, id)
 			}
-			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(r.Exception, plain("by", r.By))...)
+			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(r.Exception, plain("by", r.By))...)
 		}
 	}
 	es.rebuild()

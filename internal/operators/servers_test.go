@@ -115,7 +115,7 @@ func TestServersReport(t *testing.T) {
 		}
 		return nil
 	})
-	log.WaitFor(t, "exceptions could not be loaded, those known stay in force")
+	log.WaitFor(t, "exceptions could not be loaded, known ones stay in force")
 	r.Start() // empty
 	wantOthers(t, one, 1, 2)
 	log.WaitFor(t, "exceptions can be loaded again")

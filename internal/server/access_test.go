@@ -67,7 +67,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	}
 	for _, route := range []string{"GET /rlconfig", "GET /denials", "GET /debug/pprof/", "POST /-/reload"} {
 		method, path, _ := strings.Cut(route, " ")
-		want(method, path, "", 401, "the token is missing or wrong\n")
+		want(method, path, "", 401, "the token is missing or invalid\n")
 		want(method, path, token, 200, "")
 	}
 	f.wantLog(`msg="the rules are loaded on request" audit=true peer="` + outer + ":")

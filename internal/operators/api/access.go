@@ -38,7 +38,7 @@ type Access struct {
 func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger) (*Access, error) {
 	a := &Access{
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Requests with a wrong token on the debug port.",
+			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Requests with invalid token on the debug port.",
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
@@ -105,9 +105,9 @@ type refusal struct {
 }
 
 var (
-	otherSite    = &refusal{http.StatusForbidden, "the request was made by a page of another site"}
-	unauthorized = &refusal{http.StatusUnauthorized, "the token is missing or wrong"} // and no more
-	elsewhere    = &refusal{http.StatusForbidden, "without " + tokenSetting + " this is served to 127.0.0.1 and ::1 only, and to no proxy, for example by kubectl port-forward"}
+	otherSite    = &refusal{http.StatusForbidden, "requests of other sites are refused"}
+	unauthorized = &refusal{http.StatusUnauthorized, "the token is missing or invalid"} // and no more
+	elsewhere    = &refusal{http.StatusForbidden, "without " + tokenSetting + " this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy"}
 	otherName    = &refusal{http.StatusForbidden, "without " + tokenSetting + " the name of the server must be an IP address or localhost"}
 )
 
@@ -268,7 +268,7 @@ func (a *Access) right(r *http.Request, token string) bool {
 		return true
 	}
 	a.failed.Inc()
-	a.warn.Do(func() { a.logger.Warn("a wrong token on the debug port", "peer", r.RemoteAddr) })
+	a.warn.Do(func() { a.logger.Warn("invalid token on the debug port", "peer", r.RemoteAddr) })
 	return false
 }
 

@@ -135,9 +135,9 @@ func TestClassesOfRoutes(t *testing.T) {
 			}
 		}
 		port := serveAll(t, server.Handler())
-		refused, reason := http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served to 127.0.0.1 and ::1 only, and to no proxy, for example by kubectl port-forward\n"
+		refused, reason := http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy\n"
 		if token != "" {
-			refused, reason = http.StatusUnauthorized, "the token is missing or wrong\n"
+			refused, reason = http.StatusUnauthorized, "the token is missing or invalid\n"
 		}
 		for route, class := range known {
 			for _, to := range []string{"127.0.0.1", ipv6(), outer} {
@@ -235,7 +235,7 @@ func TestWrongTokens(t *testing.T) {
 	if n := testutil.ToFloat64(access.failed); n != 100 {
 		t.Errorf("%v wrong tokens were counted, want 100", n)
 	}
-	if n := strings.Count(log.String(), "a wrong token on the debug port"); n != 1 || strings.Contains(log.String(), "horse") {
+	if n := strings.Count(log.String(), "invalid token on the debug port"); n != 1 || strings.Contains(log.String(), "horse") {
 		t.Errorf("there are %d lines of log, want 1 without the token:\n%s", n, log)
 	}
 }

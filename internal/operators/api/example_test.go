@@ -32,5 +32,5 @@ func ExampleServer_Handler() {
 	}
 	// Output:
 	// 200 version     Weir v1
-	// 403 without ADMIN_TOKEN_FILE this is served to 127.0.0.1 and ::1 only
+	// 403 without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1
 }

@@ -89,7 +89,7 @@ func posted[T interface {
 		case len(bytes.TrimSpace(text)) == 0:
 			return bad("the body is empty, it must be JSON")
 		case !utf8.Valid(text):
-			return bad("the body is not UTF-8, other bytes belong into the fields that end in _base64")
+			return bad("the body is not UTF-8, put other bytes in the fields that end in _base64")
 		}
 		var asked T
 		decoder := json.NewDecoder(bytes.NewReader(text))
@@ -103,7 +103,7 @@ func posted[T interface {
 			return bad("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-			return bad("the body: there is more after the JSON")
+			return bad("the body: unexpected text after the JSON")
 		}
 		if _, _, err := asked.Bytes(); err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ func (p *pause) around(longest float64, next http.HandlerFunc) http.Handler {
 		}
 		if !free || wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("profiles slow the server down, wait %v before the next", p.between), http.StatusServiceUnavailable)
 			return
 		}
 		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {

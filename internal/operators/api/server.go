@@ -51,10 +51,10 @@ func (s *Server) endpoints() []endpoint {
 	return []endpoint{
 		{"GET", "/status", open, "this page as JSON", answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
 		{"GET", "/stats", open, "the metrics", s.Metrics},
-		{"GET", "/console", own, "a page for people", s.Console},
+		{"GET", "/console", own, "the console, for browsers", s.Console},
 		{"", "/console/", own, "", s.Console},
-		{"GET", "/rlconfig", values, "the rules that serve", rules},
-		{"GET", "/denials", values, "what was denied lately, of every replica with ?replicas=all", ofAll(s.Denials)},
+		{"GET", "/rlconfig", values, "the rules in use", rules},
+		{"GET", "/denials", values, "recent denials, of all servers with ?replicas=all", ofAll(s.Denials)},
 		{"POST", "/peek", values, "the counters of a descriptor", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Peek(r.Context(), d)
 		})},
@@ -70,7 +70,7 @@ func (s *Server) endpoints() []endpoint {
 				return nil, s.InForce.Remove(ctx, r.PathValue("id"), by, peer)
 			})
 		})},
-		{"POST", "/-/reload", changes, "load the rules now", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		{"POST", "/-/reload", changes, "reload the rules", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
 			audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
 			if err := s.Reload(r.Context()); err != nil {

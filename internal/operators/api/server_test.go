@@ -103,7 +103,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", `{"domain":"api","entries":[]}`, 400, "the descriptor has no entries"},
 		{"POST", "/peek", "", 400, "the body is empty, it must be JSON"},
 		{"POST", "/peek", "user=alice", 400, "the body: invalid character 'u' looking for beginning of value"},
-		{"POST", "/peek", alice + alice, 400, "the body: there is more after the JSON"},
+		{"POST", "/peek", alice + alice, 400, "the body: unexpected text after the JSON"},
 		{"POST", "/peek", alice[:20], 400, "the body: unexpected EOF"},
 		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `the body: unknown field "colour"`},
 		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `the body: unknown field "\x1b[2J"`},
@@ -111,7 +111,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `entries.key: it cannot be a JSON array`},
 		{"POST", "/peek", `[]`, 400, `the body: it cannot be a JSON array`},
 		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is no base64"},
-		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, other bytes belong into the fields that end in _base64"},
+		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, put other bytes in the fields that end in _base64"},
 		{"POST", "/peek", long, 413, "the body has more than 65536 bytes"},
 		{"GET", "/peek", "", 405, ""},
 
@@ -181,8 +181,8 @@ func TestErrors(t *testing.T) {
 // TestListOfRoutes says who may use them.
 func TestListOfRoutes(t *testing.T) {
 	for token, lines := range map[string][]string{
-		"":        {"\nGET    /rlconfig        the rules that serve (from this machine)\n", "\nPOST   /-/reload        load the rules now (from this machine)\n", "\nGET    /stats           the metrics\n"},
-		goodToken: {"\nGET    /rlconfig        the rules that serve (with the token, or from this machine)\n", "\nPOST   /-/reload        load the rules now (with the token)\n"},
+		"":        {"\nGET    /rlconfig        the rules in use (from this machine)\n", "\nPOST   /-/reload        reload the rules (from this machine)\n", "\nGET    /stats           the metrics\n"},
+		goodToken: {"\nGET    /rlconfig        the rules in use (with the token, or from this machine)\n", "\nPOST   /-/reload        reload the rules (with the token)\n"},
 	} {
 		page := ask(testServer(t, withToken(t, token, io.Discard)).Handler(), "GET", "/", "").Body.String()
 		for _, line := range lines {

@@ -68,7 +68,7 @@ func TestBadAnswers(t *testing.T) {
 		{"no such method", plain(405, "Method Not Allowed"), "the server at SERVER has no /status: it is older than this program, or it is not Weir", nil},
 		{"page of another", plain(404, "<html>", "Content-Type", "text/html"), "the server at SERVER has no /status: it is older than this program, or it is not Weir", nil},
 		{"unknown thing", plain(404, "there is no exception \"x\"\n"), `the server at SERVER answered: there is no exception "x"`, ErrNotFound},
-		{"no token", plain(401, "the token is missing or wrong\n"), "the server at SERVER refused this: the token is missing or wrong", ErrUnauthorized},
+		{"no token", plain(401, "the token is missing or invalid\n"), "the server at SERVER refused this: the token is missing or invalid", ErrUnauthorized},
 		{"forbidden", plain(403, "served to 127.0.0.1 only, see ADMIN_TOKEN_FILE\n"), "the server at SERVER refused this (403): served to 127.0.0.1 only, see ADMIN_TOKEN_FILE", nil},
 		{"full", plain(409, "there are 10000 exceptions\n"), "the server at SERVER refused this (409): there are 10000 exceptions", nil},
 		{"no reason", plain(500, ""), "the server at SERVER failed (500): no reason given", nil},

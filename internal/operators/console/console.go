@@ -145,7 +145,7 @@ func values(page http.HandlerFunc) http.Handler {
 func changes(form http.HandlerFunc) http.Handler {
 	return api.Changes(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
-			http.Error(w, "the form is too large or no form", http.StatusBadRequest)
+			http.Error(w, "the form is too large or invalid", http.StatusBadRequest)
 			return
 		}
 		form(w, r)
@@ -196,7 +196,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, name, title strin
 func (p page) write(w http.ResponseWriter, code int, name, part string) {
 	var b bytes.Buffer // so that a page is whole, or an error
 	if err := pages[name].ExecuteTemplate(&b, part, p); err != nil {
-		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

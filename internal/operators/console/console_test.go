@@ -90,8 +90,8 @@ func TestBadForms(t *testing.T) {
 		{"domain", `a\`, "domain: a backslash at the end"},
 		{"descriptor", "=x", "descriptor: entry 1 has no key"},
 		{"descriptor", `a\`, "descriptor: a backslash at the end"},
-		{"factor", "many", `times: "many" is no number`},
-		{"for", "soon", `for: "soon" is no time`},
+		{"factor", "many", `times: "many" is not a number`},
+		{"for", "soon", `for: "soon" is not a duration`},
 	} {
 		form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"amount"}, "reason": {"x"}}
 		form.Set(tt.field, tt.value)

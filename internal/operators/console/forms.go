@@ -15,8 +15,8 @@ import (
 
 // outcomes are what forms have done, by the word that the next page has in its address.
 var outcomes = map[string]string{
-	"added":    "The exception is added. It holds on every replica within a second.",
-	"noDomain": "The exception is added, but no rule has its domain.",
+	"added":    "The exception is added. It applies on all servers within a second.",
+	"noDomain": "The exception is added, but its domain has no rules.",
 	"removed":  "The exception is removed.",
 	"reset":    "The counters are set to zero.",
 }
@@ -44,12 +44,12 @@ func (f exceptionForm) exception() (e operators.NewException, err error) {
 	e.Descriptor = operators.NewDescriptor(domain, entries)
 	if e.Effect == operators.Amount {
 		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(f.Factor), "x"), 64); err != nil {
-			return e, fmt.Errorf("times: %q is no number", f.Factor)
+			return e, fmt.Errorf("times: %q is not a number", f.Factor)
 		}
 	}
 	lasts, err := time.ParseDuration(strings.TrimSpace(f.For))
 	if err != nil {
-		return e, fmt.Errorf("for: %q is no time such as 30m, 2h or 24h", f.For)
+		return e, fmt.Errorf("for: %q is not a duration such as 30m, 2h or 24h", f.For)
 	}
 	e.For = lasts.Seconds()
 	return e, nil
