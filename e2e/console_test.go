@@ -326,7 +326,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	}
 	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
 	form.Set("factor", "many")
-	post("exceptions", form, "is no number")
+	post("exceptions", form, "is not a number")
 	post("exceptions/remove", url.Values{"id": {"none"}}, `role="alert"`)
 }
 

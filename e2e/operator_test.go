@@ -84,7 +84,7 @@ func TestOperator(t *testing.T) {
 	p.open("/console/?servers=all")
 	p.wants("panel-keys", "280", found[2], "20 per day", "rules.yaml:5:5")
 	p.get(`document.querySelector("#panel-keys .descriptor a").click()`)
-	p.wants("panel-explain", "rules.yaml:5:5", "20 per day", "An exception holds: deny", "denies every request", "denied")
+	p.wants("panel-explain", "rules.yaml:5:5", "20 per day", "An exception applies: deny", "denies every request", "denied")
 
 	// It holds on both, whatever the counters say.
 	user := strings.TrimPrefix(found[2], "user=")
