@@ -51,13 +51,8 @@ func newTab(browser context.Context, t *testing.T, addr string) *tab {
 		}
 	})
 	testenv.OK(t, chromedp.Listen(ctx, p.look))
-	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
-	if err == nil {
-		_, err = chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(chromedp.Call(ctx, network.Enable, network.EnableParams{}))(t)
+	testenv.Must(chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch}))(t)
 	return p
 }
 

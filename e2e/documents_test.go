@@ -107,8 +107,7 @@ func documents(t *testing.T) (names []string) {
 	t.Helper()
 	root := testenv.Repository(t)
 	for _, file := range testenv.Documents(t) {
-		name := testenv.Must(filepath.Rel(root, file))(t)
-		names = append(names, name)
+		names = append(names, testenv.Must(filepath.Rel(root, file))(t))
 	}
 	return names
 }

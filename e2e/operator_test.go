@@ -124,18 +124,14 @@ func abuse(t *testing.T, servers ...*weir) {
 	for i, w := range servers {
 		senders.Go(func() {
 			client := dial(t, w.grpc)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
 			for n := range 1000 {
-				users := []string{fmt.Sprintf("u%04d", n)}
-				if n%20 < 3 {
-					users = append(users, "u0613")
-				}
-				for _, user := range users {
-					if user == "u0613" && n == 613 {
+				user := request(descriptor("user", fmt.Sprintf("u%04d", n)))
+				abuser := request(descriptor("user", "u0613"))
+				for _, r := range []*service.RateLimitRequest{user, abuser} {
+					if r == user && n == 613 || r == abuser && n%20 >= 3 {
 						continue
 					}
-					if _, err := client.ShouldRateLimit(ctx, request(descriptor("user", user))); err != nil {
+					if _, err := decide(client, r); err != nil {
 						t.Errorf("server %d: %v", i, err)
 						return
 					}
