@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -285,14 +284,11 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	base := "http://" + w.debug + "/console/"
 	post := func(path string, form url.Values, want string) string {
 		t.Helper()
-		answer := testenv.Must(client.PostForm(base+path, form))(t)
-		defer answer.Body.Close()
-		var body bytes.Buffer
-		testenv.Must(body.ReadFrom(answer.Body))(t)
-		if !strings.Contains(body.String(), want) {
-			t.Errorf("%s: no %q in\n%s", path, want, &body)
+		a := testenv.Must(post(client, base+path, "application/x-www-form-urlencoded", form.Encode()))(t)
+		if !strings.Contains(a.body, want) {
+			t.Errorf("%s: no %q in\n%s", path, want, a.body)
 		}
-		return body.String()
+		return a.body
 	}
 	bob := url.Values{"domain": {"api"}, "descriptor": {"user=bob"}}
 	post("reset", bob, "The counters are set to zero.")

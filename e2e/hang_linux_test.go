@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,10 +124,8 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 		}
 		return err
 	})
-	response := testenv.Must(client.Post("http://"+w.debug+"/-/reload", "", nil))(t)
-	defer response.Body.Close()
-	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), want) {
-		t.Errorf("reload: %d %s", response.StatusCode, body)
+	if a := testenv.Must(post(client, "http://"+w.debug+"/-/reload", "", ""))(t); a.status != 500 || !strings.Contains(a.body, want) {
+		t.Errorf("reload: %d %s", a.status, a.body)
 	}
 	w.wantEndWithin(longestEnd)
 }

@@ -48,11 +48,22 @@ func fetchBy(client *http.Client, url string, headers ...string) (answer, error)
 		return answer{}, err
 	}
 	defer resp.Body.Close()
+	return read(resp)
+}
+
+func read(resp *http.Response) (answer, error) {
 	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+// post posts a body by means of a client.
+func post(client *http.Client, url, contentType, body string) (answer, error) {
+	resp, err := client.Post(url, contentType, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{resp.StatusCode, resp.Header, string(body)}, nil
+	defer resp.Body.Close()
+	return read(resp)
 }
 
 // ask gets path from Envoy, which must answer.

@@ -46,9 +46,7 @@ func login(user, password string) string {
 // try tries to log in from an address of this machine, and returns the status.
 func (g *gate) try(from, body string) int {
 	g.t.Helper()
-	resp := testenv.Must(clientAt(from).Post("http://"+g.addr+"/login", "application/json", strings.NewReader(body)))(g.t)
-	resp.Body.Close()
-	return resp.StatusCode
+	return testenv.Must(post(clientAt(from), "http://"+g.addr+"/login", "application/json", body))(g.t).status
 }
 
 // want tries so often and compares.

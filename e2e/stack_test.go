@@ -132,7 +132,9 @@ func (w *weir) peek(domain string, pairs ...string) (uint32, error) {
 	w.t.Helper()
 	d := descriptor(pairs...)
 	d.HitsAddend = wrapperspb.UInt64(0)
-	answer, err := decide(dial(w.t, w.grpc), &service.RateLimitRequest{Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{d}})
+	conn := connection(w.t, "passthrough:///"+w.grpc)
+	defer conn.Close() // many may be needed until the test ends
+	answer, err := decide(service.NewRateLimitServiceClient(conn), &service.RateLimitRequest{Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{d}})
 	if err != nil {
 		return 0, err
 	}

@@ -159,12 +159,12 @@ func TestTokensAreChargedWhenNobodyWaits(t *testing.T) {
 
 	answers := s.askInBackground("/header?tokens=60&hold", "alice")
 	testenv.Until(t, "the model is asked", func() bool { return m.asked.Load() > 1 })
-	hold(s.redis)
+	s.redis.Pause()
 	close(m.release)
 	if a := <-answers; a.status != 200 || !strings.Contains(a.body, "usage") {
 		t.Errorf("the model answered %d %s", a.status, a.body)
 	}
 	s.weir.waitForMetric(`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 1`)
-	release(s.redis)
+	s.redis.Resume()
 	s.weir.waitForRemaining(40, "api", "user", "alice")
 }
