@@ -158,7 +158,8 @@ func (r *reader) calls(s scope, forward *routepb.RouteAction) (calls []call) {
 		limits := f.limits
 		if len(limits) == 0 {
 			of := forward.GetRateLimits()
-			if forward.GetIncludeVhRateLimits().GetValue() || f.hosts == filterpb.RateLimitPerRoute_INCLUDE || f.hosts == filterpb.RateLimitPerRoute_OVERRIDE && len(of) == 0 {
+			include := forward.GetIncludeVhRateLimits().GetValue() //nolint:staticcheck // deprecated, and in many files
+			if include || f.hosts == filterpb.RateLimitPerRoute_INCLUDE || f.hosts == filterpb.RateLimitPerRoute_OVERRIDE && len(of) == 0 {
 				of = slices.Concat(of, s.limits)
 			}
 			limits = r.rateLimits(slices.DeleteFunc(slices.Clone(of), func(m *routepb.RateLimit) bool { return !f.takes(m) }), s.all)

@@ -7,7 +7,6 @@ import (
 
 	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // patch is a patch of an EnvoyFilter.
@@ -180,8 +179,8 @@ func (r *reader) patchedRoute(name string, patches []patch) *routepb.Route {
 		of := new(routepb.Route)
 		r.message(p.node, "routes", of)
 		forward.RateLimits = append(forward.RateLimits, of.GetRoute().GetRateLimits()...)
-		if of.GetRoute().GetIncludeVhRateLimits().GetValue() {
-			forward.IncludeVhRateLimits = wrapperspb.Bool(true)
+		if include := of.GetRoute().GetIncludeVhRateLimits(); include.GetValue() { //nolint:staticcheck // as in calls
+			forward.IncludeVhRateLimits = include //nolint:staticcheck // as in calls
 		}
 		maps.Copy(route.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
 	}

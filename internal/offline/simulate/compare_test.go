@@ -8,17 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/plan"
 )
-
-// limitsOf returns an engine with limits, each of so many requests per unit.
-func limitsOf(t *testing.T, unit limiter.Unit, amounts ...uint64) *engine {
-	e := &engine{plan: &plan.Options{}}
-	for _, amount := range amounts {
-		e.limits = append(e.limits, newStats(nil, mustLimit(t, limiter.Spec{RequestsPerUnit: amount, Unit: unit}), false))
-	}
-	return e
-}
 
 // ask returns the hits of a request with a call for each client, the first of whom is one of the first limit.
 func (e *engine) ask(clients ...uint64) (of asked) {

@@ -68,7 +68,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer log.Close()
+		defer func() { _ = log.Close() }()
 		r.sources = append(r.sources, &source{worker: newWorker(r), log: log, clock: noTime, queue: make(chan *batch, 4)})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
