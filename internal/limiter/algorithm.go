@@ -152,7 +152,7 @@ const never = -1
 // products with whole seconds must be exact: limits of which even those are too large
 // are refused.
 func inexact(limit string) error {
-	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can", limit)
+	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
 // roll is counting.roll, with the ban. It keeps one that is in force. One that lasts

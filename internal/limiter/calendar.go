@@ -52,7 +52,7 @@ func newCalendar(s *Spec) (*Calendar, error) {
 		return c.(*Calendar), nil
 	}
 	if parts := partsOf[s.Unit]; parts%int(of.count) != 0 {
-		return nil, fmt.Errorf("windows of %s have no place on the calendar, allowed with algorithm calendar is a unit_multiplier of %s", s.Per(), divisors(parts))
+		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), divisors(parts))
 	}
 	zone, err := loadZone(of.zone)
 	if err != nil {

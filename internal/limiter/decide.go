@@ -81,7 +81,7 @@ func Left(ctx context.Context, hits []Hit) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the caller has left: %w", ErrUnavailable, context.Cause(ctx))
+	return fmt.Errorf("%w: the caller is gone: %w", ErrUnavailable, context.Cause(ctx))
 }
 
 // Decide decides the hits of one request, all or nothing. It is the

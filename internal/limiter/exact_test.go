@@ -223,18 +223,19 @@ func (b exactHolds) hold(r *rule, h *Hit, now int64) exactCounter {
 // retry is a second; never if the hits on the counter ask for more than it admits; or 0
 // if there is room for all of them.
 func (b exactHolds) retry(r *rule, hits []Hit, i int) int64 {
-	asked, peeks := map[string]bool{}, 0
+	taken, all := 0, 0
 	for j := range hits {
 		h := &hits[j]
 		switch {
 		case !bytes.Equal(h.Key, hits[i].Key) || h.Refund:
 		case h.Cost > 0:
-			asked[string(h.Hold)] = true
-		case len(asked)+1 > peeks:
-			peeks = len(asked) + 1
+			taken++
+			all = max(all, taken)
+		default:
+			all = max(all, taken+1)
 		}
 	}
-	switch all := rat(uint64(max(len(asked), peeks))); {
+	switch all := rat(uint64(all)); {
 	case all.Cmp(r.size) > 0:
 		return -1
 	case r.fits(b, all):

@@ -42,10 +42,10 @@ func must(s Spec) *Limit {
 
 func TestNewLimitRefuses(t *testing.T) {
 	const (
-		undefined = "undefined unit, allowed are second, minute, hour, day, week, month, year"
-		noPlace   = " have no place on the calendar, allowed with algorithm calendar is a unit_multiplier of "
+		undefined = "unknown unit, allowed are second, minute, hour, day, week, month, year"
+		noPlace   = " do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are "
 		zones     = ", allowed are names of the IANA database, such as UTC or Europe/Berlin"
-		inexact   = " needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can"
+		inexact   = " needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window"
 	)
 	for _, tc := range []struct {
 		spec Spec
@@ -78,11 +78,11 @@ func TestNewLimitRefuses(t *testing.T) {
 		},
 		{ // It refills in 2^81 seconds, whose lowest 64 bits are 0.
 			Spec{Unit: Second, UnitMultiplier: 1 << 31, RequestsPerUnit: 1, Algorithm: TokenBucket, Burst: MaxAmount},
-			"a bucket of 1125899906842624 that refills at 1 per 2147483648 seconds takes too long, at most 100 years are allowed",
+			"a bucket of 1125899906842624 that refills at 1 per 2147483648 seconds takes too long to refill, at most 100 years are allowed",
 		},
-		{Spec{Unit: Minute, Burst: 1}, "burst is for algorithm token_bucket only"},
-		{Spec{Unit: Minute, Algorithm: SlidingWindow, Burst: 1}, "burst is for algorithm token_bucket only"},
-		{Spec{Unit: Minute, Algorithm: SlidingWindow, TimeZone: "UTC"}, "time_zone is for algorithm calendar only"},
+		{Spec{Unit: Minute, Burst: 1}, "burst applies only to algorithm token_bucket"},
+		{Spec{Unit: Minute, Algorithm: SlidingWindow, Burst: 1}, "burst applies only to algorithm token_bucket"},
+		{Spec{Unit: Minute, Algorithm: SlidingWindow, TimeZone: "UTC"}, "time_zone applies only to algorithm calendar"},
 		{Spec{Unit: Month, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per month" + inexact},
 		{Spec{Unit: Day, UnitMultiplier: 13, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 13 days" + inexact},
 		{Spec{Unit: Day, UnitMultiplier: 12, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, ""},
@@ -92,11 +92,11 @@ func TestNewLimitRefuses(t *testing.T) {
 		},
 		{
 			Spec{Unit: Second, RequestsPerUnit: 1, Algorithm: TokenBucket, Burst: 3_153_600_001},
-			"a bucket of 3153600001 that refills at 1 per second takes too long, at most 100 years are allowed",
+			"a bucket of 3153600001 that refills at 1 per second takes too long to refill, at most 100 years are allowed",
 		},
 		{
 			Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 21},
-			"a bucket of 21 that refills at 10 per 50 years takes too long, at most 100 years are allowed",
+			"a bucket of 21 that refills at 10 per 50 years takes too long to refill, at most 100 years are allowed",
 		},
 		{Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 20}, ""},
 		{Spec{Unit: Month, UnitMultiplier: 5, Algorithm: ByCalendar}, "windows of 5 months" + noPlace + "1, 2, 3, 4, 6, 12"},
@@ -105,7 +105,7 @@ func TestNewLimitRefuses(t *testing.T) {
 		{Spec{Unit: Day, TimeZone: "Europe/Berlim", Algorithm: ByCalendar}, `unknown time zone "Europe/Berlim"` + zones},
 		{Spec{Unit: Minute, TimeZone: "Local", Algorithm: ByCalendar}, `unknown time zone "Local"` + zones},
 		{Spec{Unit: Day, TimeZone: "../../etc/passwd", Algorithm: ByCalendar}, `unknown time zone "../../etc/passwd"` + zones},
-		{Spec{Unit: Day, TimeZone: "UTC"}, "time_zone is for algorithm calendar only"},
+		{Spec{Unit: Day, TimeZone: "UTC"}, "time_zone applies only to algorithm calendar"},
 	} {
 		got := ""
 		if _, err := NewLimit(tc.spec); err != nil {

@@ -75,8 +75,9 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	if last < 0 || hits[last].Cost == 0 || hits[last].Unconditional() || out[last].RetryAfter == 0 {
 		return
 	}
-	var all demands
-	cost := all.onCounterOf(hits, last)
+	var buf [few]demand
+	counters := CountersOf(hits)
+	cost := demandsOf(hits, &counters, buf[:0])[counters.First(last)].most
 	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, cost)
 }
 

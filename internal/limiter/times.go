@@ -4,33 +4,24 @@ import "math"
 
 // Times returns a limit of factor times the amount of l and of its burst, which counts on
 // the same counters: so what is used counts. It has no bans, and bans in force do not hold
-// for it. Amounts are rounded, at least 1, and as near to that as the algorithm can count;
-// one of 0 stays 0.
+// for it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot
+// count so much, the factor is its root.
 func (l *Limit) Times(factor float64) *Limit {
 	if l.Unlimited {
 		return l
 	}
-	times, err := l.times(factor)
-	if err == nil {
-		return times
-	}
-	// The amount itself can be counted.
-	good, bad := 1., factor
-	if times, err = l.times(good); err != nil {
-		return l // never: it was counted with bans
-	}
-	for range 64 { // halves of a logarithm that is exact in fewer
-		middle := math.Sqrt(good * bad)
-		if middle >= 2 {
-			middle = math.Floor(middle) // a bucket can count more if the amount has more in common with the period
+	for range 64 { // roots of any factor come to 1
+		s := l.Spec
+		s.RequestsPerUnit, s.Burst, s.DenyFor = scale(s.RequestsPerUnit, factor), scale(s.Burst, factor), 0
+		if times, err := NewLimit(s); err == nil {
+			times.base = l.Base()
+			return times
 		}
-		if near, err := l.times(middle); err == nil {
-			good, times = middle, near
-		} else {
-			bad = middle
+		if factor = math.Sqrt(factor); factor >= 2 {
+			factor = math.Floor(factor) // a bucket can count more if the amount has more in common with the period
 		}
 	}
-	return times
+	return l
 }
 
 // Base returns the limit of which l is a multiple by Times, else l.
@@ -39,18 +30,6 @@ func (l *Limit) Base() *Limit {
 		return l.base
 	}
 	return l
-}
-
-// times fails if the algorithm cannot count so much, or a bucket would take too long.
-func (l *Limit) times(factor float64) (*Limit, error) {
-	s := l.Spec
-	s.RequestsPerUnit, s.Burst, s.DenyFor = scale(s.RequestsPerUnit, factor), scale(s.Burst, factor), 0
-	times, err := NewLimit(s)
-	if err != nil {
-		return nil, err
-	}
-	times.base = l.Base()
-	return times, nil
 }
 
 func scale(amount uint64, factor float64) uint64 {

@@ -34,7 +34,7 @@ func newTokenBucket(s *Spec) (counting, error) {
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
 	// A Duration can hold twice MaxPeriod, in which the debt of a period refills, too.
 	if less(amount, int64(MaxPeriod/time.Second), b.burst, seconds) {
-		return nil, fmt.Errorf("%s takes too long, at most 100 years are allowed", what())
+		return nil, fmt.Errorf("%s takes too long to refill, at most 100 years are allowed", what())
 	}
 	if b.brim() > MaxExact/(seconds/b.divisor) || amount > (MaxExact-b.period)/second {
 		return nil, inexact(what())

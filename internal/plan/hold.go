@@ -12,7 +12,7 @@ import (
 // out of m's entries, so that it is in no key. rule, or one above it, has limits in flight.
 func (p *Result) nameHold(m *match, rule *descriptors.Rule, entry int) error {
 	if entry < 0 || m.entries[entry].Value == "" {
-		return fmt.Errorf("an entry %q with a value is needed, which names what is in flight for rule %s", rule.Hold, rule)
+		return fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
 	}
 	value := m.entries[entry].Value
 	start := len(p.holds)

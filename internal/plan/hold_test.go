@@ -63,7 +63,7 @@ func TestChargeOfTheServerIsNotForHolds(t *testing.T) {
 func TestAHoldNeedsAName(t *testing.T) {
 	for _, d := range []Descriptor{named("user=alice"), named("user=alice", "request_id="), named("request_id=", "user=alice")} {
 		err := New(Options{}).Prepare(new(Result), load(t, flightRules), &Request{Domain: "api", Descriptors: []Descriptor{named("x=y"), d}})
-		const want = `descriptor 1: an entry "request_id" with a value is needed, which names what is in flight for rule api|user`
+		const want = `descriptor 1: rule api|user needs an entry "request_id" with a value that names the request in flight`
 		if err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", d.Entries, err, want)
 		}
@@ -111,7 +111,7 @@ descriptors:
 		}
 	}
 	for _, d := range []Descriptor{named("user=alice", "path=/"), named("user=alice", "path=/").with(five)} {
-		if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil || !strings.Contains(err.Error(), `an entry "request_id" with a value is needed`) {
+		if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil || !strings.Contains(err.Error(), `needs an entry "request_id" with a value`) {
 			t.Errorf("got %v, want that the hold needs a name", err)
 		}
 	}

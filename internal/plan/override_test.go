@@ -79,7 +79,7 @@ func TestUnitsOfOverrides(t *testing.T) {
 	}
 	for unit := range limiter.Year + 1 {
 		err := Override{Unit: unit}.Check()
-		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "undefined unit, allowed are "+allowed {
+		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "unknown unit, allowed are "+allowed {
 			t.Errorf("unit %v: got %v", unit, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestOverridesOfCalendarMonths(t *testing.T) {
 	}{
 		{Override{RequestsPerUnit: 1, Unit: limiter.Month}, "1M@", ""},
 		{Override{RequestsPerUnit: 1, Unit: limiter.Year}, "365d", ""},
-		{Override{RequestsPerUnit: 1, Unit: limiter.Month, UnitMultiplier: 5}, "", "descriptor 0: limit: windows of 5 months have no place on the calendar"},
+		{Override{RequestsPerUnit: 1, Unit: limiter.Month, UnitMultiplier: 5}, "", "descriptor 0: limit: windows of 5 months do not divide the calendar evenly"},
 	} {
 		r := Request{Domain: "api", Descriptors: []Descriptor{named("user=a").with(c.override)}}
 		var p Result

@@ -31,7 +31,7 @@ func (o *Options) SwitchedOn() (notes []string) {
 		notes = append(notes, "SHADOW_MODE is on: no request is denied")
 	}
 	if o.QuotaMode {
-		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
+		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are exceeded")
 	}
 	return notes
 }

@@ -57,13 +57,13 @@ const DefaultMaxDescriptors = 100
 const MaxEntries = 100
 
 // ErrManyEntries is about a descriptor.
-var ErrManyEntries = fmt.Errorf("it has more than the %d entries that are permitted", MaxEntries)
+var ErrManyEntries = fmt.Errorf("more than the %d entries allowed", MaxEntries)
 
 // ManyDescriptorsError is about a request that has more descriptors than its value.
 type ManyDescriptorsError int
 
 func (e ManyDescriptorsError) Error() string {
-	return fmt.Sprintf("the request has more than the %d descriptors that are permitted", int(e))
+	return fmt.Sprintf("the request has more than the %d descriptors allowed", int(e))
 }
 
 // Cost returns how many units d asks for, or gives back.

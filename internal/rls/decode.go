@@ -29,7 +29,7 @@ var errMalformed = errors.New("the message is malformed")
 // Strings may hold any bytes.
 func (c *call) decode(maxDescriptors int) error {
 	if len(c.wire) > maxBytes {
-		return fmt.Errorf("the message has %d bytes, at most %d are permitted", len(c.wire), maxBytes)
+		return fmt.Errorf("the message has %d bytes, at most %d are allowed", len(c.wire), maxBytes)
 	}
 	r, f := &c.request, fields{rest: c.wire}
 	for f.next() {

@@ -225,9 +225,9 @@ func TestDecodeBounds(t *testing.T) {
 		want string
 	}{
 		{"at the bounds", descriptors(10, plan.MaxEntries), ""},
-		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors that are permitted"},
-		{"entries", append(descriptors(1, 1), descriptors(1, plan.MaxEntries+1)...), "descriptor 1: it has more than the 100 entries that are permitted"},
-		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are permitted"},
+		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors allowed"},
+		{"entries", append(descriptors(1, 1), descriptors(1, plan.MaxEntries+1)...), "descriptor 1: more than the 100 entries allowed"},
+		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are allowed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, got := call{wire: tc.wire}, ""

@@ -79,7 +79,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body has more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
-		return nil, grpcstatus.Error(codes.InvalidArgument, "the body cannot be read")
+		return nil, grpcstatus.Error(codes.InvalidArgument, "cannot read the body")
 	}
 	var request ratelimitv3.RateLimitRequest
 	if err := protojson.Unmarshal(body, &request); err != nil {
@@ -91,7 +91,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse, retryAfter time.Duration) {
 	body, err := protojson.Marshal(response)
 	if err != nil {
-		http.Error(w, "the response cannot be written as JSON", http.StatusInternalServerError)
+		http.Error(w, "cannot write the response as JSON", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

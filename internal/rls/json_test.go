@@ -127,7 +127,7 @@ func TestJSONErrors(t *testing.T) {
 		{"control characters", opts, http.MethodPost, "{\"\u009b31m\u202e\": 1}", 400, "the body is not a RateLimitRequest: "},
 		{"bad request", opts, http.MethodPost, `{"domain": "api"}`, 400, "the request has no descriptors"},
 		{"too large", opts, http.MethodPost, `{"domain": "` + strings.Repeat("a", maxBytes) + `"}`, 413, "the body has more than 1048576 bytes"},
-		{"store failed", failed, http.MethodPost, `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`, 503, "the store of the counters is unavailable"},
+		{"store failed", failed, http.MethodPost, `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`, 503, "the counter store is unavailable"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.opts.Registerer = prometheus.NewRegistry()

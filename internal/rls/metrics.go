@@ -129,7 +129,7 @@ func (u *unmatched) note(tree *descriptors.Tree, domain string, n int) {
 	u.tell.Do(func() {
 		domain := strings.Clone(domain[:min(len(domain), maxToldDomain)]) // its bytes are the call's
 		others := tree.DomainNames()
-		u.logger.Warn("a request names a domain without rules, it is admitted",
+		u.logger.Warn("admitted a request for a domain without rules",
 			"domain", domain, "there_are", others[:min(len(others), maxToldOthers)])
 	})
 }

@@ -101,7 +101,7 @@ func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 
 // errTooMany is the answer to a request beyond MaxConcurrent. It is refused at once: to
 // queue would only make every request late.
-var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests are being decided")
+var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests at once")
 
 // decide decides the request in c.wire and writes the answer to c.reply. Its errors are
 // gRPC statuses that Envoy may see.
@@ -153,9 +153,9 @@ func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 	s.opts.Logger.Debug("undecided request", "domain", c.request.Domain, "err", err)
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.Canceled):
-		return grpcstatus.Error(codes.Canceled, "the caller cancelled the request")
+		return grpcstatus.Error(codes.Canceled, "the caller canceled the request")
 	case errors.Is(err, context.DeadlineExceeded):
-		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not decide within the deadline")
+		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not answer before the deadline")
 	}
-	return grpcstatus.Error(codes.Unavailable, "the store of the counters is unavailable")
+	return grpcstatus.Error(codes.Unavailable, "the counter store is unavailable")
 }

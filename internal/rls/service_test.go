@@ -33,12 +33,12 @@ func TestBadRequests(t *testing.T) {
 		{"empty domain", "domain: user=a", "the domain is empty"},
 		{"no descriptors", "", "the request has no descriptors"},
 		{"empty key", "{} user=a;=b", "descriptor 1: the key of entry 1 is empty"},
-		{"no unit", "user=a(1/UNKNOWN)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
-		{"undefined unit", "user=a(1/7)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
-		{"undefined unit in a domain without rules", "domain:none user=a(0/7)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"no unit", "user=a(1/UNKNOWN)", "descriptor 0: limit: unknown unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit", "user=a(1/7)", "descriptor 0: limit: unknown unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit in a domain without rules", "domain:none user=a(0/7)", "descriptor 0: limit: unknown unit, allowed are second, minute, hour, day, month, year"},
 		{"long period in a domain without rules", "domain:none user=a(0/YEAR*101)", "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
 		{"long period", "user=a user=a(0/YEAR*101)", "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
-		{"many descriptors", "{} {} {} {}", "the request has more than the 3 descriptors that are permitted"},
+		{"many descriptors", "{} {} {} {}", "the request has more than the 3 descriptors allowed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ask(t, conn, tc.request)
@@ -47,7 +47,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	t.Run("large", func(t *testing.T) {
 		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxBytes)))
-		expectError(t, err, codes.InvalidArgument, "the message has 1048580 bytes, at most 1048576 are permitted")
+		expectError(t, err, codes.InvalidArgument, "the message has 1048580 bytes, at most 1048576 are allowed")
 	})
 	t.Run("too large for gRPC", func(t *testing.T) {
 		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxReceived)))
@@ -93,9 +93,9 @@ func TestStoreFails(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		{"at once", t.Context(), false, codes.Unavailable, "the store of the counters is unavailable"},
-		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not decide within the deadline"},
-		{"after the caller has gone", cancelled, true, codes.Canceled, "the caller cancelled the request"},
+		{"at once", t.Context(), false, codes.Unavailable, "the counter store is unavailable"},
+		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not answer before the deadline"},
+		{"after the caller has gone", cancelled, true, codes.Canceled, "the caller canceled the request"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
@@ -176,7 +176,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 			}
 			synctest.Wait()
 			began := time.Now()
-			expectError(t, decideOne(s, wire), codes.ResourceExhausted, "too many requests are being decided")
+			expectError(t, decideOne(s, wire), codes.ResourceExhausted, "too many requests at once")
 			if waited := time.Since(began); waited != 0 {
 				t.Errorf("refused after %v, want at once", waited)
 			}
@@ -197,7 +197,7 @@ func TestRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowly(t, func(o *setup) { o.Timeout = 300 * time.Millisecond })
 		began := time.Now()
-		expectError(t, decideOne(s, wire), codes.DeadlineExceeded, "the store did not decide within the deadline")
+		expectError(t, decideOne(s, wire), codes.DeadlineExceeded, "the store did not answer before the deadline")
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("it took %v, want the timeout", took)
 		}

@@ -56,7 +56,7 @@ func TestLogTellsOfUnknownDomains(t *testing.T) {
 		var log bytes.Buffer
 		u := newUnmatched(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 		tree := load(t, unmatchedRules)
-		lines := func() int { return strings.Count(log.String(), "a request names a domain without rules") }
+		lines := func() int { return strings.Count(log.String(), "admitted a request for a domain without rules") }
 		for range 3 {
 			u.note(tree, "typo", 1)
 		}

@@ -9,7 +9,7 @@ import (
 
 // A switch that was left on is shown in the log and the status page.
 func TestSwitchesAreTold(t *testing.T) {
-	const shadow, quota = "SHADOW_MODE is on: no request is denied", "QUOTA_MODE is on: a request is denied only if all its limits are over"
+	const shadow, quota = "SHADOW_MODE is on: no request is denied", "QUOTA_MODE is on: a request is denied only if all its limits are exceeded"
 	tests := []struct {
 		args []string
 		want []string

@@ -68,11 +68,11 @@ func explained(t *testing.T, q Question) Answer {
 // What the server refuses is not explained as if it were admitted.
 func TestExplainRefusedRequest(t *testing.T) {
 	q := question(t, strings.Repeat("user=alice,", 100)+"user=alice")
-	if _, err := Explain(q); err == nil || err.Error() != "descriptor 0: it has more than the 100 entries that are permitted" {
+	if _, err := Explain(q); err == nil || err.Error() != "descriptor 0: more than the 100 entries allowed" {
 		t.Errorf("101 entries: got %v", err)
 	}
 	q = question(t, "slow=a")
-	if _, err := Explain(q); err == nil || err.Error() != `descriptor 0: an entry "request_id" with a value is needed, which names what is in flight for rule shop|slow` {
+	if _, err := Explain(q); err == nil || err.Error() != `descriptor 0: rule shop|slow needs an entry "request_id" with a value that names the request in flight` {
 		t.Errorf("no hold: got %v", err)
 	}
 	q.Domain = ""

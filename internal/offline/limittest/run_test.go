@@ -113,7 +113,7 @@ func TestEndsOfFailures(t *testing.T) {
 		// The rule above whose limit decided.
 		"user=a, path=/: OVER_LIMIT, limit of 1 per day from shop|user, remaining 0, retry_after 24h0m0s": "  - {send: 2, request: [{user: a, path: /}], expect: {admitted: 2}}\n",
 		// What the server refuses. It ends the test.
-		"rules_test.yaml:6:5: it: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors that are permitted": "  - {request: [" +
+		"rules_test.yaml:6:5: it: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors allowed": "  - {request: [" +
 			strings.Repeat("{user: a}, ", 101) + "], expect: {code: OK}}\n  - {request: [{user: a}], expect: {admitted: 0}}\n",
 	} {
 		path := written(t, below, "rules: [rules.yaml]\ntests:\n- name: it\n  domain: shop\n  steps:\n"+tests)

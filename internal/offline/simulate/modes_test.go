@@ -39,7 +39,7 @@ descriptors:
 		plan           plan.Options
 	}{
 		{"shadow_mode", "SHADOW_MODE is on: no request is denied", plan.Options{ShadowMode: true}},
-		{"quota_mode", "QUOTA_MODE is on: a request is denied only if all its limits are over", plan.Options{QuotaMode: true}},
+		{"quota_mode", "QUOTA_MODE is on: a request is denied only if all its limits are exceeded", plan.Options{QuotaMode: true}},
 	} {
 		t.Run(test.field, func(t *testing.T) {
 			run := func(rules string, by plan.Options) *Report {
