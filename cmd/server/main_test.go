@@ -127,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
-		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
+		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stderr: []string{"read " + odd + "/b.yaml: it is not a regular file, allowed are regular files and links to them\n"}},
 		{name: "pipe as rules", args: []string{"validate", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is not a regular file"}},

@@ -75,7 +75,7 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 // begin reads what is not of rules. It reports whether there may be any.
 func (d *decoder) begin(root *yaml.Node) bool {
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
-		d.Problem(strictyaml.At(root), "this is a file of tests, run it with weir test")
+		d.Problem(strictyaml.At(root), "this file contains tests: run it with weir test")
 		return false
 	}
 	given := d.fields(root, &d.file, nil)
@@ -165,13 +165,13 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 		d.Field(n, "descriptors", func(n *yaml.Node) { children = len(n.Content) })
 	}
 	if hasList && children == 0 && len(l.limits) == 0 {
-		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here; list descriptors, or leave it out")
+		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
-		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside networks, regex, a list of values and a value with a wildcard (*)")
+		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share: this needs networks, regex, a list of values or a value with a wildcard (*)")
 	}
 	if l.below && !l.hasLimit {
-		d.ProblemIn("below", l.given.at("below"), "the rule has no limit that could hold below it, allowed beside rate_limit")
+		d.ProblemIn("below", l.given.at("below"), "below needs a rate_limit beside it")
 	}
 	d.wholeRule(&l)
 	if l.override != nil {
@@ -206,7 +206,7 @@ func (d *decoder) keyless(l *level) {
 		d.ProblemIn("key", l.given.whole, "a key is needed, or a rate_limit for what no other rule of this level matches")
 		return
 	case parent.keyless != nil:
-		d.Problem(l.given.whole, "there is a rule without key at %s already, allowed is one per level", parent.keyless.Place())
+		d.Problem(l.given.whole, "the level already has a rule without key, at %s", parent.keyless.Place())
 		return
 	}
 	d.wholeRule(l)
@@ -307,7 +307,7 @@ func (d *decoder) setHold(r *Rule) {
 	case r.Hold == "":
 		r.Hold = above.Hold
 	default:
-		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which holds below, allowed is one entry that names holds",
+		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which applies below: both must use one entry",
 			r.Hold, above.Hold, above.Way(), above.Place())
 	}
 }

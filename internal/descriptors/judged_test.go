@@ -18,7 +18,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 	file := "domain: api\ndescriptors: [" + list.yaml() + "]\n"
 	tree, err := Load([]File{{"rules.yaml", []byte(file)}}, Options{})
 	if err != nil {
-		for _, unknown := range []string{"nested too deep", "steps are too many", "which holds below, allowed is one entry", "names the holds of"} {
+		for _, unknown := range []string{"nested too deep", "steps are too many", "both must use one entry", "names the holds of"} {
 			if strings.Contains(err.Error(), unknown) {
 				return nil, 0
 			}

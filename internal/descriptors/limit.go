@@ -26,7 +26,7 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 	switch {
 	case strictyaml.IsNull(n):
 		l.hasLimit = false
-		d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
+		d.Warn(strictyaml.At(n), "rate_limit is empty, so the rule limits nothing: write a limit, or remove the field")
 	case isEmptyList(n): // a rule whose limits were all commented out must not pass for one that allows everything
 		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
 	case n.Kind == yaml.SequenceNode:
@@ -52,7 +52,7 @@ func (d *decoder) rateLimits(list *yaml.Node) {
 				limit.Nth = alike[kind]
 			}
 			if limit.Unlimited && len(limit.Replaces) == 0 && len(list.Content) > 1 {
-				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits count all the same; leave this one out, or let it replace them")
+				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits still apply: remove this one, or let it replace them")
 			}
 		}
 		i++
@@ -75,7 +75,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 	if f.Name != "" {
 		if j, taken := earlier("name ", f.Name); taken {
-			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limit[%d], allowed is one limit of a rule per name", f.Name, j)
+			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limit[%d]: names within a rule must differ", f.Name, j)
 		}
 	}
 	if limit == nil || limit.Unlimited {
@@ -84,7 +84,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	if key := limit.HoldKey(); key != "" {
 		for text, j := range first { // one at most has another key
 			if other, isHold := strings.CutPrefix(text, "hold "); isHold && other != key {
-				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limit[%d], allowed is one entry that names the holds of a rule", key, other, j)
+				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limit[%d]: a rule must name its requests in flight by one entry", key, other, j)
 				return
 			}
 		}
@@ -129,7 +129,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 	if f.Unlimited {
 		for _, row := range d.tables.limit.fields {
 			if row.counts && f.given.has(row.name) {
-				d.ProblemIn(row.name, f.given.at(row.name), "an unlimited limit has no %s, allowed is one of %[1]s and unlimited", row.name)
+				d.ProblemIn(row.name, f.given.at(row.name), "an unlimited limit has no %s: remove one of %[1]s and unlimited", row.name)
 			}
 		}
 	} else {
@@ -145,7 +145,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
-		d.ProblemIn("replaces", f.given.at("replaces"), "the limit replaces itself (%q), allowed are names of other limits", f.Name)
+		d.ProblemIn("replaces", f.given.at("replaces"), "a limit cannot replace itself (%q), allowed are names of other limits", f.Name)
 	}
 }
 
@@ -153,7 +153,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 func (d *decoder) takenFields(f *limitFields) {
 	for _, row := range d.tables.limit.fields {
 		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
-			d.ProblemIn(row.name, f.given.at(row.name), "%s has no %s, allowed is one with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
+			d.ProblemIn(row.name, f.given.at(row.name), "%s does not take %s: use it with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}
 	}
 }

@@ -153,7 +153,7 @@ func (l *loader) ends() bool {
 // those of strictyaml.Split. It reports whether all parts could be parsed alone.
 func (l *loader) files(files []File, size, ahead int) bool {
 	if len(files) == 0 {
-		l.problems = append(l.problems, Problem{Message: "there is no rule file, at least one is needed"})
+		l.problems = append(l.problems, Problem{Message: "there are no rule files, at least one is needed"})
 	}
 	for _, f := range files {
 		d := l.decoder(f.Name)
@@ -205,7 +205,7 @@ func (l *loader) checkHolds() {
 		for _, child := range n.children {
 			if holding := l.holding[limiter.Entry{Key: domain, Value: child.entry.Key}]; holding != nil {
 				place := child.place()
-				place.Message = fmt.Sprintf("the key %q names the holds of %s at %s, allowed is another key, or another hold there",
+				place.Message = fmt.Sprintf("the key %q names the holds of %s at %s: use another key, or another hold there",
 					child.entry.Key, holding.Way(), holding.Place())
 				l.problems = append(l.problems, place)
 			}

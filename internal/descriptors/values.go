@@ -22,7 +22,7 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	case field == "value" && strictyaml.IsNull(n): // as good as left out
 		return
 	case l.from != "":
-		d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
+		d.Problem(strictyaml.At(n), "%s is given, too: use one of %s", l.from, strings.Join(matcherFields, ", "))
 		return
 	case field == "regex":
 		l.how = ByRegex
@@ -65,7 +65,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
-			d.Problem(n.at(), "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
+			d.Problem(n.at(), "%s is already at %s: a key and value may be in one rule only", n.spelled(), twin.place())
 		}
 		return
 	}
@@ -192,9 +192,9 @@ func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 func (d *decoder) repeated(item *yaml.Node, n, twin *node, format string, value any) {
 	switch what := fmt.Sprintf(format, value); {
 	case twin == n:
-		d.Problem(strictyaml.At(item), "%s is repeated, allowed is once", what)
+		d.Problem(strictyaml.At(item), "%s is repeated: remove one", what)
 	case twin != nil:
-		d.Problem(strictyaml.At(item), "key %q with %s is already at %s, allowed is one descriptor per key and value", n.entry.Key, what, twin.place())
+		d.Problem(strictyaml.At(item), "key %q with %s is already at %s: a key and value may be in one rule only", n.entry.Key, what, twin.place())
 	}
 }
 

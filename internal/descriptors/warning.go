@@ -64,7 +64,7 @@ func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Posi
 	if earlier == nil || earlier == n {
 		return false
 	}
-	d.Warn(at, "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
+	d.Warn(at, "never reached, %s at %s comes first and matches all of it", earlier.value(), earlier.place())
 	return true
 }
 

@@ -41,7 +41,7 @@ func TestWarningsOfMergedFiles(t *testing.T) {
 	}, Options{MergeDomains: true})
 	must(t, err)
 	const want = `b.yaml:3:101: descriptors[0].rate_limit.replaces[1].name: no limit of the domain "api" has the name "bass", so nothing is replaced
-c.yaml:4:3: descriptors[1]: never reached, x* at b.yaml:3:3 matches all of it and comes first`
+c.yaml:4:3: descriptors[1]: never reached, x* at b.yaml:3:3 comes first and matches all of it`
 	if got := tree.Warnings().Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -55,7 +55,7 @@ func TestBadResources(t *testing.T) {
 		{"unit of a newer control plane", []string{api(`{"key": "a", "rate_limit": {"requests_per_unit": 3, "unit": 8}}`)},
 			`resource "x": descriptors[0].rate_limit.unit: unknown unit "8", allowed are ` + units},
 		{"unlimited with unit", []string{api(`{"key": "a", "rate_limit": {"unlimited": true, "unit": "DAY"}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited`},
+			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit: remove one of unit and unlimited`},
 		{"no key", []string{api(`{"value": "a"}`)},
 			`resource "x": descriptors[0].value: a key is needed beside value: without one, a rule has only rate_limit, shadow_mode, quota_mode, share_threshold, metadata`},
 		{"no domain", []string{`{"name": "x"}`},
@@ -63,7 +63,7 @@ func TestBadResources(t *testing.T) {
 		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
 			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is needed, allowed are names of other limits`},
 		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
-			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1], allowed is one descriptor per key and value`},
+			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
 		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
 			`resource "x": descriptors[0].key: a key is needed, or a rate_limit for what no other rule of this level matches
 resource "x": descriptors[1].key: a key is needed, or a rate_limit for what no other rule of this level matches

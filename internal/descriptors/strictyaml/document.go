@@ -63,7 +63,7 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
 	case len(parsed) > 1:
-		d.Problem(At(parsed[1]), "a second document, one per file is allowed")
+		d.Problem(At(parsed[1]), "a second document: only one per file is allowed")
 	case err != nil:
 		d.syntaxProblem(err, data)
 	}
@@ -115,7 +115,7 @@ func refuse(data []byte) (at Position, what string) {
 	// The parser compares each of these with all before it: many would take hours.
 	tag := []byte("%TAG")
 	if i := bytes.Index(data, append([]byte("\n"), tag...)); i >= 0 || bytes.HasPrefix(data, tag) {
-		return Position{Line: lineOf(data, i+1)}, "%TAG is not allowed, leave it out"
+		return Position{Line: lineOf(data, i+1)}, "%TAG is not allowed: remove it"
 	}
 	for i := 0; i < len(data); {
 		if ' ' <= data[i] && data[i] <= '~' {

@@ -24,7 +24,7 @@ func (d *Decoder) Map(n *yaml.Node) map[string]any {
 		switch {
 		case !ok || merged && own[name]:
 		case own[name]:
-			d.Problem(At(key), "field %q is repeated, allowed is once", name)
+			d.Problem(At(key), "field %q is repeated: remove one", name)
 		default:
 			own[name] = true
 			d.Visit(Step{Field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })

@@ -62,7 +62,7 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 			name := allowed[i]
 			d.Visit(Step{Field: name}, value, func(n *yaml.Node) { visit(name, n) })
 		case !merged:
-			d.Problem(At(key), "field %q is repeated, allowed is once", key.Value)
+			d.Problem(At(key), "field %q is repeated: remove one", key.Value)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
 	d.Problem(At(n), "text alone is not allowed%s, a mapping is needed", hint)
 }
 
-const blankNeeded = " (a blank is needed after the colon)"
+const blankNeeded = " (add a space after the colon)"
 
 // Field visits a field of a mapping, as Fields does.
 func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {

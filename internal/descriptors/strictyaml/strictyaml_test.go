@@ -97,7 +97,7 @@ func TestDecode(t *testing.T) {
 				`recipe.yaml:1:1: unknown field "naem" (did you mean name?), allowed are name, raw, hot, size, mood, parts`,
 				`recipe.yaml:2:1: unknown field "spoon" (it belongs to the drawer), allowed are name, raw, hot, size, mood, parts`,
 				`recipe.yaml:3:1: unknown field "lid", allowed are name, raw, hot, size, mood, parts`,
-				`recipe.yaml:5:1: field "hot" is repeated, allowed is once`,
+				`recipe.yaml:5:1: field "hot" is repeated: remove one`,
 			},
 		},
 		{
