@@ -91,8 +91,8 @@ func TestFailureModes(t *testing.T) {
 	if got := f.answer("local"); !strings.HasPrefix(got, "OVER_LIMIT") {
 		t.Errorf("local, for the fourth time: got %s", got)
 	}
-	f.wantLog("redis fails, failure modes decide")
-	f.wantLog("redis does not answer, it is not asked until it does")
+	f.wantLog("redis is failing, failure modes apply")
+	f.wantLog("redis does not answer, sending it no requests until it does")
 	f.wantHealth(true, "OK")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_redis_breaker_open{redis="main"} 1`,
 		`weir_failure_mode_decisions_total{mode="allow"} 8`, `weir_failure_mode_decisions_total{mode="deny"} 8`,
@@ -100,7 +100,7 @@ func TestFailureModes(t *testing.T) {
 		`ratelimit_service_rate_limit_within_limit{domain="api",key1="allow",key2=""} 10`, `ratelimit_service_rate_limit_over_limit{domain="api",key1="deny",key2=""} 8`)
 
 	r.Start() // without what it knew
-	f.wantLog("redis answers, it is asked again")
+	f.wantLog("redis answers again, sending requests to it")
 	for _, key := range []string{"user", "error", "allow", "deny"} {
 		want(key, "OK", "200")
 	}
@@ -142,7 +142,7 @@ func TestRedisThatHangs(t *testing.T) {
 		if got := f.answer("allow"); got != "OK" {
 			t.Fatalf("got %s, want OK", got)
 		}
-		if !strings.Contains(f.log.String(), "it is not asked until it does") {
+		if !strings.Contains(f.log.String(), "sending it no requests until it does") {
 			return fmt.Errorf("the breaker is closed")
 		}
 		return nil
@@ -160,6 +160,6 @@ func TestRedisThatHangs(t *testing.T) {
 	if err := client.Do(t.Context(), "client", "unpause").Err(); err != nil {
 		t.Fatal(err)
 	}
-	f.wantLog("it is asked again")
+	f.wantLog("sending requests to it")
 	f.wantLimit(3) // counted by Redis
 }

@@ -72,7 +72,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
 	f.wantHealth(false, "redis has not been available yet")
-	const fails = "redis fails, failure modes decide"
+	const fails = "redis is failing, failure modes apply"
 	f.wantLog(fails)
 	f.wantUnavailable()
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
@@ -101,7 +101,7 @@ func TestRedisThatCannotDecide(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, option, value, reason string }{
 		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
-		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"},
+		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE=CLUSTER"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)

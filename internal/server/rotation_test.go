@@ -172,7 +172,7 @@ func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(pass
 	mount(t, dir, prefix+"swordfish-3")
 	l.more(t)
 	changed(2)
-	f.wantLog("redis accepts the changed URL, user or password")
+	f.wantLog("redis accepted the changed URL, user or password")
 	l.end(t)
 }
 
@@ -248,11 +248,11 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	l := newLoad(t, f)
 	for _, bad := range []struct{ text, problem, note string }{
 		{url(first, "swordfish-1") + "/7", "redis URL has another database, which needs a restart", "--redis-url-file ($REDIS_URL_FILE): redis URL"},
-		{url(second, "swordfish-3"), "redis does not accept a changed URL, user or password yet", "Redis rejects a changed URL, user or password: " + second.Addr()},
+		{url(second, "swordfish-3"), "redis rejects the changed URL, user or password", "Redis rejects a changed URL, user or password: " + second.Addr()},
 	} {
 		mount(t, dir, bad.text)
 		f.wantLog(bad.problem)
-		f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note      the previous value stays in use: "+bad.note)
+		f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note        the previous value stays in use: "+bad.note)
 		f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 1\n")
 		l.more(t)
 	}
@@ -261,7 +261,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 		t.Errorf("%d counters where nobody is let in", n)
 	}
 	mount(t, dir, url(second, "swordfish-2"))
-	f.wantLog("redis accepts the changed URL, user or password")
+	f.wantLog("redis accepted the changed URL, user or password")
 	l.more(t)
 	if counter.DBSize(t.Context()).Val() == 0 {
 		t.Error("the second Redis does not count")

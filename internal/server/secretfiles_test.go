@@ -96,7 +96,7 @@ func TestPasswordThatComesLate(t *testing.T) {
 			t.Error("a call was answered without a password")
 		}
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "WRONGPASS", "(auth)")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "auth: WRONGPASS")
 	if n := f.opened(t); n != 0 {
 		t.Errorf("the breaker is %v", n)
 	}

@@ -21,7 +21,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-var errOpen = fmt.Errorf("%w: Redis does not answer and is not asked until it does", limiter.ErrUnavailable)
+var errOpen = fmt.Errorf("%w: Redis does not answer, so it gets no requests until it does", limiter.ErrUnavailable)
 
 // breaker keeps requests from waiting for a Redis that does not answer. While it
 // is open no call is made, and a probe in the background finds out when Redis
@@ -76,7 +76,7 @@ func (b *breaker) observe(err error, patience time.Duration) {
 		b.unanswered = 0
 		if b.opened.Swap(false) {
 			b.gauge.Set(0)
-			b.log().Info("redis answers, it is asked again")
+			b.log().Info("redis answers again, sending requests to it")
 		}
 	case b.opened.Load():
 	default:
@@ -85,7 +85,7 @@ func (b *breaker) observe(err error, patience time.Duration) {
 		}
 		b.opened.Store(true)
 		b.gauge.Set(1)
-		b.log().Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
+		b.log().Warn("redis does not answer, sending it no requests until it does", "failed_calls", maxUnanswered)
 		b.probes.Go(func() { b.probeUntilClosed(patience) })
 	}
 }

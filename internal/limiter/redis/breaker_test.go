@@ -93,7 +93,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	calls := value(t, reg, "weir_redis_calls_total", "")
 	began := time.Now()
 	for range requests {
-		if err := mustFail(t, s); !strings.Contains(err.Error(), "not asked") {
+		if err := mustFail(t, s); !strings.Contains(err.Error(), "gets no requests") {
 			t.Fatalf("got error %v, want that of the breaker", err)
 		}
 	}

@@ -103,9 +103,9 @@ type connected struct {
 func newClient(s Server, log *slog.Logger) (*client, error) {
 	switch {
 	case s.Addr == "":
-		return nil, errors.New("no address of Redis")
+		return nil, errors.New("the address of Redis is missing")
 	case s.Timeout < 0:
-		return nil, fmt.Errorf("timeout of Redis %v: must not be negative", s.Timeout)
+		return nil, fmt.Errorf("the timeout of Redis must not be negative, but is %v", s.Timeout)
 	}
 	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
 	silence()

@@ -15,7 +15,7 @@ import (
 // bounds what they give back, which is never refused.
 const maxCrossSlotHits = 4 * maxQueue
 
-var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counters in several places wait for Redis", limiter.ErrUnavailable, maxCrossSlotHits)
+var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counters in several slots are waiting for Redis", limiter.ErrUnavailable, maxCrossSlotHits)
 
 // crossSlot is a request across slots: its counters have several locations, in slots of
 // a cluster or in the two Redis of Options.PerSecond. No script sees all of them,

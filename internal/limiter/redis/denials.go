@@ -156,7 +156,7 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 		return false
 	}
 	var v limiter.Verdict
-	for i := range hits {
+	for i := range out {
 		if r.states[i].Until != r.before[i].Until {
 			return false
 		}

@@ -53,11 +53,11 @@ func (c *client) follow(ctx context.Context) {
 		case err != nil && err.Error() != reported:
 			reported = err.Error()
 			c.refused.Store(&err)
-			c.log.Warn("redis does not accept a changed URL, user or password yet, what was read before stays in use", "err", err)
+			c.log.Warn("redis rejects the changed URL, user or password, the previous one stays in use", "err", err)
 		case err == nil && (now != used || reported != ""):
 			used, reported = now, ""
 			c.refused.Store(nil)
-			c.log.Info("redis accepts the changed URL, user or password")
+			c.log.Info("redis accepted the changed URL, user or password")
 		}
 	}
 }

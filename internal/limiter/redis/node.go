@@ -27,9 +27,9 @@ const (
 )
 
 var (
-	errQueueFull = fmt.Errorf("%w: more than %d hits wait for Redis", limiter.ErrUnavailable, maxQueue)
+	errQueueFull = fmt.Errorf("%w: more than %d hits are waiting for Redis", limiter.ErrUnavailable, maxQueue)
 	errClosed    = fmt.Errorf("%w: the Redis store is closed", limiter.ErrUnavailable)
-	errLate      = fmt.Errorf("%w: too much waits for Redis", limiter.ErrUnavailable)
+	errLate      = fmt.Errorf("%w: too many requests are waiting for Redis", limiter.ErrUnavailable)
 )
 
 // node makes the calls to one server: to the one Redis there is, or to one primary of a

@@ -70,7 +70,7 @@ func (o *outage) observe(err error) {
 		pause = reminder
 	}
 	if now.Sub(o.warned) >= pause {
-		o.log().Warn("redis fails, failure modes decide", "kind", o.state.Kind, "err", o.state.Problem,
+		o.log().Warn("redis is failing, failure modes apply", "kind", o.state.Kind, "err", o.state.Problem,
 			"failed_calls", o.failures, "for", now.Sub(o.state.FailingSince).Round(time.Millisecond))
 		o.logged, o.warned, o.failures = true, now, 0
 	}

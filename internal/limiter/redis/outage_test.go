@@ -16,7 +16,7 @@ import (
 // An outage is logged at once, then once a minute, and so is its end.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
-	const fails = `WARN redis fails, failure modes decide kind=timeout err="no answer: context deadline exceeded" `
+	const fails = `WARN redis is failing, failure modes apply kind=timeout err="no answer: context deadline exceeded" `
 	type step struct {
 		after time.Duration
 		err   error

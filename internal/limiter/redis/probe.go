@@ -23,10 +23,10 @@ type unfit struct {
 func (u unfit) Error() string { return u.reason }
 
 var (
-	errReplica     = unfit{kindReadOnly, "redis is a read-only replica; the address must be that of its primary"}
-	errCluster     = unfit{kindCluster, "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"}
+	errReplica     = unfit{kindReadOnly, "redis is a read-only replica; use the address of its primary"}
+	errCluster     = unfit{kindCluster, "redis runs in cluster mode; set REDIS_TYPE=CLUSTER"}
 	errClusterDown = unfit{kindCluster, "the Redis cluster is down or does not serve all slots"}
-	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
+	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE=SINGLE or SENTINEL"}
 )
 
 // Ping returns nil if Redis can decide, within the Timeout of Options.Main and ctx: it is a

@@ -27,7 +27,7 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 			want: "redis is a read-only replica", mend: []any{"replicaof", "no", "one"}},
 		{name: "writable replica", args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}},
 		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: kindCluster,
-			want: "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"},
+			want: "redis runs in cluster mode; set REDIS_TYPE=CLUSTER"},
 		{name: "no scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-evalsha"}, kind: kindAuth,
 			want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
 		{name: "no loading of scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-eval"}, kind: kindAuth,

@@ -174,7 +174,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 		decide("large", 100)
 	}
 	testenv.Until(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
-	const full = "store unavailable: more than 8192 hits wait for Redis"
+	const full = "store unavailable: more than 8192 hits are waiting for Redis"
 	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, limiter.ErrUnavailable) || err.Error() != full {
 		t.Errorf("a further large one: got error %v, want %s", err, full)
 	}

@@ -33,10 +33,10 @@ const perHit = 5
 // million is what a short state is reckoned with, see state.lua.
 const million = 1_000_000
 
-var errReply = errors.New("the script's reply is cut off or garbled")
+var errReply = errors.New("the reply of the script is incomplete or invalid")
 
 // errNoWindow is that of a call that was repeated for it, in vain.
-var errNoWindow = errors.New("the clock of Redis has stepped twice, by more than a window of a calendar")
+var errNoWindow = errors.New("the clock of Redis stepped twice by more than a calendar window")
 
 // noWindow reports whether the script has done nothing because the windows of a calendar were
 // not those of its time, which is the first integer.

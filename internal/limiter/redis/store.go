@@ -23,7 +23,7 @@ type Store interface {
 	// Names returns where the counters are: one Redis, or the main one and that of limits
 	// per second. They hold no password.
 	Names() []string
-	// Refused returns why a Redis does not accept a changed URL, user or password, so that
+	// Refused returns why a Redis rejects a changed URL, user or password, so that
 	// what was read before stays in use. It returns nil if that is not so.
 	Refused() error
 	// ForgetDenials forgets which counters are over.
@@ -86,8 +86,9 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		return true, nil
 	}
 	first := s.locate(&hits[0])
-	for i := range hits[1:] {
-		if s.locate(&hits[i+1]) != first {
+	rest := hits[1:]
+	for i := range rest {
+		if s.locate(&rest[i]) != first {
 			return s.decideCrossSlot(ctx, hits, out)
 		}
 	}

@@ -85,6 +85,6 @@ func (b *backend) countTimeout() {
 	b.metrics.errors[kindTimeout].Inc()
 	b.late.Add(1)
 	b.lateLog.Do(func() {
-		b.log().Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", b.late.Swap(0))
+		b.log().Warn("redis answers after the deadlines of requests, failure modes apply", "kind", kindTimeout, "requests", b.late.Swap(0))
 	})
 }

@@ -139,7 +139,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			if n := value(t, reg, "weir_redis_errors_total", kindTimeout); n != 2*maxUnanswered {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
 			}
-			if n := strings.Count(log.String(), "redis answers later than callers wait"); n != 1 || strings.Count(log.String(), "\n") != 1 {
+			if n := strings.Count(log.String(), "redis answers after the deadlines of requests"); n != 1 || strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("logged, of %d requests at the same time:\n%s", 2*maxUnanswered, log.String())
 			}
 		})
