@@ -77,7 +77,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note      the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
 	want("GET", "/rlconfig", token, 200, "api.user")
 	write(t, file, next)
 	f.wantLog("a secret has changed")

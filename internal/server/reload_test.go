@@ -232,7 +232,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
 	problems := []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "failed and changed nothing")...)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "The last load failed at ", " and changed nothing:")...)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 422, problems...)
 	f.reload <- syscall.SIGHUP
@@ -268,7 +268,7 @@ func TestManyProblems(t *testing.T) {
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 1_000))
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\nand 1900 more\n")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\n  and 1900 more\n")
 	code, answer, err := f.request("POST", f.DebugAddr(), "/-/reload", "")
 	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 1900 more") {
 		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
