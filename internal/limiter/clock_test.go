@@ -148,12 +148,12 @@ func (c *steppedClient) mustWaitAsPromised() {
 	c.Helper()
 	d := c.decide(0)
 	longest := c.limit.Period()
-	switch r := newRule(c.limit); {
-	case c.limit.Algorithm == SlidingWindow:
+	switch r := newRule(c.limit); c.limit.Algorithm {
+	case SlidingWindow:
 		longest *= 2
-	case c.limit.Algorithm == TokenBucket:
+	case TokenBucket:
 		longest = refill(&c.limit.Spec)
-	case c.limit.Algorithm == ByCalendar:
+	case ByCalendar:
 		longest = duration(exactWindow{start: c.clock()}.end(r) - r.start(c.clock()))
 	}
 	if d.ResetAfter > longest || d.RetryAfter > longest {
