@@ -309,7 +309,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	}
 	log := new(testenv.Log)
 	warn(log)
-	if strings.Contains(log.String(), "level=WARN") {
+	if strings.Contains(log.String(), "has no effect") {
 		t.Errorf("warns of nothing:\n%s", log)
 	}
 
