@@ -53,7 +53,10 @@ func fetchBy(client *http.Client, url string, headers ...string) (answer, error)
 
 func read(resp *http.Response) (answer, error) {
 	body, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(body)}, err
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}, nil
 }
 
 // post posts a body by means of a client.
