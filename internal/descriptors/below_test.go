@@ -38,8 +38,8 @@ func TestRuleWithoutKeyOfMergedFiles(t *testing.T) {
 	must(t, err)
 	for descriptor, want := range map[string]string{
 		"user=a x=y": "api|user of user=a",
-		"path=/":     "api|otherwise of path=/",
-		"path=/ x=y": "api|otherwise of path=/|x=y",
+		"path=/":     "none",
+		"path=/ x=y": "none",
 		"x=y":        "api|otherwise of x=y",
 	} {
 		if got := found(tree, entries(strings.Fields(descriptor)...)); got != want {

@@ -158,10 +158,12 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	if own != nil && own.below {
 		return list // its limits hold for all that it lacks
 	}
-	if own == nil && general.isLimited() {
+	if general.isLimited() && general.rule.below {
+		list = append(list, "longer descriptors")
+	} else if own == nil && general.isLimited() {
 		list = append(list, way)
 	}
-	if specific.keyless != nil {
+	if specific.keyless.isLimited() {
 		return list
 	}
 	if general.keyless.isLimited() {

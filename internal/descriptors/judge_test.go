@@ -41,7 +41,7 @@ type held struct {
 // without it say so, or those that it leads to with it.
 func (list naive) matchHold(way []limiter.Entry) (rules []held, hold int) {
 	find := func(way []limiter.Entry) (rules []held, key string) {
-		rules = list.match(way, 0, nil, nil)
+		rules = list.match(way, 0, nil)
 		for _, r := range rules {
 			key = cmp.Or(key, r.hold)
 		}
@@ -62,18 +62,17 @@ func (list naive) matchHold(way []limiter.Entry) (rules []held, hold int) {
 }
 
 // match returns the rules that apply to a way, the first of them the one that it leads
-// to. below are those above that hold here, and rest those that apply to what nothing
-// further down matches.
-func (list naive) match(way []limiter.Entry, levels int, below, rest []held) []held {
-	if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == "" }); i >= 0 && (levels < len(way) || levels == 0) {
-		rest = append([]held{{list[i].id, len(way), list[i].hold, true}}, below...)
-	}
+// to. below are those above that apply here, too.
+func (list naive) match(way []limiter.Entry, levels int, below []held) []held {
 	if levels == len(way) {
-		return rest
+		return below
 	}
 	n := list.first(way[levels])
 	if n == nil {
-		return rest
+		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == "" }); i >= 0 {
+			return append([]held{{list[i].id, len(way), list[i].hold, true}}, below...)
+		}
+		return below
 	}
 	levels++
 	own := append([]held{{n.id, levels, n.hold, false}}, below...)
@@ -81,9 +80,9 @@ func (list naive) match(way []limiter.Entry, levels int, below, rest []held) []h
 		return own
 	}
 	if n.below {
-		below, rest = own, own
+		below = own
 	}
-	return n.children.match(way, levels, below, rest)
+	return n.children.match(way, levels, below)
 }
 
 // first returns the node that an entry leads to, or nil.

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -136,8 +135,8 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 }
 
 // Match returns the rule that applies to a descriptor: the one that its last entry
-// leads to, if its entries lead there level by level; else the deepest one on the way
-// that has no key or holds below; else nil. The limits of Above apply, too. It does not
+// leads to, if its entries lead there level by level. Where an entry leads to none, it is
+// the rule without key of that level, else the nearest on the way that holds below, else nil. The limits of Above apply, too. It does not
 // go back to try another way. It does not allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	rule, _ := t.MatchHold(domain, entries)
@@ -159,7 +158,9 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 			n = next
 			continue
 		}
-		rule = n.rest()
+		if rule = n.keyless; rule == nil {
+			rule = n.above()
+		}
 		if hold >= 0 || !slices.Contains(t.holds[domain], e.Key) {
 			return rule.named(without, hold, entries)
 		}
@@ -173,23 +174,10 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 
 // ending returns the rule for descriptors that end at n, or nil.
 func (n *node) ending() *Rule {
-	if n.rule != nil || n.parent == nil {
-		return cmp.Or(n.rule, n.keyless)
+	if n.rule != nil {
+		return n.rule
 	}
-	return n.parent.rest()
-}
-
-// rest returns the rule for descriptors that go on from n where no child is, or nil.
-func (n *node) rest() *Rule {
-	for ; n != nil; n = n.parent {
-		if n.keyless != nil {
-			return n.keyless
-		}
-		if n.rule != nil && n.rule.below {
-			return n.rule
-		}
-	}
-	return nil
+	return n.above()
 }
 
 // above returns the nearest rule, from n upwards, whose limits hold below it, or nil.

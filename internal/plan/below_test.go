@@ -91,7 +91,7 @@ func TestSharedRuleWithoutKey(t *testing.T) {
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
 	keys, err := limiter.Keys{}.InBuckets()
 	must(t, err)
-	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words(""), words("*=x")))
+	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words("d="), words("*=x")))
 	for i := 2; i < 6; i++ {
 		if got[i] != got[i%2] {
 			t.Errorf("hit %d is on %s, want %s", i, got[i], got[i%2])
