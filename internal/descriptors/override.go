@@ -25,7 +25,6 @@ func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32,
 	s := limiter.Spec{}
 	if o.Like != nil {
 		s = o.Like.Spec
-		s.Name, s.Replaces = "", nil
 		s.Burst = proportional(s.Burst, amount, s.RequestsPerUnit)
 	}
 	s.RequestsPerUnit, s.Unit, s.UnitMultiplier, s.Series = amount, unit, multiplier, o.Series
