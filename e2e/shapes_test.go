@@ -322,5 +322,5 @@ descriptors:
 			t.Errorf("EXISTS %s: got %s, want %s", key, got, want)
 		}
 	}
-	s.weir.waitForMetric(`weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="otherwise"} 1`)
+	s.weir.waitForMetric(`weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="(no key)"} 1`)
 }

@@ -40,7 +40,7 @@ func TestRuleWithoutKeyOfMergedFiles(t *testing.T) {
 		"user=a x=y": "api|user of user=a",
 		"path=/":     "none",
 		"path=/ x=y": "none",
-		"x=y":        "api|otherwise of x=y",
+		"x=y":        "api|(no key) of x=y",
 	} {
 		if got := found(tree, entries(strings.Fields(descriptor)...)); got != want {
 			t.Errorf("%q: got %s, want %s", descriptor, got, want)

@@ -191,6 +191,9 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 // keylessFields are those of a rule without key.
 var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_threshold", "metadata"}
 
+// noKey is what people and metrics call a rule without key.
+const noKey = "(no key)"
+
 // keyless makes the level the rule of its parent for what none of the other children
 // matches.
 func (d *decoder) keyless(l *level) {
@@ -210,7 +213,7 @@ func (d *decoder) keyless(l *level) {
 		return
 	}
 	d.wholeRule(l)
-	l.node.how, l.node.entry.Key = Nowhere, "otherwise"
+	l.node.how, l.node.entry.Key = Nowhere, noKey
 	d.enter(l)
 	parent.keyless = d.rule(l)
 	d.way = d.way[:len(d.way)-1]
@@ -235,7 +238,7 @@ func (d *decoder) wholeRule(l *level) {
 
 // enter makes a level the last of the way.
 func (d *decoder) enter(l *level) {
-	d.way = append(d.way, step{l.node, l.node.label(), Spell(l.node.named()), l.share, l.valueToMetric})
+	d.way = append(d.way, step{l.node, l.node.label(), l.node.word(), l.share, l.valueToMetric})
 }
 
 // rule makes the rule of the level at the end of the way, and adds it to the tree.

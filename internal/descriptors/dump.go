@@ -124,10 +124,18 @@ func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 func (n *node) words() []string {
 	var words []string
 	for ; n != nil; n = n.parent {
-		words = append(words, Spell(n.named()))
+		words = append(words, n.word())
 	}
 	slices.Reverse(words)
 	return words
+}
+
+// word is n as Spell writes it. A key that has the name of a rule without key is quoted.
+func (n *node) word() string {
+	if n.parent != nil && n.how == Nowhere {
+		return noKey
+	}
+	return Spell(n.named())
 }
 
 // fromDomain returns the nodes from the first level down to n.

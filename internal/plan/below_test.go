@@ -131,8 +131,8 @@ func TestStatusBelow(t *testing.T) {
 		{"user=alice path=/free", 4, true, "minute true 0 api|user|path=/free"},
 		{"user=alice path=/export", 4, false, "export false 5 api|user|path=/export"},
 		{"user=alice path=/files/a", 3, false, "minute false 0 api|user|path=/files/*"},
-		{"x=y", 1, false, "rest false 0 api|otherwise"},
-		{"x=y", 2, true, "rest true 0 api|otherwise"},
+		{"x=y", 1, false, "rest false 0 api|(no key)"},
+		{"x=y", 2, true, "rest true 0 api|(no key)"},
 	} {
 		var p Result
 		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}

@@ -92,7 +92,7 @@ func text(t *testing.T, a Answer) string {
 
 // Each answer is in a file of testdata, some as JSON, too.
 func TestExplain(t *testing.T) {
-	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "large": true, "replaced": true, "shadow_mode": true, "wildcard": true, "hidden": true, "in_memory": true, "ban": true, "in_flight": true, "below": true, "otherwise": true, "calendar": true, "list": true, "network": true}
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "large": true, "replaced": true, "shadow_mode": true, "wildcard": true, "hidden": true, "in_memory": true, "ban": true, "in_flight": true, "below": true, "no_key": true, "calendar": true, "list": true, "network": true}
 	levels := func(descriptor string) func(*Question) {
 		return func(q *Question) {
 			q.Tree, q.Descriptor = treeOf(t, "testdata/levels.yaml"), question(t, descriptor).Descriptor
@@ -136,7 +136,7 @@ func TestExplain(t *testing.T) {
 		"below_unlimited": levels("user=alice,path=/free"),
 		"below_whitelist": levels("user=alice,path=/health"),
 		"below_replaced":  levels("user=alice,path=/export"),
-		"otherwise":       levels("nobody=x"),
+		"no_key":          levels("nobody=x"),
 		"override":        levels("tenant=acme"),
 		"calendar":        func(q *Question) { q.Descriptor = question(t, "user=plan").Descriptor },
 		"ban":             func(q *Question) { q.Descriptor = question(t, "login=a").Descriptor },
