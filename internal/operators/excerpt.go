@@ -23,6 +23,9 @@ type Excerpt struct {
 	Domain  string         `json:"-"`
 	Entries []ExcerptEntry `json:"entries"`
 	More    int            `json:"more_entries,omitempty"` // that did not fit
+	// All reports whether all descriptors that begin with Entries, and that no other rule
+	// matches, share the counter.
+	All bool `json:"all,omitempty"`
 	// Digest is of the counter's key where something is cut, in hexadecimal digits: it
 	// tells apart descriptors whose texts begin alike.
 	Digest string `json:"digest,omitempty"`
@@ -55,8 +58,9 @@ func (e *ExcerptEntry) Bytes() (limiter.Entry, error) {
 }
 
 // Spell returns x as commands take it, and what keeps it from being the descriptor that was
-// asked for: "cut", if only the start is known; "hash", if a value is a digest; "shared", if
-// the counter is that of all values that match; "" if it is that descriptor.
+// asked for: "cut", if only the start is known; "hash", if a value is a digest; "all", if the
+// counter is that of all descriptors that no other rule matches; "shared", if it is that of
+// all values that match; "" if it is that descriptor.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
 	cut, hash, shared := x.More > 0 || x.Digest != "", false, false
@@ -72,6 +76,8 @@ func (x *Excerpt) Spell() (text, lacks string) {
 		lacks = "cut"
 	case hash:
 		lacks = "hash"
+	case x.All || len(entries) == 0:
+		lacks = "all"
 	case shared:
 		lacks = "shared"
 	}
@@ -82,7 +88,7 @@ func (x *Excerpt) Spell() (text, lacks string) {
 type Asked struct {
 	Domain   string
 	Entries  []limiter.Entry
-	Patterns []string // instead of values where they are not empty; may be shorter than Entries
+	Patterns []string // instead of values where they are not empty; may be shorter than Entries, and longer for a rule without key
 	Key      []byte   // of the counter
 	Hashed   bool     // show digests instead of values
 }
@@ -96,7 +102,7 @@ const (
 
 // Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.
 func (a *Asked) Excerpt(size int) Excerpt {
-	x := Excerpt{Domain: validUTF8(Begin(a.Domain, MaxKey)), Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue)))}
+	x := Excerpt{All: len(a.Patterns) > len(a.Entries), Domain: validUTF8(Begin(a.Domain, MaxKey)), Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue)))}
 	cut := len(a.Domain) > MaxKey
 	room := size - entryBytes - min(len(a.Domain), MaxKey)
 	for i, from := range a.Entries {

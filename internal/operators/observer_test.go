@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -96,8 +97,13 @@ func (a *asker) ask(ctx context.Context, words string) {
 		}
 		r.Descriptors = append(r.Descriptors, d)
 	}
+	a.decide(ctx, &r)
+}
+
+func (a *asker) decide(ctx context.Context, r *plan.Request) {
+	a.t.Helper()
 	var p plan.Result
-	if err := a.planner.Prepare(&p, a.tree, &r); err != nil {
+	if err := a.planner.Prepare(&p, a.tree, r); err != nil {
 		a.t.Fatal(err)
 	}
 	denied := false
@@ -108,7 +114,7 @@ func (a *asker) ask(ctx context.Context, words string) {
 		}
 	}
 	p.SetStatuses(denied)
-	a.Observe(ctx, began, &r, &p)
+	a.Observe(ctx, began, r, &p)
 }
 
 // TestDenialsAreRecorded asks each thing three times.
@@ -137,6 +143,34 @@ func TestDenialsAreRecorded(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestDenialsOfARuleWithoutKey tells it apart from rules whose keys are its names.
+func TestDenialsOfARuleWithoutKey(t *testing.T) {
+	a := newAsker(t, false, plan.Options{})
+	var err error
+	if a.tree, err = descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`domain: api
+descriptors:
+  - {key: otherwise, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: (no key), rate_limit: {unit: day, requests_per_unit: 0}}
+  - {share_threshold: true, rate_limit: {unit: day, requests_per_unit: 0}}
+`)}}, descriptors.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	a.ask(t.Context(), "otherwise=a")
+	a.ask(t.Context(), "nobody=x")
+	a.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
+	d := a.Denials.Denials(began, MaxKeys)
+	d.Locate(a.tree.Places)
+	got := map[string]string{}
+	for _, e := range d.Last {
+		text, lacks := e.Descriptor.Spell()
+		got[e.Place] = fmt.Sprintf("%s of %q %s", e.Rule, text, lacks)
+	}
+	want := map[string]string{"rules.yaml:3:5": `otherwise of "otherwise=a" `, "rules.yaml:4:5": `"(no key)" of "(no key)" `, "rules.yaml:5:5": `(no key) of "" all`}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

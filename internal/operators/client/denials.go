@@ -97,6 +97,7 @@ func shadowed(shadow bool) string {
 var notPasted = []struct{ lacks, why string }{
 	{"cut", "only the start is known, so you cannot paste it into a command."},
 	{"hash", "a hash, because of CACHE_KEY_HASH_VALUES; commands need the value itself."},
+	{"all", "all descriptors that no other rule matches share one counter; commands need one of them."},
 	{"shared", "all matching values share one counter; commands need one of these values."},
 }
 
@@ -125,7 +126,7 @@ func (s *excerpts) add(domain string, d operators.Excerpt) string {
 			shown += " #" + text(d.Digest)
 		}
 	}
-	return shown + " (" + lacks + ")"
+	return strings.TrimSpace(shown + " (" + lacks + ")")
 }
 
 // end says what the marks mean that were shown, and which command may be wanted next.

@@ -73,6 +73,10 @@ func TestLinksHoldAnyBytes(t *testing.T) {
 	if s := showExcerpt("api", wild.Excerpt(256)); s.Whole || s.Entries[0].Note != "all that match" {
 		t.Errorf("a counter that values share: got %+v, which has no link", s)
 	}
+	rest := operators.Asked{Domain: "api", Patterns: []string{"*"}}
+	if s := showExcerpt("api", rest.Excerpt(256)); s.Whole || len(s.Entries) != 1 || s.Entries[0].Note != "all" {
+		t.Errorf("a counter of all descriptors: got %+v, which has no link", s)
+	}
 	bad := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
 	if s := showExcerpt("api", bad); s.Whole || s.Entries[0].Note != "not readable" {
 		t.Errorf("no base64: got %+v", s)

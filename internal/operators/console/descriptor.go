@@ -76,6 +76,9 @@ func showExcerpt(domain string, d operators.Excerpt) shown {
 		}
 		s.Entries = append(s.Entries, shownEntry{entry, note})
 	}
+	if lacks == "all" {
+		s.Entries = append(s.Entries, shownEntry{Note: "all"})
+	}
 	return s
 }
 
