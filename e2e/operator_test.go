@@ -160,7 +160,7 @@ func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
 var at3AM = map[string][]string{
 	"weir top":                 {`rule user \(.*api.yaml:6:5\)`, `SINCE`, `user=alice`},
 	"weir top --window minute": {`5 per minute: \d+ denied`},
-	"weir denials api -n 1000 | grep user=alice":                                       {`(?m)^\d\d:\d\d:\d\d +7 +\d\d:\d\d:\d\d .* 5 per minute +\S+api.yaml:6:5 +api user=alice$`},
+	"weir denials api -n 6000 | grep user=alice":                                       {`(?m)^\d\d:\d\d:\d\d +7 +\d\d:\d\d:\d\d .* 5 per minute +\S+api.yaml:6:5 +api user=alice$`},
 	"weir peek api user=alice":                                                         {`50? per minute +\d+ of 50?`},
 	`weir except add api user=alice --amount 10x --for 6h --reason "import of Monday"`: {`10x api user=alice until .*\(6 h left\)`},
 	"weir reset api user=alice":                                                        {`Set 1 counter to zero`},
