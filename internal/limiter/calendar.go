@@ -79,7 +79,7 @@ const utc = "UTC"
 var ErrTimeZone = errors.New("unknown time zone")
 
 // loadZone finds a time zone by its name in the IANA database. The zone of this machine is
-// none: other replicas may have another.
+// none: other servers may have another.
 func loadZone(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" || name == "localtime" {

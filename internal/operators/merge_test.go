@@ -26,7 +26,7 @@ func streams(r *rand.Rand) map[string]func(n int) (limit, user int) {
 	}
 }
 
-// TestMergeIsRight merges what replicas saw, as it comes over the wire, and compares it
+// TestMergeIsRight merges what servers saw, as it comes over the wire, and compares it
 // with exact counts.
 func TestMergeIsRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -36,19 +36,19 @@ func TestMergeIsRight(t *testing.T) {
 			exact := map[string]uint64{}
 			perLimit := map[string]uint64{}
 			var summaries []Denials
-			for replica := range 3 {
-				perReplica := map[string]uint64{}
+			for server := range 3 {
+				perServer := map[string]uint64{}
 				recorder := NewRecorder(noon)
 				for n := range 5000 {
-					limit, user := next(replica*1000 + n)
-					l := limits[limit%(replica+1)] // one replica does not see all
+					limit, user := next(server*1000 + n)
+					l := limits[limit%(server+1)] // one server does not see all
 					deny(recorder, noon, l, fmt.Sprint(user), 1)
 					rule := l.Series.Labels().Rule
 					exact[rule+"/"+fmt.Sprint(user)]++
-					perReplica[rule+"/"+fmt.Sprint(user)]++
+					perServer[rule+"/"+fmt.Sprint(user)]++
 					perLimit[rule]++
 				}
-				text, err := json.Marshal(recorder.Denials(noon.Add(time.Duration(replica)*time.Second), 50+1000*replica)) // the first cuts keys off
+				text, err := json.Marshal(recorder.Denials(noon.Add(time.Duration(server)*time.Second), 50+1000*server)) // the first cuts keys off
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,7 +57,7 @@ func TestMergeIsRight(t *testing.T) {
 					t.Fatal(err)
 				}
 				summaries = append(summaries, s)
-				checkOthers(t, s.Minute, perReplica)
+				checkOthers(t, s.Minute, perServer)
 			}
 			merged := MergeDenials(20, summaries...)
 			if !merged.At.Equal(noon.Add(2*time.Second)) || len(merged.Last) > MaxLast || !merged.Minute.From.Equal(summaries[0].Minute.From) {
@@ -102,7 +102,7 @@ func checkOthers(t *testing.T, w Window, exact map[string]uint64) {
 	}
 }
 
-// TestMergeOfFewIsExact merges what no replica had to cut.
+// TestMergeOfFewIsExact merges what no server had to cut.
 func TestMergeOfFewIsExact(t *testing.T) {
 	a, b, l := NewRecorder(noon), NewRecorder(noon), newLimit(t, "user")
 	deny(a, noon, l, "alice", 3)

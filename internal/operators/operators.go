@@ -55,7 +55,7 @@ func (d *Desk) DenialsHere(keys int) Denials {
 func (d *Desk) others(ctx context.Context) ([]Report, error) {
 	reports, err := d.Servers.Reports(ctx)
 	if err != nil {
-		err = Errorf(ErrUnavailable, "the other servers cannot be asked (use --this or replicas=this for this server only): %w", err)
+		err = Errorf(ErrUnavailable, "the other servers cannot be asked (use --this or servers=this for this server only): %w", err)
 	}
 	return reports, err
 }

@@ -180,7 +180,7 @@ func mergeWindows(windows []Window) Window {
 		merged.From = earlier(merged.From, w.From)
 		for j := range w.Limits {
 			l := &w.Limits[j]
-			// Where rules are written, and how much they allow, may differ while replicas load new ones.
+			// Where rules are written, and how much they allow, may differ while servers load new ones.
 			name := spell([]any{l.Domain, l.Rule, l.Limit, l.Shadow})
 			if byLimit[name] == nil {
 				byLimit[name] = make([]*LimitDenials, len(windows))

@@ -115,6 +115,6 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		return nil
 	})
 	f.wantAnswer("GET", f.DebugAddr(), "/status", 200, `"notes": []`)
-	f.wantAnswer("GET", f.DebugAddr(), "/denials?replicas=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
+	f.wantAnswer("GET", f.DebugAddr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
 }

@@ -37,14 +37,14 @@ type clock struct{ micros atomic.Int64 }
 func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
-// replica is one Weir, as its clients see it.
-type replica struct {
+// server is one Weir, as its clients see it.
+type server struct {
 	testing.TB
 	store limiter.Store
 }
 
 // ask sends a request and returns the decision of its first hit.
-func (r replica) ask(hits ...limiter.Hit) (first limiter.Decision, admitted bool) {
+func (r server) ask(hits ...limiter.Hit) (first limiter.Decision, admitted bool) {
 	r.Helper()
 	out := make([]limiter.Decision, len(hits))
 	denied, err := r.store.Decide(r.Context(), hits, out)
@@ -55,7 +55,7 @@ func (r replica) ask(hits ...limiter.Hit) (first limiter.Decision, admitted bool
 }
 
 // expectAdmitted sends a request n times and wants it admitted each time.
-func (r replica) expectAdmitted(n int, hits ...limiter.Hit) {
+func (r server) expectAdmitted(n int, hits ...limiter.Hit) {
 	r.Helper()
 	for i := range n {
 		if d, admitted := r.ask(hits...); !admitted {
@@ -65,7 +65,7 @@ func (r replica) expectAdmitted(n int, hits ...limiter.Hit) {
 }
 
 // expectDenied sends a request and wants it denied, with so long to wait.
-func (r replica) expectDenied(retry time.Duration, hits ...limiter.Hit) {
+func (r server) expectDenied(retry time.Duration, hits ...limiter.Hit) {
 	r.Helper()
 	if d, admitted := r.ask(hits...); admitted || d.RetryAfter != retry {
 		r.Fatalf("%s: admitted %v, retry after %v, want it denied and to retry after %v", hits[0].Key, admitted, d.RetryAfter, retry)
@@ -79,9 +79,9 @@ func hit(limit *limiter.Limit, key, value string) limiter.Hit {
 	return limiter.Hit{Limit: limit, Key: limiter.Keys{}.Append(nil, "api", entries, nil, limit), Cost: 1}
 }
 
-// onRedis is a replica on a Redis that several may share. Without now, the clock
+// onRedis is a server on a Redis that several may share. Without now, the clock
 // of Redis tells the time.
-func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) replica {
+func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) server {
 	t.Helper()
 	s, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true})
 	if err != nil {
@@ -92,16 +92,16 @@ func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) r
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return replica{t, s}
+	return server{t, s}
 }
 
 // onEachStore runs a case in memory and on Redis, both on the clock that it sets.
-func onEachStore(t *testing.T, run func(r replica, c *clock)) {
+func onEachStore(t *testing.T, run func(r server, c *clock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		c := new(clock)
-		run(replica{t, memory.New(memory.Options{Now: c.now})}, c)
+		run(server{t, memory.New(memory.Options{Now: c.now})}, c)
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
@@ -159,7 +159,7 @@ func TestCases(t *testing.T) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			limit := storetest.Must(tt.spec)
-			onEachStore(t, func(r replica, c *clock) {
+			onEachStore(t, func(r server, c *clock) {
 				for _, s := range tt.steps {
 					c.set(tt.start.Add(s.at))
 					h := hit(limit, "user", s.user)
@@ -196,7 +196,7 @@ func TestDeniedRequestsDoNotEatTheHour(t *testing.T) {
 	t.Parallel()
 	const requests, every = 360_000, 10 * time.Millisecond
 	c := new(clock)
-	r := replica{t, memory.New(memory.Options{Now: c.now})}
+	r := server{t, memory.New(memory.Options{Now: c.now})}
 	hits := from("192.0.2.1", "alice")
 	admitted, inSecond, inMinute := 0, map[int]int{}, map[int]int{}
 	for i := range requests {

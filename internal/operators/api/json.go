@@ -64,11 +64,11 @@ func fail(w http.ResponseWriter, err error, shown func(string) string) {
 // ofAll answers for this server, or for all that share its Redis, as the query asks.
 func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.Handler {
 	return answer(http.StatusOK, func(r *http.Request) (any, error) {
-		switch replicas := r.URL.Query().Get("replicas"); replicas {
+		switch servers := r.URL.Query().Get("servers"); servers {
 		case "", "this", "all":
-			return ask(r.Context(), replicas == "all")
+			return ask(r.Context(), servers == "all")
 		default:
-			return nil, operators.Errorf(operators.ErrBadRequest, "replicas: %.40q is unknown, allowed are this and all", replicas)
+			return nil, operators.Errorf(operators.ErrBadRequest, "servers: %.40q is unknown, allowed are this and all", servers)
 		}
 	})
 }

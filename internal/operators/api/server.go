@@ -54,7 +54,7 @@ func (s *Server) endpoints() []endpoint {
 		{"GET", "/console", own, "the console, for browsers", s.Console},
 		{"", "/console/", own, "", s.Console},
 		{"GET", "/rlconfig", values, "the rules in use", rules},
-		{"GET", "/denials", values, "recent denials, of all servers with ?replicas=all", ofAll(s.Denials)},
+		{"GET", "/denials", values, "recent denials, of all servers with ?servers=all", ofAll(s.Denials)},
 		{"POST", "/peek", values, "the counters of a descriptor", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Peek(r.Context(), d)
 		})},

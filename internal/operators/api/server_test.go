@@ -89,12 +89,12 @@ func TestOperations(t *testing.T) {
 		want               string
 	}{
 		{"GET", "/denials", "", 200, `"servers": 1`},
-		{"GET", "/denials?replicas=this", "", 200, `"servers": 1`},
-		{"GET", "/denials?replicas=all", "", 200, `"servers": 1`},
-		{"GET", "/denials?replicas=%1b[31m", "", 400, `replicas: "\x1b[31m" is unknown, allowed are this and all`},
+		{"GET", "/denials?servers=this", "", 200, `"servers": 1`},
+		{"GET", "/denials?servers=all", "", 200, `"servers": 1`},
+		{"GET", "/denials?servers=%1b[31m", "", 400, `servers: "\x1b[31m" is unknown, allowed are this and all`},
 		{"GET", "/exceptions", "", 200, `"servers": 1`},
-		{"GET", "/exceptions?replicas=all", "", 200, `"servers": 1`},
-		{"GET", "/exceptions?replicas=some", "", 400, `replicas: "some" is unknown`},
+		{"GET", "/exceptions?servers=all", "", 200, `"servers": 1`},
+		{"GET", "/exceptions?servers=some", "", 400, `servers: "some" is unknown`},
 
 		{"POST", "/peek", alice, 200, `"value": "alice"`},
 		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"/w=="}]}`, 200, `"value_base64": "/w=="`},

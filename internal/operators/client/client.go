@@ -127,9 +127,9 @@ type Scope struct {
 
 func (s Scope) query() url.Values {
 	if s.This {
-		return url.Values{"replicas": {"this"}}
+		return url.Values{"servers": {"this"}}
 	}
-	return url.Values{"replicas": {"all"}}
+	return url.Values{"servers": {"all"}}
 }
 
 func (s Scope) hides(domain string) bool { return s.Domain != "" && s.Domain != domain }

@@ -177,7 +177,7 @@ func TestDenialsOfAllServers(t *testing.T) {
 	if all, _ := b.operators.Denials(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) != 2 || here.Last[1].Count >= all.Last[1].Count {
 		t.Errorf("one server: got %+v of %d servers, error %v; all have %+v", here.Last, here.Servers, err, all.Last)
 	}
-	a.wantAnswer("GET", a.DebugAddr(), "/denials?replicas=all", 200, `"servers": 2`)
+	a.wantAnswer("GET", a.DebugAddr(), "/denials?servers=all", 200, `"servers": 2`)
 	r.Stop()
 	testenv.Eventually(t, func() error {
 		if _, err := a.operators.Denials(t.Context(), true); !errors.Is(err, operators.ErrUnavailable) {
