@@ -60,7 +60,7 @@ func TestNoStartWithLessThanAllRules(t *testing.T) {
 		"root forgotten":          {[]string{"RUNTIME_SUBDIRECTORY=no/such"}, []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
 		"one bad file":            {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit"}, []string{"bad.yaml:1:", "domian"}},
 		"one domain in two files": {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=twice"}, []string{"b.yaml:1:", "api", "a.yaml"}},
-		"no file":                 {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=empty"}, []string{root + "/empty/config", "no file of rules"}},
+		"no file":                 {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=empty"}, []string{root + "/empty/config", "no rule files"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,7 @@ func TestValidateAsJSON(t *testing.T) {
 			{"warning", descriptors.Problem{File: "good.yaml", Line: 1, Column: 9, Path: "domain", Message: `the domain "web" has no rules, everything is admitted`}},
 		}}},
 		{"\x1b[31m\u009b.yaml", exitFailed, report{Files: 1, Problems: []finding{
-			{"error", descriptors.Problem{File: "\x1b[31m\u009b.yaml", Line: 1, Column: 9, Path: "domain", Message: "a domain is needed, allowed is any text but the empty one"}},
+			{"error", descriptors.Problem{File: "\x1b[31m\u009b.yaml", Line: 1, Column: 9, Path: "domain", Message: "domain must not be empty"}},
 		}}},
 		{"missing", exitUsage, report{Problems: []finding{{"error", descriptors.Problem{File: "missing"}}}}},
 	} {

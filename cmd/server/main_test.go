@@ -137,7 +137,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "pipe among rules served", args: serve("--config=" + odd), code: 1, stderr: []string{"b.yaml: it is not a regular file"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},
+		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no rule files in " + empty + "; Weir reads .yaml, "}},
 		{name: "problems beside an unreadable path", args: []string{"validate", dir, missing, wrong}, code: 2, stdout: []string{wrong + "/a.yaml:4:", wrong + "/a.yaml:6:"}, stderr: []string{"missing: no such file"}},
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},

@@ -199,14 +199,14 @@ const noKey = "(no key)"
 func (d *decoder) keyless(l *level) {
 	for _, f := range l.given.fields {
 		if !slices.Contains(keylessFields, f.name) {
-			d.ProblemIn(f.name, f.at, "a key is needed beside %s: without one, a rule has only %s", f.name, strings.Join(keylessFields, ", "))
+			d.ProblemIn(f.name, f.at, "%s needs a key; without a key, a rule may have only %s", f.name, strings.Join(keylessFields, ", "))
 			return
 		}
 	}
 	parent := l.node.parent
 	switch {
 	case !l.hasLimit:
-		d.ProblemIn("key", l.given.whole, "a key is needed, or a rate_limit for what no other rule of this level matches")
+		d.ProblemIn("key", l.given.whole, "add a key, or a rate_limit for everything that no other rule on this level matches")
 		return
 	case parent.keyless != nil:
 		d.Problem(l.given.whole, "the level already has a rule without key, at %s", parent.keyless.Place())

@@ -18,7 +18,7 @@ import (
 
 // dumpHead says what the lines of Dump mean.
 const dumpHead = `# One limit per line, as the rules configure it: what is used or left is not shown.
-# requests_per_unit is what one unit admits, or as many units as unit_multiplier says.
+# requests_per_unit is the amount per period; a period is unit_multiplier units.
 # unlimited: true admits everything, whatever unit and requests_per_unit are; no limit is a rule that counts nothing.
 # [a+2] is a list of values or networks that begins with a and has 2 more, ~ comes before a regular expression.
 # from is where the rule is written, as file:line:column.

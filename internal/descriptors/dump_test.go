@@ -20,7 +20,7 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 	var page bytes.Buffer
 	must(t, tree.Dump(&page))
 	for _, want := range []string{
-		"# requests_per_unit is what one unit admits",
+		"# requests_per_unit is the amount per period",
 		"# unlimited: true admits everything",
 		"# from is where the rule is written",
 		"\napi.user: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false, from: config/a.yaml:3:3\n",

@@ -103,7 +103,7 @@ func newTables(d *decoder) *tables {
 // format are the names of the fields, and where they are of no decoder.
 var format = newTables(new(decoder))
 
-const textNeeded = "a %s is needed, allowed is any text but the empty one"
+const textNeeded = "%s must not be empty"
 
 // later is of what lies in the tree below a rule, which is read when that is known.
 func later(string, *yaml.Node) {}
@@ -112,17 +112,17 @@ func later(string, *yaml.Node) {}
 var (
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
-	// gone says what is written now in the place of fields that there were before.
+	// gone says what to write instead of fields that there were before.
 	gone = map[string]string{
-		"anchor":      "algorithm: write algorithm: first_hit or algorithm: calendar",
-		"values":      "value: write value: [a, b]",
-		"otherwise":   "a rule without key: write - rate_limit: {...} in descriptors",
-		"rate_limits": "rate_limit: write rate_limit: [{...}, {...}]",
+		"anchor":      "anchor is now algorithm: write algorithm: first_hit or algorithm: calendar; for epoch, remove it",
+		"values":      "values is now value: write value: [a, b]",
+		"otherwise":   "otherwise is now a rule without key: write - rate_limit: {...} in descriptors",
+		"rate_limits": "rate_limits is now rate_limit: write rate_limit: [{...}, {...}]",
 	}
 
 	goneFromOverride = map[string]string{
-		"burst_ratio": "the rule's own: write burst in rate_limit, to which bursts are in proportion",
-		"algorithm":   ownNow("algorithm"), "anchor": ownNow("anchor"), "time_zone": ownNow("time_zone"), "charge": ownNow("charge"),
+		"burst_ratio": "burst_ratio was removed: bursts scale with the burst in rate_limit",
+		"algorithm":   ownNow("algorithm"), "anchor": "override no longer takes anchor: set algorithm in the rule's rate_limit", "time_zone": ownNow("time_zone"), "charge": ownNow("charge"),
 		"failure_mode": ownNow("failure_mode"), "unit": ownNow("unit"), "unit_multiplier": ownNow("unit_multiplier"),
 	}
 
@@ -131,7 +131,9 @@ var (
 	}
 )
 
-func ownNow(field string) string { return "the rule's own: write " + field + " in rate_limit" }
+func ownNow(field string) string {
+	return "override no longer takes " + field + ": set it in the rule's rate_limit"
+}
 
 // given is where a mapping is, and the fields that it has.
 type given struct {

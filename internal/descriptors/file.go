@@ -65,7 +65,7 @@ func WhySkipped(path string) string {
 // NoFiles is the error of callers that need at least one file, where ReadFiles
 // found none.
 func NoFiles(paths ...string) error {
-	return fmt.Errorf("no file of rules in %s, read is what ends in .yaml, .yml or .json or has no extension, but neither *_test.yaml nor what begins with a dot", strings.Join(paths, ", "))
+	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
 
 // reader reads files, and notes what it could not read.

@@ -137,7 +137,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 			d.ProblemIn("unit", f.given.whole, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
 		}
 		if !f.given.has("requests_per_unit") {
-			d.ProblemIn("requests_per_unit", f.given.whole, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
+			d.ProblemIn("requests_per_unit", f.given.whole, "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
 		}
 		d.takenFields(f)
 	}

@@ -110,7 +110,7 @@ func unpack(resource *anypb.Any) (*ratelimit.RateLimitConfig, error) {
 	if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
 		// Some of its blanks are of another kind in every other build of the program.
 		text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-		return nil, fmt.Errorf("the bytes are no RateLimitConfig: %s", strings.TrimPrefix(text, "proto: "))
+		return nil, fmt.Errorf("the resource is not a valid RateLimitConfig: %s", strings.TrimPrefix(text, "proto: "))
 	}
 	return config, nil
 }

@@ -144,7 +144,8 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 }
 
 // MatchHold is Match. It also returns which entry names the hold of the rule, and so
-// belongs to no level; -1 if there is none, which may be wrong for a rule with a Hold.
+// belongs to no level; -1 if there is none. If the rule needs a hold, the caller must then
+// refuse the request.
 func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
 	root := t.domains[domain]
 	if root == nil {

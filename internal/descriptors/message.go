@@ -33,7 +33,7 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 		if size < 0 {
 			break // Unmarshal lets no such bytes pass
 		}
-		w.Problem(strictyaml.Position{}, "field %d of %s is not known", number, m.Descriptor().Name())
+		w.Problem(strictyaml.Position{}, "unknown field %d in %s", number, m.Descriptor().Name())
 		rest = rest[size:]
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}

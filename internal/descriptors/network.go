@@ -14,7 +14,7 @@ func parseNetwork(text string) (network netip.Prefix, wrong string) {
 	}
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
-		return network, fmt.Sprintf("%q is no network, allowed are such as 10.0.0.0/8 and 2001:db8::/32", text)
+		return network, fmt.Sprintf("%q is not a network; write it as 10.0.0.0/8 or 2001:db8::/32", text)
 	}
 	if meant := network.Masked(); meant != network {
 		if address := network.Addr(); address.Is4In6() && network.Bits() <= 32 {

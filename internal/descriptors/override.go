@@ -76,7 +76,7 @@ func (d *decoder) wholeOverride(l *level) {
 	switch {
 	case l.hasLimit && len(l.limits) == 0: // something is wrong with it
 	case len(l.limits) != 1 || l.limits[0].Unlimited:
-		d.ProblemIn("override", at, "one rate_limit that is not unlimited is needed beside it: limits that requests send are counted like that one")
+		d.ProblemIn("override", at, "override needs exactly one rate_limit in the same rule, and it must not be unlimited")
 	default:
 		o.Like = l.limits[0]
 		if o.Most == 0 {

@@ -39,7 +39,7 @@ func parseRegex(text string) (re *regex, wrong string) {
 	whole := beforeRegex + text + afterRegex
 	parsed, err := syntax.Parse(whole, syntax.Perl)
 	if err != nil { // such as \Q without \E
-		return nil, fmt.Sprintf("%q is no regular expression within %s and %s: %v", text, beforeRegex, afterRegex, err)
+		return nil, fmt.Sprintf("%q is not a valid regular expression within %s and %s: %v", text, beforeRegex, afterRegex, err)
 	}
 	re = &regex{literal: literal(parsed)}
 	program, err := syntax.Compile(parsed.Simplify())
@@ -86,7 +86,7 @@ func describeRegex(text string, err error) string {
 	const longest = 1000 // to be tried character by character
 	var problem *syntax.Error
 	if !errors.As(err, &problem) || len(text) > longest {
-		return fmt.Sprintf("no regular expression: %v", err)
+		return fmt.Sprintf("not a valid regular expression: %v", err)
 	}
 	end := len(text) - 1
 	for end > 0 {
@@ -95,5 +95,5 @@ func describeRegex(text string, err error) string {
 		}
 		end--
 	}
-	return fmt.Sprintf("%q is no regular expression: %s at character %d", text, problem.Code, utf8.RuneCountInString(text[:end])+1)
+	return fmt.Sprintf("%q is not a valid regular expression: %s at character %d", text, problem.Code, utf8.RuneCountInString(text[:end])+1)
 }

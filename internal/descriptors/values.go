@@ -131,7 +131,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 		case !ok:
 			return
 		case value == "":
-			d.Problem(strictyaml.At(item), "a value is needed, allowed is any text but the empty one")
+			d.Problem(strictyaml.At(item), textNeeded, "value")
 		default:
 			d.repeated(item, n, n.parent.exact[e], "value %q", value)
 			n.parent.exact[e] = n

@@ -92,7 +92,7 @@ func (d *decoder) warnOfNetwork(key, value string, at strictyaml.Position) {
 	switch {
 	case err != nil:
 	case key != maskedAddress:
-		d.Warn(at, "%q is a text here, not a range of addresses: write networks: [%q] for its addresses", value, network.Masked())
+		d.Warn(at, "%q is compared as text, not as an address range; use networks: [%q]", value, network.Masked())
 	case network != network.Masked():
 		d.Warn(at, "never reached, Envoy sends networks as %q", network.Masked())
 	}

@@ -57,17 +57,17 @@ func TestBadResources(t *testing.T) {
 		{"unlimited with unit", []string{api(`{"key": "a", "rate_limit": {"unlimited": true, "unit": "DAY"}}`)},
 			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit: remove one of unit and unlimited`},
 		{"no key", []string{api(`{"value": "a"}`)},
-			`resource "x": descriptors[0].value: a key is needed beside value: without one, a rule has only rate_limit, shadow_mode, quota_mode, share_threshold, metadata`},
+			`resource "x": descriptors[0].value: value needs a key; without a key, a rule may have only rate_limit, shadow_mode, quota_mode, share_threshold, metadata`},
 		{"no domain", []string{`{"name": "x"}`},
-			`resource "x": domain: a domain is needed, allowed is any text but the empty one`},
+			`resource "x": domain: domain must not be empty`},
 		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
 			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is needed, allowed are names of other limits`},
 		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
 			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
 		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
-			`resource "x": descriptors[0].key: a key is needed, or a rate_limit for what no other rule of this level matches
-resource "x": descriptors[1].key: a key is needed, or a rate_limit for what no other rule of this level matches
-resource "y": descriptors[0].key: a key is needed, or a rate_limit for what no other rule of this level matches`},
+			`resource "x": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches
+resource "x": descriptors[1].key: add a key, or a rate_limit for everything that no other rule on this level matches
+resource "y": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches`},
 		{"one domain in two resources", []string{`{"name": "y", "domain": "api"}`, api("")},
 			`resource "y": domain: "api" is already the domain of resource "x", allowed is one resource per domain unless MERGE_DOMAIN_CONFIG is true`},
 	}
@@ -104,9 +104,9 @@ func TestBytesThatAreNoRules(t *testing.T) {
 		{"another type", &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Duration"},
 			`resources[1]: the type "type.googleapis.com/google.protobuf.Duration" is not allowed, allowed is ` + ResourceType},
 		{"cut off", &anypb.Any{TypeUrl: ResourceType, Value: []byte{0x0a, 5, 'a'}},
-			"resources[1]: the bytes are no RateLimitConfig: cannot parse invalid wire-format data"},
+			"resources[1]: the resource is not a valid RateLimitConfig: cannot parse invalid wire-format data"},
 		{"not UTF-8", &anypb.Any{TypeUrl: ResourceType, Value: []byte("\x12\x01\xff")},
-			"resources[1]: the bytes are no RateLimitConfig: string field contains invalid UTF-8"},
+			"resources[1]: the resource is not a valid RateLimitConfig: string field contains invalid UTF-8"},
 		{"nothing", nil, `resources[1]: the type "" is not allowed, allowed is ` + ResourceType},
 	}
 	for _, tt := range tests {
@@ -196,11 +196,11 @@ func TestUnknownFieldsOfMessages(t *testing.T) {
 	if err != nil || tree.Rules() != 2 {
 		t.Fatalf("got %v, error: %v", tree, err)
 	}
-	want := `resource "x": field 20 of RateLimitConfig is not known
-resource "x": field 21 of RateLimitConfig is not known
-resource "x": descriptors[1]: field 22 of RateLimitDescriptor is not known
-resource "x": descriptors[1].rate_limit: field 23 of RateLimitPolicy is not known
-resource "x": descriptors[1].rate_limit.replaces[0]: field 24 of RateLimitReplace is not known`
+	want := `resource "x": unknown field 20 in RateLimitConfig
+resource "x": unknown field 21 in RateLimitConfig
+resource "x": descriptors[1]: unknown field 22 in RateLimitDescriptor
+resource "x": descriptors[1].rate_limit: unknown field 23 in RateLimitPolicy
+resource "x": descriptors[1].rate_limit.replaces[0]: unknown field 24 in RateLimitReplace`
 	if got.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}

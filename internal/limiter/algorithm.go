@@ -121,9 +121,9 @@ const second = 1_000_000
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
 // their sum would; a denied request leaves no trace in a state but a ban.
 type counting interface {
-	// roll brings a state up to now. What a state from after now holds, which a clock that
-	// then stepped back has left, counts as used now: so the step costs no more than any
-	// use now would, and loses none of it. The other functions take rolled states only.
+	// roll brings a state up to now. If the clock stepped back, a state may be from the
+	// future. What it holds counts as used now: so the step costs no more than any use now
+	// would, and loses none of it. The other functions take rolled states only.
 	roll(s State, now int64) State
 	// wait is how long until cost more units are within the limit if nothing else happens:
 	// 0 if they are now, never if they are too many. Where nobody can know, it is when to
@@ -155,9 +155,8 @@ func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
-// roll is counting.roll, with the ban. It keeps one that is in force. One that lasts
-// longer than one that begins now is of a clock that then stepped back, or of a limit with
-// longer bans, and is shortened.
+// roll is counting.roll, with the ban. It keeps one that is in force. A ban that would
+// outlast a new one is shortened: the clock has stepped back, or the limit had longer bans.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
 	rolled.Until = 0

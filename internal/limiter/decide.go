@@ -98,9 +98,9 @@ func Left(ctx context.Context, hits []Hit) error {
 // its hits begin (see ban.go).
 //
 // holds[i] are the holds of the counter of hits[i] if that names one: the state follows
-// from them, and they are changed with it. A hit that takes a hold which is there, or asks
-// for it, or gives back one which is not, changes nothing and is admitted. Where holds is nil, each
-// hit takes one more.
+// from them, and they are changed with it. If a hold is already taken, taking it again or
+// asking for it changes nothing. Neither does releasing one that is not taken. All three
+// are admitted. Where holds is nil, each hit takes one more.
 func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]

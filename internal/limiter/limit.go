@@ -174,7 +174,7 @@ func (s *Spec) Per() string {
 // Rate returns the amount per period in words, such as "10 per 5 minutes".
 func (s *Spec) Rate() string {
 	if s.Algorithm == Concurrency {
-		return fmt.Sprintf("%d at once, each for %v at most", s.RequestsPerUnit, s.Period())
+		return fmt.Sprintf("%d in flight, each for up to %v", s.RequestsPerUnit, s.Period())
 	}
 	return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per())
 }

@@ -176,7 +176,7 @@ func TestPeekAndReset(t *testing.T) {
 		`vip|hour at 8:5 "9 per hour" shadow_mode: 0 of 9, 9 left, retry 0, whole 0, banned 0, shared [], p:w1|api|vip=x|1h`+"\n")
 	f.ask(1, "tenant", "acme", "upload", "x", "request_id", "1")
 	upload := func(held, left, whole int) string {
-		return "tenant|upload at 21:9\n" + fmt.Sprintf(`tenant|upload|minute concurrency at 21:9 "2 at once, each for 1m0s at most" enforced: %d of 2, %d left, retry 0, whole %d, banned 0, shared [], p:w1|api|tenant=acme|upload=x|c1m`+"\n", held, left, whole)
+		return "tenant|upload at 21:9\n" + fmt.Sprintf(`tenant|upload|minute concurrency at 21:9 "2 in flight, each for up to 1m0s" enforced: %d of 2, %d left, retry 0, whole %d, banned 0, shared [], p:w1|api|tenant=acme|upload=x|c1m`+"\n", held, left, whole)
 	}
 	for _, words := range [][]string{{"tenant", "acme", "upload", "x"}, {"tenant", "acme", "upload", "x", "request_id", ""}, {"request_id", "7", "tenant", "acme", "upload", "x"}} {
 		f.want("holds", peek(words...), upload(1, 1, 60)+

@@ -35,7 +35,7 @@ func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
 }
 
 // Bytes returns the domain and the entries of d with the bytes that are in requests. The
-// error is an ErrBadRequest that names a field that is no base64.
+// error is an ErrBadRequest that names a field that is not valid base64.
 func (d Descriptor) Bytes() (domain string, entries []limiter.Entry, err error) {
 	if domain, err = decodeBytes("domain", d.Domain, d.DomainBase64); err != nil {
 		return "", nil, err
@@ -58,7 +58,7 @@ func decodeBytes(field, text, inBase64 string) (string, error) {
 	}
 	data, err := base64.StdEncoding.Strict().DecodeString(inBase64)
 	if err != nil {
-		return "", Errorf(ErrBadRequest, "%s_base64 is no base64 (with + and /, and = at its end)", field)
+		return "", Errorf(ErrBadRequest, "%s_base64 is not valid base64 (standard alphabet, padded)", field)
 	}
 	return string(data), nil
 }

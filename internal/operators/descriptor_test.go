@@ -38,9 +38,9 @@ func TestBase64Counts(t *testing.T) {
 		t.Errorf("got %q %q (error: %v)", domain, entries, err)
 	}
 	for want, d := range map[string]Descriptor{
-		"domain_base64 is no base64":            {DomainBase64: "_w=="},
-		"entries[1]: key_base64 is no base64":   {Entries: []Entry{{}, {KeyBase64: "A"}}},
-		"entries[0]: value_base64 is no base64": {Entries: []Entry{{ValueBase64: "gB=="}}}, // with bits that are not used
+		"domain_base64 is not valid base64":            {DomainBase64: "_w=="},
+		"entries[1]: key_base64 is not valid base64":   {Entries: []Entry{{}, {KeyBase64: "A"}}},
+		"entries[0]: value_base64 is not valid base64": {Entries: []Entry{{ValueBase64: "gB=="}}}, // with bits that are not used
 	} {
 		if _, _, err := d.Bytes(); !errors.Is(err, ErrBadRequest) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)

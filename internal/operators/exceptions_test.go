@@ -454,7 +454,7 @@ func TestBadExceptions(t *testing.T) {
 		"a duration of 0s is not allowed":                            func(n *NewException) { n.For = 0 },
 		"a duration of 8784h0m1s is not allowed":                     func(n *NewException) { n.For = (maxFor + time.Second).Seconds() },
 		"a duration of 17568h0m0s is not allowed":                    func(n *NewException) { n.For = math.MaxFloat64 },
-		"value_base64 is no base64":                                  func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
+		"value_base64 is not valid base64":                           func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
 		"a reason is needed":                                         func(n *NewException) { n.Reason = " \n" },
 		"the reason has 501 bytes, at most 500 are allowed":          func(n *NewException) { n.Reason = strings.Repeat("x", 501) },
 		"by has 201 bytes":                                           func(n *NewException) { n.By = strings.Repeat("x", 201) },

@@ -47,7 +47,7 @@ type ExcerptEntry struct {
 }
 
 // Bytes returns what is kept of the key and the value, with the bytes of the request. It
-// fails if another server sent what is no base64.
+// fails if another server sent invalid base64.
 func (e *ExcerptEntry) Bytes() (limiter.Entry, error) {
 	key, err := decodeBytes("key", e.Key, e.KeyBase64)
 	if err != nil {

@@ -225,7 +225,7 @@ func TestUnreadableExceptions(t *testing.T) {
 		`{"format":2,"effect":"slow",` + rest + `}`:          `undefined effect "slow"`,
 		`{"format":2,"effect":"amount",` + rest + `}`:        "undefined factor 0",
 		`{"format":2,"effect":"allow","domain":"api"}`:       "its domain, its entries or its end are missing",
-		`{"format":2,"effect":"allow","domain_base64":"?"}`:  "domain_base64 is no base64",
+		`{"format":2,"effect":"allow","domain_base64":"?"}`:  "domain_base64 is not valid base64",
 		`{"format":1,"entries":[["user","a"]],"domain":"x"}`: "cannot unmarshal array",
 		`nonsense`: "invalid character",
 		``:         "unexpected end",

@@ -129,8 +129,8 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// except notes the exception that applies to d. What gives back is not kept from it: else
-// what was taken before the exception would be held on to.
+// except notes the exception that applies to d. An exception does not stop a refund.
+// Otherwise units taken before it could not be released.
 func (m *match) except(e *Exception, d *Descriptor) {
 	if e != nil && (!d.Refund || e.Effect == Amount) {
 		m.exception = e

@@ -88,7 +88,7 @@ type match struct {
 	first, end int
 }
 
-// Prepare makes p what tree says of r, up to its hits. The error
+// Prepare fills p with the hits that the rules of tree make of r. The error
 // says what is wrong with r, which must not change until p has its statuses.
 func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error {
 	p.Reset()

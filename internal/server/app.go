@@ -305,7 +305,7 @@ func (a *App) leave(failed <-chan error) error {
 	default:
 	}
 	if delay > 0 {
-		a.logger.Info("leaving: health checks fail, requests are still answered", "at_most", delay)
+		a.logger.Info("shutting down: health checks fail, requests are still answered", "at_most", delay)
 	}
 	select {
 	case <-time.After(delay):

@@ -422,7 +422,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing (see --config, CONFIG_PATH): ", "no such file"}},
 		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
 		{"runtime directory without its subdirectory", []string{"--runtime-root=missing"}, []string{"rules at " + here + "/missing/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY): "}},
-		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},
+		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no rule files"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -181,7 +181,7 @@ func TestPauseIsLogged(t *testing.T) {
 				if err := a.leave(nil); err != nil {
 					t.Error(err)
 				}
-				if got := strings.Count(log.String(), `msg="leaving: health checks fail, requests are still answered" at_most=1m0s`); got != tt.logs {
+				if got := strings.Count(log.String(), `msg="shutting down: health checks fail, requests are still answered" at_most=1m0s`); got != tt.logs {
 					t.Errorf("it is logged %d times, want %d\n%s", got, tt.logs, &log)
 				}
 				if got, want := time.Since(begun), time.Duration(tt.logs)*time.Minute; got != want {

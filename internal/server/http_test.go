@@ -79,7 +79,7 @@ func TestServiceListener(t *testing.T) {
 		}
 	}
 	status, header, body := answered(t, f.HTTPAddr(), begin+"\r\n"+strings.Repeat(" ", smallBody+1))
-	if want := fmt.Sprintf("large bodies: too many requests at a time, served are at most %d\n", largeBodies); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || body != want {
+	if want := fmt.Sprintf("too many large requests at once; the limit is %d\n", largeBodies); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || body != want {
 		t.Errorf("one large body more: got %d, header %v, %q", status, header, body)
 	}
 	if code, body, err := f.request("POST", f.HTTPAddr(), "/json", asksAlice); code != 200 {

@@ -316,7 +316,7 @@ func TestRulesThatDisappearGoOnServing(t *testing.T) {
 		problem string
 	}{
 		{"directory", "", "no such file"},
-		{"all files", "rules.yaml", "no file of rules"},
+		{"all files", "rules.yaml", "no rule files"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

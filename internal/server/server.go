@@ -102,7 +102,7 @@ func service(health func() error, json http.Handler) http.Handler {
 				defer func() { <-large }()
 			default:
 				w.Header().Set("Retry-After", "1")
-				http.Error(w, fmt.Sprintf("large bodies: too many requests at a time, served are at most %d", largeBodies), http.StatusServiceUnavailable)
+				http.Error(w, fmt.Sprintf("too many large requests at once; the limit is %d", largeBodies), http.StatusServiceUnavailable)
 				return
 			}
 		}

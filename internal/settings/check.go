@@ -62,7 +62,7 @@ func checkFlag(flag *kong.Flag) error {
 	name := func() string { return fmt.Sprintf("--%s ($%s)", flag.Name, flag.Envs[0]) }
 	value := flag.Target
 	if (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN") {
-		return fmt.Errorf("%s: is the content of a file, allowed is its path", name())
+		return fmt.Errorf("%s: contains the file's content; set it to the path of the file", name())
 	}
 	if value.Kind() != reflect.Int && value.Kind() != reflect.Int64 {
 		return nil

@@ -130,7 +130,7 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisTLS"},
-	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s; a request waits until just before its caller's deadline, without one 100 ms, if that is sooner", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s; a request waits until just before its caller's deadline, or 100 ms if there is no deadline, if that is sooner", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_SIZE", standard: "10", differs: "for clusters; unset: as the load needs, at most 10. Others use at most 4 connections", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
 	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s"},

@@ -13,7 +13,7 @@ type Redis struct {
 	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of Redis. Unset: the system's."`
 	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Client certificate for Redis."`
 	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in the certificate of Redis."`
+	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in Redis's certificate."`
 
 	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis is unavailable, not only at start."`
 
@@ -44,15 +44,15 @@ func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
 type RedisServer struct {
 	RedisPlace
 
-	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: by the form of the URL." words:"tcp,unix"`
+	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: as the URL says." words:"tcp,unix"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
 	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password."`
 	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program (no shell) that prints this password within 10 s. Runs every 5 minutes and when Redis rejects the password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
 	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS to Redis and its sentinels."`
-	PoolSize     int           `env:"POOL_SIZE" default:"0" min:"0" max:"10000" help:"Most connections to each node of a cluster. 0: as the load needs, at most 10."`
-	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or answer. Requests wait until just before their deadline, without one 100 ms."`
+	PoolSize     int           `env:"POOL_SIZE" default:"0" min:"0" max:"10000" help:"Maximum connections per cluster node. 0: as needed, at most 10."`
+	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or answer. Requests wait until just before their deadline, or 100 ms if there is no deadline."`
 }
 
 // Socket is the kind of socket at URL, empty if that says it itself.

@@ -52,7 +52,7 @@ var removed = []variable{
 	{name: "OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE", warns: true, instead: "set OTEL_EXPORTER_OTLP_LOGS_HEADERS, in Kubernetes from a Secret"},
 	{name: "REDIS_AUTH_COMMAND_INTERVAL", warns: true, instead: everyFive},
 	{name: "REDIS_PERSECOND_AUTH_COMMAND_INTERVAL", warns: true, instead: everyFive},
-	{name: "REDIS_OP_TIMEOUT", warns: true, instead: "a request waits for Redis until just before its deadline, without one 100 ms, at most REDIS_TIMEOUT"},
+	{name: "REDIS_OP_TIMEOUT", warns: true, instead: "a request waits for Redis until just before its deadline, or 100 ms if there is no deadline, at most REDIS_TIMEOUT"},
 }
 
 const (

@@ -30,7 +30,7 @@ type Settings struct {
 type Listen struct {
 	GRPCHost string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"Address of the gRPC listener."`
 	GRPCPort Port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"Port of the gRPC listener, for Envoy."`
-	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Unix socket instead, for owner and group."`
+	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Listen on this Unix socket instead; its owner and group may connect."`
 	Host     string `env:"HOST" default:"0.0.0.0" help:"Address of /healthcheck and /json."`
 	Port     Port   `env:"PORT" default:"8080" help:"Port of /healthcheck and /json."`
 
@@ -47,7 +47,7 @@ type Listen struct {
 
 	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Close gRPC connections at this age, within 10 %. 0: never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for their calls to finish. 0: unlimited."`
-	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most concurrent calls on a connection. 0: unlimited."`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Maximum number of concurrent calls on a connection. 0: unlimited."`
 }
 
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
@@ -57,7 +57,7 @@ type TLS struct {
 	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
 	Key       string `name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
 	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of clients. If set, clients need a certificate from one of them."`
-	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name that clients' certificates must have: DNS name, IP address, URI or email."`
+	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Required name in clients' certificates: DNS name, IP address, URI or email."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -66,7 +66,7 @@ type Rules struct {
 	Reading
 
 	ForceStart       bool `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules; until they load, be healthy (with a control plane: once connected) and answer UNAVAILABLE."`
-	HealthNeedsRules bool `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, stay unhealthy until rules are loaded."`
+	HealthNeedsRules bool `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, stay unhealthy until rules load."`
 }
 
 // RulesPath says where the rules are.
@@ -110,7 +110,7 @@ type XDS struct {
 
 // Answers says which requests are taken and what a response carries.
 type Answers struct {
-	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most concurrent requests; others get RESOURCE_EXHAUSTED (/json: 503). 0: unlimited."`
+	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Maximum number of concurrent requests; others get RESOURCE_EXHAUSTED (/json: 503). 0: unlimited."`
 	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0: the caller's deadline and REDIS_TIMEOUT."`
 
 	Modes
@@ -120,7 +120,7 @@ type Answers struct {
 	RemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Header for what is left."`
 	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the full limit is available."`
 
-	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add headers to requests to the upstream."`
+	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add headers to upstream requests."`
 	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Like LIMIT_LIMIT_HEADER."`
 	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
 	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
@@ -150,7 +150,7 @@ type Keys struct {
 
 // Charging says which denied requests are counted.
 type Charging struct {
-	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count denied requests: true, never; false, always, and peeks at used-up limits pass; unset, with a hits_addend. A limit's charge wins."`
+	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"true: never count denied requests; false: always, and a peek at a used-up limit passes; unset: only with hits_addend. A limit's charge takes precedence."`
 }
 
 // Failure says what becomes of requests while Redis fails.
@@ -166,7 +166,7 @@ type Metrics struct {
 	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Host of statsd or DogStatsD."`
 	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd or DogStatsD."`
 	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp"`
-	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two reports to statsd."`
+	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between reports to statsd."`
 	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all metrics sent, as name:value,..."`
 
 	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
@@ -186,14 +186,14 @@ type Tracing struct {
 	ServiceName       string `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
 	ServiceNamespace  string `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
 	ServiceInstanceID string `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this server in traces. Unset: a random UUID."`
-	SamplingRate      Ratio  `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of the traces that begin here to send, 0 to 1."`
+	SamplingRate      Ratio  `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of traces begun here to send, 0 to 1."`
 }
 
 // DecisionLog says which decisions are logged, and where. A collector is reached as the
 // one of traces is.
 type DecisionLog struct {
 	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all"`
-	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records per second; others are counted."`
+	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Maximum number of records a second; others are counted."`
 	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp"`
 }
 
@@ -202,7 +202,7 @@ type Process struct {
 	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error"`
 	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json"`
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"5s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
-	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Time after that for open requests to finish."`
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Then, time for open requests to finish."`
 }
 
 // Path is the file or directory of the rules.

@@ -157,7 +157,7 @@ func (p *URLPath) UnmarshalText(text []byte) error {
 	s := string(text)
 	clean := path.Clean(s)
 	if !strings.HasPrefix(s, "/") || strings.ContainsAny(s, "{} ?#") || s != clean && s != clean+"/" {
-		return fmt.Errorf("%q is not a path, allowed is one that begins with /, without //, . or .., blanks and {}?#", text)
+		return fmt.Errorf("%q is not a valid URL path; it must start with / and must not contain //, ., .., spaces or any of {}?#", text)
 	}
 	*p = URLPath(text)
 	return nil

@@ -151,8 +151,8 @@ type parts struct{ over, near, within int64 }
 // A hit that does not fit and was not charged is over as a whole: the counter has
 // not moved, so that its part up to the limit would be counted again with every
 // further one. Of one that was charged, the units up to the limit are not over, as
-// in envoyproxy/ratelimit, and those of them above nearFrom, in units of the limit, are near. What another
-// limit of the request denied is none of the three.
+// in envoyproxy/ratelimit, and those of them above nearFrom, in units of the limit, are near.
+// If another limit denied the request, these units count as none of the three.
 func split(h *limiter.Hit, d *limiter.Decision, nearFrom int64) parts {
 	cost, size := cost(h), int64(h.Limit.Size())
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }

@@ -39,7 +39,7 @@ type Decoder struct {
 	// Elsewhere returns where a field belongs that is not allowed where it is, such
 	// as "a rate_limit"; "" if nowhere. It may be nil.
 	Elsewhere func(field string) string
-	// Gone says what to write in the place of a field that is no longer allowed. It may be nil.
+	// Gone has the message for each field that is no longer allowed: it says what to write instead. It may be nil.
 	Gone map[string]string
 	// Synonyms says which allowed field or word is meant by one that other programs
 	// have for it. It may be nil.
@@ -63,7 +63,7 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
 	case len(parsed) > 1:
-		d.Problem(At(parsed[1]), "a second document: only one per file is allowed")
+		d.Problem(At(parsed[1]), "a file may contain only one YAML document")
 	case err != nil:
 		d.syntaxProblem(err, data)
 	}

@@ -24,7 +24,7 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	defer d.Leave()
 	if n.Kind == yaml.AliasNode {
 		if slices.Contains(d.open, n.Alias) {
-			d.Problem(At(n), "alias %q leads back to itself, allowed are aliases of other values", n.Value)
+			d.Problem(At(n), "alias %q refers to itself", n.Value)
 			return
 		}
 		d.inAlias++
@@ -169,8 +169,8 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
 		return
 	}
-	if instead, gone := d.Gone[key.Value]; gone {
-		d.Problem(At(key), "%s is now %s", key.Value, instead)
+	if message, gone := d.Gone[key.Value]; gone {
+		d.Problem(At(key), "%s", message)
 		return
 	}
 	name, _, joined := strings.Cut(key.Value, ":")

@@ -11,11 +11,11 @@ import (
 
 // denials remembers the counters of requests that Redis denied, so that a
 // counter known to be over costs no call: for as long as the denial holds, but
-// at most for denialAge. It is exact as far as this process can know. Use by
-// others only makes a counter fuller, and a denied request takes nothing, so
-// that nobody notices whether Redis was asked. What would be noticed lasts for
-// denialAge at most: units given back by another process, and a counter that
-// was deleted. What this process gives back is known at once.
+// at most for denialAge. It is exact as far as this process can know. Other
+// servers only make a counter fuller, and a denied request takes nothing. So the
+// answer is the one that Redis would give. What differs does so for denialAge at
+// most: units given back by another process, and a counter that was deleted.
+// What this process gives back is known at once.
 //
 // What is remembered is the states, not the denials: a request is denied if
 // limiter.Decide denies it on them. So a limit that was raised, an override or a

@@ -186,7 +186,7 @@ func (s *store) Close() error {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		s.crossSlots.Wait() // they give back through lanes that are still open
+		s.crossSlots.Wait() // they give back through lines of calls that are still open
 		for _, b := range s.backends() {
 			b.drain()
 		}

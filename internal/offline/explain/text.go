@@ -70,7 +70,7 @@ func (a *Answer) Title(i int) string {
 var chargeTexts = map[string]string{
 	"admitted": "admitted, so denied hits are not counted",
 	"always":   "always, so denied hits are counted too",
-	"auto":     "auto, so denied hits are counted only if their descriptor has its own hits_addend other than 0",
+	"auto":     "auto: a denied hit counts only if its descriptor sets hits_addend",
 }
 
 // failureTexts say what a failure mode does while the store fails.
@@ -118,7 +118,7 @@ func (a *Answer) Lines(l Limit) (lines []Line) {
 		line("slot", fmt.Sprint(*l.Slot))
 	}
 	if len(l.shared) > 0 && a.Keyless {
-		line("counter", "shared by all descriptors that no other rule of its level matches")
+		line("counter", "one counter for everything that falls back to this rule")
 	} else if len(l.shared) > 0 {
 		line("counter", "shared by all values that match "+strings.Join(l.shared, ", "))
 	}

@@ -75,7 +75,7 @@ func readToken(path string) (string, error) {
 	}
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c > '~' { // what a header may hold, and no space
-			return "", fmt.Errorf("%s: byte %d of the token is none of the visible characters of ASCII", path, i+1)
+			return "", fmt.Errorf("%s: byte %d of the token is not a printable ASCII character", path, i+1)
 		}
 	}
 	return text, nil

@@ -254,7 +254,7 @@ func TestTokenFiles(t *testing.T) {
 		{"\n\n", "", "it is empty"},
 		{shortest[1:], "", "the token has 31 bytes, allowed are at least 32, such as `openssl rand -hex 32` prints"},
 		{shortest + "\n" + shortest, "", "it has several lines"},
-		{"\xef\xbb\xbf" + goodToken, "", "byte 1 of the token is none of the visible"},
+		{"\xef\xbb\xbf" + goodToken, "", "byte 1 of the token is not a printable"},
 		{strings.Repeat("x", 1025), "", "the token has 1025 bytes, allowed are at most 1024"},
 		{strings.Repeat(" ", 70_000), "", "it is longer than 65536 bytes"},
 	} {

@@ -110,7 +110,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", `{"domain":3}`, 400, `domain: it cannot be a JSON number`},
 		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `entries.key: it cannot be a JSON array`},
 		{"POST", "/peek", `[]`, 400, `the body: it cannot be a JSON array`},
-		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is no base64"},
+		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is not valid base64"},
 		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, put other bytes in the fields that end in _base64"},
 		{"POST", "/peek", long, 413, "the body has more than 65536 bytes"},
 		{"GET", "/peek", "", 405, ""},
@@ -120,7 +120,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/reset", `{"effect":"allow"}`, 400, `the body: unknown field "effect"`},
 
 		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"by":"ann","reason":"abuse"}`, 201, `"reason": "abuse"`},
-		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "domain_base64 is no base64"},
+		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "domain_base64 is not valid base64"},
 		{"POST", "/exceptions", `{"for":"2h"}`, 400, "for: it cannot be a JSON string"},
 		{"POST", "/exceptions", `{"entries":"user"}`, 400, "entries: it cannot be a JSON string"},
 		{"DELETE", "/exceptions/" + added.ID + "?by=ann", "", 204, ""},

@@ -3,9 +3,9 @@
 -- ARGV[3]  nothing, or empty: the time is that of Redis; or the time of a caller, in microseconds since the epoch, and if
 --          callers have several clocks, a blank and "several"
 --
--- A state from after now is left by a clock that then stepped back, and is brought back to now. Not so with
--- several clocks, of which any may be wrong: to bring back what one of them says for another one, and on again,
--- would admit a limit each time. There the newest time that a counter has seen holds for it, and counters
+-- A state from after now is left by a clock that then stepped back, and is moved back to now. Not so with
+-- several clocks, of which any may be wrong. If each server moved a state back to its own time, each move could
+-- admit the whole limit again. There the newest time that a counter has seen holds for it, and counters
 -- live spare longer, so that those behind still find what those ahead have seen.
 
 -- The second integer of a reply, where it is not the state of a counter, which is never negative:
