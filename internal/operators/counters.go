@@ -71,7 +71,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		if d.Servers == nil {
 			return nil
 		}
-		if err := d.Servers.AnnounceReset(ctx); err != nil {
+		if err := d.Servers.announceReset(ctx); err != nil {
 			return unavailable("the counters are reset, but the other servers could not be notified and may deny for another second", err)
 		}
 		return nil
@@ -124,7 +124,7 @@ func (d *Desk) look(ctx context.Context, of Descriptor, do func(context.Context,
 	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
 	exception := d.Plan.Exceptions.Load().Find(domain, entries)
 	if exception != nil {
-		answer.Exception = new(ExceptionOf(exception))
+		answer.Exception = new(exceptionOf(exception))
 	}
 	tree := d.Tree()
 	if tree == nil {

@@ -83,12 +83,12 @@ func StartDecisionLog(opts LogOptions) *DecisionLog {
 	return l
 }
 
-// All reports whether admitted decisions are written, too.
-func (l *DecisionLog) All() bool { return l.opts.All }
+// all reports whether admitted decisions are written, too.
+func (l *DecisionLog) all() bool { return l.opts.All }
 
-// Admit reports whether one more record may be written in the second of now. If not, it
+// admit reports whether one more record may be written in the second of now. If not, it
 // is counted.
-func (l *DecisionLog) Admit(now time.Time) bool {
+func (l *DecisionLog) admit(now time.Time) bool {
 	second := uint64(now.Sub(l.began)/time.Second) << 32 // by a clock that does not step
 	for {
 		old := l.second.Load()
@@ -103,8 +103,8 @@ func (l *DecisionLog) Admit(now time.Time) bool {
 	}
 }
 
-// Add adds a record that was admitted. It waits for nobody.
-func (l *DecisionLog) Add(r LogRecord) {
+// add adds a record that was admitted. It waits for nobody.
+func (l *DecisionLog) add(r LogRecord) {
 	select {
 	case l.queue <- r:
 	default:

@@ -120,9 +120,9 @@ func stopLog(t *testing.T, l *DecisionLog, patience time.Duration) (time.Duratio
 func offer(t *testing.T, l *DecisionLog, n int) (admitted int) {
 	r := newRecord(t, "user", "alice")
 	for range n {
-		if l.Admit(time.Now()) {
+		if l.admit(time.Now()) {
 			admitted++
-			l.Add(r)
+			l.add(r)
 		}
 	}
 	return admitted
@@ -188,7 +188,7 @@ func TestRateByManyCallers(t *testing.T) {
 	for range 64 {
 		all.Go(func() {
 			for range 100 {
-				if l.Admit(now) {
+				if l.admit(now) {
 					admitted <- true
 				}
 			}

@@ -126,7 +126,7 @@ func TestDenialsAsJSON(t *testing.T) {
 	d.Shadow, d.RetryAfter = true, limiter.Never
 	r.Record(noon.Add(8*time.Second), d)
 	s := r.Denials(noon.Add(9*time.Second), MaxKeys)
-	s.Locate(func(places map[limiter.Series]string) {
+	s.locate(func(places map[limiter.Series]string) {
 		for series := range places {
 			if series == l.Series {
 				places[series] = "rules.yaml:3:5"

@@ -63,8 +63,8 @@ type ExceptionList struct {
 	Servers int `json:"servers"`
 }
 
-// ExceptionOf returns an exception as it is answered.
-func ExceptionOf(e *plan.Exception) Exception {
+// exceptionOf returns an exception as it is answered.
+func exceptionOf(e *plan.Exception) Exception {
 	return Exception{
 		ID: e.ID, Descriptor: NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor,
 		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
@@ -257,7 +257,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (add
 	es.rebuild()
 	es.mu.Unlock()
 	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(r.Exception, plain("by", x.By), plain("peer", peer))...)
-	return ExceptionOf(r.Exception), nil
+	return exceptionOf(r.Exception), nil
 }
 
 // Remove ends the exception with id, for by at the address peer. Its errors are of a Kind.

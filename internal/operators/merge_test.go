@@ -59,7 +59,7 @@ func TestMergeIsRight(t *testing.T) {
 				summaries = append(summaries, s)
 				checkOthers(t, s.Minute, perServer)
 			}
-			merged := MergeDenials(20, summaries...)
+			merged := mergeDenials(20, summaries...)
 			if !merged.At.Equal(noon.Add(2*time.Second)) || len(merged.Last) > MaxLast || !merged.Minute.From.Equal(summaries[0].Minute.From) {
 				t.Errorf("got at %v, %d last, from %v", merged.At, len(merged.Last), merged.Minute.From)
 			}
@@ -108,7 +108,7 @@ func TestMergeOfFewIsExact(t *testing.T) {
 	deny(a, noon, l, "alice", 3)
 	deny(b, noon, l, "alice", 4)
 	deny(b, noon, l, "bob", 1)
-	merged := MergeDenials(MaxKeys, a.Denials(noon, MaxKeys), b.Denials(noon, MaxKeys))
+	merged := mergeDenials(MaxKeys, a.Denials(noon, MaxKeys), b.Denials(noon, MaxKeys))
 	wantCounts(t, "minute", merged.Minute, map[string]uint64{"user/alice": 7, "user/bob": 1})
 	if got := find(merged, "alice"); len(got) != 1 || got[0].Count != 7 || len(merged.Last) != 2 {
 		t.Errorf("got %+v", merged.Last)

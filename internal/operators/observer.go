@@ -23,7 +23,7 @@ type Observer struct {
 // rls.Options.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	over, log := p.AnyOver(), ob.Log
-	if log != nil && !over && !log.All() {
+	if log != nil && !over && !log.all() {
 		log = nil
 	}
 	if log == nil && !over {
@@ -37,8 +37,8 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
-		if log != nil && (isDenial || log.All()) && log.Admit(now) {
-			log.Add(ob.record(ctx, now, r, o))
+		if log != nil && (isDenial || log.all()) && log.admit(now) {
+			log.add(ob.record(ctx, now, r, o))
 		}
 	}
 }

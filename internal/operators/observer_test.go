@@ -162,7 +162,7 @@ descriptors:
 	a.ask(t.Context(), "nobody=x")
 	a.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
 	d := a.Denials.Denials(began, MaxKeys)
-	d.Locate(a.tree.Places)
+	d.locate(a.tree.Places)
 	got := map[string]string{}
 	for _, e := range d.Last {
 		text, lacks := e.Descriptor.Spell()

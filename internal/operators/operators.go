@@ -38,14 +38,14 @@ func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 			each = append(each, r.Denials)
 		}
 	}
-	return MergeDenials(MaxKeys, each...), nil
+	return mergeDenials(MaxKeys, each...), nil
 }
 
 // DenialsHere returns what was denied lately on this server, with so many keys of a limit.
 func (d *Desk) DenialsHere(keys int) Denials {
 	here := d.Recorder.Denials(time.Now(), keys)
 	if tree := d.Tree(); tree != nil {
-		here.Locate(tree.Places)
+		here.locate(tree.Places)
 	}
 	return here
 }
@@ -77,7 +77,7 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 		}
 	}
 	for _, e := range d.InForce.All() {
-		answer := ExceptionOf(e)
+		answer := exceptionOf(e)
 		answer.Used += elsewhere[e.ID]
 		list.Exceptions = append(list.Exceptions, answer)
 	}

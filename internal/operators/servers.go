@@ -117,8 +117,8 @@ func (s *Servers) poll(ctx context.Context, p *poll) {
 	}
 }
 
-// AnnounceReset has all servers forget, within a second, which counters are over.
-func (s *Servers) AnnounceReset(ctx context.Context) error {
+// announceReset has all servers forget, within a second, which counters are over.
+func (s *Servers) announceReset(ctx context.Context) error {
 	_, err := s.Shared.Set(ctx, serversHash, map[string]string{".reset": rand.Text()})
 	return err
 }
@@ -186,7 +186,7 @@ const (
 	maxReport     = 256 << 10
 	maxReportText = 16 << 20
 	// ReportedKeys is how many keys of a limit a report has if they fit. Each that is left
-	// out adds to the error of all, see MergeDenials.
+	// out adds to the error of all, see mergeDenials.
 	ReportedKeys = 64
 )
 

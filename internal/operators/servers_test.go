@@ -134,7 +134,7 @@ func TestResetIsKnown(t *testing.T) {
 	want(1) // at the first poll
 	for i := range int64(2) {
 		began := time.Now()
-		if err := one.AnnounceReset(t.Context()); err != nil {
+		if err := one.announceReset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want(i + 2)
@@ -207,7 +207,7 @@ func FuzzException(f *testing.F) {
 			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: "bob", Reason: "why",
 		}
-		text, err := json.Marshal(sharedException{exceptionFormat, ExceptionOf(want)})
+		text, err := json.Marshal(sharedException{exceptionFormat, exceptionOf(want)})
 		if err != nil {
 			t.Fatal(err)
 		}

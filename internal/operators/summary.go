@@ -83,9 +83,9 @@ const (
 	MaxLast   = hourParts * sketchSize
 )
 
-// Locate fills in where the rules are written. find is called once, with the series of
+// locate fills in where the rules are written. find is called once, with the series of
 // the limits as keys, and fills in the places.
-func (d *Denials) Locate(find func(places map[limiter.Series]string)) {
+func (d *Denials) locate(find func(places map[limiter.Series]string)) {
 	places := make(map[limiter.Series]string)
 	d.eachSource(func(from *Source) { places[from.Series] = "" })
 	find(places)
@@ -103,9 +103,9 @@ func (d *Denials) eachSource(do func(*Source)) {
 	}
 }
 
-// MergeDenials returns what several servers saw denied: the sums of their numbers, and of
+// mergeDenials returns what several servers saw denied: the sums of their numbers, and of
 // their errors. It shows so many keys of a limit at most.
-func MergeDenials(keys int, all ...Denials) (merged Denials) {
+func mergeDenials(keys int, all ...Denials) (merged Denials) {
 	var minutes, hours []Window
 	byName := map[string]int{} // places in merged.Last
 	for _, d := range all {

@@ -129,22 +129,9 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// except notes the exception that applies to d. An exception does not stop a refund.
-// Otherwise units taken before it could not be released.
-func (m *match) except(e *Exception, d *Descriptor) {
-	if e != nil && (!d.Refund || e.Effect == Amount) {
-		m.exception = e
-	}
-}
-
 // isExcepted reports whether an exception with that effect applies to m.
 func (m *match) isExcepted(effect Effect) bool {
 	return m.exception != nil && m.exception.Effect == effect
-}
-
-// withoutLimits reports whether an exception is in the place of the limits of m.
-func (m *match) withoutLimits() bool {
-	return m.isExcepted(Allow) || m.isExcepted(Deny)
 }
 
 // deny makes the hit that denies d, in the place of its limits. It takes nothing, and is
@@ -179,15 +166,15 @@ type exceptedOf struct {
 }
 
 // multiple returns l times factor.
-func multiple(es *excepted, l *limiter.Limit, factor float64) *limiter.Limit {
-	times, _ := es.get(exceptedOf{limit: l.ID(), factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
+func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
+	times, _ := pl.excepted.get(exceptedOf{limit: l.ID(), factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
 	return times
 }
 
 // denial returns the limit that denies everything in a domain, of which label is that of
 // its metrics.
-func denial(es *excepted, label string) *limiter.Limit {
-	l, err := es.get(exceptedOf{domain: label}, func() (*limiter.Limit, error) {
+func (pl *Planner) denial(label string) *limiter.Limit {
+	l, err := pl.excepted.get(exceptedOf{domain: label}, func() (*limiter.Limit, error) {
 		return limiter.NewLimit(limiter.Spec{
 			Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
 			Series: limiter.LabelSet{Domain: label, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),

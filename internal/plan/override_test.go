@@ -14,7 +14,6 @@ import (
 // Limits of overrides and of exceptions are made once, and not too many are remembered.
 func TestMadeLimitsAreBounded(t *testing.T) {
 	pl := New(Options{})
-	var es excepted
 	limit := func(domain string, n uint32) *limiter.Limit {
 		t.Helper()
 		limits, err := pl.overriding(domain, Override{RequestsPerUnit: n, Unit: limiter.Second}, descriptors.Override{})
@@ -24,14 +23,14 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 		return limits[0]
 	}
 	l := limit("api", 7)
-	twice, deny := multiple(&es, l, 2), denial(&es, "api")
-	if limit("api", 7) != l || limit("web", 7) == l || multiple(&es, l, 2) != twice || denial(&es, "api") != deny {
+	twice, deny := pl.multiple(l, 2), pl.denial("api")
+	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial("api") != deny {
 		t.Error("a limit was made twice, or serves two domains")
 	}
 	for n := range uint32(2 * maxMade) {
-		multiple(&es, limit("api", n), 3)
-		if len(pl.overrides.known) > maxMade || len(es.known) > maxMade {
-			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(pl.overrides.known), len(es.known))
+		pl.multiple(limit("api", n), 3)
+		if len(pl.overrides.known) > maxMade || len(pl.excepted.known) > maxMade {
+			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(pl.overrides.known), len(pl.excepted.known))
 		}
 	}
 }

@@ -26,11 +26,11 @@ type Options struct {
 
 // SwitchedOn says which switches are on that change the answer to every request: left on by
 // mistake, they would go unnoticed.
-func (o *Options) SwitchedOn() (notes []string) {
-	if o.ShadowMode {
+func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
+	if shadowMode {
 		notes = append(notes, "SHADOW_MODE is on: no request is denied")
 	}
-	if o.QuotaMode {
+	if quotaMode {
 		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are exceeded")
 	}
 	return notes
@@ -145,9 +145,13 @@ func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
 			err = p.nameHold(&m, rule, holdEntry)
 		}
 		if inForce != nil {
-			m.except(inForce.Find(r.Domain, m.entries), d)
+			// An exception does not stop a refund. Otherwise units taken before it could not be
+			// released.
+			if e := inForce.Find(r.Domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
+				m.exception = e
+			}
 		}
-		if err != nil && !m.withoutLimits() {
+		if err != nil && !m.isExcepted(Allow) && !m.isExcepted(Deny) {
 			return fmt.Errorf("descriptor %d: %w", i, err)
 		}
 		if m.rule == nil && m.limits == nil {
@@ -193,12 +197,6 @@ func (p *Result) noteReplaced(limits []*limiter.Limit) {
 	}
 }
 
-// isReplaced reports whether some limit of the request says that it replaces l,
-// even if that one is replaced itself.
-func (p *Result) isReplaced(l *limiter.Limit) bool {
-	return l.Name != "" && slices.Contains(p.replaced, l.Name)
-}
-
 // addHits makes a hit of every limit that is counted: neither unlimited, which
 // cannot be replaced, nor replaced. Those of the rule come first, then those that
 // hold from above, the nearest first. An exception changes them, or is in their place.
@@ -211,7 +209,7 @@ func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 			m.unlimited = true
 		case m.isExcepted(Deny):
 			// The text of a domain without rules is any.
-			p.deny(r, d, m.exception, denial(&pl.excepted, cmp.Or(tree.DomainLabel(r.Domain), "unknown")))
+			p.deny(r, d, m.exception, pl.denial(cmp.Or(tree.DomainLabel(r.Domain), "unknown")))
 		default:
 			p.add(r, d, m, m.own(d))
 			for above := m.above; above != nil; above = above.Above {
@@ -221,7 +219,7 @@ func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 		m.end = len(p.Hits)
 		if m.exception != nil && m.exception.Effect == Amount {
 			for j := m.first; j < m.end; j++ {
-				p.Hits[j].Limit = multiple(&pl.excepted, p.Hits[j].Limit, m.exception.Factor)
+				p.Hits[j].Limit = pl.multiple(p.Hits[j].Limit, m.exception.Factor)
 			}
 		}
 	}
@@ -265,7 +263,9 @@ func (p *Result) add(r *Request, d *Descriptor, m *match, of level) {
 			m.unlimited = true
 		case d.Refund && m.hold != nil && l.HoldKey() == "":
 			// What ends gives back its hold. That it began still counts.
-		case !p.isReplaced(l):
+		case l.Name != "" && slices.Contains(p.replaced, l.Name):
+			// Also if the limit that replaces it is replaced itself.
+		default:
 			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,
 				Key:    p.addKey(r.Domain, &of, first, l),

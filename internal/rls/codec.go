@@ -69,9 +69,6 @@ const (
 	maxKeptBytes = 256 << 10
 )
 
-// WireSize returns how many bytes the request has.
-func (c *call) WireSize() int { return len(c.wire) }
-
 // release keeps the memory of c for a later call. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
 	if c.isEnormous() {

@@ -21,7 +21,7 @@ import (
 
 // Options says what a Service works with.
 type Options struct {
-	Decider        Decider
+	Decider        *plan.Decider
 	MaxDescriptors int // of a request, which is refused if it has more; 0 means plan.DefaultMaxDescriptors
 
 	ResponseHeaders Headers // that Envoy adds to the response
@@ -37,11 +37,6 @@ type Options struct {
 
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
-}
-
-// Decider decides requests. plan.Decider says what the Result and the error mean.
-type Decider interface {
-	Decide(context.Context, *plan.Request) (*plan.Result, error)
 }
 
 // Service answers Envoy's rate limit requests.

@@ -119,8 +119,8 @@ func (a *App) build() error {
 			Store: &a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
 		},
 		Observe:         observer.Observe,
-		ResponseHeaders: responseHeaders(s.Answers),
-		RequestHeaders:  requestHeaders(s.Answers),
+		ResponseHeaders: headers(s.Answers.ResponseHeaders, s.Answers.LimitHeader, s.Answers.RemainingHeader, s.Answers.ResetHeader),
+		RequestHeaders:  headers(s.Answers.RequestHeaders, s.Answers.RequestLimitHeader, s.Answers.RequestRemainingHeader, s.Answers.RequestResetHeader),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
 		Timeout:         s.Answers.RequestTimeout,
@@ -145,7 +145,7 @@ func (a *App) announce(s settings.Settings) {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
-	for _, note := range switchedOn(s.Answers) {
+	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
 		a.logger.Warn("a switch changes every response", "effect", note)
 	}
 }
@@ -236,18 +236,11 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 	return config.Credentials(), nil
 }
 
-func responseHeaders(s settings.Answers) rls.Headers {
-	if !s.ResponseHeaders {
+func headers[Name ~string](on bool, limit, remaining, reset Name) rls.Headers {
+	if !on {
 		return rls.Headers{}
 	}
-	return rls.Headers{Limit: string(s.LimitHeader), Remaining: string(s.RemainingHeader), Reset: string(s.ResetHeader)}
-}
-
-func requestHeaders(s settings.Answers) rls.Headers {
-	if !s.RequestHeaders {
-		return rls.Headers{}
-	}
-	return rls.Headers{Limit: string(s.RequestLimitHeader), Remaining: string(s.RequestRemainingHeader), Reset: string(s.RequestResetHeader)}
+	return rls.Headers{Limit: string(limit), Remaining: string(remaining), Reset: string(reset)}
 }
 
 // Charge returns what becomes of denied hits whose limit does not say it.

@@ -47,14 +47,18 @@ func readSecrets(ctx context.Context, s settings.Settings, logger *slog.Logger) 
 	x := &changingSecrets{start: s, sources: s.SecretSources()}
 	var errs []error
 	for _, source := range x.sources {
-		secret, err := follow.Open(ctx, follow.Options{
-			Setting:    source.String(),
-			Read:       reader(source),
-			Every:      source.Every,
-			RenewEvery: renewEvery(source),
-			Check:      func(text string) error { return x.start.CheckChange(x.now().With(source, text)) },
-			Logger:     logger,
-		})
+		o := follow.Options{
+			Setting: source.String(),
+			Read:    func(context.Context) (string, error) { return follow.File(source.File) },
+			Every:   source.Every,
+			Check:   func(text string) error { return x.start.CheckChange(x.now().With(source, text)) },
+			Logger:  logger,
+		}
+		if source.Command != nil {
+			o.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
+			o.RenewEvery = betweenCommands
+		}
+		secret, err := follow.Open(ctx, o)
 		errs, x.secrets = append(errs, err), append(x.secrets, secret)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -77,21 +81,6 @@ func (x *changingSecrets) names() string {
 		names = append(names, source.Variable)
 	}
 	return strings.Join(names, ", ")
-}
-
-// reader returns what reads a source.
-func reader(source settings.SecretSource) func(context.Context) (string, error) {
-	if source.Command != nil {
-		return func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
-	}
-	return func(context.Context) (string, error) { return follow.File(source.File) }
-}
-
-func renewEvery(source settings.SecretSource) time.Duration {
-	if source.Command != nil {
-		return betweenCommands
-	}
-	return 0
 }
 
 // now returns the settings with the secrets as they are.

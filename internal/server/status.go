@@ -8,7 +8,6 @@ import (
 
 	"weir/internal/operators/api"
 	"weir/internal/plan"
-	"weir/internal/settings"
 )
 
 // status is how the server is.
@@ -28,7 +27,8 @@ func (a *App) status() api.Status {
 
 // notes are what else an operator should know.
 func (a *App) notes() []string {
-	return append(append([]string{}, switchedOn(a.opts.Settings.Answers)...), a.oldSecrets()...) // in JSON, none is []
+	s := a.opts.Settings.Answers
+	return append(append([]string{}, plan.SwitchedOn(s.ShadowMode, s.QuotaMode)...), a.oldSecrets()...) // in JSON, none is []
 }
 
 // oldSecrets says which secrets are in use that were read before, and why not those of now.
@@ -52,9 +52,4 @@ func (a *App) registerSecrets() {
 	a.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
 	}, func() float64 { return float64(len(a.oldSecrets())) }))
-}
-
-// switchedOn says which switches are on, see plan.Options.
-func switchedOn(s settings.Answers) []string {
-	return (&plan.Options{ShadowMode: s.ShadowMode, QuotaMode: s.QuotaMode}).SwitchedOn()
 }

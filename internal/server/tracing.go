@@ -38,7 +38,7 @@ func (a *App) openTracing() error {
 	if !s.Enabled {
 		return nil
 	}
-	handleOTelErrors(lostTraces(a.logger), a.logger)
+	handleOTelErrors(newLost(a.logger, "traces were lost"), a.logger)
 	var to sdktrace.SpanExporter
 	var err error
 	if s.ExporterProtocol == "grpc" {
@@ -112,26 +112,21 @@ func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 
 // lostSignals logs that something got lost, not as often as that happens.
 type lostSignals struct {
-	warn  func(args ...any)
-	times atomic.Int64 // since it was logged
-	now   rate.Sometimes
+	logger *slog.Logger
+	what   string       // the message
+	times  atomic.Int64 // since it was logged
+	now    rate.Sometimes
 }
 
-func lostTraces(logger *slog.Logger) *lostSignals {
-	return newLost(func(args ...any) { logger.Warn("traces were lost", args...) })
-}
-
-func lostDecisions(logger *slog.Logger) *lostSignals {
-	return newLost(func(args ...any) { logger.Warn("decisions were lost", args...) })
-}
-
-func newLost(warn func(args ...any)) *lostSignals {
-	return &lostSignals{warn: warn, now: rate.Sometimes{Interval: time.Minute}}
+func newLost(logger *slog.Logger, what string) *lostSignals {
+	return &lostSignals{logger: logger, what: what, now: rate.Sometimes{Interval: time.Minute}}
 }
 
 func (l *lostSignals) observe(err error) {
 	l.times.Add(1)
-	l.now.Do(func() { l.warn("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0)) })
+	l.now.Do(func() {
+		l.logger.Warn(l.what, "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0))
+	})
 }
 
 // pathOfURL finds URLs with their path, which is a secret of some collectors.

@@ -56,10 +56,16 @@ func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg pr
 	return f
 }
 
-// StoreDecided notes that the store works.
+// StoreDecided notes that the store works: it ends the outage, if there is one, when it has
+// been calm.
 func (f *Failover) StoreDecided() {
-	if f != nil {
-		f.local.storeDecided()
+	if f == nil {
+		return
+	}
+	l := &f.local
+	s := l.current.Load()
+	if s != nil && time.Since(l.began)-time.Duration(l.counted.Load()) >= calm {
+		l.current.CompareAndSwap(s, nil)
 	}
 }
 

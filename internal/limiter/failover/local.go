@@ -31,11 +31,3 @@ func (l *local) store() limiter.CounterStore {
 		l.current.CompareAndSwap(nil, &s)
 	}
 }
-
-// storeDecided ends the outage, if there is one, when it has been calm.
-func (l *local) storeDecided() {
-	s := l.current.Load()
-	if s != nil && time.Since(l.began)-time.Duration(l.counted.Load()) >= calm {
-		l.current.CompareAndSwap(s, nil)
-	}
-}

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Report is what a replay found. Its texts can be shown as they are.
@@ -200,7 +201,7 @@ func (r *run) finish() {
 			p.cut = append(p.cut, err)
 		}
 	}
-	for _, note := range r.Plan.SwitchedOn() {
+	for _, note := range plan.SwitchedOn(r.Plan.ShadowMode, r.Plan.QuotaMode) {
 		p.warn("%s", note)
 	}
 	if !p.First.IsZero() {
