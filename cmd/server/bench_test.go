@@ -140,10 +140,7 @@ func TestBenchTLS(t *testing.T) {
 
 	// serve starts a server with a certificate for name, that asks for one of clients, or not.
 	serve := func(name string, clients tls.ClientAuthType) string {
-		pair, err := tls.X509KeyPair(authority.Issue(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := testenv.Must(tls.X509KeyPair(authority.Issue(t, name)))(t)
 		config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: clients, ClientCAs: x509.NewCertPool()}
 		config.ClientCAs.AppendCertsFromPEM(authority.PEM())
 		return oracle{}.start(t, grpc.Creds(credentials.NewTLS(config)))

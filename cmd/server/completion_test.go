@@ -19,14 +19,9 @@ import (
 // inShell runs a script with a weir in the PATH, the test's binary.
 func inShell(t *testing.T, shell, script string, args ...string) string {
 	t.Helper()
-	self, err := filepath.Abs(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testenv.Must(filepath.Abs(os.Args[0]))(t)
 	dir := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(dir, "weir")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(self, filepath.Join(dir, "weir")))
 	command := exec.CommandContext(t.Context(), testenv.InteractiveShell(t, shell), append(args, "-c", script)...)
 	command.Dir = "../.."
 	command.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)

@@ -23,9 +23,7 @@ rate_limits:
 
 func TestDescriptors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, []byte(envoyMapping), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file, []byte(envoyMapping), 0o600))
 	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
 	every := filepath.Join(testenv.Repository(t), "e2e/testdata/descriptors.yaml")
 	runCommands(t, []string{"descriptors"}, []commandTest{

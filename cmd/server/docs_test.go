@@ -51,17 +51,10 @@ func TestProblemsInDocuments(t *testing.T) {
 	}
 	for name, text := range rules {
 		t.Run(name, func(t *testing.T) {
-			document, err := os.ReadFile(filepath.Join("../..", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			document := testenv.Must(os.ReadFile(filepath.Join("../..", name)))(t)
 			t.Chdir(t.TempDir())
-			if err := os.Mkdir("config", 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile("config/api.yaml", []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.Mkdir("config", 0o755))
+			testenv.OK(t, os.WriteFile("config/api.yaml", []byte(text), 0o644))
 			_, stdout, _ := call(t, "validate", "config/")
 			want := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(stdout, "    $1")
 			if !strings.Contains(string(document), "\n\n"+want+"\n") || strings.Count(want, "\n") != 1 {
@@ -84,13 +77,10 @@ func TestSchemaIsDocumented(t *testing.T) {
 func TestLinksOfDocuments(t *testing.T) {
 	var sources []string
 	for _, dir := range []string{"../../cmd", "../../internal", "../../bench", "../../e2e", "../../docs"} {
-		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		testenv.OK(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			sources = append(sources, path)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	source := regexp.MustCompile("`([\\w/]+\\.(?:go|lua))`")
 	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
@@ -116,11 +106,7 @@ func TestLinksOfDocuments(t *testing.T) {
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(testenv.Must(os.ReadFile(name))(t))
 }
 
 // anchors returns what links to the headings of a document end with.

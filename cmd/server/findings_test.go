@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/descriptors"
+	"weir/internal/testenv"
 )
 
 func TestValidateAsJSON(t *testing.T) {
@@ -68,15 +69,10 @@ func TestValidateForGitHub(t *testing.T) {
 		"::stop-commands::t.txt":    "",
 		"b\r::set-output name=x.go": "",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	t.Chdir(dir)
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testenv.Must(os.Getwd())(t)
 	for _, test := range []struct {
 		path, want string
 		code       int
@@ -136,10 +132,7 @@ func TestPreCommitFiles(t *testing.T) {
 // it as the program itself does.
 func TestPreCommitHook(t *testing.T) {
 	hook := preCommitHook(t)
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testenv.Must(os.Getwd())(t)
 	entry := strings.Fields(hook.Entry)
 	if hook.Language != "golang" || entry[0] != filepath.Base(here) {
 		t.Errorf("%s is not what go install makes of this directory", entry[0])

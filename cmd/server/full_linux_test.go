@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // What cannot be printed is an error of every command that prints.
@@ -19,10 +21,7 @@ func TestNowhereToPrint(t *testing.T) {
 		"bench":           {"bench", oracle{}.start(t), "--requests=10", "--warmup=0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			full := testenv.Must(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 			defer full.Close()
 			var stderr bytes.Buffer
 			code := run(t.Context(), args, full, &stderr)

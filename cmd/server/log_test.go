@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"weir/internal/settings"
+	"weir/internal/testenv"
 )
 
 // TestLogsEscapeWhatTerminalsObey logs, in both formats, what somebody else may have
@@ -35,9 +36,7 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 			continue
 		}
 		var fields map[string]string
-		if err := json.Unmarshal([]byte(lines[0]), &fields); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal([]byte(lines[0]), &fields))
 		for _, name := range []string{odd, "@message", "text", "error"} {
 			if fields[name] != odd {
 				t.Errorf("%q is %q, want %q", name, fields[name], odd)

@@ -88,9 +88,7 @@ func TestExitCodes(t *testing.T) {
 	empty := t.TempDir()
 	missing := filepath.Join(t.TempDir(), "missing")
 	odd := rules(t, "a.yaml", good)
-	if err := syscall.Mkfifo(filepath.Join(odd, "b.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.Mkfifo(filepath.Join(odd, "b.yaml"), 0o600))
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
 	runCommands(t, nil, []commandTest{
 		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
@@ -400,10 +398,7 @@ func TestValidateStandardInput(t *testing.T) {
 
 // An image FROM scratch has no data of time zones.
 func TestTimeZonesAreInTheProgram(t *testing.T) {
-	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := testenv.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	if !slices.Contains(strings.Fields(string(packages)), "time/tzdata") {
 		t.Error("the program lacks time/tzdata")
 	}

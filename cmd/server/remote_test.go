@@ -73,11 +73,7 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 func fromFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata/remote", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(testenv.Must(os.ReadFile(filepath.Join("testdata/remote", name)))(t))
 }
 
 // remoteCases are commands by the file that holds what they print.
@@ -135,9 +131,7 @@ func TestRemoteCommands(t *testing.T) {
 			}
 			stdout = strings.ReplaceAll(stdout, server.URL, "http://HOST:PORT")
 			if *update {
-				if err := os.WriteFile(filepath.Join("testdata/remote", tt.golden+".txt"), []byte(stdout), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, os.WriteFile(filepath.Join("testdata/remote", tt.golden+".txt"), []byte(stdout), 0o644))
 			}
 			if want := fromFile(t, tt.golden+".txt"); stdout != want {
 				t.Errorf("got\n%s\nwant\n%s", stdout, want)

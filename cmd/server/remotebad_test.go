@@ -91,9 +91,7 @@ func TestRemoteByVariables(t *testing.T) {
 			}
 		})
 	}
-	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), testenv.NewAuthority(t).PEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, "ca.pem"), testenv.NewAuthority(t).PEM(), 0o600))
 	server.next(fromFile(t, "exception.json"))
 	_, stdout, _ := call(t, "except", "add", "api", "user=alice", "--amount=2.5", "--for=1h", "--reason=why", "--by=ops", "--token-file="+dir+"/token", "--ca-file="+dir+"/ca.pem")
 	if want := "weir except remove 7f3a --token-file " + dir + "/token --ca-file " + dir + "/ca.pem\n"; !strings.HasSuffix(stdout, want) {

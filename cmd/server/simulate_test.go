@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 const (
@@ -51,9 +53,7 @@ func TestSimulateCutLog(t *testing.T) {
 	var log bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&log, gzip.NoCompression)
 	_, err := w.Write([]byte(userLines))
-	if err := errors.Join(err, w.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(err, w.Flush()))
 	whole := log.Len()
 	if _, err := w.Write([]byte(userLines)); err != nil || w.Close() != nil {
 		t.Fatal(err)
@@ -61,9 +61,7 @@ func TestSimulateCutLog(t *testing.T) {
 	corrupt := slices.Clone(log.Bytes())
 	corrupt[len(corrupt)-6] ^= 1 // of the checksum
 	for name, data := range map[string][]byte{"cut.gz": log.Bytes()[:whole], "corrupt.gz": corrupt} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(name, data, 0o600))
 	}
 	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 4: gzip: invalid checksum"} {
 		why = log + ": " + why + "; the rest of the log is not in this report"
@@ -103,9 +101,7 @@ func TestSimulateFiles(t *testing.T) {
 func TestSimulateKeepsFiles(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines, "bad.log", "no\n", "old", "before\n")
 	t.Chdir(dir)
-	if err := errors.Join(os.Symlink("access.log", "link"), os.Mkdir("rules", 0o700), os.WriteFile("rules/r.yaml", []byte(oncePer), 0o600), os.Chmod("old", 0o640), os.Symlink("old", "linked")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.Symlink("access.log", "link"), os.Mkdir("rules", 0o700), os.WriteFile("rules/r.yaml", []byte(oncePer), 0o600), os.Chmod("old", 0o640), os.Symlink("old", "linked")))
 	for _, test := range []struct {
 		args []string
 		want string
@@ -139,10 +135,7 @@ func TestSimulateKeepsFiles(t *testing.T) {
 
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testenv.Must(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -157,23 +150,14 @@ func TestSimulateInterrupted(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "denied", "before\n")
 	command := inProcess("simulate", "a.yaml", "-", "--envoy=envoy.yaml", "--html=page", "--denied=denied")
 	command.Dir = dir
-	in, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testenv.Must(command.StdinPipe())(t)
 	defer in.Close()
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, command.Start())
 	const morePerPipe = 1 << 20 // than fits: it is read
-	if _, err := io.WriteString(in, strings.Repeat(userLines, morePerPipe/len(userLines))); err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(io.WriteString(in, strings.Repeat(userLines, morePerPipe/len(userLines))))(t)
+	testenv.OK(t, command.Process.Signal(os.Interrupt))
 	if err := command.Wait(); command.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "weir: interrupted") {
 		t.Errorf("%v: %s", err, stderr.String())
 	}

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testenv"
 )
 
 // terminal returns both ends of a new terminal: what is written to the second is read from the first.
 func terminal(t *testing.T) (shown, end *os.File) {
 	t.Helper()
-	shown, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown = testenv.Must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	t.Cleanup(func() { _ = shown.Close() })
 	fd := int(shown.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
@@ -45,20 +44,13 @@ func TestSimulateOnTerminal(t *testing.T) {
 				command.Dir = dir
 				return command
 			}
-			want, err := simulate().Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testenv.Must(simulate().Output())(t)
 			command := simulate()
 			command.Stdout, command.Stderr = end, end
-			if err := command.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, command.Start())
 			_ = end.Close()
 			data, _ := io.ReadAll(shown) // the error is that nobody writes any more
-			if err := command.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, command.Wait())
 			const clear = "\r\x1b[K"
 			text := strings.ReplaceAll(string(data), "\r\n", "\n")
 			at := strings.LastIndex(text, clear)
