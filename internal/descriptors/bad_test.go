@@ -6,18 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // TestLoadReportsEveryProblem compares what is wrong with each file and directory in
 // testdata/bad with testdata/bad.txt, which -update writes.
 func TestLoadReportsEveryProblem(t *testing.T) {
 	const dir, reports = "testdata/bad", "testdata/bad.txt"
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := testenv.Must(os.ReadDir(dir))(t)
 	var got strings.Builder
 	for _, entry := range entries {
 		files, _, err := ReadFiles(filepath.Join(dir, entry.Name()))
-		must(t, err)
+		testenv.OK(t, err)
 		for i := range files {
 			files[i].Name = strings.TrimPrefix(filepath.ToSlash(files[i].Name), dir+"/")
 		}
@@ -31,10 +32,9 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 		fmt.Fprintln(&got, err)
 	}
 	if *update {
-		must(t, os.WriteFile(reports, []byte(got.String()), 0o644))
+		testenv.OK(t, os.WriteFile(reports, []byte(got.String()), 0o644))
 	}
-	want, err := os.ReadFile(reports)
-	must(t, err)
+	want := testenv.Must(os.ReadFile(reports))(t)
 	gotLines, wantLines := strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {

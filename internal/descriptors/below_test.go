@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 const belowRules = `
@@ -30,12 +31,11 @@ descriptors:
 // One file of a domain may have a rule without key on the first level, which is for the
 // rules of all.
 func TestRuleWithoutKeyOfMergedFiles(t *testing.T) {
-	tree, err := Load([]File{
+	tree := testenv.Must(Load([]File{
 		{"a.yaml", []byte("domain: api\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}}]\n")},
 		{"b.yaml", []byte("domain: api\ndescriptors: [{rate_limit: {unit: day, requests_per_unit: 2}}]\n")},
 		{"c.yaml", []byte("domain: api\ndescriptors: [{key: path, descriptors: [{key: user}]}]\n")},
-	}, Options{MergeDomains: true})
-	must(t, err)
+	}, Options{MergeDomains: true}))(t)
 	for descriptor, want := range map[string]string{
 		"user=a x=y": "api|user of user=a",
 		"path=/":     "none",

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // Every YAML block of the rule reference is a complete file.
 func TestRuleReferenceLoads(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatchIndex(string(text), -1)
 	if len(blocks) == 0 {
 		t.Fatal("docs/rules.md has no YAML")
@@ -38,8 +38,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 
 // The tables of fields say what editors show.
 func TestDocumentedFields(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	link := regexp.MustCompile("\\[([^]]*)\\]\\([^)]*\\)|\\*\\*|`")
 	documented := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\|`(\\w+)`\\|.*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
@@ -52,7 +51,7 @@ func TestDocumentedFields(t *testing.T) {
 		mapping
 		Definitions map[string]mapping
 	}
-	must(t, json.Unmarshal(Schema, &schema))
+	testenv.OK(t, json.Unmarshal(Schema, &schema))
 	for place, names := range map[string][]string{"": format.file.names, "rule": format.descriptor.names, "limit": format.limit.names, "override": format.override.names} {
 		said := schema.Properties
 		if place != "" {
@@ -72,8 +71,7 @@ func TestDocumentedFields(t *testing.T) {
 // The worked example of lists, networks and regular expressions says which rule an
 // entry leads to.
 func TestDocumentedLists(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	_, section, _ := strings.Cut(string(text), "### Lists, networks and regular expressions\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindStringSubmatch(section)
@@ -106,8 +104,7 @@ func TestDocumentedLists(t *testing.T) {
 // docs/metrics.md tells the labels of its rule, also those of a request with
 // detailed_metric.
 func TestDocumentedLabels(t *testing.T) {
-	text, err := os.ReadFile("../../docs/metrics.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../docs/metrics.md"))(t)
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("docs/metrics.md has no YAML")
@@ -138,8 +135,7 @@ func TestDefaultRules(t *testing.T) {
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(skipped, err)
 	}
-	tree, err := Load(files, Options{})
-	must(t, err)
+	tree := testenv.Must(Load(files, Options{}))(t)
 	rule := tree.Match("api", entries("user=anybody"))
 	if rule == nil || len(rule.Limits) != 1 {
 		t.Fatal("users of the domain api do not have one limit")
@@ -152,8 +148,7 @@ func TestDefaultRules(t *testing.T) {
 // TestMigratingNamesOwnFields holds MIGRATING.md to the fields that are to be removed
 // before one goes back to a server that refuses them.
 func TestMigratingNamesOwnFields(t *testing.T) {
-	text, err := os.ReadFile("../../MIGRATING.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../MIGRATING.md"))(t)
 	_, back, found := strings.Cut(string(text), "## Back again")
 	if !found {
 		t.Fatal("MIGRATING.md does not tell how to go back")

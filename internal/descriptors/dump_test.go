@@ -7,18 +7,18 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/testenv"
 )
 
 // TestDumpSaysWhatItsNumbersMean reads the lines as scripts for the reference do,
 // and finds what the numbers mean and where each rule is written.
 func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
-	tree, err := Load([]File{
+	tree := testenv.Must(Load([]File{
 		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: login\n  rate_limit: {unit: minute, requests_per_unit: 5, deny_for: 1h0m0s}\n- key: free\n  rate_limit: {unlimited: true}\n")},
 		{Name: "config/b\n\x1b[31m.yaml", Data: []byte("domain: web\ndescriptors:\n- key: known\n  metadata: {note: \"\\u009b31m\"}\n")},
-	}, Options{})
-	must(t, err)
+	}, Options{}))(t)
 	var page bytes.Buffer
-	must(t, tree.Dump(&page))
+	testenv.OK(t, tree.Dump(&page))
 	for _, want := range []string{
 		"# requests_per_unit is the amount per period",
 		"# unlimited: true admits everything",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/testenv"
 )
 
 // write fills a new directory with files and returns its path. A content that
@@ -17,14 +18,14 @@ func write(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		var err error
 		if target, ok := strings.CutPrefix(content, "-> "); ok {
 			err = os.Symlink(target, path)
 		} else {
 			err = os.WriteFile(path, []byte(content), 0o644)
 		}
-		must(t, err)
+		testenv.OK(t, err)
 	}
 	return dir
 }
@@ -87,7 +88,7 @@ func TestReadFiles(t *testing.T) {
 				paths = append(paths, filepath.Join(dir, path))
 			}
 			files, skipped, err := ReadFiles(paths...)
-			must(t, err)
+			testenv.OK(t, err)
 			var got []string
 			for i := range files {
 				name := strings.TrimPrefix(filepath.ToSlash(files[i].Name), filepath.ToSlash(dir)+"/")
@@ -125,7 +126,7 @@ func TestReadFilesNamesEveryMissingPath(t *testing.T) {
 func TestReadFilesBoundsSize(t *testing.T) {
 	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", strictyaml.MaxFileSize+100)})
 	files, _, err := ReadFiles(dir)
-	must(t, err)
+	testenv.OK(t, err)
 	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
 		t.Errorf("read %d bytes, want %d", got, want)
 	}
@@ -161,7 +162,7 @@ func TestReadWithSiblings(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			testenv.OK(t, err)
 			var got []string
 			for _, f := range files {
 				name, _ := filepath.Rel(dir, f.Name)

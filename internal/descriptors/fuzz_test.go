@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // FuzzLoad feeds files of any bytes: nothing panics, the outcome is a tree or
@@ -19,10 +20,7 @@ func FuzzLoad(f *testing.F) {
 			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
 		}
 		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
+			data := testenv.Must(os.ReadFile(name))(f)
 			f.Add(data, []byte("domain: api\ndescriptors:\n- key: path\n"))
 		}
 	}

@@ -3,6 +3,8 @@ package descriptors
 import (
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 const flightRules = `
@@ -30,8 +32,7 @@ func TestHoldsAreOfTheirDomain(t *testing.T) {
 		{Name: "a.yaml", Data: []byte(flightRules)},
 		{Name: "b.yaml", Data: []byte("domain: web\ndescriptors:\n  - {key: request_id, rate_limit: {unit: minute, requests_per_unit: 3}}\n")},
 	}
-	tree, err := Load(files, Options{})
-	must(t, err)
+	tree := testenv.Must(Load(files, Options{}))(t)
 	if rule, hold := tree.MatchHold("web", entries("request_id=1")); rule == nil || hold >= 0 {
 		t.Errorf("got %v and hold %d, want the rule without a hold", rule, hold)
 	}
@@ -39,7 +40,7 @@ func TestHoldsAreOfTheirDomain(t *testing.T) {
 
 func TestDumpOfHolds(t *testing.T) {
 	var b strings.Builder
-	must(t, load(t, flightRules).Dump(&b))
+	testenv.OK(t, load(t, flightRules).Dump(&b))
 	for _, want := range []string{
 		"user: unit=MINUTE requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: concurrency, from:",
 		"unit=HOUR requests_per_unit=1, shadow_mode: false, quota_mode: false, algorithm: concurrency, hold: call, from:",

@@ -138,9 +138,7 @@ func TestCostOfRegularExpressions(t *testing.T) {
 func TestManyNetworksLoadFast(t *testing.T) {
 	files := []File{{"rules.yaml", []byte(manyLists(30_000))}}
 	testenv.InProcessorTime(t, 300*time.Millisecond, func() {
-		if _, err := Load(files, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(Load(files, Options{}))(t)
 	})
 }
 
@@ -173,11 +171,10 @@ func TestLongListIsKeptOnce(t *testing.T) {
 // Two files may list values of one key, as long as they are different ones.
 func TestListsOfMergedFiles(t *testing.T) {
 	const format = "{domain: api, descriptors: [{key: k, value: [%s], metadata: {file: %s}}, {key: k, regex: '%s', metadata: {file: %[2]s}}]}"
-	tree, err := Load([]File{
+	tree := testenv.Must(Load([]File{
 		{"1.yaml", fmt.Appendf(nil, format, "a, b", "one", "x.*")},
 		{"2.yaml", fmt.Appendf(nil, format, "c, d", "two", "x[0-9]")},
-	}, Options{MergeDomains: true})
-	must(t, err)
+	}, Options{MergeDomains: true}))(t)
 	for value, want := range map[string]string{"b": "one", "c": "two", "x1": "one"} {
 		if got := tree.Match("api", entries("k="+value)).Metadata["file"]; got != want {
 			t.Errorf("%s: got the file %v, want %s", value, got, want)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // load loads one file that must be good.
@@ -28,7 +29,7 @@ func load(t testing.TB, data string) *Tree {
 func dump(t testing.TB, tree *Tree) string {
 	t.Helper()
 	var all, limits bytes.Buffer
-	must(t, tree.Dump(&all))
+	testenv.OK(t, tree.Dump(&all))
 	for line := range strings.Lines(all.String()) {
 		if !strings.HasPrefix(line, "# ") {
 			limits.WriteString(line[:strings.LastIndex(line, ", from: ")] + "\n")
@@ -68,14 +69,12 @@ func compareBeside(t *testing.T, pattern string, say func(*Tree) string) {
 	}
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			must(t, err)
+			data := testenv.Must(os.ReadFile(name))(t)
 			beside, got := strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(load(t, string(data)))
 			if *update {
-				must(t, os.WriteFile(beside, []byte(got), 0o644))
+				testenv.OK(t, os.WriteFile(beside, []byte(got), 0o644))
 			}
-			want, err := os.ReadFile(beside)
-			must(t, err)
+			want := testenv.Must(os.ReadFile(beside))(t)
 			if got != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -158,7 +157,7 @@ descriptors:
 func TestTextInMetadataOfResources(t *testing.T) {
 	m := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "a", "metadata": {"v": "yes", "w": true}}]}`)
 	tree, _, err := LoadResources(packed(t, m), Options{})
-	must(t, err)
+	testenv.OK(t, err)
 	if got, want := tree.Match("api", entries("a=b")).Metadata, (map[string]any{"v": "yes", "w": true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -171,8 +170,7 @@ func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
 		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
 	}
 	for i, spec := range specs {
-		want, err := limiter.NewLimit(spec)
-		must(t, err)
+		want := testenv.Must(limiter.NewLimit(spec))(t)
 		if !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
 			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
 		}
@@ -286,12 +284,11 @@ descriptors:
 }
 
 func TestLoadMergesDomains(t *testing.T) {
-	tree, err := Load([]File{
+	tree := testenv.Must(Load([]File{
 		{"1.yaml", []byte("{domain: api, descriptors: [{key: user, value: a*}]}")},
 		{"2.yaml", []byte("{domain: web, descriptors: [{key: user}]}")},
 		{"3.yaml", []byte("{domain: api, descriptors: [{key: user, value: '*'}, {key: path}]}")},
-	}, Options{MergeDomains: true})
-	must(t, err)
+	}, Options{MergeDomains: true}))(t)
 	if got, want := dump(t, tree), "api.user_a*: no limit\nweb.user: no limit\napi.user_*: no limit\napi.path: no limit\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -303,13 +300,5 @@ func TestLoadMergesDomains(t *testing.T) {
 	}
 	if rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
 		t.Errorf("got %v, want the wildcard of the first file", rule)
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // entries makes a descriptor of "key=value" words.
@@ -78,8 +79,7 @@ func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Ent
 	}
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			must(t, err)
+			data := testenv.Must(os.ReadFile(name))(t)
 			tree, keys := load(t, string(data)), map[string]string{}
 			var b strings.Builder
 			for line := range strings.Lines(string(data)) {
@@ -105,7 +105,7 @@ func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Ent
 				}
 			}
 			if *update {
-				must(t, os.WriteFile(name, []byte(b.String()), 0o644))
+				testenv.OK(t, os.WriteFile(name, []byte(b.String()), 0o644))
 			}
 		})
 	}
@@ -228,8 +228,6 @@ func BenchmarkLoad(b *testing.B) {
 	b.SetBytes(int64(len(files[0].Data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Load(files, Options{}); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Must(Load(files, Options{}))(b)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/testenv"
 )
 
 // The outcome of decoding part by part is that of decoding a file as a whole,
@@ -68,7 +69,7 @@ func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 			return whole, err.Error()
 		}
 		var b strings.Builder
-		must(t, tree.Dump(&b))
+		testenv.OK(t, tree.Dump(&b))
 		return whole, b.String() + tree.Warnings().Error()
 	}
 	isWhole, got := load(size, ahead)
@@ -88,10 +89,7 @@ func FuzzDecodeParts(f *testing.F) {
 			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
 		}
 		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
+			data := testenv.Must(os.ReadFile(name))(f)
 			f.Add(data, uint8(1))
 		}
 	}

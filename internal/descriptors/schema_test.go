@@ -22,6 +22,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write docs/rules.schema.json and the expectations in testdata anew")
@@ -30,10 +31,9 @@ const schemaFile = "../../docs/rules.schema.json"
 
 func TestSchemaFileIsCurrent(t *testing.T) {
 	if *update {
-		must(t, os.WriteFile(schemaFile, Schema, 0o644))
+		testenv.OK(t, os.WriteFile(schemaFile, Schema, 0o644))
 	}
-	text, err := os.ReadFile(schemaFile)
-	must(t, err)
+	text := testenv.Must(os.ReadFile(schemaFile))(t)
 	if !bytes.Equal(text, Schema) {
 		t.Errorf("%s is not that of internal/descriptors; run: go test ./internal/descriptors -update", schemaFile)
 	}
@@ -42,13 +42,10 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 // compiled is the schema, itself checked by that of its draft.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
-	must(t, err)
+	text := testenv.Must(jsonschema.UnmarshalJSON(bytes.NewReader(Schema)))(t)
 	c := jsonschema.NewCompiler()
-	must(t, c.AddResource("rules.schema.json", text))
-	schema, err := c.Compile("rules.schema.json")
-	must(t, err)
-	return schema
+	testenv.OK(t, c.AddResource("rules.schema.json", text))
+	return testenv.Must(c.Compile("rules.schema.json"))(t)
 }
 
 // asEditor returns what an editor makes of a file, by the core schema of YAML 1.2 and
@@ -165,8 +162,7 @@ func TestSchemaTakesGoodFiles(t *testing.T) {
 		filesBelow(t, "testdata/good", isRules), filesBelow(t, "testdata/warned", isRules), filesBelow(t, "../../config", isRules),
 		filesBelow(t, "../../examples", func(name string) bool { return isRules(name) && filepath.Base(filepath.Dir(name)) == "rules" }),
 	)
-	text, err := os.ReadFile("../../docs/rules.md")
-	must(t, err)
+	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	for i, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1) {
 		files = append(files, File{fmt.Sprintf("block %d of docs/rules.md", i), block[1]})
 	}

@@ -22,7 +22,7 @@ func TestNoWarnings(t *testing.T) {
 		t.Fatalf("found the examples %v, error %v", examples, err)
 	}
 	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config", "../../docs/examples")...)
-	must(t, err)
+	testenv.OK(t, err)
 	for _, f := range files {
 		if w := load(t, string(f.Data)).Warnings(); len(w) > 0 {
 			t.Errorf("%s: %v", f.Name, w)
@@ -33,13 +33,12 @@ func TestNoWarnings(t *testing.T) {
 // A name may be given in one file and be replaced in another, and one file without
 // rules does not matter where another has some.
 func TestWarningsOfMergedFiles(t *testing.T) {
-	tree, err := Load([]File{
+	tree := testenv.Must(Load([]File{
 		{Name: "a.yaml", Data: []byte("domain: api\n")},
 		{Name: "b.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: a, value: x*, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: base}, {name: bass}]}}\n")},
 		{Name: "c.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: base}}\n- {key: a, value: xy*}\n")},
 		{Name: "d.yaml", Data: []byte("domain: shop\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: bass}}\n")},
-	}, Options{MergeDomains: true})
-	must(t, err)
+	}, Options{MergeDomains: true}))(t)
 	const want = `b.yaml:3:101: descriptors[0].rate_limit.replaces[1].name: no limit of the domain "api" has the name "bass", so nothing is replaced
 c.yaml:4:3: descriptors[1]: never reached, x* at b.yaml:3:3 comes first and matches all of it`
 	if got := tree.Warnings().Error(); got != want {

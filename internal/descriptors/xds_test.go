@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/internal/testenv"
 )
 
 // message reads a RateLimitConfig in JSON.
@@ -32,10 +34,7 @@ func packed(t *testing.T, messages ...*ratelimit.RateLimitConfig) []*anypb.Any {
 	t.Helper()
 	list := make([]*anypb.Any, len(messages))
 	for i, m := range messages {
-		var err error
-		if list[i], err = anypb.New(m); err != nil {
-			t.Fatal(err)
-		}
+		list[i] = testenv.Must(anypb.New(m))(t)
 	}
 	return list
 }
@@ -145,7 +144,7 @@ func TestMergedResources(t *testing.T) {
 	b := message(t, `{"name": "b", "domain": "api", "descriptors": [{"key": "path", "value": "/*", "rate_limit": {"unit": "DAY", "requests_per_unit": 2}}]}`)
 	for _, messages := range [][]*ratelimit.RateLimitConfig{{a, b}, {b, a}} {
 		tree, _, err := LoadResources(packed(t, messages...), Options{MergeDomains: true})
-		must(t, err)
+		testenv.OK(t, err)
 		if rule := tree.Match("api", entries("path=/xy")); rule == nil || rule.Limits[0].RequestsPerUnit != 1 {
 			t.Errorf("got %v, want that of resource a", rule)
 		}
@@ -171,9 +170,7 @@ func TestLoadsPause(t *testing.T) {
 		t.Errorf("%d pauses in a load of a resource, want %d", pauses, want)
 	}
 	pauses = 0
-	if _, err := Load([]File{{Name: "rules.yaml", Data: []byte(asYAML(config))}}, opts); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(Load([]File{{Name: "rules.yaml", Data: []byte(asYAML(config))}}, opts))(t)
 	if want := 2*n - 1; pauses != want { // decoding, and looking at what each value hides
 		t.Errorf("%d pauses in a load of a file, want %d", pauses, want)
 	}
@@ -248,13 +245,8 @@ func FuzzLoadResources(f *testing.F) {
 				{"key": "rule-1-match--1", "value": "rule-1-match--1", "rate_limit": {"requests_per_unit": 100, "unit": "MINUTE"}}]}]}`,
 	} {
 		m := new(ratelimit.RateLimitConfig)
-		if err := protojson.Unmarshal([]byte(text), m); err != nil {
-			f.Fatal(err)
-		}
-		data, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testenv.OK(f, protojson.Unmarshal([]byte(text), m))
+		data := testenv.Must(proto.Marshal(m))(f)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
