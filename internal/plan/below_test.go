@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 const belowRules = `
@@ -89,8 +90,7 @@ func TestHitsBelow(t *testing.T) {
 func TestSharedRuleWithoutKey(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
-	keys, err := limiter.Keys{}.InBuckets()
-	must(t, err)
+	keys := testenv.Must(limiter.Keys{}.InBuckets())(t)
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words("d="), words("*=x")))
 	for i := 2; i < 6; i++ {
 		if got[i] != got[i%2] {
@@ -136,7 +136,7 @@ func TestStatusBelow(t *testing.T) {
 	} {
 		var p Result
 		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
-		must(t, New(Options{}).Prepare(&p, tree, r))
+		testenv.OK(t, New(Options{}).Prepare(&p, tree, r))
 		decideFresh(&p)
 		if got := statusOf(p.Statuses[0]); got != test.want || p.Denied != test.denied {
 			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, p.Denied, test.want, test.denied)
@@ -169,7 +169,7 @@ func TestManyLevelsBelow(t *testing.T) {
 	}
 	planner, p := New(Options{}), new(Result)
 	if n := testing.AllocsPerRun(3, func() {
-		must(t, planner.Prepare(p, tree, r))
+		testenv.OK(t, planner.Prepare(p, tree, r))
 	}); n != 0 || len(p.Hits) != 100*depth {
 		t.Errorf("%v allocations and %d hits, want none and %d", n, len(p.Hits), 100*depth)
 	}

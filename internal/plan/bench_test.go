@@ -3,6 +3,8 @@ package plan
 import (
 	"sync/atomic"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // inForce puts exceptions in force.
@@ -21,7 +23,7 @@ func TestExceptionsAllocateNothing(t *testing.T) {
 	p, planner, tree := new(Result), New(Options{Exceptions: inForce(all)}), load(t, rules)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}}
 	if n := testing.AllocsPerRun(100, func() {
-		must(t, planner.Prepare(p, tree, r))
+		testenv.OK(t, planner.Prepare(p, tree, r))
 		p.SetStatuses(true)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)

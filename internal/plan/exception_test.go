@@ -50,12 +50,11 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	stores := map[string]func(*testing.T) limiter.Store{
 		"memory": func(*testing.T) limiter.Store { return memory.New(memory.Options{}) },
 		"redis": func(t *testing.T) limiter.Store {
-			s, err := redis.New(redis.Options{
+			s := testenv.Must(redis.New(redis.Options{
 				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second},
 				Wait:       20 * time.Second,
 				DenyMemory: 1 << 20,
-			})
-			must(t, err)
+			}))(t)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
@@ -94,9 +93,7 @@ func (w *world) add(e *Exception, lasts time.Duration) (remove func()) {
 func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	w.t.Helper()
 	p := new(Result)
-	if err := w.planner.Prepare(p, w.tree, &Request{Domain: domain, Descriptors: ds}); err != nil {
-		w.t.Fatal(err)
-	}
+	testenv.OK(w.t, w.planner.Prepare(p, w.tree, &Request{Domain: domain, Descriptors: ds}))
 	denied, err := false, error(nil)
 	if len(p.Hits) > 0 {
 		denied, err = w.store.Decide(w.t.Context(), p.Hits, p.Decisions)
@@ -280,8 +277,7 @@ func TestLongestExceptionWins(t *testing.T) {
 // With digests in keys, and with one counter for all values, exceptions are for the values
 // of requests.
 func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
-	keys, err := limiter.NewKeys("", true)
-	must(t, err)
+	keys := testenv.Must(limiter.NewKeys("", true))(t)
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
 		w.want("hashed", 2, "user=alice")
 		remove := w.except("3x", "user=alice")

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 const judgedRules = `
@@ -137,7 +138,7 @@ func TestJudgedOverridesAreRemembered(t *testing.T) {
 	var p Result
 	if n := testing.AllocsPerRun(10, func() {
 		for _, tree := range trees {
-			must(t, planner.Prepare(&p, tree, r))
+			testenv.OK(t, planner.Prepare(&p, tree, r))
 		}
 	}); n != 0 || len(planner.overrides.known) != 2 {
 		t.Errorf("%v allocations and %d limits, want none and 2", n, len(planner.overrides.known))

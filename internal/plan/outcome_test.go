@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
+	"weir/internal/testenv"
 )
 
 // TestOutcomes asks until limits are over, and wants what each limit meant.
@@ -47,7 +48,7 @@ descriptors:
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			keys, err := limiter.NewKeys("", false)
-			must(t, err)
+			testenv.OK(t, err)
 			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memory.New(memory.Options{}), load(t, rules)
 			r := Request{Domain: "api"}
 			for key := range strings.FieldsSeq(tt.keys) {
@@ -57,7 +58,7 @@ descriptors:
 			for range 2 {
 				got = nil
 				var p Result
-				must(t, planner.Prepare(&p, tree, &r))
+				testenv.OK(t, planner.Prepare(&p, tree, &r))
 				denied := false
 				if len(p.Hits) > 0 {
 					if denied, err = store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {

@@ -9,13 +9,12 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 func load(t testing.TB, rules string) *descriptors.Tree {
 	t.Helper()
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
-	must(t, err)
-	return tree
+	return testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
 }
 
 const rules = `
@@ -63,14 +62,14 @@ func (d Descriptor) refund() Descriptor {
 func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descriptor) *Result {
 	t.Helper()
 	p := new(Result)
-	must(t, New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}))
+	testenv.OK(t, New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}))
 	return p
 }
 
 // decided is the plan of a request, on fresh counters.
 func decided(t *testing.T, planner *Planner, p *Result, r *Request) {
 	t.Helper()
-	must(t, planner.Prepare(p, load(t, rules), r))
+	testenv.OK(t, planner.Prepare(p, load(t, rules), r))
 	decideFresh(p)
 }
 
@@ -148,13 +147,5 @@ func TestPlanIsUsedAgain(t *testing.T) {
 	used.Reset()
 	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
 		t.Error("something of the request is kept")
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
