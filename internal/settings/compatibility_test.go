@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"weir/internal/testenv"
 )
 
 // counterpart is a variable of envoyproxy/ratelimit. Whether it is honoured
@@ -293,7 +295,7 @@ func TestProofsExist(t *testing.T) {
 func testTexts(t *testing.T) map[string][]string {
 	t.Helper()
 	texts := map[string][]string{}
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	testenv.OK(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -308,8 +310,7 @@ func testTexts(t *testing.T) map[string][]string {
 			}
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return texts
 }
 
@@ -369,8 +370,7 @@ func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
 	for _, c := range counterparts {
 		env[c.name] = c.standard
 	}
-	s, err := parse(t, env)
-	must(t, err)
+	s := testenv.Must(parse(t, env))(t)
 	for _, w := range s.Warnings {
 		t.Errorf("a default of the reference is warned of: %+v", w)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"weir/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write docs/settings.md and docs/compatibility.md again")
@@ -24,8 +26,7 @@ const written = "<!-- Written by: go test ./internal/settings -update -->\n"
 // TestDocument keeps docs/settings.md and the settings the same. What people choose is
 // explained by hand in a first table; all others follow, with their help.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(document)
-	must(t, err)
+	text := testenv.Must(os.ReadFile(document))(t)
 	explained, _, _ := strings.Cut(string(text), written)
 	list, group := flags(t), ""
 	want := explained + written
@@ -72,10 +73,9 @@ func initial(flag *kong.Flag) string {
 func compareDocument(t *testing.T, document, want string) {
 	t.Helper()
 	if *update {
-		must(t, os.WriteFile(document, []byte(want), 0o644))
+		testenv.OK(t, os.WriteFile(document, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(document)
-	must(t, err)
+	got := testenv.Must(os.ReadFile(document))(t)
 	if string(got) != want {
 		t.Errorf("%s does not say what the settings are; run: go test ./internal/settings -update", document)
 	}
@@ -125,8 +125,7 @@ func TestEverySettingIsRead(t *testing.T) {
 			t.Fatalf("no file is %s (error: %v)", pattern, err)
 		}
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			must(t, err)
+			text := testenv.Must(os.ReadFile(path))(t)
 			if !strings.HasSuffix(path, "_test.go") {
 				code.Write(text)
 			}
@@ -158,9 +157,7 @@ func TestHelpNamesEverything(t *testing.T) {
 	var cli struct{ Settings }
 	var help strings.Builder
 	parser := newParser(t, &cli, kong.Writers(&help, &help), kong.Exit(func(int) {}))
-	if _, err := parser.Parse([]string{"--help"}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(parser.Parse([]string{"--help"}))(t)
 	for _, flag := range flags(t) {
 		for _, want := range []string{"--" + flag.Name, "$" + flag.Envs[0], flag.FormatPlaceHolder()} {
 			if !flag.IsBool() && !strings.Contains(help.String(), want) {

@@ -27,8 +27,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 	test, variable := regexp.MustCompile("`(Test\\w+)`"), regexp.MustCompile("(?m)(?:`|^| )([A-Z]+(?:_[A-Z]+)+|PORT)[`=]")
 	for _, document := range testenv.Documents(t) {
-		text, err := os.ReadFile(document)
-		must(t, err)
+		text := testenv.Must(os.ReadFile(document))(t)
 		for _, name := range test.FindAllStringSubmatch(string(text), -1) {
 			if tests[name[1]] == nil {
 				t.Errorf("%s: there is no test %s", document, name[1])

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // TestRedis refuses an address before anything starts, of each Redis that is used, and
@@ -51,14 +53,13 @@ func TestRedis(t *testing.T) {
 // TestVariablesOfBothRedis holds every variable to what is said of each of the two, so
 // that neither speaks for the other.
 func TestVariablesOfBothRedis(t *testing.T) {
-	s, err := parse(t, map[string]string{
+	s := testenv.Must(parse(t, map[string]string{
 		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a",
 		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "2s",
 		"REDIS_PERSECOND":     "true",
 		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
 		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms",
-	})
-	must(t, err)
+	}))(t)
 	for name, c := range map[string]struct {
 		got  RedisServer
 		tls  bool

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // secretsEverywhere are the variables that use all secrets, but for those themselves.
@@ -42,8 +44,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		// What is read takes the place of the setting.
 		env[name] = "c:3"
 		delete(env, name+"_FILE")
-		want, err := parse(t, env)
-		must(t, err)
+		want := testenv.Must(parse(t, env))(t)
 		got := s.With(sources[0], env[name])
 		if secrets(&got) != secrets(&want) {
 			t.Errorf("%s: got %s, want %s", name, secrets(&got), secrets(&want))
@@ -108,8 +109,7 @@ func TestChangesOfSecrets(t *testing.T) {
 		{"CLUSTER", "redis://:swordfish@a:1", "redis://:halibut@a:1", ""},
 		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which needs a restart"},
 	} {
-		s, err := parse(t, map[string]string{"REDIS_URL": c.before, "REDIS_TYPE": c.kind})
-		must(t, err)
+		s := testenv.Must(parse(t, map[string]string{"REDIS_URL": c.before, "REDIS_TYPE": c.kind}))(t)
 		next := s
 		next.Redis.Main.URL = Secret(c.after)
 		if err := s.CheckChange(next); fmt.Sprint(err) != c.want && (err != nil || c.want != "") {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"weir/internal/testenv"
 )
 
 // parse reads settings from flags and from exactly the variables in env.
@@ -33,15 +35,13 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(cli, append(options, kong.Name("weir"), Parsing())...)
-	must(t, err)
-	return parser
+	return testenv.Must(kong.New(cli, append(options, kong.Name("weir"), Parsing())...))(t)
 }
 
 // unset removes a variable until the test ends.
 func unset(t *testing.T, name string) {
 	t.Setenv(name, "") // restores the old value at the end
-	must(t, os.Unsetenv(name))
+	testenv.OK(t, os.Unsetenv(name))
 }
 
 // reading is what is set and what comes of it.
@@ -57,8 +57,7 @@ func expectSettings(t *testing.T, readings []reading) {
 	t.Helper()
 	for _, r := range readings {
 		t.Run(r.name, func(t *testing.T) {
-			s, err := parse(t, r.env, r.args...)
-			must(t, err)
+			s := testenv.Must(parse(t, r.env, r.args...))(t)
 			if got := r.get(s); got != r.want {
 				t.Errorf("got %v, want %v", got, r.want)
 			}
@@ -152,23 +151,14 @@ func TestPathOfRules(t *testing.T) {
 }
 
 func TestSecretShowsNowhere(t *testing.T) {
-	s, err := parse(t, map[string]string{
+	s := testenv.Must(parse(t, map[string]string{
 		"REDIS_AUTH": "swordfish", "REDIS_SENTINEL_AUTH": "swordfish", "REDIS_PERSECOND_AUTH": "swordfish", "REDIS_PERSECOND_SENTINEL_AUTH": "swordfish",
-	})
-	must(t, err)
+	}))(t)
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Redis.Main.Auth, "redis", s.Redis.Main, "second", s.Redis.PerSecond)
 	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
 		if strings.Contains(text, "swordfish") {
 			t.Errorf("shows the password: %s", text)
 		}
-	}
-}
-
-// must ends a test that cannot go on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // TestCommandLeavesNoZombie has this process be the parent of what a command leaves, as the
@@ -22,10 +24,8 @@ func TestCommandLeavesNoZombie(t *testing.T) {
 	if _, err := Command(t.Context(), []string{"sh", "-c", "echo $$ >" + path + "; sleep 60 & (sleep 60 & sleep 60) & exit 3"}); err == nil {
 		t.Error("no error of a command that fails")
 	}
-	text, err := os.ReadFile(path)
-	must(t, err)
-	group, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	must(t, err)
+	text := testenv.Must(os.ReadFile(path))(t)
+	group := testenv.Must(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 	if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
 		t.Errorf("process %d is left, error %v", pid, err)
 	}

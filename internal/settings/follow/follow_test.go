@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // follow opens what File reads, on a clock of its own.
 func follow(t *testing.T, path string, log *testenv.Log) *Text {
 	t.Helper()
-	s, err := Open(t.Context(), Options{
+	s := testenv.Must(Open(t.Context(), Options{
 		Setting: "SETTING",
 		Read:    func(context.Context) (string, error) { return File(path) },
 		Every:   time.Second,
@@ -36,15 +36,14 @@ func follow(t *testing.T, path string, log *testenv.Log) *Text {
 			return nil
 		},
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	must(t, err)
+	}))(t)
 	s.Start()
 	return s
 }
 
 func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
-	write := func(text string) { t.Helper(); must(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write := func(text string) { t.Helper(); testenv.OK(t, os.WriteFile(path, []byte(text), 0o600)) }
 	write("one\n")
 	const changed, bad, again = "a secret has changed", "a changed secret cannot be used; the previous one stays in use", "a secret can be used again"
 	synctest.Test(t, func(t *testing.T) {
@@ -59,9 +58,9 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 			{func() {}, "one", changed, 0},
 			{func() { write("  two\r\n\n") }, "two", changed, 1},
 			{func() { write(" \n") }, "two", bad, 1},
-			{func() { must(t, os.Remove(path)) }, "two", bad, 2},
-			{func() { must(t, os.Mkdir(path, 0o700)) }, "two", bad, 3},
-			{func() { must(t, os.Remove(path)); write("two") }, "two", again, 1},
+			{func() { testenv.OK(t, os.Remove(path)) }, "two", bad, 2},
+			{func() { testenv.OK(t, os.Mkdir(path, 0o700)) }, "two", bad, 3},
+			{func() { testenv.OK(t, os.Remove(path)); write("two") }, "two", again, 1},
 			{func() { write("refused") }, "two", bad, 4},
 			{func() { write("three") }, "three", changed, 2},
 		} {
@@ -80,25 +79,17 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestRenewWaitsForItsCaller has a reading that takes longer than its caller waits, and rests
 // after it.
 func TestRenewWaitsForItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		readings := 0
-		s, err := Open(t.Context(), Options{Every: time.Hour, RenewEvery: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
+		s := testenv.Must(Open(t.Context(), Options{Every: time.Hour, RenewEvery: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
 			if readings++; readings > 1 {
 				<-time.After(time.Second) //nolint:forbidigo // on the clock of the test
 			}
 			return strings.Repeat("x", readings), nil
-		}})
-		must(t, err)
+		}}))(t)
 		s.Start()
 		defer s.Close()
 		for _, step := range []struct {
@@ -138,7 +129,7 @@ func TestFile(t *testing.T) {
 		"long":   {strings.Repeat("swordfish", 10_000), "", "it is longer than 65536 bytes"},
 	} {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(c.text), 0o600))
+		testenv.OK(t, os.WriteFile(path, []byte(c.text), 0o600))
 		wantText(t, name, c.want, path, c.problem)(File(path))
 	}
 	wantText(t, "none", "", "", "no such file")(File(filepath.Join(dir, "none")))
@@ -161,7 +152,7 @@ func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+		testenv.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
 		return path
 	}
 	for name, c := range map[string]struct {
@@ -200,31 +191,27 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			script, path := filepath.Join(dir, "script"), filepath.Join(dir, "pipe")
-			must(t, os.WriteFile(script, fmt.Appendf(nil, "exec 3>%s\nsleep 60 &\necho begun >&3\n%s\n", path, c.last), 0o600))
-			must(t, syscall.Mkfifo(path, 0o600))
-			first, err := os.OpenFile(path, os.O_RDWR, 0) // so that the next does not wait
-			must(t, err)
-			pipe, err := os.Open(path)
-			must(t, err)
+			testenv.OK(t, os.WriteFile(script, fmt.Appendf(nil, "exec 3>%s\nsleep 60 &\necho begun >&3\n%s\n", path, c.last), 0o600))
+			testenv.OK(t, syscall.Mkfifo(path, 0o600))
+			first := testenv.Must(os.OpenFile(path, os.O_RDWR, 0))(t) // so that the next does not wait
+			pipe := testenv.Must(os.Open(path))(t)
 			defer pipe.Close()
-			must(t, pipe.SetReadDeadline(time.Now().Add(30*time.Second)))
+			testenv.OK(t, pipe.SetReadDeadline(time.Now().Add(30*time.Second)))
 
 			readings := 0
-			s, err := Open(t.Context(), Options{Every: time.Hour, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
+			s := testenv.Must(Open(t.Context(), Options{Every: time.Hour, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
 				if readings++; readings == 1 {
 					return "x", nil
 				}
 				ctx, cancel := context.WithTimeout(ctx, c.limit)
 				defer cancel()
 				return Command(ctx, []string{"sh", script})
-			}})
-			must(t, err)
+			}}))(t)
 			s.Start()
 			defer s.Close()
 			reading := make(chan struct{})
 			go func() { defer close(reading); s.Renew(t.Context()) }()
-			_, err = io.ReadFull(pipe, make([]byte, len("begun\n")))
-			must(t, err)
+			testenv.Must(io.ReadFull(pipe, make([]byte, len("begun\n"))))(t)
 			first.Close()
 			if c.closes {
 				s.Close()
@@ -239,10 +226,9 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 
 // A connection may still be made while the server ends.
 func TestRenewAfterClose(t *testing.T) {
-	s, err := Open(t.Context(), Options{
+	s := testenv.Must(Open(t.Context(), Options{
 		Setting: "X", Read: func(context.Context) (string, error) { return "x", nil }, Every: time.Hour, Logger: slog.New(slog.DiscardHandler),
-	})
-	must(t, err)
+	}))(t)
 	s.Start()
 	var renewing sync.WaitGroup
 	for range 8 {

@@ -19,8 +19,7 @@ import (
 func TestCredentialsFollowTheFiles(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s, c := newSide(t, before, before, "localhost"), newSide(t, before, before, "envoy.example")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(grpc.Creds(s.config(ServerTLS).Credentials()))
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go server.Serve(listener)
@@ -30,14 +29,14 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 
 	check := func() error {
 		conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client))
-		must(t, err)
+		testenv.OK(t, err)
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
 	}
-	must(t, check())
+	testenv.OK(t, check())
 	for _, changed := range []*side{s, c} {
 		changed.write("ca.crt", after.PEM())
 		testenv.Eventually(t, func() error {
@@ -59,8 +58,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	transport := s.config(ServerTLS).Credentials()
 	dial := func(client func(net.Conn)) {
 		t.Helper()
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer listener.Close()
 		var clients sync.WaitGroup
 		clients.Go(func() {
@@ -70,8 +68,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 				conn.Close()
 			}
 		})
-		conn, err := listener.Accept()
-		must(t, err)
+		conn := testenv.Must(listener.Accept())(t)
 		if _, _, err := transport.ServerHandshake(conn); err == nil {
 			t.Error("let in")
 		}

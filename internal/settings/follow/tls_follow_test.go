@@ -37,13 +37,13 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, config := test.follow(t)
-			must(t, test.connected(t, config, before))
+			testenv.OK(t, test.connected(t, config, before))
 			if err := test.connected(t, config, after); err == nil {
 				t.Fatal("trusted before it was told")
 			}
 			s.write("ca.crt", append(before.PEM(), after.PEM()...)) // as in a rotation: both for a while
 			testenv.Eventually(t, func() error { return test.connected(t, config, after) })
-			must(t, test.connected(t, config, before))
+			testenv.OK(t, test.connected(t, config, before))
 			s.write("ca.crt", after.PEM())
 			testenv.Eventually(t, func() error {
 				if err := test.connected(t, config, before); err != nil {
@@ -63,8 +63,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	server := s.config(ServerTLS)
 	client := newSide(t, before, before).config(ClientTLS).TLS().Clone()
 	certificate, key := before.Issue(t, "envoy.example")
-	pair, err := tls.X509KeyPair(certificate, key)
-	must(t, err)
+	pair := testenv.Must(tls.X509KeyPair(certificate, key))(t)
 	client.Certificates = []tls.Certificate{pair}
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	resumed := false
@@ -93,13 +92,11 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	ours := testenv.NewAuthority(t)
 	s := newSide(t, ours, nil, "weir.example")
 	s.opts.Interval = 0 // the default
-	good, err := os.ReadFile(s.opts.KeyFile)
-	must(t, err)
+	good := testenv.Must(os.ReadFile(s.opts.KeyFile))(t)
 	_, otherKey := ours.Issue(t)
 	const bad, fine = "changed TLS files are invalid", "changed TLS files are in use"
 	synctest.Test(t, func(t *testing.T) {
-		server, err := ServerTLS(s.opts)
-		must(t, err)
+		server := testenv.Must(ServerTLS(s.opts))(t)
 		defer server.Close()
 		first := server.TLS()
 		for _, step := range []struct {
@@ -112,7 +109,7 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 			{func() error { s.write("tls.key", []byte("nonsense")); return nil }, "failed to find any PEM data in key input", 3, 0},
 			{func() error { s.write("tls.key", good); return nil }, fine, 3, 1},
 		} {
-			must(t, step.change())
+			testenv.OK(t, step.change())
 			time.Sleep(time.Minute) // enough for a dozen looks
 			synctest.Wait()
 			log := s.log.String()
@@ -138,16 +135,16 @@ func TestMountedSecret(t *testing.T) {
 	s := newSide(t, nil, nil)
 	mount := func(version, name string) {
 		t.Helper()
-		must(t, os.Mkdir(filepath.Join(s.dir, version), 0o700))
+		testenv.OK(t, os.Mkdir(filepath.Join(s.dir, version), 0o700))
 		certificate, key := ours.Issue(t, name)
 		s.write(version+"/tls.crt", certificate)
 		s.write(version+"/tls.key", key)
 		next, data := filepath.Join(s.dir, "..data_tmp"), filepath.Join(s.dir, "..data")
-		must(t, errors.Join(os.Symlink(version, next), os.Rename(next, data)))
+		testenv.OK(t, errors.Join(os.Symlink(version, next), os.Rename(next, data)))
 	}
 	mount("..2026_01", "weir.example")
 	for _, file := range []string{"tls.crt", "tls.key"} {
-		must(t, os.Symlink("..data/"+file, filepath.Join(s.dir, file)))
+		testenv.OK(t, os.Symlink("..data/"+file, filepath.Join(s.dir, file)))
 	}
 	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
 	server := s.config(ServerTLS)

@@ -48,19 +48,14 @@ func (s *side) write(name string, content []byte) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
 	half := path + ".new"
-	if err := errors.Join(os.WriteFile(half, content, 0o600), os.Rename(half, path)); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.OK(s.t, errors.Join(os.WriteFile(half, content, 0o600), os.Rename(half, path)))
 	return path
 }
 
 // config opens one side with Server or Client.
 func (s *side) config(open func(TLSOptions) (*TLS, error)) *TLS {
 	s.t.Helper()
-	c, err := open(s.opts)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := testenv.Must(open(s.opts))(s.t)
 	s.t.Cleanup(c.Close)
 	return c
 }
@@ -69,8 +64,7 @@ func (s *side) config(open func(TLSOptions) (*TLS, error)) *TLS {
 // returns what each made of it.
 func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr, clientErr error) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -86,10 +80,9 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 		}
 		done <- err
 	}()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	must(t, err)
+	conn := testenv.Must(net.Dial("tcp", listener.Addr().String()))(t)
 	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	client = client.Clone()
 	client.ServerName = host
 	if len(client.Certificates) > 0 { // by itself Go shows none that the server has not asked for
@@ -185,7 +178,7 @@ func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, content, 0o600))
+		testenv.OK(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	crt, pem, other := file("tls.crt", certificate), file("tls.key", key), file("other.key", otherKey)
@@ -234,8 +227,7 @@ func shown(t *testing.T, server *TLS) *x509.Certificate {
 // DNS names may sign any URI.
 func TestKindsOfNames(t *testing.T) {
 	uri := func(text string) *x509.Certificate {
-		u, err := url.Parse(text)
-		must(t, err)
+		u := testenv.Must(url.Parse(text))(t)
 		return &x509.Certificate{URIs: []*url.URL{u}}
 	}
 	dns := func(name string) *x509.Certificate { return &x509.Certificate{DNSNames: []string{name}} }
