@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // Prometheus is told the sums over what its labels do not hold.
@@ -126,10 +127,7 @@ func TestMetricNames(t *testing.T) {
 	l := newDefault(shared{}, reg)
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 	l.ask(limiter.Hit{Limit: limit, Cost: 1})
-	problems, err := testutil.GatherAndLint(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testenv.Must(testutil.GatherAndLint(reg))(t)
 	for _, p := range problems {
 		// The names are those of the reference, whose counters lack the suffix.
 		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {

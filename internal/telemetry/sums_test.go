@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // now is in a window whose counters stand as fixed says.
@@ -35,21 +36,14 @@ func used(units int64) fixed {
 
 // The table in docs/metrics.md says what hits count as.
 func TestDocumentedUnits(t *testing.T) {
-	text, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../docs/metrics.md"))(t)
 	rows := regexp.MustCompile(`(?m)^\|(\d+)\|(\d+)\|(\d+)\|(yes|no|yes, although denied)\|(\d+)\|(\d+)\|(\d+)\|(\d+)\|$`).FindAllStringSubmatch(string(text), -1)
 	if len(rows) != 4 {
 		t.Fatalf("docs/metrics.md has %d rows of units, want 4", len(rows))
 	}
 	for _, row := range rows {
 		number := func(column int) uint64 {
-			n, err := strconv.ParseUint(row[column], 10, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
+			return testenv.Must(strconv.ParseUint(row[column], 10, 32))(t)
 		}
 		hit := limiter.Hit{Limit: limitOf(number(1), limiter.Enforced), Cost: number(3), Always: row[4] == "yes, although denied"}
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}

@@ -289,10 +289,7 @@ func TestServerComesAndGoes(t *testing.T) {
 // A server that takes connections and reads nothing holds up neither the source
 // nor, for more than a moment, the end.
 func TestSlowServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // nobody accepts
 	defer listener.Close()
 	var list []Sum
 	for i := range 200_000 { // more than the kernel takes
