@@ -54,10 +54,7 @@ func subscribe(t *testing.T, opts Options) *subscriber {
 	if opts.Backoff == (Backoff{}) {
 		opts.Backoff = Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
 	}
-	client, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testenv.Must(New(opts))(t)
 	s.Client = client
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -223,11 +220,7 @@ func TestHeaders(t *testing.T) {
 func TestTLS(t *testing.T) {
 	ours, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	certificate := func(a *testenv.Authority) tls.Certificate {
-		pair, err := tls.X509KeyPair(a.Issue(t, "127.0.0.1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pair
+		return testenv.Must(tls.X509KeyPair(a.Issue(t, "127.0.0.1")))(t)
 	}
 	pool := func(a *testenv.Authority) *x509.CertPool {
 		p := x509.NewCertPool()

@@ -7,20 +7,16 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/credentials/insecure"
+
+	"weir/internal/testenv"
 )
 
 // TestProbes holds connections to what lets the system notice that the other side
 // has gone.
 func TestProbes(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
-	conn, err := (&net.Dialer{KeepAlive: -1}).Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must((&net.Dialer{KeepAlive: -1}).Dial("tcp", listener.Addr().String()))(t)
 	defer conn.Close()
 	if _, _, err := (keepAlive{insecure.NewCredentials()}).ClientHandshake(context.Background(), "", conn); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+
+	"weir/internal/testenv"
 )
 
 // dialer stands for the network.
@@ -31,10 +33,7 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *
 	if opts.Apply == nil {
 		opts.Apply = func(Update) error { return nil }
 	}
-	client, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testenv.Must(New(opts))(t)
 	client.dial = append(client.dial, grpc.WithContextDialer(dial))
 	ctx, stop := context.WithTimeout(t.Context(), duration)
 	defer stop()
