@@ -74,9 +74,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	f.wantAnswer("GET", "127.0.0.1:"+port, "/rlconfig", 200, "api.user: unit=YEAR")
 	f.wantAnswer("POST", "127.0.0.1:"+port, "/-/reload", 401)
 
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Remove(file))
 	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
 	want("GET", "/rlconfig", token, 200, "api.user")
 	write(t, file, next)
@@ -93,9 +91,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(1)))
 	f.wantHealth(true, "OK")
 	for range 5 {
-		if _, err := f.ask(t.Context(), "alice"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(f.ask(t.Context(), "alice"))(t)
 	}
 	testenv.Eventually(t, func() error {
 		var got api.Status
@@ -103,9 +99,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := json.Unmarshal([]byte(body), &got); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal([]byte(body), &got))
 		if got.Version != "v0-test" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
 			t.Errorf("got %s", body)
 		}

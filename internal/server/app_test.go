@@ -71,13 +71,8 @@ type fixture struct {
 func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	t.Helper()
 	var line struct{ settings.Settings }
-	parser, err := kong.New(&line, settings.Parsing())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	parser := testenv.Must(kong.New(&line, settings.Parsing()))(t)
+	testenv.Must(parser.Parse(args))(t)
 	return line.Settings
 }
 
@@ -113,16 +108,10 @@ func startWith(t *testing.T, change func(*Options), args ...string) *fixture {
 	hurry := make(chan struct{})
 	opts.Hurry = hurry
 	change(&opts)
-	app, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := testenv.Must(New(opts))(t)
 	f.App = app
 	f.http.Transport = &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience}
-	f.conn, err = grpc.NewClient(app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.conn = testenv.Must(grpc.NewClient(app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	ctx, leave := context.WithCancel(context.Background())
 	hurryUp := sync.OnceFunc(func() { close(hurry) })
 	f.leave, f.stop = leave, func() { hurryUp(); leave() }
@@ -254,12 +243,8 @@ func limited(n int) string {
 // write makes a file of content, with its directory.
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testenv.OK(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 // directory makes a directory with one file of rules.
@@ -299,10 +284,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	config := "--config=" + directory(t, limited(3))
 	warn := func(log io.Writer) {
 		t.Helper()
-		app, err := New(options(t, log, config))
-		if err != nil {
-			t.Fatal(err)
-		}
+		app := testenv.Must(New(options(t, log, config)))(t)
 		if err := app.stop(); err != nil {
 			t.Error(err)
 		}
@@ -334,10 +316,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 func TestMetricsAreWellFormed(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
 	f.wantLimit(3)
-	problems, err := testutil.GatherAndLint(f.opts.Registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testenv.Must(testutil.GatherAndLint(f.opts.Registry))(t)
 	for _, p := range problems {
 		named := strings.HasPrefix(p.Metric, "ratelimit_service_") // as dashboards know them, without _total
 		if !named || !strings.Contains(p.Text, "_total") {
@@ -396,17 +375,11 @@ func TestChargeAsSet(t *testing.T) {
 }
 
 func TestNewNamesWhatIsWrong(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	good := directory(t, limited(3))
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testenv.Must(os.Getwd())(t)
 	tests := []struct {
 		name  string
 		args  []string

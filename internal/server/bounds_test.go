@@ -60,22 +60,15 @@ func TestStreamsOfAConnection(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))
-			if _, err := f.ask(t.Context(), "alice"); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(f.ask(t.Context(), "alice"))(t)
 			if got := streamsSetting(t, f.GRPCAddr()); got != want {
 				t.Errorf("SETTINGS_MAX_CONCURRENT_STREAMS is %q, want %q", got, want)
 			}
 			if value != "1" {
 				return
 			}
-			watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := watch.Recv(); err != nil {
-				t.Fatal(err)
-			}
+			watch := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}))(t)
+			testenv.Must(watch.Recv())(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if _, err := f.ask(ctx, "alice"); status.Code(err) != codes.DeadlineExceeded {
@@ -90,17 +83,10 @@ func TestStreamsOfAConnection(t *testing.T) {
 func streamsSetting(t *testing.T, addr string) string {
 	t.Helper()
 	const preface, settings, maxStreams, length = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 4, 3, 6
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte(preface + frame(settings, ""))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
+	testenv.Must(conn.Write([]byte(preface + frame(settings, ""))))(t)
 	kind, payload, err := readFrame(conn)
 	if err != nil || kind != settings {
 		t.Fatalf("got frame %d, error %v, want SETTINGS", kind, err)

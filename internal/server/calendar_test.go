@@ -41,13 +41,10 @@ descriptors:
 			f := start(t, append(flags, "--config="+directory(t, rules))...)
 			f.wantHealth(true, "OK")
 			reset := func(user string, override *commonv3.RateLimitDescriptor_RateLimitOverride) time.Duration {
-				response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+				response := testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 					Domain:      "api",
 					Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}, Limit: override}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				return response.GetStatuses()[0].GetDurationUntilReset().AsDuration()
 			}
 			year, this, _ := time.Now().UTC().Date()

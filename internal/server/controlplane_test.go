@@ -101,10 +101,7 @@ func (wrongPlane) StreamAggregatedResources(stream discovery.AggregatedDiscovery
 }
 
 func TestControlPlaneThatSendsAnotherType(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, wrongPlane{})
 	go func() { _ = server.Serve(listener) }()
@@ -221,9 +218,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	dir, authority := t.TempDir(), testenv.NewAuthority(t)
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	pair := func(name string, names ...string) (cert, key string) {

@@ -91,9 +91,7 @@ func TestDecisionsToACollector(t *testing.T) {
 				f := start(t, args...)
 				ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-b7ad6b7169203331-00")
 				for range 2 {
-					if _, err := f.ask(ctx, "alice"); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(f.ask(ctx, "alice"))(t)
 				}
 				var r *logsv1.ResourceLogs
 				select {
@@ -134,15 +132,11 @@ func TestNoCollectorOfDecisions(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // ms
 	f := start(t, "--config="+directory(t, limited(1)), "--decision-log=all", "--decision-log-to=otlp")
-	if _, err := f.ask(t.Context(), "alice"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(f.ask(t.Context(), "alice"))(t)
 	f.wantLog("decisions were lost")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
 	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.wantEnd())
 }
 
 // startWithStdout is start with a standard output.
@@ -155,9 +149,7 @@ func TestDecisionsToStdout(t *testing.T) {
 	r, w := io.Pipe()
 	f := startWithStdout(t, w, "--config="+directory(t, limited(1)), "--decision-log=denied")
 	for _, user := range []string{"alice", "alice", "bo\nb", "bo\nb"} {
-		if _, err := f.ask(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(f.ask(t.Context(), user))(t)
 	}
 	lines := bufio.NewScanner(r)
 	for _, want := range []string{"alice", "bo\nb"} {
@@ -177,9 +169,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 	defer r.Close()
 	f := startWithStdout(t, w, "--config="+directory(t, limited(1)), "--decision-log=all", "--decision-log-rate=1000000", "--drain-timeout=300ms")
 	for range 1500 {
-		if _, err := f.ask(t.Context(), "alice"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(f.ask(t.Context(), "alice"))(t)
 	}
 	testenv.Eventually(t, func() error {
 		_, body, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
@@ -189,9 +179,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 		return err
 	})
 	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.wantEnd())
 	f.wantLog("the last decisions were not logged")
 }
 
@@ -199,9 +187,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 func TestNoDecisionLog(t *testing.T) {
 	var out testenv.Log
 	f := startWithStdout(t, &out, "--config="+directory(t, limited(1)))
-	if _, err := f.limit(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(f.limit())(t)
 	if _, body, err := f.request("GET", f.MetricsAddr(), "/metrics", ""); err != nil || strings.Contains(body, "weir_decision_log") {
 		t.Errorf("got %v, %s", err, body)
 	}
@@ -215,9 +201,7 @@ func TestDenialsPage(t *testing.T) {
 	dir := directory(t, limited(1))
 	f := start(t, "--config="+dir)
 	for range 3 {
-		if _, err := f.ask(t.Context(), "alice"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(f.ask(t.Context(), "alice"))(t)
 	}
 	file := onlyFile(t, dir)
 	f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 2`, `"value": "alice"`, `"retry_after": `)

@@ -130,10 +130,7 @@ func TestLeavingServesOn(t *testing.T) {
 	f.wantHealth(true, "OK")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "ratelimit"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	follow := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "ratelimit"}))(t)
 	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Fatalf("followed: %v (error: %v)", response, err)
 	}

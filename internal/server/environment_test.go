@@ -43,10 +43,7 @@ func TestEnvironmentsOfTheReference(t *testing.T) {
 			if host := test.env["DEBUG_HOST"]; host != "" {
 				args = append(args, "--debug-host="+host)
 			}
-			app, err := New(options(t, io.Discard, args...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			app := testenv.Must(New(options(t, io.Discard, args...)))(t)
 			if err := app.stop(); err != nil {
 				t.Error(err)
 			}

@@ -29,10 +29,7 @@ func (f *fixture) wantPasses(user string, n, want int) {
 	f.t.Helper()
 	passed := 0
 	for range n {
-		code, err := f.ask(f.t.Context(), user)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		code := testenv.Must(f.ask(f.t.Context(), user))(f.t)
 		if code == ratelimitv3.RateLimitResponse_OK {
 			passed++
 		}
@@ -58,11 +55,7 @@ func TestExceptions(t *testing.T) {
 				t.Helper()
 				n := newExceptionOf(user, effect)
 				n.Factor = factor
-				e, err := f.operators.AddException(t.Context(), n, "192.0.2.1:1 by token")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return e
+				return testenv.Must(f.operators.AddException(t.Context(), n, "192.0.2.1:1 by token"))(t)
 			}
 			const evil = "\u202e<script>\x1b[31m\n"
 			f.wantPasses("alice", 4, 2)
@@ -121,9 +114,7 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
 	f.wantHealth(true, "")
 	for _, effect := range []string{"allow", "deny"} {
-		if _, err := f.operators.AddException(t.Context(), newExceptionOf(effect, effect), ""); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(f.operators.AddException(t.Context(), newExceptionOf(effect, effect), ""))(t)
 	}
 	redis.Stop()
 	f.wantUnavailable()
@@ -133,10 +124,7 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 
 // TestBadExceptions wants errors that a handler can answer with.
 func TestBadExceptions(t *testing.T) {
-	app, err := New(options(t, io.Discard, "--config="+directory(t, limited(1))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := testenv.Must(New(options(t, io.Discard, "--config="+directory(t, limited(1)))))(t)
 	defer app.stop()
 	for want, change := range map[string]func(n *operators.NewException){
 		"value_base64 is not valid base64": func(n *operators.NewException) { n.Entries[0].ValueBase64 = "?" },

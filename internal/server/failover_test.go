@@ -46,10 +46,7 @@ func (f *fixture) answer(key string) string {
 func (f *fixture) answerJSON(key string) string {
 	f.t.Helper()
 	question := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": %q, "value": "json"}]}]}`, key)
-	request, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.HTTPAddr()+"/json", strings.NewReader(question))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	request := testenv.Must(http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.HTTPAddr()+"/json", strings.NewReader(question)))(f.t)
 	response, err := f.http.Do(request)
 	if err != nil {
 		f.t.Fatal(err)
@@ -135,9 +132,7 @@ func TestRedisThatHangs(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-timeout="+timeout.String())
 	f.wantHealth(true, "OK")
-	if err := client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err())
 	testenv.Eventually(t, func() error {
 		if got := f.answer("allow"); got != "OK" {
 			t.Fatalf("got %s, want OK", got)
@@ -157,9 +152,7 @@ func TestRedisThatHangs(t *testing.T) {
 	if took := time.Since(began); took > requests*timeout/2 {
 		t.Errorf("%d requests took %v: they have waited for Redis", requests, took)
 	}
-	if err := client.Do(t.Context(), "client", "unpause").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, client.Do(t.Context(), "client", "unpause").Err())
 	f.wantLog("sending requests to it")
 	f.wantLimit(3) // counted by Redis
 }

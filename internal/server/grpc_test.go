@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
+
+	"weir/internal/testenv"
 )
 
 func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
-	if _, err := beforeCall(propagator.Fields(), crowded)(t.Context(), &tap.Info{Header: header}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(beforeCall(propagator.Fields(), crowded)(t.Context(), &tap.Info{Header: header}))(t)
 	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
 		t.Errorf("%v are left, want %v", header, want)
 	}
@@ -42,10 +42,7 @@ func TestCallsOfACrowdHaveADeadline(t *testing.T) {
 			if tt.own > 0 {
 				ctx, cancel = context.WithTimeout(ctx, tt.own)
 			}
-			ctx, err := beforeCall(nil, tt.crowded)(ctx, &tap.Info{FullMethodName: tt.method})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ctx = testenv.Must(beforeCall(nil, tt.crowded)(ctx, &tap.Info{FullMethodName: tt.method}))(t)
 			deadline, has := ctx.Deadline()
 			if has != (tt.deadline > 0) || has && time.Until(deadline) != tt.deadline {
 				t.Errorf("%s with a deadline of %v: it ends at %v (%t), want after %v", tt.method, tt.own, deadline, has, tt.deadline)

@@ -29,10 +29,7 @@ func (h hanging) report() api.Rules            { return api.Rules{} }
 // TestEndDoesNotWaitForWhatHangs ends a server whose reads never return.
 func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
 	t.Parallel()
-	app, err := New(options(t, new(testenv.Log), "--config="+directory(t, limited(3)), "--drain-timeout=50ms", "--drain-delay=0s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := testenv.Must(New(options(t, new(testenv.Log), "--config="+directory(t, limited(3)), "--drain-timeout=50ms", "--drain-delay=0s")))(t)
 	source := hanging{make(chan struct{})}
 	defer close(source.release)
 	app.source = source

@@ -26,17 +26,10 @@ const asksAlice = `{"domain": "api", "descriptors": [{"entries": [{"key": "user"
 // answered sends a request of HTTP as it is, and returns the answer.
 func answered(t *testing.T, addr, request string) (status int, header http.Header, body string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
+	testenv.Must(io.WriteString(conn, request))(t)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -64,15 +57,10 @@ func TestServiceListener(t *testing.T) {
 	begin := fmt.Sprintf("POST /json HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n", smallBody+1)
 	var held []net.Conn
 	for range largeBodies { // each is asked for its body, and sends none yet
-		conn, err := net.Dial("tcp", f.HTTPAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testenv.Must(net.Dial("tcp", f.HTTPAddr()))(t)
 		defer conn.Close()
 		held = append(held, conn)
-		if _, err := io.WriteString(conn, begin+"Expect: 100-continue\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(io.WriteString(conn, begin+"Expect: 100-continue\r\n\r\n"))(t)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.Contains(line, "100 Continue") {
 			t.Fatalf("a large body among %d: got %q, error %v", largeBodies, line, err)

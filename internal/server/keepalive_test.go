@@ -27,9 +27,7 @@ func TestConnectionsAge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(watch.Recv())(t)
 	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
 		t.Error("the connection stays")
 	}
@@ -46,14 +44,9 @@ func TestConnectionsAge(t *testing.T) {
 func TestPings(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)))
-	conn, err := net.Dial("tcp", f.GRPCAddr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", f.GRPCAddr()))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	// RFC 9113: the preface, empty SETTINGS, and what frames begin with.
 	const preface, settings, ping = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 4, 6
 	fmt.Fprint(conn, preface, frame(settings, ""))

@@ -32,10 +32,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("gRPC is at %s", f.GRPCAddr())
 	}
 	f.wantLimit(3)
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testenv.Must(os.Stat(path))(t)
 	if want := fs.ModeSocket | 0o660; info.Mode() != want {
 		t.Errorf("the socket has mode %v, want %v", info.Mode(), want)
 	}
@@ -51,10 +48,7 @@ func TestUnixSocket(t *testing.T) {
 // stale makes a unix socket that nobody listens at, as a killed process leaves it.
 func stale(t *testing.T, path string) {
 	t.Helper()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	listener.SetUnlinkOnClose(false)
 	listener.Close()
 }
@@ -70,13 +64,8 @@ func TestUnixSocketThatCannotBe(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("file"), "precious")
 	stale(t, at("stale"))
-	if err := os.Symlink("stale", at("link")); err != nil {
-		t.Fatal(err)
-	}
-	live, err := net.Listen("unix", at("live"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink("stale", at("link")))
+	live := testenv.Must(net.Listen("unix", at("live")))(t)
 	defer live.Close()
 	for _, test := range []struct{ name, path, want string }{
 		{"a file", at("file"), "file exists and is not a socket; it is not replaced"},
@@ -138,10 +127,7 @@ func TestAllAddresses(t *testing.T) {
 				// The test holds the port at this address. A server that listened there, too, could not start.
 				var held net.Listener
 				for held == nil {
-					free, err := net.Listen(test.proto, net.JoinHostPort(test.host, "0"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					free := testenv.Must(net.Listen(test.proto, net.JoinHostPort(test.host, "0")))(t)
 					_, port, _ = net.SplitHostPort(free.Addr().String())
 					held, _ = net.Listen("tcp", net.JoinHostPort(host, port)) // unless somebody else does
 					free.Close()
@@ -267,24 +253,16 @@ func TestTLSOnUnixSocket(t *testing.T) {
 		t.Errorf("without TLS: %v", err)
 	}
 	write(t, dir+"/ca", string(authority.PEM()))
-	transport, err := credentials.NewClientTLSFromFile(dir+"/ca", "localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := testenv.Must(credentials.NewClientTLSFromFile(dir+"/ca", "localhost"))(t)
 	f.conn.Close()
-	if f.conn, err = grpc.NewClient(f.GRPCAddr(), grpc.WithTransportCredentials(transport)); err != nil {
-		t.Fatal(err)
-	}
+	f.conn = testenv.Must(grpc.NewClient(f.GRPCAddr(), grpc.WithTransportCredentials(transport)))(t)
 	f.wantLimit(3)
 }
 
 // TestListenersToDoWithout takes the addresses that only operators look at, or
 // asks for none.
 func TestListenersToDoWithout(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0") // by a program that does not share
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // by a program that does not share
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	const lost = `msg="a listener cannot be bound; serving without it" listener=`

@@ -15,10 +15,7 @@ import (
 // value returns the value of the only gauge of this name, and its labels.
 func (f *fixture) value(name string) (value float64, labels map[string]string) {
 	f.t.Helper()
-	families, err := f.opts.Registry.Gather()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	families := testenv.Must(f.opts.Registry.Gather())(f.t)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -90,10 +87,7 @@ func startTLS(t *testing.T) (f *fixture, certificate *x509.Certificate) {
 	write(t, filepath.Join(dir, "crt"), string(certificatePEM))
 	write(t, filepath.Join(dir, "key"), string(key))
 	block, _ := pem.Decode(certificatePEM)
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate = testenv.Must(x509.ParseCertificate(block.Bytes))(t)
 	return start(t, "--config="+directory(t, limited(3)), "--grpc-server-use-tls", "--grpc-server-tls-cert="+dir+"/crt", "--grpc-server-tls-key="+dir+"/key"), certificate
 }
 

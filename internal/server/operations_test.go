@@ -22,11 +22,7 @@ func operations(t *testing.T) string { return document(t, "operations.md") }
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(testenv.Must(os.ReadFile("../../docs/" + name))(t))
 }
 
 // TestDocumentsListEveryMetric compares the documents with what the server
@@ -73,10 +69,7 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 // addShown adds the names of the server's metrics, and the values of their labels.
 func (f *fixture) addShown(shown map[string]map[string]bool) {
 	f.t.Helper()
-	families, err := f.opts.Registry.Gather()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	families := testenv.Must(f.opts.Registry.Gather())(f.t)
 	for _, family := range families {
 		name := family.GetName()
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
@@ -104,10 +97,7 @@ func TestDocumentedExpressions(t *testing.T) {
 	selected := 0
 	deploy := filepath.Join(testenv.Repository(t), "deploy")
 	for _, document := range append(testenv.Documents(t), filepath.Join(deploy, "prometheus/alerts.yaml"), filepath.Join(deploy, "grafana/weir.json")) {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(document))(t)
 		for _, found := range metric.FindAllStringSubmatch(strings.ReplaceAll(string(text), `\"`, `"`), -1) {
 			name, labels := part.ReplaceAllString(found[1], ""), strings.ReplaceAll(found[2], `\|`, "|") // of a histogram, in a table
 			if shown[name] == nil && !strings.HasSuffix(name, "_") {                                     // those that begin so
@@ -133,13 +123,10 @@ func TestDocumentedExpressions(t *testing.T) {
 // askStranger asks for a key of domain api that no rule is for.
 func (f *fixture) askStranger() {
 	f.t.Helper()
-	_, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
+	testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
 		Domain:      "api",
 		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "stranger"}}}},
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	}))(f.t)
 }
 
 // wantRows compares the first column of the tables in text with names.

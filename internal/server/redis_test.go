@@ -41,9 +41,7 @@ type miniature struct {
 func newMiniature(t *testing.T) miniature {
 	t.Helper()
 	m := miniature{miniredis.NewMiniRedis(), t}
-	if err := m.StartAddr(testenv.OwnAddr(t)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, m.StartAddr(testenv.OwnAddr(t)))
 	t.Cleanup(m.Close)
 	return m
 }
@@ -52,9 +50,7 @@ func (m miniature) Stop() { m.Close() }
 
 func (m miniature) Start() {
 	m.t.Helper()
-	if err := m.Restart(); err != nil {
-		m.t.Fatal(err)
-	}
+	testenv.OK(m.t, m.Restart())
 }
 
 func TestRedisComesAndGoes(t *testing.T) {
@@ -167,9 +163,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	defer client.Close()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
 	f.wantHealth(true, "OK")
-	if _, err := f.ask(t.Context(), "warm"); err != nil { // connects, and loads the script
-		t.Fatal(err)
-	}
+	testenv.Must(f.ask(t.Context(), "warm"))(t) // connects, and loads the script
 
 	request := &ratelimitv3.RateLimitRequest{Domain: "api"}
 	for i := range 5 {
@@ -178,10 +172,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 		})
 	}
 	before := commandCalls(t, client)
-	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), request))(t)
 	got := commandCalls(t, client)
 	for i, status := range response.Statuses {
 		if status.LimitRemaining != 2 {
@@ -208,10 +199,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 // commandCalls returns how often each command was called before this one.
 func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
 	t.Helper()
-	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := testenv.Must(client.InfoMap(t.Context(), "commandstats").Result())(t)
 	calls := map[string]int{}
 	for name, numbers := range stats["Commandstats"] {
 		var n int
@@ -229,9 +217,7 @@ func TestRedisTLS(t *testing.T) {
 	https := httptest.NewTLSServer(nil)
 	defer https.Close()
 	redis := miniredis.NewMiniRedis()
-	if err := redis.StartTLS(https.TLS); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, redis.StartTLS(https.TLS))
 	defer redis.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})))
@@ -261,9 +247,7 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 			f.wantHealth(true, "OK")
 			testenv.Eventually(t, func() error { // what is remembered is forgotten after a second
 				for range 3 { // admitted or denied by Redis, and denied again
-					if _, err := f.ask(t.Context(), "alice"); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(f.ask(t.Context(), "alice"))(t)
 				}
 				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
 				_, count, found := strings.Cut(page, denials)

@@ -31,11 +31,7 @@ func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
 			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}},
 		})
 	}
-	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), request)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return response
+	return testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), request))(f.t)
 }
 
 // TestRedisCluster asks about users whose counters are on all nodes at once.
@@ -160,14 +156,10 @@ func TestRedisTLSFiles(t *testing.T) {
 	issue := func(issuer *testenv.Authority) {
 		certificate, key := issuer.Issue(t, "weir")
 		for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-			if err := os.WriteFile(file(name), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(file(name), content, 0o600))
 		}
 	}
-	if err := os.WriteFile(file("ca.crt"), authority.PEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file("ca.crt"), authority.PEM(), 0o600))
 	issue(testenv.NewAuthority(t)) // whom Redis does not know
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-tls", inTime,
 		"--redis-tls-cacert="+file("ca.crt"), "--redis-tls-client-cert="+file("tls.crt"), "--redis-tls-client-key="+file("tls.key"))

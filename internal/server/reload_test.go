@@ -127,9 +127,7 @@ func TestChangeThatNoLookShows(t *testing.T) {
 	change := func(amount int) {
 		t.Helper()
 		write(t, dir+"/rules.yaml", limited(amount))
-		if err := os.Chtimes(dir+"/rules.yaml", at, at); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Chtimes(dir+"/rules.yaml", at, at))
 	}
 	change(3)
 	f := startWith(t, func(o *Options) { o.pollEvery = 300 * time.Millisecond }, "--config="+dir)
@@ -298,10 +296,7 @@ func TestMetricsOfRulesThatAreGone(t *testing.T) {
 	told := -1
 	r.keep = func(limits iter.Seq[*limiter.Limit]) { told = len(slices.Collect(limits)) }
 	for content, want := range map[string]int{limited(7): 1, "domain: api\n": 0} {
-		tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(content)}}, r.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(content)}}, r.options))(t)
 		if r.accept(tree, api.Rules{}); told != want {
 			t.Errorf("told of %d limits, want %d", told, want)
 		}
@@ -371,9 +366,7 @@ func configMap(t *testing.T, dir, content string) {
 // link makes a symbolic link, in one step in place of an older one.
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name+"_tmp"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(target, name+"_tmp"))
 	rename(t, name+"_tmp", name)
 }
 
@@ -388,16 +381,12 @@ func replace(t *testing.T, path, content string) {
 
 func rename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Rename(from, to))
 }
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.RemoveAll(path))
 }
 
 // What is hardly meant is told whenever rules are loaded, and does not keep them

@@ -20,18 +20,11 @@ import (
 // rename exchanges. It returns the path of the secret.
 func mount(t *testing.T, dir, text string) string {
 	t.Helper()
-	version, err := os.MkdirTemp(dir, "..version")
-	if err != nil {
-		t.Fatal(err)
-	}
+	version := testenv.Must(os.MkdirTemp(dir, "..version"))(t)
 	write(t, filepath.Join(version, "secret"), text+"\n")
 	next, path := filepath.Join(dir, "..data_next"), filepath.Join(dir, "secret")
-	if err := os.Symlink(filepath.Base(version), next); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(filepath.Base(version), next))
+	testenv.OK(t, os.Rename(next, filepath.Join(dir, "..data")))
 	if err := os.Symlink("..data/secret", path); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}

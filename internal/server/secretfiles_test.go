@@ -111,10 +111,7 @@ func TestPasswordThatComesLate(t *testing.T) {
 // opened is the metric of the breaker.
 func (f *fixture) opened(t *testing.T) (open float64) {
 	t.Helper()
-	families, err := f.opts.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testenv.Must(f.opts.Registry.Gather())(t)
 	for _, family := range families {
 		if strings.Contains(family.GetName(), "breaker") {
 			for _, m := range family.GetMetric() {

@@ -29,11 +29,7 @@ func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
 // body is that of POST /peek and POST /reset.
 func body(t *testing.T, user string) string {
 	t.Helper()
-	text, err := json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(t))
 }
 
 // counters asks the debug port for the counters of a user.
@@ -54,9 +50,7 @@ func TestResetReachesAllServers(t *testing.T) {
 	a, b := startTwo(t, testenv.RedisServer(t))
 	for _, f := range []*fixture{a, b} {
 		for range 4 {
-			if _, err := f.ask(t.Context(), "alice"); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(f.ask(t.Context(), "alice"))(t)
 		}
 	}
 	if got := b.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "w1|api|user=alice|365d" {
@@ -146,15 +140,10 @@ func TestDenialsOfAllServers(t *testing.T) {
 	a, b := startTwo(t, r)
 	for _, f := range []*fixture{a, b} {
 		for range 5 {
-			if _, err := f.ask(t.Context(), "alice"); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(f.ask(t.Context(), "alice"))(t)
 		}
 	}
-	e, err := a.operators.AddException(t.Context(), newExceptionOf("carol", "deny"), "peer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testenv.Must(a.operators.AddException(t.Context(), newExceptionOf("carol", "deny"), "peer"))(t)
 	testenv.Until(t, "the exception is known", func() bool { return len(b.exceptions.All()) == 1 })
 	a.wantPasses("carol", 2, 0)
 	b.wantPasses("carol", 3, 0)

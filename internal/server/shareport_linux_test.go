@@ -18,10 +18,7 @@ func shared(t *testing.T) (addr, port string, release func()) {
 	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
 		return sharePort(network, "any", socket)
 	}}
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	_, port, _ = net.SplitHostPort(listener.Addr().String())
 	return listener.Addr().String(), port, func() { listener.Close() }
 }

@@ -61,11 +61,9 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 			descriptor.Entries = append(descriptor.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 		}
 		for _, domain := range []string{"api", "other"} {
-			if _, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+			testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 				Domain: domain, HitsAddend: r.addend, Descriptors: []*commonv3.RateLimitDescriptor{&descriptor},
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 		}
 	}
 	if answer, err := f.http.Post("http://"+f.HTTPAddr()+"/json", "application/json", strings.NewReader("{}")); err != nil || answer.StatusCode != http.StatusBadRequest {
@@ -84,10 +82,7 @@ func TestScrapedMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Must(io.ReadAll(answer.Body))(t)
 	var got []string
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "ratelimit_service_") && !strings.Contains(line, "_seconds_bucket") && !strings.Contains(line, "_seconds_sum") {
@@ -127,10 +122,7 @@ func TestScrapedMetrics(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	problems, err := testutil.GatherAndLint(f.opts.Registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testenv.Must(testutil.GatherAndLint(f.opts.Registry))(t)
 	for _, p := range problems {
 		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
@@ -206,10 +198,7 @@ func lastFlush(t *testing.T, run func() error) {
 
 // TestStatsFlushInterval reads what is sent while the server runs.
 func TestStatsFlushInterval(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	for variable, value := range map[string]string{
@@ -237,18 +226,13 @@ func TestStatsFlushInterval(t *testing.T) {
 
 // TestNoStatsd listens where nothing is to be sent.
 func TestNoStatsd(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	t.Setenv("USE_STATSD", "false")
 	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port)
 	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.wantEnd())
 	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
 		conn.Close()
 		t.Error("something was sent")
@@ -304,17 +288,12 @@ func TestDogStatsD(t *testing.T) {
 }
 
 func TestStatsIsDisabled(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=10ms", "--use-statsd=true", "--disable-stats")
 	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.wantEnd())
 	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
 		conn.Close()
 		t.Error("something was sent")

@@ -16,18 +16,12 @@ import (
 // away.
 func TestResetOfTheStore(t *testing.T) {
 	r := testenv.RedisServer(t)
-	counters, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, Wait: 20 * time.Second, DenyMemory: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	counters := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, Wait: 20 * time.Second, DenyMemory: 1 << 20}))(t)
 	defer counters.Close()
 	s := &store{CounterStore: counters, failover: failover.New(limiter.FailureLocal, func() limiter.CounterStore {
 		return memory.New(memory.Options{})
 	}, nil)}
-	limit, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := testenv.Must(limiter.NewLimit(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year}))(t)
 	hits, out := []limiter.Hit{{Limit: limit, Key: []byte("k"), Cost: 1}}, make([]limiter.Decision, 1)
 	decide := func(when string, want bool) {
 		t.Helper()
@@ -41,13 +35,9 @@ func TestResetOfTheStore(t *testing.T) {
 	}
 	decide("first", false)
 	decide("second", true)
-	if err := s.Reset(t.Context(), hits); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Reset(t.Context(), hits))
 	decide("after a reset", false)
-	if err := s.Reset(t.Context(), hits); err != nil { // or the denial would be known
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Reset(t.Context(), hits)) // or the denial would be known
 	r.Stop()
 	decide("in memory", false)
 	decide("in memory, again", true)

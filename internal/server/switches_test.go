@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // A switch that was left on is shown in the log and the status page.
@@ -23,10 +25,7 @@ func TestSwitchesAreTold(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			var log bytes.Buffer
 			opts := options(t, &log, append(tt.args, "--config="+directory(t, limited(3)))...)
-			a, err := New(opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := testenv.Must(New(opts))(t)
 			if err := a.stop(); err != nil {
 				t.Error(err)
 			}

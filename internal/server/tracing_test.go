@@ -79,12 +79,8 @@ func TestTraces(t *testing.T) {
 				"--tracing-service-name=limits", "--tracing-service-namespace=edge", "--tracing-service-instance-id=one", "--tracing-sampling-rate=0")
 			f.wantHealth(true, "OK") // which is not traced
 			const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-			if _, err := f.ask(t.Context(), "alice"); err != nil { // begins here, and is not sampled
-				t.Fatal(err)
-			}
-			if _, err := f.ask(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+parent+"-01"), "alice"); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(f.ask(t.Context(), "alice"))(t) // begins here, and is not sampled
+			testenv.Must(f.ask(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+parent+"-01"), "alice"))(t)
 			var r *tracev1.ResourceSpans
 			select {
 			case r = <-c.resources:
@@ -92,9 +88,7 @@ func TestTraces(t *testing.T) {
 				t.Fatal("nothing arrives")
 			}
 			f.stop()
-			if err := f.wantEnd(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, f.wantEnd())
 			if n := len(c.resources); n > 0 {
 				t.Errorf("%d more messages arrived", n)
 			}
@@ -128,13 +122,9 @@ func TestNoCollectorOfTraces(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	f := start(t, "--config="+directory(t, metricsRules), "--tracing-enabled")
 	f.wantHealth(true, "OK")
-	if _, err := f.ask(t.Context(), "alice"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(f.ask(t.Context(), "alice"))(t)
 	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.wantEnd())
 	f.wantLog("traces were lost")
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // TestAbstractUnixSocket binds a name that is no file beside a file of this name.
@@ -13,10 +15,7 @@ func TestAbstractUnixSocket(t *testing.T) {
 	t.Chdir(t.TempDir())
 	abstract := fmt.Sprintf("@weir-%d-%d", os.Getpid(), time.Now().UnixNano())
 	write(t, abstract, "precious")
-	listener, err := listenUnix(abstract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(listenUnix(abstract))(t)
 	defer listener.Close()
 	if conn, err := net.Dial("unix", abstract); err != nil {
 		t.Error(err)
