@@ -17,6 +17,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 const rules = `domain: api
@@ -58,21 +59,14 @@ type fixture struct {
 func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(path, []byte(rules), 0o600))
 	files, _, err := descriptors.ReadFiles(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{T: t}
-	if f.tree, err = descriptors.Load(files, descriptors.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := limiter.NewKeys("p:", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.tree = testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
+	keys := testenv.Must(limiter.NewKeys("p:", false))(t)
 	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
 	f.serving = plan.New(options)
 	f.Desk = &Desk{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, Servers: &Servers{Shared: silent{}}, Logger: slog.New(slog.DiscardHandler)}

@@ -11,19 +11,16 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // newLimit returns a limit with a label.
 func newLimit(t testing.TB, label string) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{
+	return testenv.Must(limiter.NewLimit(limiter.Spec{
 		RequestsPerUnit: 5, Unit: limiter.Minute,
 		Series: limiter.LabelSet{Domain: "api", Key1: label, Rule: label, Limit: "minute"}.Series(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	}))(t)
 }
 
 // denialOf returns the denial of a user by a limit.
@@ -137,10 +134,7 @@ func TestDenialsAsJSON(t *testing.T) {
 		t.Error("the hour differs from the minute")
 	}
 	s.Hour = Window{}
-	got, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testenv.Must(json.Marshal(s))(t)
 	id := `,"request_id":"7f` + "\uFFFD" + strings.Repeat("a", requestSize-3) + `"`
 	const alice, bob = `{"entries":[{"key":"user","value":"alice"}]}`, `{"entries":[{"key":"user","value":"bob"}]}`
 	const ofAlice, ofBob = `"first":"2026-08-01T12:00:00Z","last":"2026-08-01T12:00:07.123Z"`, `"first":"2026-08-01T12:00:08Z","last":"2026-08-01T12:00:08Z"`

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // FuzzBytes sends any bytes as JSON.
@@ -16,14 +17,9 @@ func FuzzBytes(f *testing.F) {
 	f.Add("\xff", "\x00\x1b[31m", "\xc3\x28<script>")
 	f.Add("", "", "\ufffd")
 	f.Fuzz(func(t *testing.T, domain, key, value string) {
-		text, err := json.Marshal(NewDescriptor(domain, []limiter.Entry{{Key: key, Value: value}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(json.Marshal(NewDescriptor(domain, []limiter.Entry{{Key: key, Value: value}})))(t)
 		var d Descriptor
-		if err := json.Unmarshal(text, &d); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal(text, &d))
 		gotDomain, got, err := d.Bytes()
 		if err != nil || gotDomain != domain || len(got) != 1 || got[0] != (limiter.Entry{Key: key, Value: value}) {
 			t.Errorf("%s: got %q %q (error: %v)", text, gotDomain, got, err)

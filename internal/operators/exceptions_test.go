@@ -171,19 +171,13 @@ func use(t *testing.T, s *server, text string) {
 	t.Helper()
 	var p plan.Result
 	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entry(text)}}}
-	if err := plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request))
 	p.SetStatuses(false)
 }
 
 func (s *server) add(n NewException) Exception {
 	s.t.Helper()
-	e, err := s.Add(s.t.Context(), n, "192.0.2.1:5")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return e
+	return testenv.Must(s.Add(s.t.Context(), n, "192.0.2.1:5"))(s.t)
 }
 
 // want wants the exceptions for these entries to be in force, of one entry each.
@@ -317,12 +311,8 @@ func TestLostStore(t *testing.T) {
 				defer b.run()()
 				a.add(allowing("user=alice", time.Hour))
 				removed := a.add(allowing("user=bob", time.Hour))
-				if err := a.Remove(t.Context(), removed.ID, "", ""); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := store.Set(t.Context(), exceptionsHash, map[string]string{"newer": `{"format":9}`}); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, a.Remove(t.Context(), removed.ID, "", ""))
+				testenv.Must(store.Set(t.Context(), exceptionsHash, map[string]string{"newer": `{"format":9}`}))(t)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				before, _ := store.Fields(t.Context(), exceptionsHash)
@@ -416,9 +406,7 @@ func TestFull(t *testing.T) {
 		for i := range maxExceptions - 1 {
 			fields[fmt.Sprint("x", i)] = `{"format":2,"domain":"api","entries":[{"key":"user","value":"bob"}],"effect":"allow","until":"2001-01-01T00:00:00Z"}`
 		}
-		if _, err := store.Set(t.Context(), exceptionsHash, fields); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(store.Set(t.Context(), exceptionsHash, fields))(t)
 		defer s.run()()
 		if n := len(s.All()); n != maxExceptions {
 			t.Errorf("%d are in force", n)

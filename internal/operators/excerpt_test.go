@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // FuzzExcerpt writes any descriptor into a bounded number of bytes, and reads it again.
@@ -32,10 +33,7 @@ func FuzzExcerpt(f *testing.F) {
 		}
 		d, kept := s.Excerpt(size), 0
 		for _, e := range d.Entries {
-			entry, err := e.Bytes()
-			if err != nil {
-				t.Fatal(err)
-			}
+			entry := testenv.Must(e.Bytes())(t)
 			kept += len(entry.Key) + len(entry.Value)
 		}
 		if kept > size {

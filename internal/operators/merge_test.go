@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // streams are what clients may do: the nth limit and user. The sketch has a test of more.
@@ -48,14 +49,9 @@ func TestMergeIsRight(t *testing.T) {
 					perServer[rule+"/"+fmt.Sprint(user)]++
 					perLimit[rule]++
 				}
-				text, err := json.Marshal(recorder.Denials(noon.Add(time.Duration(server)*time.Second), 50+1000*server)) // the first cuts keys off
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := testenv.Must(json.Marshal(recorder.Denials(noon.Add(time.Duration(server)*time.Second), 50+1000*server)))(t) // the first cuts keys off
 				var s Denials
-				if err := json.Unmarshal(text, &s); err != nil {
-					t.Fatal(err)
-				}
+				testenv.OK(t, json.Unmarshal(text, &s))
 				summaries = append(summaries, s)
 				checkOthers(t, s.Minute, perServer)
 			}

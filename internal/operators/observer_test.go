@@ -18,6 +18,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 const observedRules = `
@@ -74,13 +75,8 @@ var began = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
 
 func newAsker(t *testing.T, hashed bool, opts plan.Options) *asker {
 	t.Helper()
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(observedRules)}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if opts.Keys, err = limiter.NewKeys("", hashed); err != nil {
-		t.Fatal(err)
-	}
+	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(observedRules)}}, descriptors.Options{}))(t)
+	opts.Keys = testenv.Must(limiter.NewKeys("", hashed))(t)
 	store := memory.New(memory.Options{Now: func() time.Time { return began }})
 	return &asker{t, tree, plan.New(opts), store, Observer{Denials: NewRecorder(began), Hashed: hashed}}
 }
@@ -103,15 +99,10 @@ func (a *asker) ask(ctx context.Context, words string) {
 func (a *asker) decide(ctx context.Context, r *plan.Request) {
 	a.t.Helper()
 	var p plan.Result
-	if err := a.planner.Prepare(&p, a.tree, r); err != nil {
-		a.t.Fatal(err)
-	}
+	testenv.OK(a.t, a.planner.Prepare(&p, a.tree, r))
 	denied := false
 	if len(p.Hits) > 0 {
-		var err error
-		if denied, err = a.store.Decide(ctx, p.Hits, p.Decisions); err != nil {
-			a.t.Fatal(err)
-		}
+		denied = testenv.Must(a.store.Decide(ctx, p.Hits, p.Decisions))(a.t)
 	}
 	p.SetStatuses(denied)
 	a.Observe(ctx, began, r, &p)
@@ -149,15 +140,12 @@ func TestDenialsAreRecorded(t *testing.T) {
 // TestDenialsOfARuleWithoutKey tells it apart from rules whose keys are its names.
 func TestDenialsOfARuleWithoutKey(t *testing.T) {
 	a := newAsker(t, false, plan.Options{})
-	var err error
-	if a.tree, err = descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`domain: api
+	a.tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`domain: api
 descriptors:
   - {key: otherwise, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: (no key), rate_limit: {unit: day, requests_per_unit: 0}}
   - {share_threshold: true, rate_limit: {unit: day, requests_per_unit: 0}}
-`)}}, descriptors.Options{}); err != nil {
-		t.Fatal(err)
-	}
+`)}}, descriptors.Options{}))(t)
 	a.ask(t.Context(), "otherwise=a")
 	a.ask(t.Context(), "nobody=x")
 	a.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
@@ -208,14 +196,10 @@ func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
 	a.ask(traced("0"), "user=a\xff")
 	a.ask(traced("1"), "user=bob nobody")
 	a.ask(t.Context(), "user=bob")
-	if err := a.Log.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, a.Log.Close(t.Context()))
 	for text := range strings.Lines(text.String()) {
 		var line map[string]any
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal([]byte(text), &line))
 		if at, err := time.Parse(time.RFC3339Nano, line["time"].(string)); err != nil || !at.Equal(began) {
 			t.Errorf("time %v: %v", line["time"], err)
 		}

@@ -28,27 +28,18 @@ func withToken(t *testing.T, token string, log io.Writer) *Access {
 		path = filepath.Join(t.TempDir(), "token")
 		writeToken(t, path, token)
 	}
-	a, err := NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return testenv.Must(NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil))))(t)
 }
 
 func writeToken(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // serveAll serves handler on all addresses of this machine, and returns the port.
 func serveAll(t *testing.T, handler http.Handler) (port string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", ":0"))(t)
 	s := &http.Server{Handler: handler}
 	go s.Serve(listener)
 	t.Cleanup(func() { s.Close() })
@@ -69,10 +60,7 @@ type asked struct {
 func (a asked) send(t *testing.T, port string) (header http.Header, body string) {
 	t.Helper()
 	method, path, _ := strings.Cut(a.route, " ")
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(a.to, port)+path, strings.NewReader(a.form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Must(http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(a.to, port)+path, strings.NewReader(a.form.Encode())))(t)
 	if a.host != "" {
 		r.Host = strings.ReplaceAll(a.host, "PORT", port)
 	}
@@ -279,10 +267,7 @@ func TestCookie(t *testing.T) {
 	outer, log := testenv.OuterAddr(t), new(testenv.Log)
 	path := filepath.Join(t.TempDir(), "token")
 	writeToken(t, path, goodToken)
-	access, err := NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	access := testenv.Must(NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil))))(t)
 	server := testServer(t, access)
 	server.Logger = access.logger
 	server.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,15 +33,9 @@ const secret = "alice"
 // testServer has rules and counters, and shows secret.
 func testServer(t *testing.T, access *Access) *Server {
 	t.Helper()
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
-		{name: burst, unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 100}]}]}`)}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := limiter.NewKeys("", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
+		{name: burst, unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 100}]}]}`)}}, descriptors.Options{}))(t)
+	keys := testenv.Must(limiter.NewKeys("", false))(t)
 	logger := slog.New(slog.DiscardHandler)
 	exceptions := operators.NewExceptions(nil, prometheus.NewRegistry(), logger)
 	return &Server{
@@ -75,12 +69,9 @@ func ask(handler http.Handler, method, path, body string) *httptest.ResponseReco
 func TestOperations(t *testing.T) {
 	s := testServer(t, withToken(t, "", io.Discard))
 	handler := s.Handler()
-	added, err := s.AddException(t.Context(), operators.NewException{
+	added := testenv.Must(s.AddException(t.Context(), operators.NewException{
 		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: "bob"}}), Effect: operators.Deny, For: 60, Reason: "abuse",
-	}, "peer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "peer"))(t)
 	const alice = `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`
 	long := `{"domain":"` + strings.Repeat("x", bodyBytes) + `"}`
 	for _, tt := range []struct {

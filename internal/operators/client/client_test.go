@@ -106,15 +106,9 @@ func TestBadAnswers(t *testing.T) {
 
 // TestNoServer asks where nobody answers, or something else.
 func TestNoServer(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed.Close()
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer other.Close()
 	go func() {
 		for {
@@ -154,10 +148,7 @@ func TestTLS(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	start := func(names ...string) *httptest.Server {
 		certPEM, keyPEM := authority.Issue(t, names...)
-		pair, err := tls.X509KeyPair(certPEM, keyPEM)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := testenv.Must(tls.X509KeyPair(certPEM, keyPEM))(t)
 		server := httptest.NewUnstartedServer(plain(200, `{"version":"v1"}`))
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -202,13 +193,8 @@ func TestRequest(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	defer server.Close()
-	c, err := New(Options{Server: server.URL + "/weir/", Token: "swordfish", UserAgent: "weir/v1", Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Remove(t.Context(), "a/../b?\xff", "o p&s"); err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Must(New(Options{Server: server.URL + "/weir/", Token: "swordfish", UserAgent: "weir/v1", Timeout: 30 * time.Second}))(t)
+	testenv.Must(c.Remove(t.Context(), "a/../b?\xff", "o p&s"))(t)
 	if want := "/weir/exceptions/a%2F..%2Fb%3F%FF?by=o+p%26s"; got.RequestURI != want {
 		t.Errorf("got %s, want %s", got.RequestURI, want)
 	}

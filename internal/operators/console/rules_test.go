@@ -24,10 +24,7 @@ func manyUsers(t *testing.T, n int) (*descriptors.Tree, []limiter.Series) {
 	for i := range n {
 		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: minute, requests_per_unit: 5}}\n", i)
 	}
-	tree, err := descriptors.Load([]descriptors.File{{Name: "a.yaml", Data: []byte(text.String())}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "a.yaml", Data: []byte(text.String())}}, descriptors.Options{}))(t)
 	var series []limiter.Series
 	for l := range tree.Limits() {
 		series = append(series, l.Series)
@@ -97,13 +94,10 @@ func TestLooksAreAboutTenSecondsApart(t *testing.T) {
 // TestTree joins the rules of two files, and sums their rates.
 func TestTree(t *testing.T) {
 	const limit = ", rate_limit: {unit: minute, requests_per_unit: 5}"
-	tree, err := descriptors.Load([]descriptors.File{
+	tree := testenv.Must(descriptors.Load([]descriptors.File{
 		{Name: "a.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: user" + limit + ", descriptors: [{key: path, value: /login" + limit + "}]}\n- {key: tenant" + limit + "}\n")},
 		{Name: "b.yaml", Data: []byte("domain: web\ndescriptors:\n- {key: user" + limit + "}\n")},
-	}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, descriptors.Options{}))(t)
 	rates := &rates{now: map[limiter.Series]telemetry.Outcome{}, over: time.Second}
 	var rules []*descriptors.Rule
 	for r := range tree.All() {
