@@ -14,21 +14,13 @@ import (
 // load reads a text that must be right.
 func load(tb testing.TB, text string, o Options) *Config {
 	tb.Helper()
-	c, err := Load([]byte(text), "f.yaml", o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return c
+	return testenv.Must(Load([]byte(text), "f.yaml", o))(tb)
 }
 
 // readFile reads a file of the repository.
 func readFile(tb testing.TB, name string) string {
 	tb.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.Repository(tb), name))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return string(data)
+	return string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(tb), name)))(tb))
 }
 
 // lines returns descriptors as text.

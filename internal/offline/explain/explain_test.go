@@ -25,6 +25,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
+	"weir/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
@@ -37,20 +38,13 @@ func treeOf(t *testing.T, path string) *descriptors.Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := descriptors.Load(files, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
+	return testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
 }
 
 // question is about a descriptor as ParseDescriptor takes it.
 func question(t *testing.T, descriptor string) Question {
 	t.Helper()
-	entries, err := ParseDescriptor(descriptor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testenv.Must(ParseDescriptor(descriptor))(t)
 	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Store: InCluster}
 }
 
@@ -58,11 +52,7 @@ func units(n uint64) *uint64 { return &n }
 
 func explained(t *testing.T, q Question) Answer {
 	t.Helper()
-	a, err := Explain(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return testenv.Must(Explain(q))(t)
 }
 
 // What the server refuses is not explained as if it were admitted.
@@ -84,9 +74,7 @@ func TestExplainRefusedRequest(t *testing.T) {
 func text(t *testing.T, a Answer) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := a.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, a.WriteText(&b))
 	return b.String()
 }
 
@@ -98,10 +86,7 @@ func TestExplain(t *testing.T) {
 			q.Tree, q.Descriptor = treeOf(t, "testdata/levels.yaml"), question(t, descriptor).Descriptor
 		}
 	}
-	keys, err := limiter.NewKeys("{weir}", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testenv.Must(limiter.NewKeys("{weir}", true))(t)
 	for name, change := range map[string]func(*Question){
 		"several":       func(q *Question) { q.Descriptor = question(t, "user=alice").Descriptor },
 		"too_many_hits": func(q *Question) { q.HitsAddend = units(30); q.Charge = limiter.Admitted },
@@ -150,10 +135,7 @@ func TestExplain(t *testing.T) {
 			q := question(t, "user=alice")
 			change(&q)
 			a := explained(t, q)
-			data, err := json.MarshalIndent(a, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testenv.Must(json.MarshalIndent(a, "", "  "))(t)
 			golden(t, "testdata/"+name+".txt", text(t, a))
 			if inJSON[name] {
 				golden(t, "testdata/"+name+".json", string(data)+"\n")
@@ -165,14 +147,9 @@ func TestExplain(t *testing.T) {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testenv.Must(os.ReadFile(name))(t)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
@@ -187,10 +164,7 @@ func TestManyCandidates(t *testing.T) {
 		fmt.Fprintf(&rules, "  - {key: user, value: user%02d}\n", i)
 	}
 	q := question(t, "zone=1,x=y")
-	var err error
-	if q.Tree, err = descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules.String())}}, descriptors.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	q.Tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules.String())}}, descriptors.Options{}))(t)
 	q.Descriptor = question(t, "user=nobody").Descriptor
 	a := explained(t, q)
 	if got := text(t, a); !strings.Contains(got, "there are: user=user00, user=user01,") || !strings.Contains(got, "user=user19 and 81 more\n") {
@@ -246,10 +220,7 @@ func askTwice(t *testing.T, q Question) (first, second *ratelimitv3.RateLimitRes
 	if q.HitsAddend != nil {
 		d.HitsAddend = wrapperspb.UInt64(*q.HitsAddend)
 	}
-	body, err := protojson.Marshal(&ratelimitv3.RateLimitRequest{Domain: q.Domain, Descriptors: []*commonv3.RateLimitDescriptor{d}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := testenv.Must(protojson.Marshal(&ratelimitv3.RateLimitRequest{Domain: q.Domain, Descriptors: []*commonv3.RateLimitDescriptor{d}}))(t)
 	first, second = new(ratelimitv3.RateLimitResponse), new(ratelimitv3.RateLimitResponse)
 	for _, response := range []proto.Message{first, second} {
 		w := httptest.NewRecorder()

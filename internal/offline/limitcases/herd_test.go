@@ -21,6 +21,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
+	"weir/internal/testenv"
 )
 
 // herdLimits are limits that 100 workers share.
@@ -107,10 +108,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
-	s, err := redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true, DenyMemory: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true, DenyMemory: 1 << 20}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -130,11 +128,8 @@ func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.T
 	t.Helper()
 	h := &herd{T: t, waiting: w, began: began, random: rand.New(rand.NewPCG(1, 2))}
 	h.set(began)
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
-		"domain: api\ndescriptors: [{key: job, rate_limit: " + limit + "}]\n")}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
+		"domain: api\ndescriptors: [{key: job, rate_limit: " + limit + "}]\n")}}, descriptors.Options{}))(t)
 	reg := prometheus.NewRegistry()
 	h.Handler = rls.New(rls.Options{
 		Decider: &plan.Decider{

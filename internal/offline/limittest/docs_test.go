@@ -10,33 +10,24 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 const document = "../../../docs/testing-rules.md"
 
 // The document's test passes, and fails as it is told there.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(document))(t)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1)
 	shown := regexp.MustCompile(`(?m)^    (config/api_test\.yaml:.*\n(?:        .*\n)*)`).FindAllSubmatch(text, -1)
 	if len(blocks) != 1 || len(shown) != 1 {
 		t.Fatalf("%s shows %d tests and %d failures, want one of each", document, len(blocks), len(shown))
 	}
-	rules, err := os.ReadFile("../../../config/api.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testenv.Must(os.ReadFile("../../../config/api.yaml"))(t)
 	t.Chdir(t.TempDir())
-	if err := os.Mkdir("config", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Mkdir("config", 0o755))
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join("config", name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join("config", name), []byte(text), 0o644))
 	}
 	good := string(blocks[0][1])
 	write("api.yaml", string(rules))
@@ -51,15 +42,9 @@ func TestDocument(t *testing.T) {
 }
 
 func TestDocumentExplainsEveryField(t *testing.T) {
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(document))(t)
 	// The reports of unknown fields list all that are allowed.
-	report, err := os.ReadFile("testdata/bad/fields_unknown.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := testenv.Must(os.ReadFile("testdata/bad/fields_unknown.txt"))(t)
 	for _, allowed := range regexp.MustCompile(`allowed are (.*)`).FindAllStringSubmatch(string(report), -1) {
 		for field := range strings.SplitSeq(allowed[1], ", ") {
 			if !strings.Contains(string(text), "`"+field+"`") {
@@ -73,19 +58,13 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 // its lines names a test beside them that sends what the line says. That these
 // tests pass is TestRulesOfThisRepository's.
 func TestExamples(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/examples.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../../docs/examples.md"))(t)
 	examples := map[string]string{}
 	for _, example := range strings.Split(string(text), "\n## ")[1:] {
 		title, body, _ := strings.Cut(example, "\n")
 		examples[anchor(title)] = body
 	}
-	files, err := filepath.Glob("../../../docs/examples/*_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testenv.Must(filepath.Glob("../../../docs/examples/*_test.yaml"))(t)
 	if len(examples) < 13 {
 		t.Errorf("there are %d examples, want 13 or more", len(examples))
 	}
@@ -101,10 +80,7 @@ func TestExamples(t *testing.T) {
 
 // checkExample holds the text below the heading of an example to its files.
 func checkExample(t *testing.T, name, body string) {
-	rules, err := os.ReadFile(name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testenv.Must(os.ReadFile(name + ".yaml"))(t)
 	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
 		t.Fatalf("%s.yaml is not what docs/examples.md shows", name)
 	}
@@ -112,10 +88,7 @@ func checkExample(t *testing.T, name, body string) {
 	for _, line := range regexp.MustCompile(`(?m)^- (.*)$`).FindAllStringSubmatch(strings.SplitAfter(body, "```\n")[1], -1) {
 		lines = append(lines, line[1])
 	}
-	f, err := Load(name+"_test.yaml", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(Load(name+"_test.yaml", Options{}))(t)
 	for _, tt := range f.tests {
 		names = append(names, tt.name)
 		request, _, _ := strings.Cut(tt.name, ": ")

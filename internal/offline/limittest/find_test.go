@@ -5,18 +5,16 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b_test.yaml", "a.yaml", "sub/c_test.yaml", "a/z_test.yaml", ".git/d_test.yaml", ".e_test.yaml", "empty/f.yaml", "n_test.yml"} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testenv.OK(t, os.WriteFile(path, nil, 0o644))
 	}
 	in := func(names ...string) (paths []string) {
 		for _, name := range names {

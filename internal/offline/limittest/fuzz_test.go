@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // FuzzDecode reads files of any bytes: there is nothing wrong with them or there
@@ -15,17 +17,11 @@ func FuzzDecode(f *testing.F) {
 			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
 		}
 		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
+			data := testenv.Must(os.ReadFile(name))(f)
 			f.Add(data)
 		}
 	}
-	sound, err := Load("testdata/every_field_test.yaml", Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	sound := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := new(decoder)
 		d.File = filepath.Join(t.TempDir(), "fuzz_test.yaml")
@@ -48,9 +44,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		file := File{Name: d.File, tree: sound.tree, tests: tests}
 		for i := range tests {
-			if _, err := file.run(t.Context(), &tests[i]); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(file.run(t.Context(), &tests[i]))(t)
 		}
 	})
 }

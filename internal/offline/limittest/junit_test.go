@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 func TestWriteJUnit(t *testing.T) {
@@ -14,13 +16,10 @@ func TestWriteJUnit(t *testing.T) {
 		"a_test.yaml:8:9: <one> & \"two\": step 2 at 0s: remaining: expected 1, got 0\n    user=a",
 	}
 	var b bytes.Buffer
-	err := WriteJUnit(&b, []Report{
+	testenv.OK(t, WriteJUnit(&b, []Report{
 		{File: "a_test.yaml", Results: []Result{{Test: "good", Line: 3, Took: 1500 * time.Millisecond}, {Test: `<one> & "two"`, Line: 6, Took: time.Millisecond, Failures: failures}}},
 		{File: "b_test.yaml", Err: errors.New("b_test.yaml:1:1: wrong\nb_test.yaml:2:1: wrong, too")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	const want = `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="3" failures="1" errors="1" time="1.501">
   <testsuite name="a_test.yaml" tests="2" failures="1" errors="0" time="1.501">
@@ -47,9 +46,7 @@ func TestWriteJUnit(t *testing.T) {
 			} `xml:"testcase"`
 		} `xml:"testsuite"`
 	}
-	if err := xml.Unmarshal(b.Bytes(), &read); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, xml.Unmarshal(b.Bytes(), &read))
 	if got, want := read.Suites[0].Cases[1].Failure.Text, failures[0]+"\n"+failures[1]; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors"
+	"weir/internal/testenv"
 )
 
 // The rules in this repository that are not those of a test come with tests, which
@@ -16,7 +17,7 @@ func TestRulesOfThisRepository(t *testing.T) {
 	const root = "../../.."
 	var rules, tests []string
 	for _, dir := range []string{"config", "docs", "examples"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+		testenv.OK(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			switch {
 			case strings.HasSuffix(path, "_test.yaml"):
 				tests = append(tests, path)
@@ -24,10 +25,7 @@ func TestRulesOfThisRepository(t *testing.T) {
 				rules = append(rules, path)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, path := range rules {
 		if test := strings.TrimSuffix(path, ".yaml") + "_test.yaml"; !slices.Contains(tests, test) {

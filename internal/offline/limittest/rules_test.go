@@ -6,15 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // The examples of docs/rules.md do what it says: each file of testdata/document tests the
 // rules below the heading that it is named after. Those of lists are in package descriptors.
 func TestRulesOfDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../../docs/rules.md"))(t)
 	sections := map[string]string{}
 	for _, section := range regexp.MustCompile(`(?m)^#+ `).Split(string(text), -1) {
 		title, body, _ := strings.Cut(section, "\n")

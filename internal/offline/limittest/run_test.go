@@ -14,6 +14,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // run runs all tests of a file.
@@ -48,9 +49,7 @@ func written(t *testing.T, rules, tests string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yaml": rules, "rules_test.yaml": tests} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return filepath.Join(dir, "rules_test.yaml")
 }
@@ -60,9 +59,7 @@ var update = flag.Bool("update", false, "write testdata/**.txt anew")
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	if want, err := os.ReadFile(name); err != nil || got != string(want) {
 		t.Errorf("%s: %v, got\n%s\nwant\n%s", name, err, got, want)
@@ -72,10 +69,7 @@ func golden(t *testing.T, name, got string) {
 // Every expectation matters: if it is changed, it fails, and it alone. A file keeps nothing
 // of a run.
 func TestEveryExpectationCanFail(t *testing.T) {
-	f, err := Load("testdata/every_field_test.yaml", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(t)
 	for i := range f.tests {
 		test := &f.tests[i]
 		if failures, err := f.run(t.Context(), test); err != nil || len(failures) > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // ask returns the hits of a request with a call for each client, the first of whom is one of the first limit.
@@ -43,9 +44,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("the reverse: %+v", back.Compared)
 			}
 			var text, html bytes.Buffer
-			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html), back.WriteText(&text), back.WriteHTML(&html)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, errors.Join(r.WriteText(&text), r.WriteHTML(&html), back.WriteText(&text), back.WriteHTML(&html)))
 			for _, want := range []string{
 				"denied only by the new rules: 3 requests of 2 clients, of whom the old rules never deny 1\n",
 				"denied only by the old rules: 0 requests\n",

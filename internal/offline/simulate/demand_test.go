@@ -9,15 +9,12 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return testenv.Must(limiter.NewLimit(s))(t)
 }
 
 // ask is a hit at a time.

@@ -40,10 +40,7 @@ func fieldsOf(of reflect.Type, object string, names map[string][]string) {
 func TestFieldsInDocument(t *testing.T) {
 	want, got := map[string][]string{}, map[string][]string{}
 	fieldsOf(reflect.TypeFor[Report](), "", want)
-	text, err := os.ReadFile(testenv.Repository(t) + "/docs/simulate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(testenv.Repository(t) + "/docs/simulate.md"))(t)
 	_, table, _ := strings.Cut(string(text), "|object|fields|\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	quoted := regexp.MustCompile("`([^`]*)`")

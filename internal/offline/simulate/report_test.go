@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // Hostile values stay text in every form of the report.
@@ -23,12 +25,8 @@ func TestHostileReport(t *testing.T) {
 	}
 	r := mustRun(t, Options{Logs: []string{logFile(t, data.Bytes())}, Envoy: config, Rules: rules, Suggest: true, Old: mustRules(t, perAddress)})
 	var text, html bytes.Buffer
-	if err := r.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteHTML(&html); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, r.WriteText(&text))
+	testenv.OK(t, r.WriteHTML(&html))
 	if r.Denied != 10 || !strings.Contains(text.String(), `user=\x1b[31mred, path=/`) || !strings.Contains(text.String(), `user=<script>alert(1)</script>`) {
 		t.Errorf("text is\n%s", text.String())
 	}
@@ -88,9 +86,7 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("warnings are %q, want %q; notes are %q", r.Warnings, test.want, r.Notes)
 			}
 			var text, html bytes.Buffer
-			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, errors.Join(r.WriteText(&text), r.WriteHTML(&html)))
 			head := ""
 			for _, w := range test.want {
 				head += "warning: " + w + "\n"

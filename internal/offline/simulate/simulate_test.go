@@ -21,42 +21,29 @@ import (
 	"weir/internal/limiter/memory"
 	"weir/internal/offline/envoyconfig"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 func mustRules(t *testing.T, text string) *descriptors.Tree {
 	t.Helper()
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(text)}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
+	return testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(text)}}, descriptors.Options{}))(t)
 }
 
 func mustEnvoy(t *testing.T, text string) *envoyconfig.Config {
 	t.Helper()
-	c, err := envoyconfig.Load([]byte(text), "envoy.yaml", envoyconfig.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return testenv.Must(envoyconfig.Load([]byte(text), "envoy.yaml", envoyconfig.Options{}))(t)
 }
 
 func logFile(t *testing.T, data []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "access.log")
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(name, data, 0o600))
 	return name
 }
 
 func mustRun(t *testing.T, o Options) *Report {
 	t.Helper()
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return testenv.Must(Run(t.Context(), o))(t)
 }
 
 // byAddressAndPath is a mapping with two descriptors, one of which has a hold.
@@ -135,9 +122,7 @@ func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []
 		if e.user != "" {
 			request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: []limiter.Entry{{Key: "user", Value: e.user}, {Key: "path", Value: e.path}}})
 		}
-		if err := planner.Prepare(&p, tree, &request); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, planner.Prepare(&p, tree, &request))
 		if over, err := store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {
 			t.Fatal(err)
 		} else if over {
@@ -218,12 +203,8 @@ func zipped(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(w.Write(data))(t)
+	testenv.OK(t, w.Close())
 	return b.Bytes()
 }
 

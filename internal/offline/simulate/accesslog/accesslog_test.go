@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // want is what a line says.
@@ -79,9 +81,7 @@ func TestFormats(t *testing.T) {
 func check(t *testing.T, p *Parser, line string, w want) {
 	t.Helper()
 	var r Record
-	if err := p.Parse([]byte(line), &r); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, p.Parse([]byte(line), &r))
 	if got := time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano); got != mustFormat(t, w.at) {
 		t.Errorf("time %s, want %s", got, w.at)
 	}
@@ -96,11 +96,7 @@ func check(t *testing.T, p *Parser, line string, w want) {
 }
 
 func mustFormat(t *testing.T, s string) string {
-	at, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at.UTC().Format(time.RFC3339Nano)
+	return testenv.Must(time.Parse(time.RFC3339Nano, s))(t).UTC().Format(time.RFC3339Nano)
 }
 
 // A client must not move fields by quotes in its headers, which Envoy's text does not escape.
@@ -274,24 +270,15 @@ func TestEndOfRequest(t *testing.T) {
 
 // Any JSON lines are read by the names that a mapping gives.
 func TestMapping(t *testing.T) {
-	m, err := ParseMapping([]string{"time=@t", "method=http.verb", "path=http.url", "remote_address=ip", "header:X-User=claims.sub"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testenv.Must(ParseMapping([]string{"time=@t", "method=http.verb", "path=http.url", "remote_address=ip", "header:X-User=claims.sub"}))(t)
 	check(t, NewParser(Auto, m), `{"@t":1700000000123,"http":{"verb":"GET","url":"/a"},"ip":"10.0.0.1","claims":{"sub":"ann"}}`, want{
 		at: "2023-11-14T22:13:20.123Z", duration: -1000,
 		texts: map[string]string{":method": "GET", ":path": "/a", RemoteAddress: "10.0.0.1", "x-user": "ann"},
 	})
 	// The unit of durations, and which end the time is of, can be said.
-	ended, err := ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := testenv.Must(ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"}))(t)
 	check(t, NewParser(Auto, ended), `{"ts":1700000000.5,"rt":"0.250","m":"GET"}`, want{at: "2023-11-14T22:13:20.25Z", duration: 250 * time.Millisecond})
-	began, err := ParseMapping([]string{"time=ts", "duration_seconds=rt"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	began := testenv.Must(ParseMapping([]string{"time=ts", "duration_seconds=rt"}))(t)
 	check(t, NewParser(Auto, began), `{"ts":1.7e9,"rt":2}`, want{at: "2023-11-14T22:13:20Z", duration: 2 * time.Second})
 	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-"}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
 	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 func writeLog(t *testing.T, data []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "access.log")
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(name, data, 0o600))
 	return name
 }
 
@@ -52,12 +52,8 @@ func zip(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(w.Write(data))(t)
+	testenv.OK(t, w.Close())
 	return b.Bytes()
 }
 
@@ -131,9 +127,7 @@ func TestSourceCutOff(t *testing.T) {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
 		_, err := io.WriteString(w, data)
-		if err = errors.Join(err, w.Flush()); err != nil { // and no end
-			t.Fatal(err)
-		}
+		testenv.OK(t, errors.Join(err, w.Flush())) // and no end
 		if _, _, err := readAll(t, writeLog(t, b.Bytes())); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", data, err, want)
 		}
