@@ -46,17 +46,10 @@ func TestValidateAsJSON(t *testing.T) {
 		}
 		same := slices.Equal(got.Problems, test.want.Problems)
 		got.Problems, test.want.Problems = nil, nil
-		if a, _ := json.Marshal(got); code != test.code || stderr != "" || !same || string(a) != string(must(json.Marshal(test.want))) {
+		if a, _ := json.Marshal(got); code != test.code || stderr != "" || !same || string(a) != string(testenv.Must(json.Marshal(test.want))(t)) {
 			t.Errorf("%q: exit code %d, want %d, stderr %q, stdout\n%s", test.path, code, test.code, stderr, stdout)
 		}
 	}
-}
-
-func must(text []byte, err error) []byte {
-	if err != nil {
-		panic(err)
-	}
-	return text
 }
 
 // Names and values that look like workflow commands stay data.

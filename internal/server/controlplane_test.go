@@ -227,10 +227,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	}
 	ca := file("ca.crt", authority.PEM())
 	cert, key := pair("server", "plane.example")
-	server, err := follow.ServerTLS(follow.TLSOptions{CertFile: cert, KeyFile: key, CAFile: ca, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := testenv.Must(follow.ServerTLS(follow.TLSOptions{CertFile: cert, KeyFile: key, CAFile: ca, Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer server.Close()
 	plane := testenv.StartControlPlane(t, grpc.Creds(server.Credentials()))
 	plane.Set("1", sent("x", 3))
@@ -244,7 +241,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	other.wantLog("tls: failed to verify certificate")
 	other.wantHealth(false, "no rules are loaded yet")
 
-	_, err = New(options(t, new(testenv.Log), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
+	_, err := New(options(t, new(testenv.Log), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
 	for _, want := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "missing.key"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %s", err, want)

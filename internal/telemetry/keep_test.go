@@ -11,11 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 )
 
 // tenant is a limit of a domain, one of several of its rule.
 func tenant(domain string) *limiter.Limit {
-	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 }
 
 func hit(t *testing.T, l onStore, h limiter.Hit) {
@@ -87,7 +88,7 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewRegistry()
 				l := newDefault(shared{}, reg)
-				a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "a", Key1: "user"}.Series()})
+				a := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "a", Key1: "user"}.Series()})
 				hit(t, l, limiter.Hit{Limit: a, Cost: 1})
 				l.Keep(slices.Values([]*limiter.Limit{}))
 				time.Sleep(keepIdle - time.Nanosecond)
@@ -106,7 +107,7 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		l := newDefault(shared{}, reg)
 		of := func(limit string) *limiter.Limit {
-			return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
+			return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
 		}
 		user := limiter.LabelSet{Domain: "api", Key1: "user"}
 		stays := of("stays")

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -20,7 +21,7 @@ func TestSeriesOfPrometheus(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
 	for _, more := range []string{"c", "d"} {
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
+		limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
 		l.ask(limiter.Hit{Limit: limit, Cost: 2})
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
@@ -65,7 +66,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
 		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}), shared{}}
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
@@ -102,7 +103,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 func TestOutcomesOfHitsWithValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 	for _, labels := range []string{"user_alice\x00", "user_bob\x00"} {
 		hit(t, l, limiter.Hit{Limit: limit, Cost: 4, Labels: []byte(labels)})
 		hit(t, l, limiter.Hit{Limit: limit, Cost: 12, Labels: []byte(labels)})
@@ -125,7 +126,7 @@ weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="user"
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 	l.ask(limiter.Hit{Limit: limit, Cost: 1})
 	problems := testenv.Must(testutil.GatherAndLint(reg))(t)
 	for _, p := range problems {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -19,7 +20,7 @@ const now = 1_767_323_045_000_000
 
 // limitOf is a limit a minute of one series.
 func limitOf(size uint64, mode limiter.Mode) *limiter.Limit {
-	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Mode: mode, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Mode: mode, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 }
 
 // counted returns what the series of limitOf has after hits that a store decides.
@@ -57,7 +58,7 @@ func TestDocumentedUnits(t *testing.T) {
 // Weir. Of the first hit alone it says what is counted.
 func TestMetricsCountUnitsOfCost(t *testing.T) {
 	enforced, shadow, three := limitOf(10, limiter.Enforced), limitOf(10, limiter.Shadow), limitOf(3, limiter.Enforced)
-	full := limiter.Hit{Limit: must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
+	full := limiter.Hit{Limit: storetest.Must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
 		name  string
 		store limiter.Store

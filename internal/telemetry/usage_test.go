@@ -10,14 +10,6 @@ import (
 )
 
 // must makes a limit of a test, whose Spec is right.
-func must(s limiter.Spec) *limiter.Limit {
-	l, err := limiter.NewLimit(s)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
-
 // onStore counts what a store decides.
 type onStore struct {
 	*Usage

@@ -8,14 +8,9 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/plan"
-	"weir/internal/testenv"
 )
-
-func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
-	t.Helper()
-	return testenv.Must(limiter.NewLimit(s))(t)
-}
 
 // ask is a hit at a time.
 type ask struct {
@@ -41,7 +36,7 @@ func history(random *rand.Rand, n int) (list []ask) {
 
 // denies reports whether a limit would deny any hit of a history.
 func denies(t *testing.T, s limiter.Spec, list []ask) bool {
-	l, state := mustLimit(t, s), limiter.State{}
+	l, state := storetest.Must(s), limiter.State{}
 	for _, a := range list {
 		var out [1]limiter.Decision
 		if limiter.Decide([]limiter.Hit{{Limit: l, Cost: a.cost}}, []*limiter.State{&state}, nil, a.at, out[:]) {
@@ -89,7 +84,7 @@ func TestPeaks(t *testing.T) {
 
 // peakOf returns what is suggested for one client.
 func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
-	c := newStats(nil, mustLimit(t, spec), true)
+	c := newStats(nil, storetest.Must(spec), true)
 	e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
 	for _, a := range list {
 		of := e.ask(42)
@@ -100,7 +95,7 @@ func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 }
 
 func TestAmounts(t *testing.T) {
-	c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true)
+	c := newTable(storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true)
 	const clients = 10_000
 	for i := range uint64(clients) {
 		c.put(i, &client{peak: peak{amount: 10 * (i + 1)}})

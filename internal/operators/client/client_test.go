@@ -91,11 +91,8 @@ func TestBadAnswers(t *testing.T) {
 			if tt.name == "slow" {
 				o.Timeout = 100 * time.Millisecond
 			}
-			c, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = c.Status(t.Context())
+			c := testenv.Must(New(o))(t)
+			_, err := c.Status(t.Context())
 			want := strings.ReplaceAll(tt.want, "SERVER", server.URL)
 			if err == nil || err.Error() != want || tt.kind != nil && !errors.Is(err, tt.kind) || tt.kind == nil && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized)) {
 				t.Errorf("got %v, want %s", err, want)
@@ -126,11 +123,8 @@ func TestNoServer(t *testing.T) {
 		other.Addr().String():              "cannot reach the server at ",
 		"https://" + other.Addr().String(): "cannot reach the server at ",
 	} {
-		c, err := New(Options{Server: server, Timeout: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.Status(t.Context())
+		c := testenv.Must(New(Options{Server: server, Timeout: 30 * time.Second}))(t)
+		_, err := c.Status(t.Context())
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) || plaintext.Line(err.Error()) != err.Error() || strings.Count(err.Error(), server) != 1 {
 			t.Errorf("%s: got %v, want %s", server, err, want)
 		}

@@ -28,12 +28,11 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 	client := c.config(ClientTLS).Credentials().Clone()
 
 	check := func() error {
-		conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client))
-		testenv.OK(t, err)
+		conn := testenv.Must(grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client)))(t)
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
 	}
 	testenv.OK(t, check())
