@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // Whatever belongs to an algorithm beside its row is there: a row that lacks some of it
@@ -37,10 +39,7 @@ func TestEveryAlgorithmIsWhole(t *testing.T) {
 			lacks("a script: %v", err)
 		}
 		for page, what := range map[string]string{"rules.md": "its word", "algorithms.md": "a paragraph"} {
-			text, err := os.ReadFile("../../docs/" + page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testenv.Must(os.ReadFile("../../docs/" + page))(t)
 			if !strings.Contains(string(text), "`"+row.word+"`") {
 				lacks("%s in docs/%s", what, page)
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // zones are those whose clocks do what makes calendars hard, with the first of ten years.
@@ -151,10 +153,7 @@ func TestCalendarIsThatOfTheZone(t *testing.T) {
 	for _, z := range zones {
 		june := func(year int) int64 { return time.Date(year, time.June, 1, 0, 0, 0, 0, time.UTC).Unix() }
 		name, from, to := z.name, june(z.since-1), june(z.since+10)
-		zone, err := loadZone(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		zone := testenv.Must(loadZone(name))(t)
 		list := shifts(zone, from, to)
 		changes := []int64{june(z.since)}
 		for _, s := range list[1:] {
@@ -183,10 +182,7 @@ func TestCalendarIsThatOfTheZone(t *testing.T) {
 // checkWindows checks the windows that start so, but for the first and the last ones.
 func checkWindows(t *testing.T, zone string, unit Unit, count uint32, starts []int64) {
 	t.Helper()
-	c, err := newCalendar(&Spec{Unit: unit, UnitMultiplier: count, TimeZone: zone})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Must(newCalendar(&Spec{Unit: unit, UnitMultiplier: count, TimeZone: zone}))(t)
 	if len(starts) < 8 {
 		t.Errorf("%s, %d %ss: there are only %d windows", zone, count, unit, len(starts))
 	}
@@ -258,11 +254,7 @@ func TestKnownWindowsOfCalendars(t *testing.T) {
 
 func micros(t *testing.T, text string) int64 {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at.UnixMicro()
+	return testenv.Must(time.Parse(time.RFC3339, text))(t).UnixMicro()
 }
 
 // A state of a program whose data say that the window started at another time counts as

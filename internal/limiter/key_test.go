@@ -16,20 +16,12 @@ import (
 
 func mustKeys(t testing.TB, prefix string, digest bool) Keys {
 	t.Helper()
-	k, err := NewKeys(prefix, digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return testenv.Must(NewKeys(prefix, digest))(t)
 }
 
 func mustBucket(t testing.TB, k Keys) Keys {
 	t.Helper()
-	k, err := k.InBuckets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return testenv.Must(k.InBuckets())(t)
 }
 
 func TestKeySpelling(t *testing.T) {
@@ -268,10 +260,7 @@ func TestSlotOfRedis(t *testing.T) {
 			i := random.IntN(len(key) + 1)
 			key = key[:i] + []string{"{", "}", "\x00", "\xff"}[random.IntN(4)] + key[i:]
 		}
-		want, err := client.ClusterKeySlot(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testenv.Must(client.ClusterKeySlot(t.Context(), key).Result())(t)
 		if got := Slot([]byte(key)); got != int(want) {
 			t.Errorf("%q: got %d, want %d", key, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // spreading is a store that spreads the times, beside one that returns the exact times, on one
@@ -304,9 +305,7 @@ func TestRetrySpreadTakesNoMemory(t *testing.T) {
 	p := newSpreading(t)
 	hits, out := []limiter.Hit{hitOn(sharedLimits()["bucket"], "k", 1)}, make([]limiter.Decision, 1)
 	ask := func() {
-		if _, err := p.store.Decide(t.Context(), hits, out); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(p.store.Decide(t.Context(), hits, out))(t)
 	}
 	for range 3 {
 		ask()

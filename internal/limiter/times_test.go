@@ -3,6 +3,8 @@ package limiter
 import (
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 func TestTimes(t *testing.T) {
@@ -22,10 +24,7 @@ func TestTimes(t *testing.T) {
 		{"flight", Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: Concurrency}, 3, 30, 0},
 		{"bans", Spec{RequestsPerUnit: 10, Unit: Minute, DenyFor: time.Hour}, 2, 20, 0},
 	} {
-		l, err := NewLimit(test.of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testenv.Must(NewLimit(test.of))(t)
 		got := l.Times(test.factor)
 		if got.RequestsPerUnit != test.amount || got.Burst != test.burst || got.DenyFor != 0 || got.Base() != l || l.Base() != l || l.DenyFor != test.of.DenyFor {
 			t.Errorf("%s: got %+v", test.name, got.Spec)
@@ -46,10 +45,7 @@ func TestTimesIsWhatCanBeCounted(t *testing.T) {
 		{RequestsPerUnit: 1_000_000, Unit: Year, Algorithm: TokenBucket},
 		{RequestsPerUnit: 3, Burst: 299, Unit: Year, Algorithm: TokenBucket},
 	} {
-		l, err := NewLimit(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testenv.Must(NewLimit(of))(t)
 		for _, factor := range []float64{0.001, 0.4, 1e6} {
 			got := l.Times(factor)
 			low, high := scale(of.RequestsPerUnit, min(factor, 1)), scale(of.RequestsPerUnit, max(factor, 1))

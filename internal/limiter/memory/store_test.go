@@ -106,10 +106,7 @@ func (f *fixture) expect(counters, evictions int) {
 }
 
 func TestMetricsLint(t *testing.T) {
-	problems, err := testutil.GatherAndLint(newFixture(t, 0).reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testenv.Must(testutil.GatherAndLint(newFixture(t, 0).reg))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -482,9 +479,7 @@ func TestManyHitsInTime(t *testing.T) {
 					hits[i] = limiter.Hit{Limit: limit, Key: keyOf(nil, uint64(i%counters)), Cost: 1}
 				}
 				testenv.InProcessorTime(t, 150*time.Millisecond, func() {
-					if _, err := f.Decide(t.Context(), hits, out); err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(f.Decide(t.Context(), hits, out))(t)
 				})
 			})
 		}

@@ -51,10 +51,7 @@ func TestBreaker(t *testing.T) {
 
 func gaugeOf(t testing.TB, reg prometheus.Gatherer, name string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testenv.Must(reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()

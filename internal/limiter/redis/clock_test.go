@@ -77,11 +77,7 @@ func TestRedisBehindItsCounters(t *testing.T) {
 // redisTime is what Redis' clock says.
 func redisTime(t *testing.T, admin *redis.Client) time.Time {
 	t.Helper()
-	now, err := admin.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
+	return testenv.Must(admin.Time(t.Context()).Result())(t)
 }
 
 // TestClocksThatDiffer lets two processes decide by clocks of their own, of which
@@ -190,9 +186,7 @@ func TestMemoryOfDenialsWhileClocksStep(t *testing.T) {
 	s.denials = newDenials(1<<20, func() time.Time { return local })
 	s.main.denials, s.main.local = s.denials, s.denials.now
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})
-	if _, err := s.Decide(t.Context(), []limiter.Hit{hit("k", l, 10)}, make([]limiter.Decision, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(s.Decide(t.Context(), []limiter.Hit{hit("k", l, 10)}, make([]limiter.Decision, 1)))(t)
 	for i, c := range []struct {
 		redis, local time.Duration // how far their clocks go
 		over         bool

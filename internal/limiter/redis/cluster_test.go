@@ -67,11 +67,9 @@ func TestCluster(t *testing.T) {
 // flush empties all nodes.
 func (c *cluster) flush(t testing.TB) {
 	t.Helper()
-	if err := c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+	testenv.OK(t, c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 		return node.FlushAll(ctx).Err()
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // testStoreOnCluster runs the suite with its own keys, which lie on as many
@@ -112,10 +110,7 @@ func testNeverAskedAcrossSlots(t *testing.T, c *cluster) {
 	o, reg := c.o, prometheus.NewRegistry()
 	o.Registerer = reg
 	s := open(t, o)
-	keys, err := limiter.Keys{}.InBuckets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testenv.Must(limiter.Keys{}.InBuckets())(t)
 	hour, day := storetest.Must(limiter.Spec{RequestsPerUnit: 40, Unit: limiter.Year}), storetest.Must(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Year, UnitMultiplier: 2})
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -145,7 +140,7 @@ func testNeverAskedAcrossSlots(t *testing.T, c *cluster) {
 	}
 	var mutex sync.Mutex // of what the nodes report at the same time
 	used, loaded := int64(0), 0
-	if err := c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+	testenv.OK(t, c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 		keys, err := node.Keys(ctx, "*").Result()
 		if err != nil {
 			return err
@@ -163,9 +158,7 @@ func testNeverAskedAcrossSlots(t *testing.T, c *cluster) {
 			used += short % million
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if used != 4*40 {
 		t.Errorf("all counters hold %d together, want 4 for each of the 40 requests admitted", used)
 	}

@@ -25,16 +25,12 @@ func TestResetEndsRememberedDenials(t *testing.T) {
 		})
 	}
 	fill()
-	if err := f.store.Reset(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.store.Reset(t.Context(), one))
 	if out, denied, _ := f.ask(one...); denied || out[0].Used != 1 {
 		t.Errorf("after a reset here: denied is %v, %+v", denied, out)
 	}
 	fill()
-	if err := f.other.Reset(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, f.other.Reset(t.Context(), one))
 	if _, denied, calls := f.ask(one...); !denied || calls != 0 {
 		t.Errorf("a reset elsewhere is known already: denied is %v with %d calls", denied, calls)
 	}
@@ -85,15 +81,10 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	s := open(t, o)
 	quick := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second, UnitMultiplier: 3600})
 	hits := []limiter.Hit{hit("{a}", perYear, 3), hit("{b}", perYear, 4), hit("{c}", bucketYear, 5), hit("q", quick, 6)}
-	if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))))(t)
 	used := func() (list []int64) {
 		t.Helper()
-		counters, err := s.Peek(t.Context(), hits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		counters := testenv.Must(s.Peek(t.Context(), hits))(t)
 		for _, c := range counters {
 			list = append(list, c.Used)
 		}
@@ -102,9 +93,7 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	if got := used(); !slices.Equal(got, []int64{3, 4, 5, 6}) {
 		t.Errorf("got %v", got)
 	}
-	if err := s.Reset(t.Context(), hits[1:]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Reset(t.Context(), hits[1:]))
 	if got := used(); !slices.Equal(got, []int64{3, 0, 0, 0}) {
 		t.Errorf("after the reset: got %v", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // TestGivingBackIsKnownAtOnce has a charge that makes a counter full taken back
@@ -14,16 +15,10 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		sent, err := f.store.main.any.send(t.Context(), 0, part, true, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := testenv.Must(f.store.main.any.send(t.Context(), 0, part, true, time.Hour))(t)
 		<-sent.batch.done
 		out := make([]limiter.Decision, 1)
-		states, err := sent.outcomes(out, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		states := testenv.Must(sent.outcomes(out, nil))(t)
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
 		counters := limiter.CountersOf(part)
@@ -35,10 +30,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		f.want("first", false, 1, hit("k", l, 1))
 		f.want("denied", true, 1, hit("k", l, 1))
-		sent, err := f.store.main.any.send(t.Context(), 0, []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := testenv.Must(f.store.main.any.send(t.Context(), 0, []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour))(t)
 		<-sent.batch.done
 		f.want("after the refund", false, 1, hit("k", l, 1))
 	})

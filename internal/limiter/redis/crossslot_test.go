@@ -49,9 +49,7 @@ func perSeconds(amount uint64) *limiter.Limit {
 func (p *pair) used(t *testing.T, key string, l *limiter.Limit) int64 {
 	t.Helper()
 	var out [1]limiter.Decision
-	if _, err := p.Decide(context.Background(), []limiter.Hit{{Limit: l, Key: []byte(key)}}, out[:]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(p.Decide(context.Background(), []limiter.Hit{{Limit: l, Key: []byte(key)}}, out[:]))(t)
 	return out[0].Used
 }
 
@@ -177,9 +175,7 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 		_, err := p.Decide(t.Context(), hits, make([]limiter.Decision, 2))
 		return err
 	}
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, ask())
 	p.second.SetError("LOADING Redis is loading the dataset in memory")
 	if err := ask(); !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), "LOADING") {
 		t.Errorf("got error %v, want LOADING", err)
@@ -191,9 +187,7 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 		t.Errorf("%d used in the Redis that works, want 5 as of the first request", got)
 	}
 	p.second.SetError("")
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, ask())
 	if got := p.used(t, "year", perYear); got != 10 {
 		t.Errorf("%d used, want 10", got)
 	}
@@ -335,10 +329,7 @@ func TestCallerOfACrossSlotLeaves(t *testing.T) {
 
 func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s, err := New(Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(New(Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}}))(t)
 	limit := perSeconds(1)
 	mustAsk(t, s, "second", limit)
 	g := newGate(t, s)
@@ -436,11 +427,7 @@ func TestKnownDenialInTwoPlaces(t *testing.T) {
 	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
 	out := make([]limiter.Decision, 2)
 	ask := func() bool {
-		denied, err := s.Decide(t.Context(), request, out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return denied
+		return testenv.Must(s.Decide(t.Context(), request, out))(t)
 	}
 	for i, want := range []bool{false, false, true} {
 		if got := ask(); got != want {

@@ -190,9 +190,7 @@ func admitUnderFaults(t *testing.T, stores [2]*store, patient *store, tenants []
 			t.Fatalf("%q: the limit is never reached", tenant)
 		}
 		var out [2]limiter.Decision
-		if _, err := patient.Decide(t.Context(), []limiter.Hit{hit(tenant+"user", ofUser, 0), hit(tenant+"tenant", limit, 0)}, out[:]); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(patient.Decide(t.Context(), []limiter.Hit{hit(tenant+"user", ofUser, 0), hit(tenant+"tenant", limit, 0)}, out[:]))(t)
 		if n := admitted[n].Load(); n > amount || out[1].Used != amount || out[0].Used != amount {
 			t.Errorf("%q: %d were admitted; the tenant has used %d and the user %d, want %d each and no more admitted", tenant, n, out[1].Used, out[0].Used, amount)
 		}

@@ -47,17 +47,13 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	server, client := certificates(t)
 	r := miniredis.NewMiniRedis()
-	if err := r.StartTLS(server); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, r.StartTLS(server))
 	defer r.Close()
 	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: always(client), Timeout: long}})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
-	if err := r.StartAddrTLS(addr, server); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, r.StartAddrTLS(addr, server))
 	mustAsk(t, s, "k", perYear)
 }
 
@@ -167,10 +163,7 @@ func TestRedisIsLoading(t *testing.T) {
 // silent is the address of somebody who accepts connections and says nothing.
 func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() }) // the kernel accepts by itself
 	return l.Addr().String()
 }

@@ -58,10 +58,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	r := testenv.RedisServer(t)
 	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">second", "~*", "+@all")
 	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", Timeout: 100 * time.Millisecond})
-	c, err := newClient(o, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Must(newClient(o, slog.New(slog.DiscardHandler)))(t)
 	defer c.close()
 	ids := func() map[string]bool {
 		found := map[string]bool{}
@@ -104,10 +101,7 @@ func TestSentinelsAreReplaced(t *testing.T) {
 		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), Timeout: long}
 	}
 	o, now := changing(at("weir", old))
-	c, err := newClient(o, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Must(newClient(o, slog.New(slog.DiscardHandler)))(t)
 	defer c.close()
 	counts := func(r *testenv.Redis) func() bool {
 		counter := connect(t, r)

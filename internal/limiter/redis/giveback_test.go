@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // FuzzGiveBack lets the script and limiter.GiveBack take back the same charges,
@@ -32,10 +33,7 @@ func FuzzGiveBack(f *testing.F) {
 	// stateAfter is what the script leaves of the first counter.
 	stateAfter := func(t *testing.T, b *batch) limiter.State {
 		t.Helper()
-		states, err := ticket{b, 0}.outcomes(make([]limiter.Decision, 1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		states := testenv.Must(ticket{b, 0}.outcomes(make([]limiter.Decision, 1), nil))(t)
 		return states[0]
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -26,10 +26,7 @@ func holding(key string, l *limiter.Limit, n int, refund bool) limiter.Hit {
 func mustDecide(t *testing.T, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	t.Helper()
 	out = make([]limiter.Decision, len(hits))
-	denied, err := s.Decide(t.Context(), hits, out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	denied = testenv.Must(s.Decide(t.Context(), hits, out))(t)
 	return out, denied
 }
 

@@ -56,10 +56,7 @@ func open(t testing.TB, o Options) *store {
 // until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -126,10 +123,7 @@ func mustFail(t testing.TB, s limiter.Store) error {
 // value reads the counter of that name, and of that kind if it has one.
 func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testenv.Must(reg.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && (k == "" || m.GetLabel()[0].GetValue() == string(k)) {

@@ -16,17 +16,11 @@ import (
 // commands lists what the scripts ask of Redis, and what runs them.
 func commands(t *testing.T) []string {
 	t.Helper()
-	files, err := lua.ReadDir("lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testenv.Must(lua.ReadDir("lua"))(t)
 	names := map[string]bool{"evalsha": true, "eval": true}
 	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // (...) hands on what has a name
 	for _, f := range files {
-		text, err := lua.ReadFile("lua/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(lua.ReadFile("lua/" + f.Name()))(t)
 		found := literal.FindAllStringSubmatch(string(text), -1)
 		if n := len(calls.FindAll(text, -1)); n != len(found) {
 			t.Errorf("%s has %d calls, of which %d name their command", f.Name(), n, len(found))
@@ -99,16 +93,12 @@ func checkWholeOf(t *testing.T, r *testenv.Redis, o Options, works bool, limits 
 			hits = append(hits, h)
 		}
 		out := make([]limiter.Decision, len(keys))
-		if _, err := able.Decide(context.Background(), charge, out); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(able.Decide(context.Background(), charge, out))(t)
 		_, err := s.Decide(context.Background(), hits, out)
 		if err != nil && works {
 			t.Errorf("%s: Ping says that Redis can decide, but: %v", c.name, err)
 		}
-		if _, err := able.Decide(context.Background(), peek, out); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(able.Decide(context.Background(), peek, out))(t)
 		for i, key := range keys {
 			want := int64(c.before[i])
 			switch {

@@ -20,10 +20,7 @@ import (
 // reports the CPU time of Redis for a decision, all of its work included, and how
 // many times that of the least script this is.
 func BenchmarkPrice(b *testing.B) {
-	text, err := os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua")))(b)
 	leastScript := redis.NewScript(string(text))
 	type limits = []limiter.Spec
 	fixed, sliding, bucket := limiter.Spec{}, limiter.Spec{Algorithm: limiter.SlidingWindow}, limiter.Spec{Algorithm: limiter.TokenBucket}
@@ -54,9 +51,7 @@ func BenchmarkPrice(b *testing.B) {
 			r := testenv.RedisServer(b)
 			admin := connect(b, r)
 			s := open(b, Options{Main: at(r.Addr())})
-			if err := admin.ScriptLoad(b.Context(), string(text)).Err(); err != nil {
-				b.Fatal(err)
-			}
+			testenv.OK(b, admin.ScriptLoad(b.Context(), string(text)).Err())
 			of := make([][]*limiter.Limit, c.rules)
 			for rule := range of {
 				for i, spec := range c.specs {
@@ -131,10 +126,7 @@ func redisCPU(b *testing.B, client *redis.Client) float64 {
 	b.Helper()
 	info, sum := infoOf(b, client, "cpu"), 0.0
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-		seconds, err := strconv.ParseFloat(info[name], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		seconds := testenv.Must(strconv.ParseFloat(info[name], 64))(b)
 		sum += seconds
 	}
 	return sum
@@ -143,10 +135,7 @@ func redisCPU(b *testing.B, client *redis.Client) float64 {
 // infoOf is a section of what Redis says of itself, by name.
 func infoOf(b *testing.B, client *redis.Client, section string) map[string]string {
 	b.Helper()
-	text, err := client.Info(b.Context(), section).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testenv.Must(client.Info(b.Context(), section).Result())(b)
 	info := make(map[string]string)
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

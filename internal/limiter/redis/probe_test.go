@@ -78,9 +78,7 @@ func TestPingLeavesNothing(t *testing.T) {
 	r := testenv.RedisServer(t, "--user", "default", "on", "nopass", "~mine*", "+@all")
 	s := open(t, Options{Main: at(r.Addr()), KeyPrefix: "mine "})
 	for range 2 {
-		if err := s.Ping(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, s.Ping(context.Background()))
 	}
 	admin := connect(t, r)
 	if left := do(t, admin, "pttl", "mine w1|probe").(int64); left == -1 || left > 1000 {
@@ -92,9 +90,7 @@ func TestPingLeavesNothing(t *testing.T) {
 // testPingAsksEachNode has one node refuse what the others permit.
 func testPingAsksEachNode(t *testing.T, c *cluster) {
 	s := open(t, c.o)
-	if err := s.Ping(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.Ping(context.Background()))
 	for i, n := range c.nodes {
 		admin := connect(t, n)
 		do(t, admin, "acl", "setuser", "default", "-set")

@@ -49,9 +49,7 @@ type gate struct {
 func newGate(t *testing.T, of Store) gate {
 	t.Helper()
 	s := of.(*store)
-	if err := s.main.client.current().ScriptLoad(context.Background(), scriptText).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, s.main.client.current().ScriptLoad(context.Background(), scriptText).Err())
 	g := gate{make(chan []string), make(chan struct{})}
 	s.main.client.current().AddHook(g)
 	return g
@@ -205,10 +203,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
-	s, err := New(Options{Main: at(r.Addr())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(New(Options{Main: at(r.Addr())}))(t)
 	g, l := newGate(t, s), s.(*store).main.any
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
@@ -239,10 +234,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s, err := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
 		_, _ = s.(*store).main.any.send(t.Context(), 0, request(maxBatch), false, time.Hour)
 	}

@@ -87,9 +87,7 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 	} {
 		before := commandCalls(t, admin)
 		out := make([]limiter.Decision, 1)
-		if _, err := s.Decide(t.Context(), []limiter.Hit{step.hit}, out); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(s.Decide(t.Context(), []limiter.Hit{step.hit}, out))(t)
 		after := commandCalls(t, admin)
 		if set, inc := after["set"]-before["set"], after["incrby"]-before["incrby"]; set != step.set || inc != step.inc || out[0].Used != step.want {
 			t.Errorf("step %d: %d SET, %d INCRBY, %d used; want %d, %d and %d", i, set, inc, out[0].Used, step.set, step.inc, step.want)
@@ -153,17 +151,10 @@ type monitor struct{ *bufio.Reader }
 
 func startMonitor(t *testing.T, r *testenv.Redis) monitor {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", r.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(long)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(long)))
+	testenv.Must(conn.Write([]byte("MONITOR\r\n")))(t)
 	m := monitor{bufio.NewReader(conn)}
 	m.until(t, "+OK")
 	return m
@@ -199,14 +190,8 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 				mustAsk(t, s, key, limit)
 				took := time.Since(began).Milliseconds() + 1
 				// Both are by Redis' clock. A clock that steps meanwhile makes no difference.
-				expires, err := admin.PExpireTime(t.Context(), key).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				state, err := admin.Get(t.Context(), key).Int64()
-				if err != nil {
-					t.Fatal(err)
-				}
+				expires := testenv.Must(admin.PExpireTime(t.Context(), key).Result())(t)
+				state := testenv.Must(admin.Get(t.Context(), key).Int64())(t)
 				end := (state/million + 1) * period
 				if late := expires.Milliseconds() - end; late < 0 || late > took {
 					t.Errorf("%s charge per %s: expires %d ms after its window, the call took %d ms", charge, unit, late, took)

@@ -24,9 +24,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 		t.Fatalf("Ping: %v", err)
 	}
 	mustAsk(t, s, "k", perYear)
-	if _, err := shared.Set(t.Context(), "hash", map[string]string{"x": "1"}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(shared.Set(t.Context(), "hash", map[string]string{"x": "1"}))(t)
 	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
 	primary.Stop()
 	mustFail(t, s)

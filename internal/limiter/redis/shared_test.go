@@ -18,10 +18,7 @@ import (
 
 func openShared(t *testing.T, o Server, prefix string) *shared {
 	t.Helper()
-	s, err := OpenShared(o, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testenv.Must(OpenShared(o, prefix))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -90,9 +87,7 @@ func TestSharedReports(t *testing.T) { testSharedReports(t, at(testenv.RedisServ
 func testSharedReports(t *testing.T, o Server) {
 	a, b := openShared(t, o, ""), openShared(t, o, "")
 	report := strings.Repeat("\x00\xff", 128<<10)
-	if err := a.Report(t.Context(), "two", []byte(report), time.Second); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, a.Report(t.Context(), "two", []byte(report), time.Second))
 	if got, err := b.Reports(t.Context(), []string{"one", "two"}); err != nil || len(got) != 1 || got["two"] != report {
 		t.Errorf("got %d reports, error %v", len(got), err)
 	}
@@ -111,9 +106,7 @@ func TestManyFields(t *testing.T) {
 	for i := range 10_000 {
 		fields[fmt.Sprintf("id%05d", i)] = text
 	}
-	if _, err := s.Set(t.Context(), "exceptions", fields); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(s.Set(t.Context(), "exceptions", fields))(t)
 	if got, err := s.Fields(t.Context(), "exceptions"); err != nil || len(got) != len(fields)+2 || got["id09999"] != text {
 		t.Errorf("got %d fields, error %v", len(got), err)
 	}
@@ -155,9 +148,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		s := openShared(t, Server{Addr: r.Addr(), Timeout: time.Millisecond}, "")
-		if _, err := s.Fields(t.Context(), "hash"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(s.Fields(t.Context(), "hash"))(t)
 		r.Pause()
 		began := time.Now()
 		if _, err := s.Fields(t.Context(), "hash"); classify(err) != kindTimeout || time.Since(began) > 30*time.Second {
@@ -168,9 +159,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	t.Run("replica", func(t *testing.T) {
 		primary := testenv.RedisServer(t)
 		s := openShared(t, at(primary.Addr()), "")
-		if _, err := s.Set(t.Context(), "hash", map[string]string{"x": "1"}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(s.Set(t.Context(), "hash", map[string]string{"x": "1"}))(t)
 		do(t, connect(t, primary), "config", "set", "replica-serve-stale-data", "yes")
 		do(t, connect(t, primary), "replicaof", "127.0.0.1", "1")
 		wantErrors(t, s, kindReadOnly, "Fields", "all Fields", "Reports")

@@ -79,9 +79,7 @@ func TestAddresses(t *testing.T) {
 	secret.RequireAuth("p@ss/word")
 	serverTLS, clientTLS := certificates(t)
 	encrypted := miniredis.NewMiniRedis()
-	if err := encrypted.StartTLS(serverTLS); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, encrypted.StartTLS(serverTLS))
 	t.Cleanup(encrypted.Close)
 
 	for _, c := range []struct {

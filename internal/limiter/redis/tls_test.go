@@ -17,10 +17,7 @@ func clientOf(t *testing.T, trusted, issuer *testenv.Authority) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	config.RootCAs.AppendCertsFromPEM(trusted.PEM())
 	if issuer != nil {
-		pair, err := tls.X509KeyPair(issuer.Issue(t, "weir"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := testenv.Must(tls.X509KeyPair(issuer.Issue(t, "weir")))(t)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config

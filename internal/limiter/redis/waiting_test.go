@@ -44,14 +44,11 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			s, err := New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testenv.Must(New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}}))(t)
 			defer s.Close()
 			b := s.(*store).main
 			began := time.Now()
-			err = b.wait(ctx, b.timeout(ctx), make(chan struct{}))
+			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}
