@@ -26,10 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // runServer runs one of several servers on a Redis, which reports that x was used so often.
 func runServer(t *testing.T, r *testenv.Redis, uses uint64) (s *Servers, forgot *atomic.Int64, log *testenv.Log, stop func()) {
 	t.Helper()
-	shared, err := redis.OpenShared(redis.Server{Addr: r.Addr()}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := testenv.Must(redis.OpenShared(redis.Server{Addr: r.Addr()}, ""))(t)
 	forgot, log = new(atomic.Int64), new(testenv.Log)
 	s = &Servers{
 		Shared: shared, Forget: func() { forgot.Add(1) },
@@ -85,9 +82,7 @@ func TestServersReport(t *testing.T) {
 	wantOthers(t, one, 1, 2)
 
 	// One that ended without a word is waited for once.
-	if _, err := two.Shared.Set(t.Context(), serversHash, map[string]string{"gone": "here"}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(two.Shared.Set(t.Context(), serversHash, map[string]string{"gone": "here"}))(t)
 	testenv.Eventually(t, func() error {
 		if reports, err := one.Reports(t.Context()); err != nil || len(reports) != 1 {
 			return fmt.Errorf("got %d reports, error %v", len(reports), err)
@@ -99,12 +94,8 @@ func TestServersReport(t *testing.T) {
 	})
 	// One of another version, or who knows who, says nothing that is understood.
 	for name, report := range map[string]string{"garbage": "\x1f\x8b", "text": "{}"} {
-		if _, err := two.Shared.Set(t.Context(), serversHash, map[string]string{name: "here"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := two.Shared.Report(t.Context(), name, []byte(report), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(two.Shared.Set(t.Context(), serversHash, map[string]string{name: "here"}))(t)
+		testenv.OK(t, two.Shared.Report(t.Context(), name, []byte(report), time.Minute))
 	}
 	wantOthers(t, one, 1, 2)
 
@@ -134,9 +125,7 @@ func TestResetIsKnown(t *testing.T) {
 	want(1) // at the first poll
 	for i := range int64(2) {
 		began := time.Now()
-		if err := one.announceReset(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, one.announceReset(t.Context()))
 		want(i + 2)
 		t.Logf("known after %v", time.Since(began))
 	}
@@ -155,13 +144,10 @@ func TestReportsFit(t *testing.T) {
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	recorder := NewRecorder(now)
 	for i := range 100 {
-		l, err := limiter.NewLimit(limiter.Spec{
+		l := testenv.Must(limiter.NewLimit(limiter.Spec{
 			RequestsPerUnit: 5, Unit: limiter.Minute,
 			Series: limiter.LabelSet{Domain: "api", Key1: fmt.Sprint("key", i), Rule: fmt.Sprint("rule", i), Limit: "minute"}.Series(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		for range 10 {
 			value := text()
 			recorder.Record(now, &Denial{Limit: l, Asked: Asked{
@@ -207,10 +193,7 @@ func FuzzException(f *testing.F) {
 			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: "bob", Reason: "why",
 		}
-		text, err := json.Marshal(sharedException{exceptionFormat, exceptionOf(want)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(json.Marshal(sharedException{exceptionFormat, exceptionOf(want)}))(t)
 		if got, err := readException("x", string(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v from %s, want %+v", got, err, text, want)
 		}
