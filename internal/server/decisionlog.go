@@ -24,7 +24,7 @@ func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
 	if d.Decisions == "off" {
 		return nil, nil
 	}
-	lost := newLost(a.logger, "decisions were lost")
+	lost := newLost(func(fields ...any) { a.logger.Warn("decisions were lost", fields...) })
 	opts := operators.LogOptions{
 		All: d.Decisions == "all", Rate: d.Rate, Registerer: a.opts.Registry,
 		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.observe,

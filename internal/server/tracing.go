@@ -38,7 +38,7 @@ func (a *App) openTracing() error {
 	if !s.Enabled {
 		return nil
 	}
-	handleOTelErrors(newLost(a.logger, "traces were lost"), a.logger)
+	handleOTelErrors(newLost(func(fields ...any) { a.logger.Warn("traces were lost", fields...) }), a.logger)
 	var to sdktrace.SpanExporter
 	var err error
 	if s.ExporterProtocol == "grpc" {
@@ -112,20 +112,19 @@ func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 
 // lostSignals logs that something got lost, not as often as that happens.
 type lostSignals struct {
-	logger *slog.Logger
-	what   string       // the message
-	times  atomic.Int64 // since it was logged
-	now    rate.Sometimes
+	log   func(fields ...any)
+	times atomic.Int64 // since it was logged
+	now   rate.Sometimes
 }
 
-func newLost(logger *slog.Logger, what string) *lostSignals {
-	return &lostSignals{logger: logger, what: what, now: rate.Sometimes{Interval: time.Minute}}
+func newLost(log func(fields ...any)) *lostSignals {
+	return &lostSignals{log: log, now: rate.Sometimes{Interval: time.Minute}}
 }
 
 func (l *lostSignals) observe(err error) {
 	l.times.Add(1)
 	l.now.Do(func() {
-		l.logger.Warn(l.what, "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0))
+		l.log("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0))
 	})
 }
 

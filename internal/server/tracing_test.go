@@ -132,7 +132,7 @@ func TestNoCollectorOfTraces(t *testing.T) {
 func TestLostTracesDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		handle := otelErrors(newLost(slog.New(slog.NewTextHandler(&log, nil)), "traces were lost"), nil)
+		handle := otelErrors(newLost(func(fields ...any) { slog.New(slog.NewTextHandler(&log, nil)).Warn("traces were lost", fields...) }), nil)
 		for range 1200 {
 			handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
 			testenv.Pass(100 * time.Millisecond)
