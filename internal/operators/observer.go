@@ -29,22 +29,23 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	if log == nil && !over {
 		return
 	}
+	id := requestID(ctx, r)
 	for o := range p.Outcomes(r) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial {
 			ob.Denials.Record(now, &Denial{
-				Limit: o.Hit.Limit, RequestID: requestID(ctx, r), RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
+				Limit: o.Hit.Limit, RequestID: id, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
 		if log != nil && (isDenial || log.all()) && log.admit(now) {
-			log.add(ob.record(ctx, now, r, o))
+			log.add(ob.record(ctx, now, r, o, id))
 		}
 	}
 }
 
-func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome) LogRecord {
-	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), RequestID: validUTF8(Begin(requestID(ctx, request), requestSize)), Trace: traceOf(ctx)}
+func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome, id string) LogRecord {
+	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), RequestID: validUTF8(Begin(id, requestSize)), Trace: traceOf(ctx)}
 	asked := Asked{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
 	if o.Rule != nil {
 		r.Rule, r.Place = o.Rule.Way(), Begin(o.Rule.Place(), logRule)
