@@ -79,8 +79,8 @@ func (d *decoder) begin(root *yaml.Node) bool {
 		return false
 	}
 	given := d.fields(root, &d.file, nil)
-	at := given.at("domain")
-	if root.Kind == yaml.MappingNode && !given.has("domain") {
+	at := given.At("domain")
+	if root.Kind == yaml.MappingNode && !given.Has("domain") {
 		d.ProblemIn("domain", at, textNeeded, "domain")
 	}
 	d.root = d.place(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
@@ -127,7 +127,7 @@ type level struct {
 	detailedMetric bool
 	valueToMetric  bool
 	metadata       map[string]any
-	given          given
+	given          strictyaml.Given
 }
 
 // descriptors reads a list into the children of a node.
@@ -154,24 +154,24 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	d.level = level{how: ByKey}
 	d.level.given = d.fields(n, &d.descriptor, nil)
 	l := d.level
-	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, l.given.whole, index)
-	if n.Kind == yaml.MappingNode && !l.given.has("key") {
+	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, strictyaml.At(l.given.Mapping), index)
+	if n.Kind == yaml.MappingNode && !l.given.Has("key") {
 		d.keyless(&l)
 		return
 	}
 	children := 0
-	hasList := l.given.has("descriptors")
+	hasList := l.given.Has("descriptors")
 	if hasList {
 		d.Field(n, "descriptors", func(n *yaml.Node) { children = len(n.Content) })
 	}
 	if hasList && children == 0 && len(l.limits) == 0 {
-		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
+		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
-		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share: this needs networks, regex, a list of values or a value with a wildcard (*)")
+		d.ProblemIn("share_threshold", l.given.At("share_threshold"), "nothing to share: this needs networks, regex, a list of values or a value with a wildcard (*)")
 	}
 	if l.below && !l.hasLimit {
-		d.ProblemIn("below", l.given.at("below"), "below needs a rate_limit beside it")
+		d.ProblemIn("below", l.given.At("below"), "below needs a rate_limit beside it")
 	}
 	d.wholeRule(&l)
 	if l.override != nil {
@@ -197,19 +197,19 @@ const noKey = "(no key)"
 // keyless makes the level the rule of its parent for what none of the other children
 // matches.
 func (d *decoder) keyless(l *level) {
-	for _, f := range l.given.fields {
-		if !slices.Contains(keylessFields, f.name) {
-			d.ProblemIn(f.name, f.at, "%s needs a key; without a key, a rule may have only %s", f.name, strings.Join(keylessFields, ", "))
+	for _, f := range l.given.Fields {
+		if !slices.Contains(keylessFields, f.Name) {
+			d.ProblemIn(f.Name, strictyaml.At(f.Value), "%s needs a key; without a key, a rule may have only %s", f.Name, strings.Join(keylessFields, ", "))
 			return
 		}
 	}
 	parent := l.node.parent
 	switch {
 	case !l.hasLimit:
-		d.ProblemIn("key", l.given.whole, "add a key, or a rate_limit for everything that no other rule on this level matches")
+		d.ProblemIn("key", strictyaml.At(l.given.Mapping), "add a key, or a rate_limit for everything that no other rule on this level matches")
 		return
 	case parent.keyless != nil:
-		d.Problem(l.given.whole, "the level already has a rule without key, at %s", parent.keyless.Place())
+		d.Problem(strictyaml.At(l.given.Mapping), "the level already has a rule without key, at %s", parent.keyless.Place())
 		return
 	}
 	d.wholeRule(l)
@@ -232,7 +232,7 @@ func (d *decoder) wholeRule(l *level) {
 		mode = "quota_mode"
 	}
 	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && l.Mode == limiter.Enforced }) {
-		d.WarnIn(mode, l.given.at(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
+		d.WarnIn(mode, l.given.At(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
 	}
 }
 

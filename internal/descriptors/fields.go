@@ -135,40 +135,15 @@ func ownNow(field string) string {
 	return "override no longer takes " + field + ": set it in the rule's rate_limit"
 }
 
-// given is where a mapping is, and the fields that it has.
-type given struct {
-	whole  strictyaml.Position
-	fields []fieldAt
-}
-
-type fieldAt struct {
-	name string
-	at   strictyaml.Position
-}
-
-func (g *given) has(name string) bool {
-	return slices.ContainsFunc(g.fields, func(f fieldAt) bool { return f.name == name })
-}
-
-// at returns where a field is, or the mapping if that leaves it out.
-func (g *given) at(name string) strictyaml.Position {
-	for _, f := range g.fields {
-		if f.name == name {
-			return f.at
-		}
-	}
-	return g.whole
-}
-
 // fields reads a mapping by a table. It passes over the fields for which isLeftOut
 // returns true, if it is not nil.
-func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *yaml.Node) bool) given {
-	g := given{strictyaml.At(n), make([]fieldAt, 0, len(n.Content)/2)}
+func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *yaml.Node) bool) strictyaml.Given {
+	g := strictyaml.Given{Mapping: n, Fields: make([]strictyaml.GivenField, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
 		if isLeftOut != nil && isLeftOut(name, n) {
 			return
 		}
-		g.fields = append(g.fields, fieldAt{name, strictyaml.At(n)})
+		g.Add(name, n)
 		if f := &t.fields[slices.Index(t.names, name)]; f.read != nil {
 			f.read(name, n)
 		} else {

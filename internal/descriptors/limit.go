@@ -16,7 +16,7 @@ import (
 // limitFields are what a limit says.
 type limitFields struct {
 	limiter.Spec
-	given given // without what is null, which is as good as left out
+	given strictyaml.Given // without what is null, which is as good as left out
 }
 
 // rateLimit reads rate_limit: one limit, or a list of them; null is none.
@@ -75,7 +75,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 	if f.Name != "" {
 		if j, taken := earlier("name ", f.Name); taken {
-			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limit[%d]: names within a rule must differ", f.Name, j)
+			d.ProblemIn("name", f.given.At("name"), "%q is already the name of rate_limit[%d]: names within a rule must differ", f.Name, j)
 		}
 	}
 	if limit == nil || limit.Unlimited {
@@ -84,7 +84,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	if key := limit.HoldKey(); key != "" {
 		for text, j := range first { // one at most has another key
 			if other, isHold := strings.CutPrefix(text, "hold "); isHold && other != key {
-				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limit[%d]: a rule must name its requests in flight by one entry", key, other, j)
+				d.ProblemIn("hold", strictyaml.At(f.given.Mapping), "%q differs from %q of rate_limit[%d]: a rule must name its requests in flight by one entry", key, other, j)
 				return
 			}
 		}
@@ -99,7 +99,7 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	f.given = d.fields(n, &d.tables.limit, func(name string, n *yaml.Node) bool {
 		return strictyaml.IsNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == ""
 	})
-	if d.opts.CalendarMonths && f.Unit == limiter.Month && !f.Unlimited && !f.given.has("algorithm") {
+	if d.opts.CalendarMonths && f.Unit == limiter.Month && !f.Unlimited && !f.given.Has("algorithm") {
 		f.Algorithm = limiter.ByCalendar
 	}
 	if n.Kind == yaml.MappingNode {
@@ -114,12 +114,12 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	limit, err := limiter.NewLimit(f.Spec)
 	switch {
 	case errors.Is(err, limiter.ErrTimeZone):
-		d.ProblemIn("time_zone", f.given.at("time_zone"), "%v", err)
+		d.ProblemIn("time_zone", f.given.At("time_zone"), "%v", err)
 	case err != nil:
 		d.Problem(strictyaml.At(n), "%v", err)
-	case !f.given.has("algorithm") && f.Algorithm == limiter.FixedWindow && (f.Unit == limiter.Month || f.Unit == limiter.Year):
+	case !f.given.Has("algorithm") && f.Algorithm == limiter.FixedWindow && (f.Unit == limiter.Month || f.Unit == limiter.Year):
 		days := map[limiter.Unit]int{limiter.Month: 30, limiter.Year: 365}[f.Unit]
-		d.WarnIn("unit", f.given.at("unit"), "a %s is %d days here, counted from 1970-01-01: for those of the calendar write algorithm: calendar, else algorithm: fixed_window", f.Unit, days)
+		d.WarnIn("unit", f.given.At("unit"), "a %s is %d days here, counted from 1970-01-01: for those of the calendar write algorithm: calendar, else algorithm: fixed_window", f.Unit, days)
 	}
 	return f, limit
 }
@@ -128,32 +128,32 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 func (d *decoder) wholeLimit(f *limitFields) {
 	if f.Unlimited {
 		for _, row := range d.tables.limit.fields {
-			if row.counts && f.given.has(row.name) {
-				d.ProblemIn(row.name, f.given.at(row.name), "an unlimited limit has no %s: remove one of %[1]s and unlimited", row.name)
+			if row.counts && f.given.Has(row.name) {
+				d.ProblemIn(row.name, f.given.At(row.name), "an unlimited limit has no %s: remove one of %[1]s and unlimited", row.name)
 			}
 		}
 	} else {
-		if !f.given.has("unit") {
-			d.ProblemIn("unit", f.given.whole, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
+		if !f.given.Has("unit") {
+			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
 		}
-		if !f.given.has("requests_per_unit") {
-			d.ProblemIn("requests_per_unit", f.given.whole, "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
+		if !f.given.Has("requests_per_unit") {
+			d.ProblemIn("requests_per_unit", strictyaml.At(f.given.Mapping), "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
 		}
 		d.takenFields(f)
 	}
 	if f.DenyFor > 0 && f.Mode == limiter.Shadow {
-		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
+		d.WarnIn("deny_for", f.given.At("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
-		d.ProblemIn("replaces", f.given.at("replaces"), "a limit cannot replace itself (%q), allowed are names of other limits", f.Name)
+		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q), allowed are names of other limits", f.Name)
 	}
 }
 
 // takenFields reports fields that the algorithm does not take.
 func (d *decoder) takenFields(f *limitFields) {
 	for _, row := range d.tables.limit.fields {
-		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
-			d.ProblemIn(row.name, f.given.at(row.name), "%s does not take %s: use it with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
+		if row.option != "" && f.given.Has(row.name) && !f.Algorithm.Takes(row.option) {
+			d.ProblemIn(row.name, f.given.At(row.name), "%s does not take %s: use it with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}
 	}
 }

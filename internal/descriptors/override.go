@@ -72,7 +72,7 @@ func (d *decoder) override(_ string, n *yaml.Node) {
 
 // wholeOverride gives the override of a level the limit of its rule.
 func (d *decoder) wholeOverride(l *level) {
-	o, at := l.override, l.given.at("override")
+	o, at := l.override, l.given.At("override")
 	switch {
 	case l.hasLimit && len(l.limits) == 0: // something is wrong with it
 	case len(l.limits) != 1 || l.limits[0].Unlimited:

@@ -83,7 +83,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 			break
 		}
 		if p.addRegex(n, l.regex); p.steps > maxRegexSteps {
-			d.ProblemIn("regex", l.given.at("regex"), "%s", tooManySteps(p.steps))
+			d.ProblemIn("regex", l.given.At("regex"), "%s", tooManySteps(p.steps))
 		}
 	case ByWildcard:
 		p.addWildcard(n, l.value)

@@ -30,40 +30,26 @@ type row struct {
 	read func(*yaml.Node)
 }
 
-// fields are those of a mapping that are there, and the mapping.
-type fields struct {
-	values  map[string]*yaml.Node
-	mapping *yaml.Node
-}
-
 // fields reads a mapping by its rows.
-func (d *decoder) fields(n *yaml.Node, rows ...row) fields {
-	there := fields{map[string]*yaml.Node{}, n}
+func (d *decoder) fields(n *yaml.Node, rows ...row) strictyaml.Given {
+	there := strictyaml.Given{Mapping: n}
 	var names []string
 	for _, r := range rows {
 		names = append(names, r.name)
 	}
 	d.Fields(n, names, func(name string, n *yaml.Node) {
-		there.values[name] = n
+		there.Add(name, n)
 		rows[slices.Index(names, name)].read(n)
 	})
 	return there
 }
 
-// at is where a field is, or the mapping if it is not there.
-func (f fields) at(field string) strictyaml.Position {
-	if value := f.values[field]; value != nil {
-		return strictyaml.At(value)
-	}
-	return strictyaml.At(f.mapping)
-}
-
 // need reports a field that is missing or empty.
-func (d *decoder) need(there fields, field, message string) {
-	value := there.values[field]
-	if there.mapping.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
+func (d *decoder) need(there strictyaml.Given, field, message string) {
+	value := there.Value(field)
+	if there.Mapping.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
 		value.Kind == yaml.SequenceNode && len(value.Content) == 0 || value.Kind == yaml.ScalarNode && value.Value == "") {
-		d.ProblemIn(field, there.at(field), "%s", message)
+		d.ProblemIn(field, there.At(field), "%s", message)
 	}
 }
 
@@ -129,11 +115,11 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 			t.steps = append(t.steps, d.step(n, earliest))
 		})},
 	)
-	t.domainAt = there.at("domain")
+	t.domainAt = there.At("domain")
 	d.need(there, "name", "a name is needed")
 	d.need(there, "domain", "a domain is needed, allowed are those of the rules")
 	if i := slices.IndexFunc(others, func(o test) bool { return o.name == t.name && t.name != "" }); i >= 0 {
-		d.ProblemIn("name", there.at("name"), "%q is already the name of the test in line %d, names must be unique", t.name, others[i].line)
+		d.ProblemIn("name", there.At("name"), "%q is already the name of the test in line %d, names must be unique", t.name, others[i].line)
 	}
 	for i := range t.steps {
 		t.steps[i].request.Domain = t.domain
@@ -161,9 +147,9 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	switch {
 	case d.Found() > found: // what follows may only follow from it
 	case s.first < earliest:
-		d.ProblemIn("at", there.at("at"), "%v is before the last request of the step above, at %v", s.first, earliest)
+		d.ProblemIn("at", there.At("at"), "%v is before the last request of the step above, at %v", s.first, earliest)
 	case s.every > (maxTime-s.first)/time.Duration(s.send):
-		d.ProblemIn("every", there.at("every"), "the last request comes too late, at most 100 years are allowed")
+		d.ProblemIn("every", there.At("every"), "the last request comes too late, at most 100 years are allowed")
 	case wanted.outcomes > uint64(s.send):
 		d.ProblemIn("expect", wanted.countAt, "admitted and denied add up to %d, more than send, %d", wanted.outcomes, s.send)
 	}

@@ -67,7 +67,7 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 					rows = append(rows, row{field, func(n *yaml.Node) { status(n, fmt.Sprintf("statuses[%d].%s", i, field), i, field) }})
 				}
 				found := d.Found()
-				if there := d.fields(n, rows...); len(there.values) == 0 && d.Found() == found {
+				if there := d.fields(n, rows...); len(there.Fields) == 0 && d.Found() == found {
 					d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s; write null to expect nothing", strings.Join(statusFields, ", "))
 				}
 			})

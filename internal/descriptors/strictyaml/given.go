@@ -1,0 +1,41 @@
+package strictyaml
+
+import "gopkg.in/yaml.v3"
+
+// Given is a mapping, and the fields that were read of it, in order.
+type Given struct {
+	Mapping *yaml.Node
+	Fields  []GivenField
+}
+
+// GivenField is a field, with its value.
+type GivenField struct {
+	Name  string
+	Value *yaml.Node
+}
+
+// Add notes a field that was read.
+func (g *Given) Add(name string, value *yaml.Node) {
+	g.Fields = append(g.Fields, GivenField{name, value})
+}
+
+// Value returns the value of a field, nil if it was not read.
+func (g *Given) Value(name string) *yaml.Node {
+	for i := range g.Fields {
+		if g.Fields[i].Name == name {
+			return g.Fields[i].Value
+		}
+	}
+	return nil
+}
+
+// Has reports whether a field was read.
+func (g *Given) Has(name string) bool { return g.Value(name) != nil }
+
+// At returns where the value of a field is, or the mapping if that was not read.
+func (g *Given) At(name string) Position {
+	if value := g.Value(name); value != nil {
+		return At(value)
+	}
+	return At(g.Mapping)
+}
