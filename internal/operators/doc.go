@@ -15,7 +15,7 @@
 //	exceptions.go   Exceptions: those in force, shared with other servers
 //	servers.go      Servers: other servers on the same Redis, and their reports
 //	descriptor.go   Descriptor: any bytes as JSON
-//	times.go        Times: times as people read them
+//	words.go        Times and numbers as people read them
 //	excerpt.go      Excerpt: what fits of a descriptor of a request
 //	errors.go       kinds of errors, as statuses of HTTP
 //

@@ -98,7 +98,7 @@ func (r *Rules) lines(v operators.Times) (served []string, failed string) {
 	if r.LoadedAt.IsZero() {
 		served = append(served, fmt.Sprintf("none loaded from %s yet", r.Path))
 	} else {
-		served = append(served, fmt.Sprintf("%s in %s from %s", counted(r.Rules, "rule"), counted(r.Domains, "domain"), r.Path),
+		served = append(served, fmt.Sprintf("%s in %s from %s", operators.Counted(r.Rules, "rule"), operators.Counted(r.Domains, "domain"), r.Path),
 			fmt.Sprintf("loaded at %s%s %s: %d", v.Ago(r.LoadedAt), cmp.Or(version(r.Version), ","), files, r.Files))
 	}
 	if r.ControlPlane != "" {
@@ -115,13 +115,6 @@ func (r *Rules) lines(v operators.Times) (served []string, failed string) {
 
 // longestLine bounds a line, whose text may be of others, in bytes.
 const longestLine = 500
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 func version(v string) string {
 	if v == "" {

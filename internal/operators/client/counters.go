@@ -38,7 +38,7 @@ func (v view) counters(w io.Writer, c *operators.Counters, reset bool) {
 		return
 	}
 	if reset {
-		fmt.Fprintf(w, "Set %s to zero.\n", plural(c.Reset, "counter", "counters"))
+		fmt.Fprintf(w, "Set %s to zero.\n", operators.Counted(c.Reset, "counter"))
 	}
 	fmt.Fprintln(w)
 	if full := limits(w, c); c.Exception != nil {
@@ -116,7 +116,7 @@ func (v view) exceptions(w io.Writer, e *operators.ExceptionList) {
 	if e.Servers > 0 {
 		uses = ", used" + servers(e.Servers)
 	}
-	fmt.Fprintf(w, "%s%s (times in %s):\n\n", plural(len(e.Exceptions), "exception", "exceptions"), uses, v.Zone())
+	fmt.Fprintf(w, "%s%s (times in %s):\n\n", operators.Counted(len(e.Exceptions), "exception"), uses, v.Zone())
 	rows, reasons := "ID\tEFFECT\tUNTIL\tUSED\tBY\tDESCRIPTOR\n", ""
 	for i := range e.Exceptions {
 		x := &e.Exceptions[i]

@@ -72,13 +72,6 @@ func count(n, err uint64) string {
 	return fmt.Sprintf("%d to %d", n-min(err, n), n)
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // ruled words a rule and where it is written.
 func ruled(rule, place string) string {
 	if place == "" {

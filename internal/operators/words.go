@@ -67,3 +67,11 @@ func Seconds(s float64) time.Duration {
 	}
 	return time.Duration(min(s, most) * float64(time.Second))
 }
+
+// Counted words how many there are of what: "1 rule", "2 rules".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
