@@ -49,7 +49,7 @@ type definition struct {
 	ban       time.Duration     // 0: none
 }
 
-// append appends d as decide.lua reads it. now is about the time of Redis. The windows of a
+// append appends d as limits.lua reads it. now is about the time of Redis. The windows of a
 // calendar are those of a bit earlier: clocks differ, and a call may wait. The second of
 // them still lasts for a while then.
 func (d *definition) append(dst []byte, now int64) []byte {
@@ -205,7 +205,7 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	case h.Refund:
 		return mode + 3*refundCharge
 	case h.Always:
-		return mode + 3*1
+		return mode + 3*alwaysCharge
 	}
 	return mode
 }
@@ -318,7 +318,8 @@ func (b *batch) appendHits(dst []byte) []byte {
 
 const (
 	lastHit      = 16    // marks the last hit of a request
-	refundCharge = 2     // charge of a refund in batchHit.how
+	alwaysCharge = 1     // charge in batchHit.how of what is written whatever becomes of its request
+	refundCharge = 2     // of a refund
 	giveBackHow  = 3 * 3 // batchHit.how of what is given back
 )
 

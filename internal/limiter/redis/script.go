@@ -27,7 +27,7 @@ var (
 
 // scriptFiles lists the files of the script in its order. There is one for each algorithm.
 func scriptFiles() []string {
-	return slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "together", "decide"})
+	return slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "limits", "together", "decide"})
 }
 
 // luaText returns the named files as one text.

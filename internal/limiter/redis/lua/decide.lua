@@ -3,11 +3,7 @@
 --
 -- KEYS     the counters that the batch meets, each once. A state is stored until it is as good as unused. Anything
 --          else that a key holds counts as unused, and is replaced by the first charge.
--- ARGV[2]  the limits that the batch meets, for each of them
---            the word of its algorithm
---            four integers, the constants of the algorithm, see its function limit; 0 where it has fewer
---            if it has bans, their length, in microseconds
---          and then a semicolon; then the requests: for every hit HIT bytes, which are four integers
+-- ARGV[2]  the limits, see limits.lua, and a semicolon; then the requests: for every hit HIT bytes, which are four integers
 --            3 bytes  the number of its counter
 --            1 byte   mode + 3 * charge, and LAST more in the last hit of a request
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 to give back
@@ -18,7 +14,6 @@
 -- Reply    integers: the time; SINGLE; for every hit what became of it, and the state of its counter after its request: at,
 --          used, prev and until. If Redis refused a write, the hits of requests that need one are REFUSED, and the bytes
 --          of Redis' error follow at the end.
---          If the windows of a calendar are not those of now: the time and NO_WINDOW. Nothing is done then.
 
 local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
 

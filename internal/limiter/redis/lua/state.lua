@@ -8,7 +8,7 @@
 --   most       the largest used of a state
 --   most_prev  the largest prev of a state
 --   newest     the largest at of a state that is not from after now, see time.lua
--- decide.lua adds
+-- limits.lua adds
 --   algorithm     the functions
 --   ban           when a ban ends that begins now, nothing if the limit has no bans
 --   longest_ban   the latest end of a ban that is in force

@@ -1,28 +1,10 @@
--- The limits of a batch, and the straight way for other algorithms, or several clocks: as in straight.lua, each counter is
--- charged once if all hits fit.
+-- The straight way for other algorithms, or several clocks: as in straight.lua, each counter is charged once if all hits
+-- fit.
 --
 -- ARGV[1]  groups as those of straight.lua, but for
 --            7 bytes  0
 --            3 bytes  the number of the limit
--- ARGV[2]  the limits, see decide.lua
 -- Reply    integers: the time; TOGETHER; of each counter at, used and prev of its state
-
-local limits_text, text = match(ARGV[2], "^([^;]*);(.*)$")
-local limits = {}
-for word, a, b, c, d, ban in gmatch(limits_text, "(%l%S*) (%d+) (%d+) (%d+) (%d+) (%d*) ?") do
-  local algorithm = algorithms[word]
-  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
-  if not limit then
-    return { now, NO_WINDOW }
-  end
-  limit.algorithm = algorithm
-  if ban ~= "" then
-    limit.ban = now + ban
-    limit.longest_ban = several and EXACT or limit.ban
-  end
-  limit.newest = several and EXACT or limit.newest
-  limits[#limits + 1] = limit
-end
 
 -- Returns the reply, the texts to store, and for how long; nothing if a counter has no room.
 local function charged_together()
