@@ -23,6 +23,8 @@ type store struct {
 	redis    redis.Store        // nil in memory, as are the next two
 	shared   redis.Shared       // what servers on the same Redis share
 	failover *failover.Failover // decides by failure modes what Redis cannot
+
+	maxCounters int // in memory, of this store or of failover
 }
 
 // Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
@@ -35,7 +37,7 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 func (a *App) storeStatus() api.Store {
 	s := a.opts.Settings
 	if a.store.redis == nil {
-		return api.Store{Name: fmt.Sprintf("in memory, at most %d", maxCounters()), Works: true}
+		return api.Store{Name: fmt.Sprintf("in memory, at most %d", a.store.maxCounters), Works: true}
 	}
 	now := a.store.redis.State()
 	status := api.Store{
@@ -55,7 +57,8 @@ func (a *App) openStore() error {
 	s := a.opts.Settings
 	a.storeRegistry = prometheus.NewRegistry()
 	a.opts.Registry.MustRegister(a.storeRegistry)
-	inMemory := memory.Options{MaxCounters: maxCounters()}
+	a.store.maxCounters = maxCounters()
+	inMemory := memory.Options{MaxCounters: a.store.maxCounters}
 	if s.Redis.Main.URL != "" {
 		a.store.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore { return memory.New(inMemory) }, a.storeRegistry)
 		return a.openRedis()
