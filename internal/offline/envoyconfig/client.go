@@ -2,7 +2,6 @@ package envoyconfig
 
 import (
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -25,7 +24,7 @@ func (r *reader) client(n *node, c client) client {
 	if b := n.get("skip_xff_append"); b != nil {
 		c.keeps = b.isTrue()
 	}
-	c.hops = r.hops(n, c.hops)
+	c.hops = r.number(n.get("xff_num_trusted_hops"), c.hops)
 	for i, extension := range n.get("original_ip_detection_extensions").items() {
 		kind, value := extension.get("typed_config").typed()
 		switch cidrs := value.get("xff_trusted_cidrs"); {
@@ -34,23 +33,10 @@ func (r *reader) client(n *node, c client) client {
 		case cidrs != nil:
 			r.note(cidrs, "xff_trusted_cidrs is ignored, the last address of x-forwarded-for is used")
 		default:
-			c.hops = r.hops(value, 0)
+			c.hops = r.number(value.get("xff_num_trusted_hops"), 0)
 		}
 	}
 	return c
-}
-
-// hops returns the xff_num_trusted_hops of a message.
-func (r *reader) hops(n *node, otherwise uint64) uint64 {
-	at := n.get("xff_num_trusted_hops")
-	if at == nil {
-		return otherwise
-	}
-	hops, err := strconv.ParseUint(at.text(), 10, 32)
-	if err != nil {
-		r.problem(at, "%q is not a number of hops", at.text())
-	}
-	return hops
 }
 
 // Client returns the address of the client that Envoy trusts, by the headers of a request as it comes to Envoy and

@@ -8,8 +8,7 @@
 // envoyconfig.go. The other files are in the order in which a file passes them:
 //
 //	file.go     documents -> listeners, routes and manifests, and which of them is meant
-//	node.go     values of the file, with their locations
-//	message.go  a value -> a message of protobuf
+//	node.go     values of the file, with their locations, and the messages that they are
 //	reader.go   problems, and notes of what is not read
 //	filter.go   rate limit filters, and what routes configure for them
 //	host.go     virtual hosts and routes -> the calls that filters make for each route

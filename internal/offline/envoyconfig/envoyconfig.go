@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/descriptors/strictyaml"
 	"weir/internal/plan"
 )
 
@@ -22,8 +21,6 @@ type Options struct {
 type Note struct {
 	Place string `json:"place"` // file, line, column and way to the field
 	Text  string `json:"text"`
-
-	at strictyaml.Position
 }
 
 // String is the note with its place.

@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
-
 	"weir/internal/descriptors/spelling"
 	"weir/internal/descriptors/strictyaml"
 )
@@ -22,13 +18,13 @@ const maxProblems = 100 // of a file, that are listed
 // Load reads a file, YAML or JSON. name stands for it in notes and errors. The error holds all
 // problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
-	r := &reader{at: map[proto.Message]*node{}, limits: map[*routepb.RateLimit]*rateLimit{}, needs: map[string]bool{}}
+	r := &reader{limits: map[*node]*rateLimit{}, needs: map[string]bool{}}
 	r.File = name
 	if len(data) > MaxFileSize {
 		r.problem(nil, "the file is too large, at most %d MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
 		data = nil
 	}
-	s := sources{documents: map[kind][]*node{}}
+	var s sources
 	for _, root := range r.ParseAll(data) {
 		if n := r.node(root, nil, strictyaml.Step{}, 0); len(r.Problems) == 0 {
 			r.collect(&s, n)
@@ -36,7 +32,7 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	}
 	var c *Config
 	if len(r.Problems) == 0 {
-		c = r.choose(&s, o)
+		c = r.take(r.choices(&s, o), o.From)
 	}
 	if len(r.Problems) > 0 {
 		r.Problems.Sort()
@@ -45,21 +41,12 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// kind is what a document is. Of those that a file has, the first in this order is read.
-type kind string
-
-const (
-	aMapping      kind = "a mapping"
-	anEnvoyFilter kind = "an EnvoyFilter"
-	aBootstrap    kind = "a bootstrap, dump or listener"
-	aRouteConfig  kind = "a route configuration"
-	unknown       kind = ""
-)
-
-// sources are the parts of a file that are looked at.
+// sources are the documents of a file, with the items of lists.
 type sources struct {
-	documents         map[kind][]*node // of the file, with the items of lists
-	listeners, routes []*node          // in documents of the last two kinds
+	mappings, manifests []*node
+	envoy               []*node // bootstraps, dumps, listeners and route configurations
+	listeners, routes   []*node // in these
+	unknown             []*node
 }
 
 // collect adds a document, or the items of a list: one of YAML, as istioctl prints route configurations, of a control plane, or
@@ -73,23 +60,17 @@ func (r *reader) collect(s *sources, n *node) {
 		r.collect(s, item)
 	}
 	has := func(field string) bool { return n.get(field) != nil }
-	k := unknown
 	switch {
 	case len(items) > 0:
-		return
 	case n.get("kind").text() == "EnvoyFilter":
-		k = anEnvoyFilter
-	case has("api_version"):
-	case has("virtual_hosts"):
-		k = aRouteConfig
-	case has("rate_limits"):
-		k = aMapping
-	case has("static_resources") || has("dynamic_resources") || has("configs") || has("filter_chains"):
-		k = aBootstrap
-	}
-	s.documents[k] = append(s.documents[k], n)
-	if k == aBootstrap || k == aRouteConfig {
+		s.manifests = append(s.manifests, n)
+	case has("rate_limits") && !has("virtual_hosts"):
+		s.mappings = append(s.mappings, n)
+	case !has("api_version") && slices.ContainsFunc([]string{"virtual_hosts", "static_resources", "dynamic_resources", "configs", "filter_chains"}, has):
+		s.envoy = append(s.envoy, n)
 		n.visit(func(n *node) bool { return r.find(s, n) })
+	default:
+		s.unknown = append(s.unknown, n)
 	}
 }
 
@@ -106,7 +87,7 @@ func (r *reader) find(s *sources, n *node) bool {
 		s.routes = append(s.routes, n)
 		return false
 	}
-	r.sourceCluster = cmp.Or(n.get("node").get("cluster").text(), r.sourceCluster)
+	r.sourceCluster = cmp.Or(n.get("node", "cluster").text(), r.sourceCluster)
 	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.field) && !strings.HasSuffix(n.field, "clusters")
 }
 
@@ -116,36 +97,26 @@ type choice struct {
 	read func() *Config
 }
 
-// choose reads what the file says of rate limits, the one that the options name if it has
-// several.
-func (r *reader) choose(s *sources, o Options) *Config {
-	var choices []choice
-	var read kind
-	switch mappings, patches := s.documents[aMapping], s.documents[anEnvoyFilter]; {
-	case len(mappings) > 0:
-		choices, read = r.mappings(mappings, o), aMapping
-	case len(patches) > 0:
-		choices, read = r.patches(patches, o), anEnvoyFilter
-	case len(s.listeners) > 0 || len(s.documents[aBootstrap]) > 0 && len(s.routes) == 0:
-		choices, read = r.listeners(s), aBootstrap
-	case len(s.routes) > 0:
-		choices, read = r.routesAlone(s.routes, o), aRouteConfig
+// choices returns what the file says of rate limits.
+func (r *reader) choices(s *sources, o Options) (choices []choice) {
+	ignored := s.unknown
+	switch {
+	case len(s.mappings) > 0:
+		choices, ignored = r.mappings(s.mappings, o), slices.Concat(ignored, s.manifests, s.envoy)
+	case len(s.manifests) > 0:
+		choices, ignored = r.patches(s.manifests, o), slices.Concat(ignored, s.envoy)
+	case len(s.routes) > 0 && len(s.listeners) == 0:
+		choices = r.routesAlone(s.routes, o)
+	case len(s.envoy) > 0:
+		choices = r.listeners(s)
 	default:
 		r.problem(nil, "this is not a configuration of Envoy: expected is a bootstrap (static_resources), a dump of the admin port (configs), "+
 			"a route configuration (virtual_hosts), an EnvoyFilter, or a mapping (domain and rate_limits)")
-		return nil
 	}
-	for _, n := range s.documents[unknown] {
-		r.note(n, "this document is of an unknown kind and ignored")
+	for _, n := range ignored {
+		r.note(n, "this document is ignored")
 	}
-	for _, other := range []kind{anEnvoyFilter, aBootstrap, aRouteConfig} {
-		for _, n := range s.documents[other] {
-			if read == aMapping || read == anEnvoyFilter && other != read {
-				r.note(n, "this document is ignored, because the file has %s", read)
-			}
-		}
-	}
-	return r.take(choices, o.From)
+	return choices
 }
 
 // take reads the choice of a name, or the only one.
@@ -228,21 +199,14 @@ func (r *reader) manager(n *node, filters []filter, s *sources) *Config {
 		r.problem(n, "this connection manager has neither route_config nor rds, other routes are not supported")
 		return nil
 	}
-	return r.readRoutes(routes, filters, r.client(n, client{}))
-}
-
-// readRoutes reads a route configuration.
-func (r *reader) readRoutes(n *node, filters []filter, c client) *Config {
-	m := new(routepb.RouteConfiguration)
-	r.message(n, "route_config", m)
-	return r.routeConfiguration(m, filters, c)
+	return r.routeConfiguration(routes, filters, r.client(n, client{}))
 }
 
 // routesAlone returns the route configurations with rate limits of a file without filters.
 func (r *reader) routesAlone(routes []*node, o Options) (choices []choice) {
 	for _, n := range routes {
 		if len(routes) == 1 || mentionsRateLimits(n) {
-			choices = append(choices, choice{n.get("name").text(), func() *Config { return r.readRoutes(n, unknownFilter(o), client{}) }})
+			choices = append(choices, choice{n.get("name").text(), func() *Config { return r.routeConfiguration(n, unknownFilter(o), client{}) }})
 		}
 	}
 	if len(choices) == 0 {
@@ -261,13 +225,11 @@ func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 			}
 		}
 		choices = append(choices, choice{n.get("domain").text(), func() *Config {
-			m := new(filterpb.RateLimit)
-			r.message(n, "", m)
-			name := cmp.Or(m.GetDomain(), o.Domain)
+			name := cmp.Or(n.get("domain").text(), o.Domain)
 			if name == "" {
 				r.problem(n, "the field domain is needed")
 			}
-			limits := r.usable(r.rateLimits(m.GetRateLimits(), nil), "")
+			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
 			all := []route{{match: []condition{hasPath}, calls: []call{{0, name, true, true, limits}}}}
 			return r.config(&hosts{domains: []domain{{"*", all}}}, client{})
 		}})

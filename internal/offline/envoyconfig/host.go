@@ -3,9 +3,6 @@ package envoyconfig
 import (
 	"slices"
 	"strings"
-
-	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 )
 
 // hosts finds the routes of the virtual host of an authority: the one of the full name, of the longest end (*.example.com),
@@ -78,99 +75,104 @@ func withoutPort(authority string) string {
 // scope is what holds for a virtual host or a route.
 type scope struct {
 	all     []filter
-	filters []filter             // the same, as they are configured here
-	limits  []*routepb.RateLimit // of the virtual host
+	filters []filter     // the same, as they are configured here
+	limits  []*rateLimit // of the virtual host
 }
 
 // routeConfiguration reads a route configuration.
-func (r *reader) routeConfiguration(m *routepb.RouteConfiguration, filters []filter, c client) *Config {
-	if m.GetVhds() != nil {
-		r.note(r.at[m.GetVhds()], "virtual hosts come from a control plane; those that are not in the file are skipped")
+func (r *reader) routeConfiguration(n *node, filters []filter, c client) *Config {
+	if vhds := n.get("vhds"); vhds != nil {
+		r.note(vhds, "virtual hosts come from a control plane; those that are not in the file are skipped")
 	}
-	s := r.within(m.GetTypedPerFilterConfig(), scope{all: filters, filters: filters})
-	all := &hosts{ignorePort: m.GetIgnorePortInHostMatching()}
-	for _, host := range m.GetVirtualHosts() {
+	s := r.within(n, scope{all: filters, filters: filters})
+	all := &hosts{ignorePort: n.get("ignore_port_in_host_matching").isTrue()}
+	for _, host := range n.get("virtual_hosts").items() {
 		routes := r.virtualHost(host, s)
-		for _, pattern := range host.GetDomains() {
-			all.domains = append(all.domains, domain{strings.ToLower(pattern), routes})
-			if pattern != "*" {
-				r.lookAt(":authority")
-			}
+		for _, pattern := range host.get("domains").items() {
+			all.add(r, pattern.text(), routes)
 		}
 	}
 	return r.config(all, c)
 }
 
-// virtualHost reads the routes of a virtual host. s is the scope of its route configuration.
-func (r *reader) virtualHost(m *routepb.VirtualHost, s scope) (routes []route) {
-	if m.GetMatcher() != nil {
-		r.note(r.at[m.GetMatcher()], "a matcher instead of routes is not supported; the rate limits of this virtual host are skipped")
+// add adds a domain of a virtual host.
+func (h *hosts) add(r *reader, pattern string, routes []route) {
+	h.domains = append(h.domains, domain{strings.ToLower(pattern), routes})
+	if pattern != "*" {
+		r.lookAt(":authority")
 	}
-	s = r.within(m.GetTypedPerFilterConfig(), s)
-	s.limits = m.GetRateLimits()
-	r.rateLimits(s.limits, s.all)
-	switch m.GetRequireTls() {
-	case routepb.VirtualHost_ALL:
+}
+
+// virtualHost reads the routes of a virtual host. s is the scope of its route configuration.
+func (r *reader) virtualHost(n *node, s scope) (routes []route) {
+	if at := n.get("matcher"); at != nil {
+		r.note(at, "a matcher instead of routes is not supported; the rate limits of this virtual host are skipped")
+	}
+	s = r.host(n, s)
+	switch n.get("require_tls").text() {
+	case "ALL":
 		r.lookAt(":scheme")
 		redirected := func(t *Request) bool {
 			scheme, there, _ := t.header(":scheme", nil)
 			return there && scheme != "https"
 		}
 		routes = []route{{match: []condition{redirected}}}
-	case routepb.VirtualHost_EXTERNAL_ONLY:
-		r.note(r.at[m].get("require_tls"), "Envoy redirects external requests without TLS, which is ignored here")
+	case "EXTERNAL_ONLY":
+		r.note(n.get("require_tls"), "Envoy redirects external requests without TLS, which is ignored here")
 	}
-	for _, of := range m.GetRoutes() {
-		routes = r.appendRoute(routes, of, s)
+	for _, of := range n.get("routes").items() {
+		match, ok := r.routeMatch(of)
+		if result := r.route(of, match, s); ok {
+			routes = append(routes, result)
+		}
 	}
 	return routes
 }
 
-// appendRoute reads a route, and appends it if it takes requests that are known here. Envoy answers itself for
-// one that does not forward, and sends no descriptors.
-func (r *reader) appendRoute(routes []route, m *routepb.Route, s scope) []route {
-	match, ok := r.routeMatch(m)
-	result := route{match: match}
-	if forward := m.GetRoute(); forward != nil {
-		for _, weighted := range forward.GetWeightedClusters().GetClusters() {
-			for _, config := range weighted.GetTypedPerFilterConfig() { // Envoy chooses the cluster
-				r.skip(r.at[config])
-			}
-		}
-		result.cluster = forward.GetCluster()
-		r.rateLimits(forward.GetRateLimits(), s.all)
-		result.calls = r.calls(r.within(m.GetTypedPerFilterConfig(), s), forward)
-	}
-	if !ok {
-		return routes
-	}
-	return append(routes, result)
+// host returns the scope of a virtual host.
+func (r *reader) host(n *node, s scope) scope {
+	s = r.within(n, s)
+	s.limits = r.rateLimits(n.get("rate_limits"), s.all)
+	return s
 }
 
-// calls returns the calls of all filters that have limits for a route: those configured for the filter and the
-// route, else those of the filter, else those of the route and, if it shall include them, of its virtual host.
-func (r *reader) calls(s scope, forward *routepb.RouteAction) (calls []call) {
+// route reads what becomes of the requests that a route takes. Envoy answers itself those that it does not
+// forward, and sends no descriptors.
+func (r *reader) route(n *node, match []condition, s scope) route {
+	result := route{match: match}
+	forward := n.get("route")
+	if forward == nil {
+		return result
+	}
+	for _, weighted := range forward.get("weighted_clusters", "clusters").items() {
+		if config := weighted.get("typed_per_filter_config"); config != nil { // Envoy chooses the cluster
+			r.skip(config)
+		}
+	}
+	result.cluster = forward.get("cluster").text()
+	own, s := r.rateLimits(forward.get("rate_limits"), s.all), r.within(n, s)
 	for i := range s.filters {
 		f := &s.filters[i]
 		if f.disabled {
 			continue
 		}
+		// The limits that are configured for the filter and the route, else those of the filter, else those of
+		// the route and, if it shall include them, of its virtual host.
 		limits := f.limits
 		if len(limits) == 0 {
-			of := forward.GetRateLimits()
-			include := forward.GetIncludeVhRateLimits().GetValue() //nolint:staticcheck // deprecated, and in many files
-			if include || f.hosts == filterpb.RateLimitPerRoute_INCLUDE || f.hosts == filterpb.RateLimitPerRoute_OVERRIDE && len(of) == 0 {
-				of = slices.Concat(of, s.limits)
+			limits = own
+			if forward.get("include_vh_rate_limits").isTrue() || f.hosts == "INCLUDE" || len(own) == 0 && f.hosts != "IGNORE" {
+				limits = slices.Concat(own, s.limits)
 			}
-			limits = r.rateLimits(slices.DeleteFunc(slices.Clone(of), func(m *routepb.RateLimit) bool { return !f.takes(m) }), s.all)
+			limits = slices.DeleteFunc(slices.Clone(limits), func(l *rateLimit) bool { return !f.takes(l) })
 		}
-		if limits = r.usable(limits, forward.GetCluster()); len(limits) == 0 {
+		if limits = r.usable(limits, result.cluster); len(limits) == 0 {
 			continue
 		}
 		if f.domain == "" {
 			r.problem(nil, "no rate limit filter in the file names the domain, give it with --domain")
 		}
-		calls = append(calls, call{f.number, f.domain, f.internal, f.external, limits})
+		result.calls = append(result.calls, call{f.number, f.domain, f.internal, f.external, limits})
 	}
-	return calls
+	return result
 }

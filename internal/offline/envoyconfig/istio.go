@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/types/known/anypb"
+	"gopkg.in/yaml.v3"
 )
 
 // patch is a patch of an EnvoyFilter.
@@ -23,17 +22,15 @@ func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 	var all []patch
 	contexts, selectors := map[string]bool{}, map[string]bool{}
 	for _, manifest := range manifests {
-		spec := manifest.get("spec")
 		var labels []string
-		if selector := spec.get("workload_selector").get("labels"); selector != nil {
+		if selector := manifest.get("spec", "workload_selector", "labels"); selector != nil {
 			for _, label := range selector.children {
 				labels = append(labels, label.step.Field+"="+label.text())
 			}
 		}
 		slices.Sort(labels)
-		for _, n := range spec.get("config_patches").items() {
-			p := newPatch(n, strings.Join(labels, ","))
-			if p.node != nil {
+		for _, n := range manifest.get("spec", "config_patches").items() {
+			if p := newPatch(n, strings.Join(labels, ",")); p.node != nil {
 				all = append(all, p)
 				contexts[p.context], selectors[p.selector] = true, true
 			}
@@ -59,13 +56,12 @@ func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 
 // newPatch reads what a patch applies to.
 func newPatch(n *node, selector string) patch {
-	match := n.get("match")
-	host := match.get("route_configuration").get("vhost")
+	host := n.get("match", "route_configuration", "vhost")
 	p := patch{
-		node: n.get("patch").get("value"), applyTo: n.get("apply_to").text(), context: match.get("context").text(), selector: selector,
-		host: host.get("name").text(), route: host.get("route").get("name").text(),
+		node: n.get("patch", "value"), applyTo: n.get("apply_to").text(), context: n.get("match", "context").text(), selector: selector,
+		host: host.get("name").text(), route: host.get("route", "name").text(),
 	}
-	if n.get("patch").get("operation").text() == "REMOVE" {
+	if n.get("patch", "operation").text() == "REMOVE" {
 		p.applyTo = "REMOVE"
 	}
 	if p.context == "ANY" {
@@ -87,18 +83,15 @@ func (p patch) hasRateLimits() bool {
 	return p.applyTo != "REMOVE" && p.applyTo != "CLUSTER" && mentionsRateLimits(p.node)
 }
 
-// patched makes a route configuration of the patches of a workload: with their filters, and virtual hosts with as much
+// patched reads the patches of a workload: their filters, and virtual hosts with as much
 // of their routes as is known. c is the client without them.
 func (r *reader) patched(patches []patch, o Options, c client) *Config {
-	var httpFilters []*node
-	m := &routepb.RouteConfiguration{IgnorePortInHostMatching: true, TypedPerFilterConfig: map[string]*anypb.Any{}}
+	var httpFilters, ofAllHosts []*node
 	names := map[string]bool{"": true}
 	for _, p := range patches {
 		switch p.applyTo {
 		case "ROUTE_CONFIGURATION":
-			of := new(routepb.RouteConfiguration)
-			r.message(p.node, "route_config", of)
-			maps.Copy(m.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
+			ofAllHosts = append(ofAllHosts, p.node)
 		case "VIRTUAL_HOST", "HTTP_ROUTE":
 			names[p.host] = true
 		case "HTTP_FILTER":
@@ -117,12 +110,12 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 	if len(filters) == 0 {
 		filters = unknownFilter(o)
 	}
+	s := r.within(merged(ofAllHosts...), scope{all: filters, filters: filters})
+	all := &hosts{ignorePort: true}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // "" last: of equal domains the first counts
-		host := r.patchedHost(name, patches)
-		host.Domains = []string{hostDomain(name)}
-		m.VirtualHosts = append(m.VirtualHosts, host)
+		all.add(r, hostDomain(name), r.patchedHost(name, patches, s))
 	}
-	return r.routeConfiguration(m, filters, c)
+	return r.config(all, c)
 }
 
 // hostDomain returns the domain of a virtual host that Istio has named: domain:port, or
@@ -134,55 +127,49 @@ func hostDomain(name string) string {
 	return withoutPort(name)
 }
 
-// patchedHost reads the patches of a virtual host.
-func (r *reader) patchedHost(name string, patches []patch) *routepb.VirtualHost {
-	host := &routepb.VirtualHost{TypedPerFilterConfig: map[string]*anypb.Any{}}
+// patchedHost reads the routes of a virtual host: whole ones, and then those that are known by their names only, of
+// which "" stands for all others and comes last.
+func (r *reader) patchedHost(name string, patches []patch, s scope) (routes []route) {
+	var host, whole []*node
+	var parts []patch
 	named := map[string]bool{"": true}
-	var mine []patch // of its routes
 	for _, p := range patches {
 		switch {
 		case p.host != "" && p.host != name:
 		case p.applyTo == "VIRTUAL_HOST":
-			of := new(routepb.VirtualHost)
-			r.message(p.node, "virtual_hosts", of)
-			host.RateLimits = append(host.RateLimits, of.GetRateLimits()...)
-			maps.Copy(host.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
-		case p.applyTo == "HTTP_ROUTE" && p.get("match") != nil: // a full route
-			of := new(routepb.Route)
-			r.message(p.node, "routes", of)
-			host.Routes = append(host.Routes, of)
+			host = append(host, p.node)
+		case p.applyTo == "HTTP_ROUTE" && p.get("match") != nil:
+			whole = append(whole, p.node)
 		case p.applyTo == "HTTP_ROUTE":
-			mine, named[p.route] = append(mine, p), true
+			parts, named[p.route] = append(parts, p), true
 		}
 	}
-	list := slices.Sorted(maps.Keys(named))
-	for _, route := range append(list[1:], "") { // the one for all others last
-		host.Routes = append(host.Routes, r.patchedRoute(route, mine))
+	s = r.host(merged(host...), s)
+	for _, n := range whole {
+		if match, ok := r.routeMatch(n); ok {
+			routes = append(routes, r.route(n, match, s))
+		}
 	}
-	return host
+	names := slices.Sorted(maps.Keys(named))
+	for _, name := range append(names[1:], "") {
+		match := []condition{hasPath}
+		if name != "" {
+			r.lookAt(RouteName)
+			match = append(match, func(t *Request) bool { return t.Route == name })
+		}
+		values := []*node{{yaml: &yaml.Node{Kind: yaml.MappingNode}, children: []*node{forwards}}}
+		for _, p := range parts {
+			if p.route == name && name != "" {
+				r.note(p.node, "which requests the route %q takes is in a VirtualService; it is compared with the route name in the log", name)
+			}
+			if p.route == name || p.route == "" {
+				values = append(values, p.node)
+			}
+		}
+		routes = append(routes, r.route(merged(values...), match, s))
+	}
+	return routes
 }
 
-// patchedRoute returns the route of a name, "" for those of any other. Which requests it takes is known by its name only.
-func (r *reader) patchedRoute(name string, patches []patch) *routepb.Route {
-	forward := new(routepb.RouteAction)
-	route := &routepb.Route{
-		Name: name, Action: &routepb.Route_Route{Route: forward}, TypedPerFilterConfig: map[string]*anypb.Any{},
-		Match: &routepb.RouteMatch{PathSpecifier: &routepb.RouteMatch_Prefix{Prefix: "/"}},
-	}
-	for _, p := range patches {
-		if p.route != "" && p.route != name {
-			continue
-		}
-		if p.route != "" {
-			r.note(p.node, "which requests the route %q takes is in a VirtualService; it is compared with the route name in the log", name)
-		}
-		of := new(routepb.Route)
-		r.message(p.node, "routes", of)
-		forward.RateLimits = append(forward.RateLimits, of.GetRoute().GetRateLimits()...)
-		if include := of.GetRoute().GetIncludeVhRateLimits(); include.GetValue() { //nolint:staticcheck // as in calls
-			forward.IncludeVhRateLimits = include //nolint:staticcheck // as in calls
-		}
-		maps.Copy(route.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
-	}
-	return route
-}
+// forwards is the field route of a route that forwards, as those do of which only a name is known.
+var forwards = &node{yaml: &yaml.Node{Kind: yaml.MappingNode}, field: "route"}

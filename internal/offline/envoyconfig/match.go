@@ -2,7 +2,6 @@ package envoyconfig
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -28,12 +27,12 @@ func passAll(all []condition, t *Request) bool {
 	return !slices.ContainsFunc(all, func(c condition) bool { return !c(t) })
 }
 
-// conditions returns what each of a list of matchers says. what they are is for errors.
-func conditions[M any](what string, list []M, of func(M) (condition, error)) (all []condition, err error) {
-	for i, m := range list {
+// conditions returns what each of a list of matchers says.
+func conditions[M any](list []M, of func(M) (condition, error)) (all []condition, err error) {
+	for _, m := range list {
 		c, err := of(m)
 		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
+			return nil, err
 		}
 		all = append(all, c)
 	}
@@ -65,8 +64,6 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 			return nil, fmt.Errorf("the regular expression is invalid: %w", err)
 		}
 		return re.MatchString, nil
-	case nil:
-		return nil, errors.New("a string matcher is empty, one of exact, prefix, suffix, contains and safe_regex is needed")
 	default:
 		return nil, unusable("a string matcher of an extension is not supported")
 	}
@@ -78,9 +75,6 @@ func equal(a, b string, fold bool) bool { return a == b || fold && strings.Equal
 // headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values does or,
 // inverted, none does. One that is not there passes none, not even an inverted one.
 func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
-	if m.GetName() == "" {
-		return nil, errors.New("the name of a header is needed")
-	}
 	name := r.lookAt(m.GetName())
 	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
 	var passes test
@@ -146,9 +140,6 @@ func rangeTest(m *typepb.Int64Range) test {
 func parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
 	return func(m *routepb.QueryParameterMatcher) (c condition, err error) {
 		name, present, passes := m.GetName(), true, test(func(string) bool { return true })
-		if name == "" {
-			return nil, errors.New("the name of a query parameter is needed")
-		}
 		switch s := m.GetQueryParameterMatchSpecifier().(type) {
 		case *routepb.QueryParameterMatcher_PresentMatch:
 			present = s.PresentMatch
@@ -201,26 +192,22 @@ func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 }
 
 // routeMatch reads the match of a route. It reports false if the route takes no request that is known here.
-func (r *reader) routeMatch(of *routepb.Route) (all []condition, ok bool) {
-	m := of.GetMatch()
-	at := r.at[m]
-	if m == nil {
-		if r.at[of] != nil { // else it could not be read
-			r.problem(r.at[of], "the field match is needed")
-		}
+func (r *reader) routeMatch(route *node) (all []condition, ok bool) {
+	n, m := route.get("match"), new(routepb.RouteMatch)
+	if n == nil {
+		r.problem(route, "the field match is needed")
+		return nil, false
+	}
+	if !r.message(n, m) {
 		return nil, false
 	}
 	all, err := r.matchConditions(m)
 	if err != nil {
-		r.cannot(at, err, "this route and its rate limits are skipped, its requests go to the next route")
+		r.cannot(n, err, "this route and its rate limits are skipped, its requests go to the next route")
 		return nil, false
 	}
-	if fraction := m.GetRuntimeFraction(); fraction != nil {
-		r.note(r.at[fraction], "runtime_fraction is ignored, the route takes all requests that match")
-	}
-	if at == nil && of.GetName() != "" { // made of patches
-		r.lookAt(RouteName)
-		all = append(all, func(t *Request) bool { return t.Route == of.GetName() })
+	if fraction := n.get("runtime_fraction"); fraction != nil {
+		r.note(fraction, "runtime_fraction is ignored, the route takes all requests that match")
 	}
 	return all, true
 }
@@ -264,9 +251,9 @@ func (r *reader) matchConditions(m *routepb.RouteMatch) (all []condition, err er
 	if len(m.GetQueryParameters()) > 0 {
 		r.lookAt(":path")
 	}
-	headers, err1 := conditions("headers", m.GetHeaders(), r.headerCondition)
-	parameters, err2 := conditions("query_parameters", m.GetQueryParameters(), parameterCondition(false))
-	cookies, err3 := conditions("cookies", m.GetCookies(), cookieCondition)
+	headers, err1 := conditions(m.GetHeaders(), r.headerCondition)
+	parameters, err2 := conditions(m.GetQueryParameters(), parameterCondition(false))
+	cookies, err3 := conditions(m.GetCookies(), cookieCondition)
 	return slices.Concat(all, headers, parameters, cookies), cmp.Or(err1, err2, err3)
 }
 
@@ -291,9 +278,7 @@ func (r *reader) pathTest(m *routepb.RouteMatch) (test, error) {
 	case *routepb.RouteMatch_ConnectMatcher_:
 		return nil, nil
 	case *routepb.RouteMatch_PathMatchPolicy:
-		return nil, unusable("the path_match_policy %s is not supported", r.typeOf(p.PathMatchPolicy.GetTypedConfig()))
-	default:
-		return nil, errors.New("one of prefix, path, safe_regex, path_separated_prefix and connect_matcher is needed")
+		return nil, unusable("path_match_policy is not supported")
 	}
 	return stringTest(text)
 }

@@ -1,10 +1,15 @@
 package envoyconfig
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/descriptors/strictyaml"
@@ -39,19 +44,19 @@ func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step, depth int) *
 		r.problem(n, "nested too deep, at most %d levels are allowed", maxDepth)
 	case r.values > maxValues:
 		r.problem(n, "aliases repeat too much, at most %d values are allowed", maxValues)
-	}
-	if y.Kind == yaml.SequenceNode {
+	case y.Kind == yaml.SequenceNode:
 		for i, item := range y.Content {
 			n.children = append(n.children, r.node(item, n, strictyaml.Step{Index: i}, depth+1))
 		}
-	}
-	for i := 0; y.Kind == yaml.MappingNode && i+1 < len(y.Content); i += 2 {
-		key, value := y.Content[i], y.Content[i+1]
-		if key.Tag == "!!merge" {
-			r.problem(&node{yaml: key, up: up, step: step}, "<< is not supported, write out the fields")
-		}
-		if !strictyaml.IsNull(value) {
-			n.children = append(n.children, r.node(value, n, strictyaml.Step{Field: key.Value}, depth+1))
+	case y.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(y.Content); i += 2 {
+			key, value := y.Content[i], y.Content[i+1]
+			if key.Tag == "!!merge" {
+				r.problem(&node{yaml: key, up: up, step: step}, "<< is not supported, write out the fields")
+			}
+			if !strictyaml.IsNull(value) {
+				n.children = append(n.children, r.node(value, n, strictyaml.Step{Field: key.Value}, depth+1))
+			}
 		}
 	}
 	return n
@@ -69,17 +74,22 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-// get returns a field of a mapping.
-func (n *node) get(field string) *node {
-	if n == nil || n.yaml.Kind != yaml.MappingNode {
-		return nil
-	}
-	for _, child := range n.children {
-		if child.field == field {
-			return child
+// get returns the value at the end of a way through fields of mappings.
+func (n *node) get(fields ...string) *node {
+	for _, field := range fields {
+		if n == nil || n.yaml.Kind != yaml.MappingNode {
+			return nil
 		}
+		var found *node
+		for _, child := range n.children {
+			if child.field == field {
+				found = child
+				break
+			}
+		}
+		n = found
 	}
-	return nil
+	return n
 }
 
 // items returns the items of a list.
@@ -136,4 +146,96 @@ func (n *node) typed() (name string, value *node) {
 		return after(n.get("type_url").text()), n.get("value")
 	}
 	return name, n
+}
+
+// merged returns a mapping with the fields of all values, as Istio merges patches: lists one after the other.
+func merged(values ...*node) *node {
+	all := &node{yaml: &yaml.Node{Kind: yaml.MappingNode}}
+	for _, value := range values {
+		for _, child := range value.children {
+			field := all.get(child.field)
+			if field == nil {
+				field = new(node)
+				all.children = append(all.children, field)
+			}
+			before := *field
+			*field = *child
+			switch kind := child.yaml.Kind; {
+			case before.yaml == nil || before.yaml.Kind != kind || child.get("@type") != nil:
+			case kind == yaml.SequenceNode:
+				field.children = append(before.children[:len(before.children):len(before.children)], child.children...)
+			case kind == yaml.MappingNode:
+				field.children = merged(&before, child).children
+			}
+		}
+	}
+	return all
+}
+
+// message reads a value into a message and checks it as Envoy does, and reports whether that went well. What is in an
+// Any is not read.
+func (r *reader) message(n *node, m interface {
+	proto.Message
+	Validate() error
+},
+) bool {
+	text, err := json.Marshal(n.json())
+	if err == nil {
+		err = protojson.Unmarshal(text, m)
+	}
+	if err == nil {
+		err = m.Validate()
+	}
+	if err != nil {
+		why := beforeWhy.ReplaceAllString(err.Error(), "")
+		if strings.Contains(why, "string field") && (strings.HasSuffix(why, "true") || strings.HasSuffix(why, "false")) {
+			why += "; Envoy reads words such as on and no as booleans, put them in quotes"
+		}
+		r.problem(n, "%s", why)
+	}
+	return err == nil
+}
+
+// beforeWhy is what errors say first: of protojson, that it is protojson, in one of two kinds of blanks, and where in its
+// JSON; of a check, the messages in which the message is.
+var beforeWhy = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line \d+:\d+\): )?|^.*caused by: `)
+
+// json returns a value as it is in JSON, with booleans in the words of older YAML.
+func (n *node) json() any {
+	switch {
+	case n.get("@type") != nil:
+		return struct{}{}
+	case n.yaml.Kind == yaml.MappingNode:
+		fields := map[string]any{}
+		for _, child := range n.children {
+			fields[child.step.Field] = child.json()
+		}
+		return fields
+	case n.yaml.Kind == yaml.SequenceNode:
+		items := []any{}
+		for _, item := range n.children {
+			items = append(items, item.json())
+		}
+		return items
+	}
+	if value, ok := strictyaml.Boolean(n.yaml); ok {
+		return value
+	}
+	var value any = n.yaml.Value
+	if tag := n.yaml.ShortTag(); tag == "!!int" || tag == "!!float" {
+		_ = n.yaml.Decode(&value)
+	}
+	return value
+}
+
+// number returns a whole number, or another if it is not there.
+func (r *reader) number(n *node, otherwise uint64) uint64 {
+	if n == nil {
+		return otherwise
+	}
+	value, err := strconv.ParseUint(n.text(), 10, 32)
+	if err != nil {
+		r.problem(n, "a whole number is needed")
+	}
+	return value
 }

@@ -1,38 +1,42 @@
 package envoyconfig
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/proto"
-
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/descriptors/strictyaml"
 )
 
-// reader reads one file.
+// reader reads one file. Its Warnings become the notes.
 type reader struct {
 	strictyaml.Decoder
-	values        int                     // of the file
-	at            map[proto.Message]*node // where messages are
-	limits        map[*routepb.RateLimit]*rateLimit
-	notes         []Note
+	values        int // of the file
+	limits        map[*node]*rateLimit
 	sourceCluster string
 	needs         map[string]bool
 }
 
 // problem reports something that is wrong at a value.
 func (r *reader) problem(at *node, format string, args ...any) {
-	p := r.place(at)
-	p.Message = fmt.Sprintf(format, args...)
-	if len(r.Problems) <= maxProblems && !slices.Contains(r.Problems, p) {
-		r.Problems = append(r.Problems, p)
+	if len(r.Problems) <= maxProblems {
+		r.Problems = appendOnce(r.Problems, r.place(at), fmt.Sprintf(format, args...))
 	}
+}
+
+// note notes something about a value.
+func (r *reader) note(at *node, format string, args ...any) {
+	r.Warnings = appendOnce(r.Warnings, r.place(at), plaintext.Line(fmt.Sprintf(format, args...)))
+}
+
+func appendOnce(list strictyaml.Problems, p strictyaml.Problem, message string) strictyaml.Problems {
+	if p.Message = message; slices.Contains(list, p) {
+		return list
+	}
+	return append(list, p)
 }
 
 // place is where a value is.
@@ -41,15 +45,6 @@ func (r *reader) place(at *node) strictyaml.Problem {
 		return strictyaml.Problem{File: r.File}
 	}
 	return strictyaml.Problem{File: r.File, Line: at.yaml.Line, Column: at.yaml.Column, Path: at.path()}
-}
-
-// note notes something about a value, once.
-func (r *reader) note(at *node, format string, args ...any) {
-	p := r.place(at)
-	n := Note{p.String(), plaintext.Line(fmt.Sprintf(format, args...)), strictyaml.Position{Line: p.Line, Column: p.Column}}
-	if !slices.Contains(r.notes, n) {
-		r.notes = append(r.notes, n)
-	}
 }
 
 // errUnusable is what is valid but cannot be computed here.
@@ -77,8 +72,12 @@ func (r *reader) lookAt(name string) string {
 
 // config returns what was read.
 func (r *reader) config(all *hosts, c client) *Config {
-	slices.SortStableFunc(r.notes, func(a, b Note) int {
-		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
-	})
-	return &Config{hosts: all, client: c, notes: r.notes, needs: slices.Sorted(maps.Keys(r.needs))}
+	config := &Config{hosts: all, client: c, needs: slices.Sorted(maps.Keys(r.needs))}
+	r.Warnings.Sort()
+	for _, p := range r.Warnings {
+		text := p.Message
+		p.Message = ""
+		config.notes = append(config.notes, Note{p.String(), text})
+	}
+	return config
 }
