@@ -78,7 +78,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
 	want("GET", "/rlconfig", token, 200, "api.user")
 	write(t, file, next)
-	f.wantLog("a secret has changed")
+	f.wantLog("a changed setting is in use")
 	want("GET", "/rlconfig", token, 401, "")
 	want("POST", "/-/reload", next, 200, "rules loaded")
 	if strings.Contains(f.log.String(), "horse") {

@@ -144,7 +144,7 @@ func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(pass
 	l.more(t)
 	changed := func(times int) {
 		testenv.Until(t, "the file is read", func() bool {
-			return strings.Count(f.log.String(), "a secret has changed") >= times
+			return strings.Count(f.log.String(), "a changed setting is in use") >= times
 		})
 	}
 

@@ -34,7 +34,7 @@ func TestHeadersForTheControlPlaneChange(t *testing.T) {
 		"--xds-client-backoff-initial-interval=10ms", "--config-grpc-xds-server-connect-retry-interval=10ms")...)
 	testenv.Until(t, "the first arrives", func() bool { return s.has("", "swordfish") })
 	mount(t, dir, "token:swordfish-2")
-	f.wantLog("a secret has changed")
+	f.wantLog("a changed setting is in use")
 	plane.Stop()
 	plane.Start()
 	testenv.Until(t, "the second arrives", func() bool { return s.has("", "swordfish-2") })

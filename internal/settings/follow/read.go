@@ -15,24 +15,31 @@ import (
 	"unicode/utf8"
 )
 
-var errNotRegular = errors.New("it is not a regular file, allowed are regular files and links to them")
+// Most bytes of a file of certificates and of a secret. The certificates of all public
+// authorities are 300 KB.
+const (
+	maxPEM    = 16 << 20
+	maxSecret = 64 << 10
+)
 
-// readFile reads at most so many bytes of a regular file, or of what a link to one leads to.
+// read reads a regular file of at most so many bytes, or what a link to one leads to.
 // Anything else is an error: reads of a pipe may never end.
-func readFile(path string, most int64) ([]byte, error) {
+func read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // of what was opened, which may have taken the place of a file
 	var data []byte
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
-		err = errNotRegular
-	default:
-		data, err = io.ReadAll(io.LimitReader(f, most))
+	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file, allowed are regular files and links to them")
+	}
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(f, most+1))
+	}
+	if int64(len(data)) > most {
+		err = fmt.Errorf("it is longer than %d bytes", most)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
@@ -40,26 +47,12 @@ func readFile(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// maxPEM bounds a file of certificates. Those of all public authorities are 300 KB.
-const maxPEM = 16 << 20
-
-var errTooLarge = errors.New("it is larger than 16 MiB")
-
-// PEM reads a regular file of certificates or of a key, of 16 MiB at most.
-func PEM(path string) ([]byte, error) {
-	data, err := readFile(path, maxPEM+1)
-	if len(data) > maxPEM {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
-	}
-	return data, err
-}
-
-// longest bounds a secret, in bytes.
-const longest = 64 << 10
+// PEM reads a file of certificates or of a key.
+func PEM(path string) ([]byte, error) { return read(path, maxPEM) }
 
 // File reads the secret in a file, without white space around it.
 func File(path string) (string, error) {
-	data, err := readFile(path, longest+1)
+	data, err := read(path, maxSecret)
 	if err != nil {
 		return "", err
 	}
@@ -74,8 +67,6 @@ func File(path string) (string, error) {
 func clean(data []byte) (string, error) {
 	text := strings.TrimSpace(string(data))
 	switch {
-	case len(data) > longest:
-		return "", fmt.Errorf("it is longer than %d bytes", longest)
 	case text == "":
 		return "", errors.New("it is empty")
 	case !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\n\r"):
@@ -97,64 +88,46 @@ const (
 // neither the words nor what the program writes, also to its standard error: either may be
 // secret.
 func Command(ctx context.Context, words []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, fmt.Errorf("it did not finish within %v", commandTime))
 	defer cancel()
 	command := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the operator names it
 	command.WaitDelay = lastWords
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts
-	command.Cancel = func() error {
-		killGroup(command)
-		return command.Process.Kill()
-	}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts, under its own ID
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	out := new(bounded)
 	command.Stdout = out
 	err := command.Run()
 	if err != nil && command.Process != nil {
-		endGroup(command) // the command may have ended before those that it has started
-	}
-	var exit *exec.ExitError
-	var unknown *exec.Error
-	var path *fs.PathError
-	switch {
-	case err == nil:
-		text, err := clean(out.Bytes())
-		if err != nil {
-			return "", fmt.Errorf("output of the command: %w", err)
+		// The command may have ended before those that it has started. The first process of a
+		// container becomes their parent: nobody else would wait for them there, and each would
+		// keep its entry in the table of processes.
+		_ = command.Cancel()
+		for left := error(nil); left == nil || errors.Is(left, syscall.EINTR); {
+			_, left = syscall.Wait4(-command.Process.Pid, nil, 0, nil)
 		}
-		return text, nil
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "", fmt.Errorf("the command did not finish within %v", commandTime)
-	case ctx.Err() != nil:
-		return "", errors.New("the command was interrupted")
-	case errors.As(err, &exit):
-		return "", fmt.Errorf("the command failed: %v", exit.ProcessState)
-	case errors.As(err, &unknown):
-		err = unknown.Err
-	case errors.As(err, &path):
-		err = path.Err
 	}
-	return "", fmt.Errorf("cannot run the command: %w", err)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if inner := errors.Unwrap(err); inner != nil {
+		err = inner // the outer one names the program
+	}
+	if err != nil {
+		return "", fmt.Errorf("the command failed: %w", err)
+	}
+	if out.Len() > maxSecret {
+		return "", fmt.Errorf("output of the command: it is longer than %d bytes", maxSecret)
+	}
+	text, err := clean(out.Bytes())
+	if err != nil {
+		return "", fmt.Errorf("output of the command: %w", err)
+	}
+	return text, nil
 }
 
 // bounded keeps the first bytes that are written: one more than are allowed.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), longest+1-b.Len())])
+	b.Buffer.Write(p[:min(len(p), maxSecret+1-b.Len())])
 	return len(p), nil
-}
-
-// killGroup kills the processes of a command's group that are left. The group has the ID of
-// the command's process.
-func killGroup(c *exec.Cmd) { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-
-// endGroup kills the group of a command that has ended. The first process of a container
-// becomes the parent of what is left: there nobody else would wait for them, and each would
-// keep its entry in the table of processes.
-func endGroup(c *exec.Cmd) {
-	killGroup(c)
-	var err error
-	for err == nil || errors.Is(err, syscall.EINTR) { // until there is none
-		_, err = syscall.Wait4(-c.Process.Pid, nil, 0, nil)
-	}
 }

@@ -52,7 +52,7 @@ type TLSOptions struct {
 // files may look like for a moment; it also wants both in one directory.
 type TLS struct {
 	opts    TLSOptions
-	make    func(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config
+	server  bool
 	files   *Text
 	current atomic.Pointer[tls.Config]
 	refused rate.Sometimes // warns of clients
@@ -61,23 +61,26 @@ type TLS struct {
 // ServerTLS reads the files of a server. It speaks TLS 1.2 or later; if CAFile is
 // set, clients must show a certificate. The error names the file that is
 // missing or bad.
-func ServerTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, opts.server) }
+func ServerTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, true) }
 
 // ClientTLS reads the files of a client, of which there may be none. It speaks TLS
 // 1.2 or later. The error names the file that is missing or bad.
-func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, opts.client) }
+func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, false) }
 
-func openTLS(opts TLSOptions, makeConfig func([]tls.Certificate, *x509.CertPool) *tls.Config) (*TLS, error) {
-	c := &TLS{opts: opts, make: makeConfig, refused: rate.Sometimes{Interval: time.Minute}}
+func openTLS(opts TLSOptions, server bool) (*TLS, error) {
+	c := &TLS{opts: opts, server: server, refused: rate.Sometimes{Interval: time.Minute}}
 	text, err := c.read(context.Background())
+	if err == nil {
+		err = c.use(text)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := c.use(text); err != nil {
-		return nil, err
-	}
-	c.files = newText(Options{Read: c.read, Check: c.use, Every: cmp.Or(opts.Interval, 5*time.Second), log: c.log}, text)
-	if opts.CertFile != "" || opts.CAFile != "" {
+	names := slices.DeleteFunc([]string{opts.CertFile, opts.KeyFile, opts.CAFile}, func(name string) bool { return name == "" })
+	c.files = newText(Options{
+		Setting: strings.Join(names, ", "), Read: c.read, Check: c.use, Every: cmp.Or(opts.Interval, 5*time.Second), Logger: opts.Logger,
+	}, text)
+	if len(names) > 0 {
 		c.files.Start()
 	}
 	return c, nil
@@ -102,32 +105,47 @@ func (c *TLS) read(context.Context) (string, error) {
 
 // use makes the configuration of what read returned.
 func (c *TLS) use(text string) error {
-	contents := strings.SplitN(text, "\x00", 3)
-	var certificates []tls.Certificate
-	if c.opts.CertFile != "" {
+	o, contents := c.opts, strings.SplitN(text, "\x00", 3)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CertFile != "" {
 		pair, err := tls.X509KeyPair([]byte(contents[0]), []byte(contents[1]))
 		if err != nil {
-			return fmt.Errorf("certificate %s with key %s: %w", c.opts.CertFile, c.opts.KeyFile, err)
+			return fmt.Errorf("certificate %s with key %s: %w", o.CertFile, o.KeyFile, err)
 		}
-		certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	var pool *x509.CertPool
-	if c.opts.CAFile != "" {
-		pool = x509.NewCertPool()
-		if !pool.AppendCertsFromPEM([]byte(contents[2])) {
-			return fmt.Errorf("authorities %s: no PEM certificate", c.opts.CAFile)
+	var authorities *x509.CertPool
+	if o.CAFile != "" {
+		authorities = x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM([]byte(contents[2])) {
+			return fmt.Errorf("authorities %s: no PEM certificate", o.CAFile)
 		}
 	}
-	c.current.Store(c.make(certificates, pool))
+	switch {
+	case c.server:
+		config.SessionTicketsDisabled = true // a client that comes back is checked against the files of today
+		if authorities != nil {
+			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
+		}
+		if o.PeerSAN != "" {
+			config.VerifyConnection = func(state tls.ConnectionState) error { return holds(state.PeerCertificates[0], o.PeerSAN) }
+		}
+	case o.PeerSAN != "" || o.SkipHostnameVerification:
+		config.InsecureSkipVerify = true // crypto/tls checks the host or nothing at all
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			chain, intermediates := state.PeerCertificates, x509.NewCertPool()
+			for _, certificate := range chain[1:] {
+				intermediates.AddCert(certificate)
+			}
+			if _, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates}); err != nil || o.PeerSAN == "" {
+				return err
+			}
+			return holds(chain[0], o.PeerSAN)
+		}
+	}
+	config.RootCAs = authorities
+	c.current.Store(config)
 	return nil
-}
-
-func (c *TLS) log(what event, problem string) {
-	if what == bad {
-		c.opts.Logger.Warn("changed TLS files are invalid; the previous ones stay in use", "err", problem)
-		return
-	}
-	c.opts.Logger.Info("changed TLS files are in use", "certificate", c.opts.CertFile, "authorities", c.opts.CAFile)
 }
 
 // TLS is the configuration as of the newest good files, for the next
@@ -138,44 +156,6 @@ func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 // Close ends the watch over the files. TLS goes on returning the last
 // configuration.
 func (c *TLS) Close() { c.files.Close() }
-
-func (o TLSOptions) server(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config {
-	config := &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: certificates,
-		// A client that comes back is checked against the files of today.
-		SessionTicketsDisabled: true,
-	}
-	if authorities != nil {
-		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
-	}
-	if o.PeerSAN != "" {
-		config.VerifyConnection = func(state tls.ConnectionState) error {
-			return holds(state.PeerCertificates[0], o.PeerSAN)
-		}
-	}
-	return config
-}
-
-func (o TLSOptions) client(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: authorities}
-	if o.PeerSAN == "" && !o.SkipHostnameVerification {
-		return config
-	}
-	// crypto/tls checks the host or nothing at all.
-	config.InsecureSkipVerify = true
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		chain, intermediates := state.PeerCertificates, x509.NewCertPool()
-		for _, certificate := range chain[1:] {
-			intermediates.AddCert(certificate)
-		}
-		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates}); err != nil || o.PeerSAN == "" {
-			return err
-		}
-		return holds(chain[0], o.PeerSAN)
-	}
-	return config
-}
 
 // holds returns an error unless a certificate holds a subject alternative name. What the name
 // looks like decides what kind of name it is: with a scheme it is a URI, with an @

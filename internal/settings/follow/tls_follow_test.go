@@ -13,48 +13,6 @@ import (
 	"weir/internal/testenv"
 )
 
-func TestAuthorityIsReplaced(t *testing.T) {
-	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
-	for _, test := range []struct {
-		name      string
-		follow    func(*testing.T) (*side, *TLS)
-		connected func(*testing.T, *TLS, *testenv.Authority) error // by a peer of the authority
-	}{
-		{"of the server", func(t *testing.T) (*side, *TLS) {
-			s := newSide(t, before, before, "weir.example")
-			return s, s.config(ServerTLS)
-		}, func(t *testing.T, server *TLS, authority *testenv.Authority) error {
-			err, _ := handshake(t, server.TLS(), newSide(t, authority, before).config(ClientTLS).TLS(), "weir.example")
-			return err
-		}},
-		{"of the client", func(t *testing.T) (*side, *TLS) {
-			s := newSide(t, nil, before)
-			return s, s.config(ClientTLS)
-		}, func(t *testing.T, client *TLS, authority *testenv.Authority) error {
-			_, err := handshake(t, newSide(t, authority, nil, "weir.example").config(ServerTLS).TLS(), client.TLS(), "weir.example")
-			return err
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s, config := test.follow(t)
-			testenv.OK(t, test.connected(t, config, before))
-			if err := test.connected(t, config, after); err == nil {
-				t.Fatal("trusted before it was told")
-			}
-			s.write("ca.crt", append(before.PEM(), after.PEM()...)) // as in a rotation: both for a while
-			testenv.Eventually(t, func() error { return test.connected(t, config, after) })
-			testenv.OK(t, test.connected(t, config, before))
-			s.write("ca.crt", after.PEM())
-			testenv.Eventually(t, func() error {
-				if err := test.connected(t, config, before); err != nil {
-					return nil
-				}
-				return errors.New("the old authority is still trusted")
-			})
-		})
-	}
-}
-
 // TestSessionsAreNotResumed comes back with the session of a connection before,
 // with which a client need not show its certificate again.
 func TestSessionsAreNotResumed(t *testing.T) {
@@ -94,7 +52,7 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	s.opts.Interval = 0 // the default
 	good := testenv.Must(os.ReadFile(s.opts.KeyFile))(t)
 	_, otherKey := ours.Issue(t)
-	const bad, fine = "changed TLS files are invalid", "changed TLS files are in use"
+	const bad, fine = "a changed setting cannot be used", "a changed setting is in use"
 	synctest.Test(t, func(t *testing.T) {
 		server := testenv.Must(ServerTLS(s.opts))(t)
 		defer server.Close()
