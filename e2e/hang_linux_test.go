@@ -106,7 +106,7 @@ func TestPipesAreNoCertificates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wantNoStart(t, strings.Fields(strings.ReplaceAll(env, "PIPE", pipe)), pipe+": it is not a regular file, allowed are regular files and links to them")
+			wantNoStart(t, strings.Fields(strings.ReplaceAll(env, "PIPE", pipe)), pipe+": it is not a regular file; use a regular file or a link to a regular file")
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 	path := filepath.Join(writeRules(t, userRules(3)), "rules.yaml")
 	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s")
 	fifo(t, path)
-	want := "read " + path + ": it is not a regular file, allowed are regular files and links to them"
+	want := "read " + path + ": it is not a regular file; use a regular file or a link to a regular file"
 	testenv.Eventually(t, func() error {
 		page, err := fetch("http://" + w.debug + "/")
 		if err == nil && !strings.Contains(page.body, want) {

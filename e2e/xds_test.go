@@ -42,7 +42,7 @@ func TestRulesFromControlPlane(t *testing.T) {
 
 	set("3", "UNKNOWN", 9)
 	refusal := plane.WaitFor("that refuses", func(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != nil })
-	if got := refusal.GetErrorDetail().GetMessage(); !strings.HasPrefix(got, `resource "x": descriptors[0].rate_limit.unit: a unit is needed`) {
+	if got := refusal.GetErrorDetail().GetMessage(); !strings.HasPrefix(got, `resource "x": descriptors[0].rate_limit.unit: a unit is required`) {
 		t.Errorf("refused because of %q", got)
 	}
 	w.waitForMetric("ratelimit_service_config_load_error 1")

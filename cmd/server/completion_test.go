@@ -102,7 +102,7 @@ func TestCompletionInFish(t *testing.T) {
 }
 
 // fixedSet finds in the error of a parser which words alone are allowed.
-var fixedSet = regexp.MustCompile(`allowed (?:is|are) (\w+(?:(?:, | and )\w+)*)$`)
+var fixedSet = regexp.MustCompile(`; use (?:one of )?(\w+(?:(?:, | or )\w+)*)$`)
 
 // Whatever the parser knows is completed: no command and no flag is left out. A flag of
 // whose value the parser says that only some words are allowed completes these, and no
@@ -134,7 +134,7 @@ func TestCompletionFollowsTheModel(t *testing.T) {
 				continue
 			}
 			sets++
-			allowed := regexp.MustCompile(", | and ").Split(set[1], -1)
+			allowed := regexp.MustCompile(", | or ").Split(set[1], -1)
 			if allowed[0] == "true" { // its other spellings need no help
 				allowed = []string{"true", "false"}
 			}

@@ -23,7 +23,7 @@ func TestValidateAsJSON(t *testing.T) {
 		want report
 	}{
 		{"bad.yaml", exitFailed, report{Files: 1, Problems: []finding{
-			{"error", descriptors.Problem{File: "bad.yaml", Line: 4, Column: 24, Path: "descriptors[0].rate_limit.unit", Message: `unknown unit "minuet" (did you mean minute?), allowed are second, minute, hour, day, week, month, year`}},
+			{"error", descriptors.Problem{File: "bad.yaml", Line: 4, Column: 24, Path: "descriptors[0].rate_limit.unit", Message: `unknown unit "minuet" (did you mean minute?); use one of second, minute, hour, day, week, month, year`}},
 			{"error", descriptors.Problem{File: "bad.yaml", Line: 6, Column: 5, Path: "descriptors[1]", Message: ""}},
 		}}},
 		{"good.yaml", exitOK, report{Valid: true, Files: 1, Domains: 1, Problems: []finding{

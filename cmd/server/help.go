@@ -94,5 +94,5 @@ func plain(err error, command *kong.Node) string {
 	for _, child := range command.Children {
 		names = append(names, child.Name)
 	}
-	return fmt.Sprintf("unknown command %s, allowed are %s", argument, strings.Join(names, ", "))
+	return fmt.Sprintf("unknown command %s; use one of %s", argument, strings.Join(names, ", "))
 }

@@ -99,14 +99,14 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command explode, allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command explode; use one of serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
 		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
 		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
 		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
 		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: serve takes no arguments, only flags; put quotes around a value with spaces\n\nUsage: weir serve [flags]\n"}},
-		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
-		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT)\n\nUsage: weir serve [flags]\n"}},
+		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port; use 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
+		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "use 0 to 65535", "enableServiceLinks: false ($GRPC_PORT)\n\nUsage: weir serve [flags]\n"}},
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
 		{name: "duration without a unit", env: "DRAIN_DELAY=5", code: 2, stderr: []string{"weir: --drain-delay: expected duration but got \"5\": time: missing unit in duration \"5\" ($DRAIN_DELAY)\n"}},
@@ -116,8 +116,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "word as rate", args: []string{"bench", "--rate=fast"}, code: 2, stderr: []string{"weir: --rate: expected a float but got \"fast\""}},
 		{name: "negative units of a load", args: []string{"bench", "--hits", "-1"}, code: 2, stderr: []string{"weir: --hits: expected uint value but got \"-1\""}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
-		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--decision-log-rate=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "--decision-log-rate ($DECISION_LOG_RATE): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
+		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is required", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is required"}},
+		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--decision-log-rate=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "--decision-log-rate ($DECISION_LOG_RATE): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is required"}},
 		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://\n\nUsage: weir serve [flags]\n"}},
 		{name: "bad Redis URL by variable", env: "REDIS_URL=redis://u:swordfish@redis", args: serve("--config=" + dir), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL has a password but no port, which it needs then\n"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
@@ -127,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
-		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stderr: []string{"read " + odd + "/b.yaml: it is not a regular file, allowed are regular files and links to them\n"}},
+		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stderr: []string{"read " + odd + "/b.yaml: it is not a regular file; use a regular file or a link to a regular file\n"}},
 		{name: "pipe as rules", args: []string{"validate", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is not a regular file"}},
 		{name: "pipe as rules to explain", args: []string{"explain", "--config=" + odd + "/b.yaml", "api", "user=alice"}, code: 2, stderr: []string{"b.yaml: it is not a regular file"}},
 		{name: "pipe as tests", args: []string{"test", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is not a regular file"}},
@@ -226,7 +226,7 @@ func TestLogAsJSON(t *testing.T) {
 				strings.Contains(l.Problems[1], "a.yaml:4:") && strings.Contains(l.Problems[2], "a.yaml:6:")
 		}},
 		{name: "bad variable", env: map[string]string{"PORT": "http"}, code: 2, want: func(l line) bool {
-			return l.Level == "error" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "allowed are 0 to 65535")
+			return l.Level == "error" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "use 0 to 65535")
 		}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, want: func(l line) bool {
 			return l.Level == "error" && len(l.Problems) == 1 && l.Problems[0] == "unknown flag --nope"

@@ -76,7 +76,7 @@ func (r remote) print(p *program, question func(*client.Client) (*client.Answer,
 
 func (r remote) connect(p *program) (*client.Client, error) {
 	if r.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout: %v is not allowed, allowed is more than 0s", r.Timeout)
+		return nil, fmt.Errorf("--timeout: %v is not allowed; use more than 0s", r.Timeout)
 	}
 	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + strings.Fields(version())[0]}
 	var err error
@@ -193,7 +193,7 @@ func (c denialsCommand) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	case c.N < 1:
-		return fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
+		return fmt.Errorf("-n: %d is not allowed; use 1 or more", c.N)
 	}
 	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Denials(ctx, of, c.N) })
 }
@@ -259,7 +259,7 @@ type factor float64
 func (f *factor) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "x"), 64)
 	if err != nil || !(n >= 0.001 && n <= 1_000_000) {
-		return fmt.Errorf("%q is not allowed, allowed are 0.001x to 1000000x, such as 10x", text)
+		return fmt.Errorf("%q is not allowed; use 0.001x to 1000000x, such as 10x", text)
 	}
 	*f = factor(n)
 	return nil
@@ -272,7 +272,7 @@ func (c exceptAdd) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	case c.For <= 0:
-		return fmt.Errorf("--for: %v is not allowed, allowed is more than 0s", c.For)
+		return fmt.Errorf("--for: %v is not allowed; use more than 0s", c.For)
 	case strings.TrimSpace(c.Reason) == "":
 		return errors.New("--reason: it must not be empty")
 	}
@@ -285,7 +285,7 @@ func (c exceptAdd) Run(ctx context.Context, p *program) error {
 	case c.Amount > 0:
 		x.Effect = operators.Amount
 	default:
-		return errors.New("one of --allow, --deny and --amount is needed")
+		return errors.New("one of --allow, --deny and --amount is required")
 	}
 	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Add(ctx, x) })
 }

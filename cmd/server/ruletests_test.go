@@ -34,7 +34,7 @@ func TestRuleTests(t *testing.T) {
 		{name: "none that fails is run", args: []string{"--run=^three", fail, pass}, stdout: []string{"passed: files=2 tests=1\n"}},
 		{name: "none is run", args: []string{"--run=nothing", fail, pass}, code: 2, silent: true, stderr: []string{`weir: no test matches "nothing"` + "\n"}},
 		{name: "a bad file", args: []string{wrong, fail}, code: 2, stdout: []string{failure, "invalid: files=2 invalid=1 tests=2 failed=1\n"},
-			stderr: []string{"weir: " + wrong, wrong + `:2:1: unknown field "test" (did you mean tests?), allowed are rules, tests`}},
+			stderr: []string{"weir: " + wrong, wrong + `:2:1: unknown field "test" (did you mean tests?); use one of rules, tests`}},
 		{name: "charge", args: []string{charged + "/charge_test.yaml"}, stdout: []string{"passed"}},
 		{name: "charge as the server's", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: []string{charged + "/charge_test.yaml"}, code: 1, stdout: []string{"expected 2, got 1"}},
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: []string{pass}, code: 1, stdout: []string{"expected 3, got 4"}},

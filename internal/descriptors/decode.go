@@ -104,7 +104,7 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 		d.root = first
 		return
 	default:
-		d.ProblemIn("domain", at, "%q is already the domain of %s, allowed is one %s per domain unless MERGE_DOMAIN_CONFIG is true",
+		d.ProblemIn("domain", at, "%q is already the domain of %s; use one %s per domain unless MERGE_DOMAIN_CONFIG is true",
 			d.domain, first.place(), d.kind)
 	}
 	d.roots = append(d.roots, d.root)

@@ -153,7 +153,7 @@ func ReadFile(path string) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat() // of what was opened, which may have taken the place of a file
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file, allowed are regular files and links to them")}
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file; use a regular file or a link to a regular file")}
 	}
 	if err != nil {
 		return nil, err

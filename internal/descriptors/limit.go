@@ -28,7 +28,7 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 		l.hasLimit = false
 		d.Warn(strictyaml.At(n), "rate_limit is empty, so the rule limits nothing: write a limit, or remove the field")
 	case isEmptyList(n): // a rule whose limits were all commented out must not pass for one that allows everything
-		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
+		d.Problem(strictyaml.At(n), "the list is empty; add at least one limit")
 	case n.Kind == yaml.SequenceNode:
 		d.rateLimits(n)
 	default:
@@ -134,7 +134,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		}
 	} else {
 		if !f.given.Has("unit") {
-			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
+			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is required; use one of %s", strings.Join(limiter.UnitNames(), ", "))
 		}
 		if !f.given.Has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", strictyaml.At(f.given.Mapping), "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
@@ -145,7 +145,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		d.WarnIn("deny_for", f.given.At("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
-		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q), allowed are names of other limits", f.Name)
+		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q); use the name of another limit", f.Name)
 	}
 }
 
@@ -162,17 +162,17 @@ func (d *decoder) unit(_ string, n *yaml.Node) {
 	name, ok := d.Text(n)
 	var known bool
 	if d.limitFields.Unit, known = limiter.ParseUnit(name); ok && !known {
-		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
+		d.Problem(strictyaml.At(n), "unknown unit %q%s; use one of %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
 	}
 }
 
 func (d *decoder) timeZone(_ string, n *yaml.Node) {
-	d.limitFields.TimeZone = d.neededText(n, d.Text, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
+	d.limitFields.TimeZone = d.neededText(n, d.Text, "a time zone is required; use a name of the IANA database, such as UTC or Europe/Berlin")
 }
 
 // hold reads the key of the entry that names holds.
 func (d *decoder) hold(_ string, n *yaml.Node) {
-	d.limitFields.Hold = d.neededText(n, d.Text, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
+	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
 // neededText reads text that must not be empty, else that is a problem.
@@ -192,7 +192,7 @@ func (d *decoder) denyFor(_ string, n *yaml.Node) {
 	}
 	ban, err := time.ParseDuration(text)
 	if err != nil || ban < limiter.MinBan || ban > limiter.MaxPeriod {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are durations from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a duration from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
 		return
 	}
 	d.limitFields.DenyFor = ban
@@ -201,10 +201,10 @@ func (d *decoder) denyFor(_ string, n *yaml.Node) {
 func (d *decoder) replaces(_ string, n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
-			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
+			d.Problem(strictyaml.At(n), "%s is not allowed; use a mapping, such as name: %[1]s", strictyaml.Describe(n))
 			return
 		}
-		const needed = "a name is needed, allowed are names of other limits"
+		const needed = "a name is required; use the name of another limit"
 		hasName := n.Kind != yaml.MappingNode
 		d.Fields(n, []string{"name"}, func(_ string, n *yaml.Node) {
 			hasName = true

@@ -104,7 +104,7 @@ const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimi
 // unpack decodes a resource.
 func unpack(resource *anypb.Any) (*ratelimit.RateLimitConfig, error) {
 	if resource.GetTypeUrl() != ResourceType {
-		return nil, fmt.Errorf("the type %q is not allowed, allowed is %s", resource.GetTypeUrl(), ResourceType)
+		return nil, fmt.Errorf("the type %q is not allowed; use %s", resource.GetTypeUrl(), ResourceType)
 	}
 	config := new(ratelimit.RateLimitConfig)
 	if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
@@ -153,7 +153,7 @@ func (l *loader) ends() bool {
 // those of strictyaml.Split. It reports whether all parts could be parsed alone.
 func (l *loader) files(files []File, size, ahead int) bool {
 	if len(files) == 0 {
-		l.problems = append(l.problems, Problem{Message: "there are no rule files, at least one is needed"})
+		l.problems = append(l.problems, Problem{Message: "there are no rule files, at least one is required"})
 	}
 	for _, f := range files {
 		d := l.decoder(f.Name)

@@ -10,7 +10,7 @@ import (
 // with the text. An IPv4 network in IPv6 form is the IPv4 network.
 func parseNetwork(text string) (network netip.Prefix, wrong string) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		return network, fmt.Sprintf("%q is an address, allowed are networks: write %q for this address alone", text, host(address))
+		return network, fmt.Sprintf("%q is an address, not a network; write %q for this address alone", text, host(address))
 	}
 	network, err := netip.ParsePrefix(text)
 	if err != nil {

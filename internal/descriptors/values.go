@@ -44,7 +44,7 @@ func (d *decoder) values(field string, n *yaml.Node) {
 }
 
 func (d *decoder) regex(n *yaml.Node) (text string, re *regex) {
-	text = d.neededText(n, d.Text, "a regular expression is needed, allowed is any but the empty one")
+	text = d.neededText(n, d.Text, "a regular expression is required; use any but the empty one")
 	if text == "" {
 		return "", nil
 	}
@@ -178,7 +178,7 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (netwo
 // out must not be one for every value.
 func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 	if isEmptyList(list) {
-		d.Problem(strictyaml.At(list), "the list is empty, at least one item is needed")
+		d.Problem(strictyaml.At(list), "the list is empty; add at least one item")
 		return
 	}
 	d.Items(list, func(item *yaml.Node) {

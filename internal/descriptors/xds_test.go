@@ -43,16 +43,16 @@ func TestBadResources(t *testing.T) {
 	api := func(descriptors string) string {
 		return `{"name": "x", "domain": "api", "descriptors": [` + descriptors + `]}`
 	}
-	const units = "second, minute, hour, day, week, month, year"
+	const units = "one of second, minute, hour, day, week, month, year"
 	tests := []struct {
 		name     string
 		messages []string
 		want     string
 	}{
 		{"no unit", []string{api(`{"key": "a", "rate_limit": {"requests_per_unit": 3}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: a unit is needed, allowed are ` + units},
+			`resource "x": descriptors[0].rate_limit.unit: a unit is required; use ` + units},
 		{"unit of a newer control plane", []string{api(`{"key": "a", "rate_limit": {"requests_per_unit": 3, "unit": 8}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: unknown unit "8", allowed are ` + units},
+			`resource "x": descriptors[0].rate_limit.unit: unknown unit "8"; use ` + units},
 		{"unlimited with unit", []string{api(`{"key": "a", "rate_limit": {"unlimited": true, "unit": "DAY"}}`)},
 			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit: remove one of unit and unlimited`},
 		{"no key", []string{api(`{"value": "a"}`)},
@@ -60,7 +60,7 @@ func TestBadResources(t *testing.T) {
 		{"no domain", []string{`{"name": "x"}`},
 			`resource "x": domain: domain must not be empty`},
 		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
-			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is needed, allowed are names of other limits`},
+			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is required; use the name of another limit`},
 		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
 			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
 		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
@@ -68,7 +68,7 @@ func TestBadResources(t *testing.T) {
 resource "x": descriptors[1].key: add a key, or a rate_limit for everything that no other rule on this level matches
 resource "y": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches`},
 		{"one domain in two resources", []string{`{"name": "y", "domain": "api"}`, api("")},
-			`resource "y": domain: "api" is already the domain of resource "x", allowed is one resource per domain unless MERGE_DOMAIN_CONFIG is true`},
+			`resource "y": domain: "api" is already the domain of resource "x"; use one resource per domain unless MERGE_DOMAIN_CONFIG is true`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestBadNumbersInMetadata(t *testing.T) {
 	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a", "metadata": {"list": [1]}}]}`)
 	m.Descriptors[0].Metadata.Fields["list"].GetListValue().Values[0] = structpb.NewNumberValue(math.Inf(1))
 	_, _, err := LoadResources(packed(t, m), Options{})
-	if want := `resource "x": descriptors[0].metadata.list[0]: "+Inf" is not allowed, allowed are the numbers of JSON`; err == nil || err.Error() != want {
+	if want := `resource "x": descriptors[0].metadata.list[0]: "+Inf" is not allowed; use a number that JSON has`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -101,12 +101,12 @@ func TestBytesThatAreNoRules(t *testing.T) {
 		want     string
 	}{
 		{"another type", &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Duration"},
-			`resources[1]: the type "type.googleapis.com/google.protobuf.Duration" is not allowed, allowed is ` + ResourceType},
+			`resources[1]: the type "type.googleapis.com/google.protobuf.Duration" is not allowed; use ` + ResourceType},
 		{"cut off", &anypb.Any{TypeUrl: ResourceType, Value: []byte{0x0a, 5, 'a'}},
 			"resources[1]: the resource is not a valid RateLimitConfig: cannot parse invalid wire-format data"},
 		{"not UTF-8", &anypb.Any{TypeUrl: ResourceType, Value: []byte("\x12\x01\xff")},
 			"resources[1]: the resource is not a valid RateLimitConfig: string field contains invalid UTF-8"},
-		{"nothing", nil, `resources[1]: the type "" is not allowed, allowed is ` + ResourceType},
+		{"nothing", nil, `resources[1]: the type "" is not allowed; use ` + ResourceType},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

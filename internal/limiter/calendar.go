@@ -83,7 +83,7 @@ var ErrTimeZone = errors.New("unknown time zone")
 func loadZone(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" || name == "localtime" {
-		return nil, fmt.Errorf("%w %q, allowed are names of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, name)
+		return nil, fmt.Errorf("%w %q; use a name of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, name)
 	}
 	return zone, nil
 }

@@ -258,9 +258,9 @@ func (s *Spec) newCounting() (counting, error) {
 	case s.Unlimited:
 		return nil, nil
 	case int(s.Algorithm) >= len(algorithms):
-		return nil, fmt.Errorf("unknown algorithm, allowed are %s", strings.Join(AlgorithmNames(), ", "))
+		return nil, fmt.Errorf("unknown algorithm; use one of %s", strings.Join(AlgorithmNames(), ", "))
 	case s.Unit < Second || s.Unit > Year:
-		return nil, fmt.Errorf("unknown unit, allowed are %s", strings.Join(UnitNames(), ", "))
+		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(UnitNames(), ", "))
 	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
 		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.Per())
 	case max(s.RequestsPerUnit, s.Burst) > MaxAmount:
@@ -281,7 +281,7 @@ func (s *Spec) newCounting() (counting, error) {
 		}
 	}
 	if s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod) {
-		return nil, fmt.Errorf("a ban of %v is not allowed, allowed are bans from %v to 100 years", s.DenyFor, MinBan)
+		return nil, fmt.Errorf("a ban of %v is not allowed; use a ban from %v to 100 years", s.DenyFor, MinBan)
 	}
 	return algorithms[s.Algorithm].new(s)
 }

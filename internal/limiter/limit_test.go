@@ -42,9 +42,9 @@ func must(s Spec) *Limit {
 
 func TestNewLimitRefuses(t *testing.T) {
 	const (
-		undefined = "unknown unit, allowed are second, minute, hour, day, week, month, year"
+		undefined = "unknown unit; use one of second, minute, hour, day, week, month, year"
 		noPlace   = " do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are "
-		zones     = ", allowed are names of the IANA database, such as UTC or Europe/Berlin"
+		zones     = "; use a name of the IANA database, such as UTC or Europe/Berlin"
 		inexact   = " needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window"
 	)
 	for _, tc := range []struct {

@@ -106,21 +106,21 @@ func (n *NewException) exception() (Exception, error) {
 	case domain == "":
 		return bad("the domain is empty")
 	case len(entries) == 0:
-		return bad("it has no entries, at least one is needed")
+		return bad("it has no entries, at least one is required")
 	case len(entries) > maxEntries:
 		return bad("it has %d entries, at most %d are allowed", len(entries), maxEntries)
 	case bytes > maxText:
 		return bad("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
 	case !slices.Contains(plan.Effects, effect):
-		return bad("undefined effect %.40q, allowed are %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
+		return bad("undefined effect %.40q; use one of %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
 	case effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
-		return bad("a factor of %v is not allowed, allowed are %v to %d", n.Factor, minFactor, maxFactor)
+		return bad("a factor of %v is not allowed; use %v to %d", n.Factor, minFactor, maxFactor)
 	case effect != plan.Amount && n.Factor != 0:
 		return bad("a factor applies to the effect %s only", plan.Amount)
 	case lasts < minFor || lasts > maxFor:
-		return bad("a duration of %v is not allowed, allowed are 1 second to 366 days", lasts)
+		return bad("a duration of %v is not allowed; use 1 second to 366 days", lasts)
 	case strings.TrimSpace(n.Reason) == "":
-		return bad("a reason is needed")
+		return bad("a reason is required")
 	case len(n.Reason) > maxReason:
 		return bad("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
 	case len(n.By) > maxBy:

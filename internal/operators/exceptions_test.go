@@ -428,24 +428,24 @@ func TestBadExceptions(t *testing.T) {
 	s := newServer(t, new(fake))
 	for want, change := range map[string]func(n *NewException){
 		"the domain is empty":                         func(n *NewException) { n.Domain = "" },
-		"it has no entries, at least one is needed":   func(n *NewException) { n.Entries = nil },
+		"it has no entries, at least one is required": func(n *NewException) { n.Entries = nil },
 		"the key of entry 1 is empty":                 func(n *NewException) { n.Descriptor = NewDescriptor("api", of("a=b", "=c")) },
 		"it has 101 entries, at most 100 are allowed": func(n *NewException) { n.Descriptor = NewDescriptor("api", slices.Repeat(of("a=b"), 101)) },
 		"domain and entries have 4097 bytes, at most 4096": func(n *NewException) {
 			n.Descriptor = NewDescriptor("api", of("user="+strings.Repeat("x", 4090)))
 		},
-		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *NewException) { n.Effect = "pass\n" },
-		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *NewException) { n.Effect = "amount" },
-		"a factor of NaN is not allowed":                             func(n *NewException) { n.Effect, n.Factor = "amount", math.NaN() },
-		"a factor of 1.5e+06 is not allowed":                         func(n *NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
-		"a factor applies to the effect amount only":                 func(n *NewException) { n.Factor = 2 },
-		"a duration of 0s is not allowed":                            func(n *NewException) { n.For = 0 },
-		"a duration of 8784h0m1s is not allowed":                     func(n *NewException) { n.For = (maxFor + time.Second).Seconds() },
-		"a duration of 17568h0m0s is not allowed":                    func(n *NewException) { n.For = math.MaxFloat64 },
-		"value_base64 is not valid base64":                           func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
-		"a reason is needed":                                         func(n *NewException) { n.Reason = " \n" },
-		"the reason has 501 bytes, at most 500 are allowed":          func(n *NewException) { n.Reason = strings.Repeat("x", 501) },
-		"by has 201 bytes":                                           func(n *NewException) { n.By = strings.Repeat("x", 201) },
+		`undefined effect "pass\n"; use one of allow, deny, amount`: func(n *NewException) { n.Effect = "pass\n" },
+		"a factor of 0 is not allowed; use 0.001 to 1000000":        func(n *NewException) { n.Effect = "amount" },
+		"a factor of NaN is not allowed":                            func(n *NewException) { n.Effect, n.Factor = "amount", math.NaN() },
+		"a factor of 1.5e+06 is not allowed":                        func(n *NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
+		"a factor applies to the effect amount only":                func(n *NewException) { n.Factor = 2 },
+		"a duration of 0s is not allowed":                           func(n *NewException) { n.For = 0 },
+		"a duration of 8784h0m1s is not allowed":                    func(n *NewException) { n.For = (maxFor + time.Second).Seconds() },
+		"a duration of 17568h0m0s is not allowed":                   func(n *NewException) { n.For = math.MaxFloat64 },
+		"value_base64 is not valid base64":                          func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
+		"a reason is required":                                      func(n *NewException) { n.Reason = " \n" },
+		"the reason has 501 bytes, at most 500 are allowed":         func(n *NewException) { n.Reason = strings.Repeat("x", 501) },
+		"by has 201 bytes":                                          func(n *NewException) { n.By = strings.Repeat("x", 201) },
 	} {
 		n := allowing("user=alice", time.Hour)
 		change(&n)

@@ -44,7 +44,7 @@ func (o Override) Check() error {
 // would not be enough: a limit per year passes all of it at once.
 func (o Override) newLimits(domain string, judge descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
-		return nil, fmt.Errorf("unknown unit, allowed are %s", strings.Join(OverrideUnitNames(), ", "))
+		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
 	}
 	if judge.Like == nil {
 		judge.Series = limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series()

@@ -75,11 +75,11 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 func TestUnitsOfOverrides(t *testing.T) {
 	allowed := strings.Join(OverrideUnitNames(), ", ")
 	if want := "second, minute, hour, day, month, year"; allowed != want {
-		t.Errorf("allowed are %s, want %s", allowed, want)
+		t.Errorf("allowed: %s, want %s", allowed, want)
 	}
 	for unit := range limiter.Year + 1 {
 		err := Override{Unit: unit}.Check()
-		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "unknown unit, allowed are "+allowed {
+		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "unknown unit; use one of "+allowed {
 			t.Errorf("unit %v: got %v", unit, err)
 		}
 	}

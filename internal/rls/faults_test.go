@@ -41,7 +41,7 @@ func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
 		_, err := ask(t, conn, fmt.Sprintf("user=a user=a(1/%d)", unit))
-		expectError(t, err, codes.InvalidArgument, "descriptor 1: limit: unknown unit, allowed are second, minute, hour, day, month, year")
+		expectError(t, err, codes.InvalidArgument, "descriptor 1: limit: unknown unit; use one of second, minute, hour, day, month, year")
 	}
 	expect(t, conn, "user=a", "OK: OK 1 of 2/MINUTE for 30s")
 }

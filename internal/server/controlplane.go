@@ -102,7 +102,7 @@ func (c *controlPlane) reload(context.Context) error {
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
 	if u.Type != descriptors.ResourceType {
-		err := fmt.Errorf("a response of type %q is not allowed, allowed is %s", u.Type, descriptors.ResourceType)
+		err := fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
 		c.refuse(err, u.Version)
 		return err
 	}

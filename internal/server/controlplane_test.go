@@ -63,7 +63,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantLimit(7)
 
 	bad := strings.ReplaceAll(sent("x", 9), "YEAR", "UNKNOWN")
-	problem := `resource "x": descriptors[0].rate_limit.unit: a unit is needed`
+	problem := `resource "x": descriptors[0].rate_limit.unit: a unit is required`
 	plane.Set("v3", bad)
 	refusal := plane.WaitFor("that refuses", refusals)
 	if refusal.GetVersionInfo() != "v2" || !strings.Contains(refusal.GetErrorDetail().GetMessage(), problem) {
@@ -160,7 +160,7 @@ func TestProblemsOfTheControlPlane(t *testing.T) {
 	plane.WaitFor("that refuses", refusals)
 	f.wantLog(`level=ERROR msg="new rules rejected; the old ones stay in use" version=2` + "\n")
 	for _, name := range []string{"x", "y"} {
-		f.wantLog(`level=ERROR msg="problem in the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is needed`)
+		f.wantLog(`level=ERROR msg="problem in the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is required`)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	start(t, fromControlPlane(plane, "--merge-domain-config")...).wantLimit(3)
 	alone := start(t, fromControlPlane(plane)...)
 	plane.WaitFor("that refuses", refusals)
-	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x", allowed is one resource per domain unless MERGE_DOMAIN_CONFIG is true`)
+	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use one resource per domain unless MERGE_DOMAIN_CONFIG is true`)
 	alone.wantHealth(false, "no rules are loaded yet")
 }
 

@@ -129,8 +129,8 @@ func TestBadExceptions(t *testing.T) {
 	for want, change := range map[string]func(n *operators.NewException){
 		"value_base64 is not valid base64": func(n *operators.NewException) { n.Entries[0].ValueBase64 = "?" },
 		`undefined effect "pass"`:          func(n *operators.NewException) { n.Effect = "pass" },
-		"allowed are 1 second to 366":      func(n *operators.NewException) { n.For = -math.MaxFloat64 },
-		"a reason is needed":               func(n *operators.NewException) { n.Reason = "" },
+		"use 1 second to 366":              func(n *operators.NewException) { n.For = -math.MaxFloat64 },
+		"a reason is required":             func(n *operators.NewException) { n.Reason = "" },
 	} {
 		n := newExceptionOf("alice", "allow")
 		change(&n)

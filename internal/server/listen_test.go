@@ -73,7 +73,7 @@ func TestUnixSocketThatCannotBe(t *testing.T) {
 		{"a link", at("link"), "link exists and is not a socket"},
 		{"a live socket", at("live"), "live: another process listens there: address already in use"},
 		{"no directory", at("no/such"), "no such file or directory"},
-		{"a long path", at(strings.Repeat("x", 108)), "bytes, allowed are at most 107"},
+		{"a long path", at(strings.Repeat("x", 108)), "bytes; use at most 107"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := New(options(t, io.Discard, "--config="+directory(t, limited(3)), "--grpc-uds="+test.path))

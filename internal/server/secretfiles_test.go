@@ -56,9 +56,9 @@ func TestBadSecretsAtTheStart(t *testing.T) {
 	}{
 		"none":      {[]string{redis, "--redis-auth-file=" + dir + "/none"}, "--redis-auth-file ($REDIS_AUTH_FILE): open " + dir + "/none: no such file or directory"},
 		"empty":     {[]string{redis, "--redis-auth-file=" + file("empty", "\n")}, "--redis-auth-file ($REDIS_AUTH_FILE): " + dir + "/empty: it is empty"},
-		"directory": {[]string{redis, "--redis-auth-file=" + dir}, "--redis-auth-file ($REDIS_AUTH_FILE): read " + dir + ": it is not a regular file, allowed are regular files and links to them"},
+		"directory": {[]string{redis, "--redis-auth-file=" + dir}, "--redis-auth-file ($REDIS_AUTH_FILE): read " + dir + ": it is not a regular file; use a regular file or a link to a regular file"},
 		"no URL":    {[]string{"--redis-url-file=" + file("url", "swordfish")}, "with the secrets of REDIS_URL_FILE: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"},
-		"a user":    {[]string{redis, "--redis-auth-file=" + file("user", "swordfish:")}, "with the secrets of REDIS_AUTH_FILE: --redis-auth ($REDIS_AUTH): has nothing after the colon, allowed are PASSWORD and USER:PASSWORD"},
+		"a user":    {[]string{redis, "--redis-auth-file=" + file("user", "swordfish:")}, "with the secrets of REDIS_AUTH_FILE: --redis-auth ($REDIS_AUTH): has nothing after the colon; use PASSWORD or USER:PASSWORD"},
 		"command":   {[]string{redis, "--redis-auth-command=false swordfish"}, "--redis-auth-command ($REDIS_AUTH_COMMAND): the command failed: exit status 1"},
 	} {
 		args := append([]string{"--config=" + directory(t, limited(1))}, c.args...)

@@ -103,7 +103,7 @@ func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 	return func(err error) {
 		var escape url.EscapeError
 		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
-			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is invalid, allowed are KEY=VALUE, separated by commas")
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is invalid; use KEY=VALUE, separated by commas")
 			return
 		}
 		lost.observe(err)

@@ -18,7 +18,7 @@ const socketMode = 0o660
 // listens at any more. It is removed when the listener is closed.
 func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
-		return nil, fmt.Errorf("%s: the path has %d bytes, allowed are at most %d", path, len(path), most)
+		return nil, fmt.Errorf("%s: the path has %d bytes; use at most %d", path, len(path), most)
 	}
 	if abstract(path) {
 		return net.Listen("unix", path)

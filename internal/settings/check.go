@@ -73,7 +73,7 @@ func checkFlag(flag *kong.Flag) error {
 		span = low + " or more"
 	}
 	if low != "" && value.Int() < number(low) || high != "" && value.Int() > number(high) {
-		return fmt.Errorf("%s: %v is not allowed, allowed is %s", name(), value.Interface(), span)
+		return fmt.Errorf("%s: %v is not allowed; use %s", name(), value.Interface(), span)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (f file) needed(other, is string) error {
 	if f.path != "" {
 		return nil
 	}
-	return wrong(f.variable, "a file is needed because %s is %s", settingName(other), is)
+	return wrong(f.variable, "a file is required because %s is %s", settingName(other), is)
 }
 
 // checkPair sees to it that a certificate comes with its key, and a key with its
@@ -183,11 +183,11 @@ func (x XDS) HeaderValues() (map[string]string, error) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case !found:
-			return nil, fmt.Errorf("header %d has no colon, allowed are NAME:VALUE, separated by commas", i+1)
+			return nil, fmt.Errorf("header %d has no colon; use NAME:VALUE, separated by commas", i+1)
 		case !isMetadataName.MatchString(name) || strings.HasPrefix(name, "grpc-"):
-			return nil, fmt.Errorf("the name of header %d is not allowed, allowed are letters, digits, -, _ and ., but not grpc- at the beginning", i+1)
+			return nil, fmt.Errorf("the name of header %d is not allowed; use letters, digits, -, _ or ., but not grpc- at the beginning", i+1)
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return nil, fmt.Errorf("the value of header %d is not allowed, allowed are printable characters of ASCII", i+1)
+			return nil, fmt.Errorf("the value of header %d is not allowed; use printable characters of ASCII", i+1)
 		}
 		headers[name] = value
 	}
@@ -217,11 +217,11 @@ func mogrifiers(names []string) (list []Mogrifier, err error) {
 		}
 		m := Mogrifier{Name: os.Getenv(prefix + "_NAME")}
 		if m.Pattern, err = regexp.Compile(pattern); pattern == "" {
-			err = errors.New("a regular expression is needed")
+			err = errors.New("a regular expression is required")
 		}
 		check("_PATTERN", pattern, err)
 		if m.Name == "" {
-			check("_NAME", "", errors.New("a name is needed"))
+			check("_NAME", "", errors.New("a name is required"))
 		}
 		check("_TAGS", tags, m.Tags.UnmarshalText([]byte(tags)))
 		list = append(list, m)

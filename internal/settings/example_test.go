@@ -29,5 +29,5 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// 8090 json 5s
-	// --drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more
+	// --drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed; use 1ms or more
 }

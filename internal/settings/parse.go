@@ -53,5 +53,5 @@ func parseSwitch(text string) (bool, error) {
 	case "false", "f", "no", "0":
 		return false, nil
 	}
-	return false, fmt.Errorf("%q is not a switch, allowed are true, t, yes, 1, false, f, no and 0", text)
+	return false, fmt.Errorf("%q is not a switch; use true, t, yes, 1, false, f, no or 0", text)
 }

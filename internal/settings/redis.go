@@ -118,7 +118,7 @@ func (r *Redis) check() error {
 		{"REDIS_PERSECOND_SENTINEL_AUTH", r.PerSecond.SentinelAuth},
 	} {
 		if l := login.Login(); l.User != "" && l.Password == "" {
-			return wrong(login.variable, "has nothing after the colon, allowed are PASSWORD and USER:PASSWORD")
+			return wrong(login.variable, "has nothing after the colon; use PASSWORD or USER:PASSWORD")
 		}
 	}
 	var errs []error

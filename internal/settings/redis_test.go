@@ -14,12 +14,12 @@ import (
 func TestRedis(t *testing.T) {
 	type env = map[string]string
 	const (
-		noKey   = "--redis-tls-client-key ($REDIS_TLS_CLIENT_KEY): a file is needed because --redis-tls-client-cert ($REDIS_TLS_CLIENT_CERT) is set"
-		noCert  = "--redis-tls-client-cert ($REDIS_TLS_CLIENT_CERT): a file is needed because --redis-tls-client-key ($REDIS_TLS_CLIENT_KEY) is set"
+		noKey   = "--redis-tls-client-key ($REDIS_TLS_CLIENT_KEY): a file is required because --redis-tls-client-cert ($REDIS_TLS_CLIENT_CERT) is set"
+		noCert  = "--redis-tls-client-cert ($REDIS_TLS_CLIENT_CERT): a file is required because --redis-tls-client-key ($REDIS_TLS_CLIENT_KEY) is set"
 		noPort  = "--redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"
 		second  = "--redis-persecond-url ($REDIS_PERSECOND_URL): redis URL port is not a number from 1 to 65535"
 		noTLS   = "--redis-url ($REDIS_URL): redis URL is a unix socket, which does not support TLS"
-		timeout = "--redis-timeout ($REDIS_TIMEOUT): -1s is not allowed, allowed is 1ms or more"
+		timeout = "--redis-timeout ($REDIS_TIMEOUT): -1s is not allowed; use 1ms or more"
 	)
 	for _, test := range []struct {
 		name string

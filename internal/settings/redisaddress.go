@@ -107,7 +107,7 @@ func parseURL(url, socketType string) (a RedisAddress, err error) {
 	case strings.ContainsFunc(url, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		return a, errors.New("contains a blank")
 	case isURL && scheme != "redis" && scheme != "rediss" && scheme != "unix":
-		return a, errors.New("has an unknown scheme, allowed are redis, rediss and unix")
+		return a, errors.New("has an unknown scheme; use redis, rediss or unix")
 	case isURL && isUnix && scheme != "unix":
 		return a, fmt.Errorf("has the scheme %s, but the socket type is unix", scheme)
 	case !isURL && isUnix:
@@ -161,7 +161,7 @@ func (a *RedisAddress) takeLogin(u *neturl.URL, db string) error {
 	}
 	for name := range query {
 		if name != "db" && name != "username" && name != "password" {
-			return errors.New("has an unknown parameter, allowed are db, username and password")
+			return errors.New("has an unknown parameter; use db, username or password")
 		}
 	}
 	return nil

@@ -98,10 +98,10 @@ func (s *Settings) checkSources() error {
 	var errs []error
 	for _, r := range s.secretSources() {
 		if r.Command != nil && len(r.Command) == 0 {
-			errs = append(errs, wrong(r.Variable, "is empty, allowed are a program and its arguments"))
+			errs = append(errs, wrong(r.Variable, "is empty; use a program and its arguments"))
 		}
 		if !isSecretPath(r.File) {
-			errs = append(errs, wrong(r.Variable, "is not the path of a file, allowed are paths that begin with / or ./"))
+			errs = append(errs, wrong(r.Variable, "is not the path of a file; use a path that begins with / or ./"))
 		}
 		if !r.isSet() {
 			continue
@@ -110,9 +110,9 @@ func (s *Settings) checkSources() error {
 		own := strings.TrimSuffix(strings.TrimSuffix(r.Variable, "_FILE"), "_COMMAND")
 		switch other := taken[value]; {
 		case *value != "":
-			errs = append(errs, wrong(r.Variable, "and %s are both set, allowed is one of them", settingName(own)))
+			errs = append(errs, wrong(r.Variable, "and %s are both set; use only one", settingName(own)))
 		case other != "":
-			errs = append(errs, wrong(r.Variable, "and %s are both set, allowed is one of them", settingName(other)))
+			errs = append(errs, wrong(r.Variable, "and %s are both set; use only one", settingName(other)))
 		}
 		taken[value] = r.Variable
 	}

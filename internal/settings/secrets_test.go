@@ -67,7 +67,7 @@ func secrets(s *Settings) string {
 func TestSourcesOfSecrets(t *testing.T) {
 	type env = map[string]string
 	beside := func(one, other string) string {
-		return settingName(one) + ": and " + settingName(other) + " are both set, allowed is one of them"
+		return settingName(one) + ": and " + settingName(other) + " are both set; use only one"
 	}
 	for name, c := range map[string]struct {
 		env  env
@@ -76,8 +76,8 @@ func TestSourcesOfSecrets(t *testing.T) {
 		"file and value":   {env{"REDIS_URL": "a:1", "REDIS_AUTH": "a", "REDIS_AUTH_FILE": "/a"}, beside("REDIS_AUTH_FILE", "REDIS_AUTH")},
 		"file and command": {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": "a", "REDIS_AUTH_FILE": "/a"}, beside("REDIS_AUTH_COMMAND", "REDIS_AUTH_FILE")},
 		"two URLs":         {env{"REDIS_URL": "a:1", "REDIS_URL_FILE": "/a"}, beside("REDIS_URL_FILE", "REDIS_URL")},
-		"no word":          {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": " "}, settingName("REDIS_AUTH_COMMAND") + ": is empty, allowed are a program and its arguments"},
-		"pasted secret":    {env{"REDIS_URL": "a:1", "REDIS_AUTH_FILE": "swordfish"}, settingName("REDIS_AUTH_FILE") + ": is not the path of a file, allowed are paths that begin with / or ./"},
+		"no word":          {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": " "}, settingName("REDIS_AUTH_COMMAND") + ": is empty; use a program and its arguments"},
+		"pasted secret":    {env{"REDIS_URL": "a:1", "REDIS_AUTH_FILE": "swordfish"}, settingName("REDIS_AUTH_FILE") + ": is not the path of a file; use a path that begins with / or ./"},
 		"user in the URL":  {env{"REDIS_URL": "redis://u@a:1", "REDIS_AUTH_COMMAND": "a"}, ""},
 		"both in files":    {env{"REDIS_URL_FILE": "/a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/b"}, ""},
 		"a user alone":     {env{"REDIS_URL": "redis://u@a:1"}, settingName("REDIS_URL") + ": redis user has no password"},

@@ -9,8 +9,8 @@ import (
 func TestTLS(t *testing.T) {
 	type env = map[string]string
 	const (
-		noCert = "--grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed because --grpc-server-use-tls ($GRPC_SERVER_USE_TLS) is on"
-		noKey  = "--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed because --grpc-server-use-tls ($GRPC_SERVER_USE_TLS) is on"
+		noCert = "--grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is required because --grpc-server-use-tls ($GRPC_SERVER_USE_TLS) is on"
+		noKey  = "--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is required because --grpc-server-use-tls ($GRPC_SERVER_USE_TLS) is on"
 		noCA   = `--grpc-client-tls-san ($GRPC_CLIENT_TLS_SAN): "envoy" can be checked only with --grpc-client-tls-cacert ($GRPC_CLIENT_TLS_CACERT)`
 	)
 	for _, test := range []struct {

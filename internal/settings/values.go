@@ -26,9 +26,9 @@ func (p *Port) UnmarshalText(text []byte) error {
 		*p = Port(n)
 		return nil
 	case strings.Contains(string(text), "://"):
-		return fmt.Errorf("%q is not a port, allowed are 0 to 65535; Kubernetes sets such variables for services unless the pod has enableServiceLinks: false", text)
+		return fmt.Errorf("%q is not a port; use 0 to 65535; Kubernetes sets such variables for services unless the pod has enableServiceLinks: false", text)
 	default:
-		return fmt.Errorf("%q is not a port, allowed are 0 to 65535", text)
+		return fmt.Errorf("%q is not a port; use 0 to 65535", text)
 	}
 }
 
@@ -53,7 +53,7 @@ func (w *Word) Decode(ctx *kong.DecodeContext) error {
 		return err
 	}
 	if ctx.Value.Name == "backend-type" && strings.EqualFold(text, "memcache") {
-		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL, counters are in memory")
+		return errors.New("memcache is not supported; use redis; without REDIS_URL, counters are in memory")
 	}
 	word, err := wordOf(ctx.Value, text)
 	if ctx.Value.Tag.Has("lower") {
@@ -70,7 +70,7 @@ func wordOf(v *kong.Value, text string) (string, error) {
 			return word, nil
 		}
 	}
-	return "", fmt.Errorf("%q is not allowed, allowed are %s", text, strings.Join(WordsOf(v), ", "))
+	return "", fmt.Errorf("%q is not allowed; use one of %s", text, strings.Join(WordsOf(v), ", "))
 }
 
 // WordsOf returns the words that a setting may be, nil if it may be something else. Of
@@ -129,7 +129,7 @@ type Ratio float64
 func (r *Ratio) UnmarshalText(text []byte) error {
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(0 <= f && f <= 1) {
-		return fmt.Errorf("%q is not allowed, allowed are numbers from 0 to 1", text)
+		return fmt.Errorf("%q is not allowed; use a number from 0 to 1", text)
 	}
 	*r = Ratio(f)
 	return nil
@@ -142,7 +142,7 @@ type Address string
 func (a *Address) UnmarshalText(text []byte) error {
 	_, port, err := net.SplitHostPort(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not an address, allowed is host:port or :port", text)
+		return fmt.Errorf("%q is not an address; use host:port or :port", text)
 	}
 	*a = Address(text)
 	return new(Port).UnmarshalText([]byte(port))
@@ -190,7 +190,7 @@ type HeaderName string
 // UnmarshalText accepts the characters of a token (RFC 9110, section 5.6.2).
 func (h *HeaderName) UnmarshalText(text []byte) error {
 	if !isToken.Match(text) {
-		return fmt.Errorf("%q is not a header name, allowed are letters, digits and !#$%%&'*+-.^_`|~", text)
+		return fmt.Errorf("%q is not a header name; use letters, digits and !#$%%&'*+-.^_`|~", text)
 	}
 	*h = HeaderName(text)
 	return nil
@@ -226,7 +226,7 @@ func (n *Names) UnmarshalText(text []byte) error {
 	*n = pairs(string(text))
 	for _, name := range *n {
 		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isLetterOrDigit(r) }) {
-			return fmt.Errorf("%q is not a name, allowed are letters, digits and '_'", name)
+			return fmt.Errorf("%q is not a name; use letters, digits or '_'", name)
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func (t *Tags) UnmarshalText(text []byte) error {
 		name, value, _ := strings.Cut(pair, ":")
 		tag := Tag{strings.TrimSpace(name), strings.TrimSpace(value)}
 		if tag.Name == "" || tag.Value == "" || strings.ContainsFunc(pair, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return fmt.Errorf("%q is not a tag, allowed is name:value without control characters", pair)
+			return fmt.Errorf("%q is not a tag; use name:value without control characters", pair)
 		}
 		tags = append(tags, tag)
 	}
@@ -267,14 +267,14 @@ type Target string
 func (t *Target) UnmarshalText(text []byte) error {
 	s := string(text)
 	if strings.Contains(s, "@") && !strings.HasPrefix(s, "unix") { // and do not show it
-		return errors.New("it contains an @, allowed are host:port without a user or a password, and targets of gRPC such as unix:/run/xds.sock")
+		return errors.New("it contains an @; use host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock")
 	}
 	scheme, rest, _ := strings.Cut(s, ":")
 	_, port, err := net.SplitHostPort(s)
 	switch {
 	case slices.Contains([]string{"dns", "passthrough", "unix", "unix-abstract"}, scheme) && strings.Trim(rest, "/") != "":
 	case err != nil || new(Port).UnmarshalText([]byte(port)) != nil:
-		return fmt.Errorf("%q is not a gRPC server, allowed are host:port, and targets of gRPC such as unix:/run/xds.sock", text)
+		return fmt.Errorf("%q is not a gRPC server; use host:port, or a target of gRPC such as unix:/run/xds.sock", text)
 	}
 	*t = Target(s)
 	return nil
@@ -290,7 +290,7 @@ func (m *NodeMetadata) UnmarshalText(text []byte) error {
 	for i, pair := range pairs(string(text)) {
 		key, value, found := strings.Cut(pair, "=")
 		if !found || key == "" {
-			return fmt.Errorf("part %d is not metadata, allowed are KEY=VALUE, separated by commas", i+1)
+			return fmt.Errorf("part %d is not metadata; use KEY=VALUE, separated by commas", i+1)
 		}
 		(*m)[key] = value
 	}

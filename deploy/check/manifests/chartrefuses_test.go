@@ -72,7 +72,7 @@ func TestChartRefuses(t *testing.T) {
 		"affinity: {nodeAfinity: {}}":                                                                                       "at '/affinity': additional properties 'nodeAfinity' not allowed",
 		"networkPolicy: {clients: [{ipBlock: {}}]}":                                                                         "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
 		"env: {LOG_FORMATT: json}":                                                                                          "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
-		"env: {FAILURE_MODE: open}":                                                                                         "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
+		"env: {FAILURE_MODE: open}":                                                                                         "env.FAILURE_MODE is open; use error, allow, deny or local",
 		"env: {DRAIN_DELAY: 5}":                                                                                             "DRAIN_DELAY is 5, which is no duration such as 5s",
 		"env: {DRAIN_TIMEOUT: 1m}":                                                                                          "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
 		"terminationGracePeriodSeconds: 15":                                                                                 "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",

@@ -60,7 +60,7 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	parsed, err := documents(data)
 	switch {
 	case len(parsed) > 0 && IsNull(parsed[0].Content[0]) || len(parsed) == 0 && err == nil:
-		d.Problem(Position{}, "the file is empty, %s are needed", needed)
+		d.Problem(Position{}, "the file is empty, %s are required", needed)
 		return nil
 	case len(parsed) > 1:
 		d.Problem(At(parsed[1]), "a file may contain only one YAML document")
@@ -124,7 +124,7 @@ func refuse(data []byte) (at Position, what string) {
 		}
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
-			return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text, allowed is UTF-8 without control characters", data[i])
+			return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text; use UTF-8 without control characters", data[i])
 		}
 		i += size
 	}

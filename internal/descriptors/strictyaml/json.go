@@ -14,7 +14,7 @@ func (d *Decoder) Map(n *yaml.Node) map[string]any {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
+		d.Problem(At(n), "%s is not allowed; use a mapping", Describe(n))
 		return nil
 	}
 	m := make(map[string]any, len(n.Content)/2)
@@ -66,7 +66,7 @@ func (d *Decoder) number(n *yaml.Node) float64 {
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.Problem(At(n), "%s is not allowed, allowed are the numbers of JSON", Describe(n))
+		d.Problem(At(n), "%s is not allowed; use a number that JSON has", Describe(n))
 		return 0
 	}
 	return f

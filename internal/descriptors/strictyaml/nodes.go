@@ -71,14 +71,14 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 // is nothing else is not shown: it may be a secret that is in the wrong directory.
 func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
 	if len(d.path) > 0 || n.Kind != yaml.ScalarNode {
-		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
+		d.Problem(At(n), "%s is not allowed; use a mapping", Describe(n))
 		return
 	}
 	hint := ""
 	if name, _, joined := strings.Cut(n.Value, ":"); joined && slices.Contains(allowed, name) {
 		hint = blankNeeded
 	}
-	d.Problem(At(n), "text alone is not allowed%s, a mapping is needed", hint)
+	d.Problem(At(n), "text alone is not allowed%s; use a mapping", hint)
 }
 
 const blankNeeded = " (add a space after the colon)"
@@ -125,7 +125,7 @@ func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.N
 func (d *Decoder) merge(n *yaml.Node, visit func(key, value *yaml.Node, merged bool)) {
 	one := func(n *yaml.Node) {
 		if n.Kind != yaml.MappingNode {
-			d.Problem(At(n), "%s cannot be merged, allowed are mappings", Describe(n))
+			d.Problem(At(n), "%s cannot be merged; use a mapping", Describe(n))
 			return
 		}
 		d.Pairs(n, true, visit)
@@ -142,7 +142,7 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):
 	case n.Kind != yaml.SequenceNode:
-		d.Problem(At(n), "%s is not allowed, a list is needed%s", Describe(n), makeList(n))
+		d.Problem(At(n), "%s is not allowed; use a list%s", Describe(n), makeList(n))
 	default:
 		for i, item := range n.Content {
 			d.Visit(Step{Index: i}, item, visit)
@@ -166,7 +166,7 @@ func makeList(n *yaml.Node) string {
 // meant.
 func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	if key.Kind != yaml.ScalarNode {
-		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
+		d.Problem(At(key), "a field's name is required before the colon; use one of %s", strings.Join(allowed, ", "))
 		return
 	}
 	if message, gone := d.Gone[key.Value]; gone {
@@ -180,7 +180,7 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}
-	d.Problem(At(key), "unknown field %s%s, allowed are %s", Describe(key), hint, strings.Join(allowed, ", "))
+	d.Problem(At(key), "unknown field %s%s; use one of %s", Describe(key), hint, strings.Join(allowed, ", "))
 }
 
 // DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is

@@ -24,7 +24,7 @@ func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 			return "", true
 		}
 	}
-	d.Problem(At(n), "%s is not allowed, text is needed", Describe(n))
+	d.Problem(At(n), "%s is not allowed; use text", Describe(n))
 	return "", false
 }
 
@@ -65,7 +65,7 @@ func Boolean(n *yaml.Node) (value, ok bool) {
 func (d *Decoder) Flag(n *yaml.Node) bool {
 	value, ok := Boolean(n)
 	if !ok && !IsNull(n) {
-		d.Problem(At(n), "%s is not allowed, allowed are true and false", describeNoText(n))
+		d.Problem(At(n), "%s is not allowed; use true or false", describeNoText(n))
 	}
 	return value
 }
@@ -83,7 +83,7 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 			return v
 		}
 	}
-	d.Problem(At(n), "%s is not allowed, allowed are whole numbers from %d to %d", describeNoText(n), least, most)
+	d.Problem(At(n), "%s is not allowed; use a whole number from %d to %d", describeNoText(n), least, most)
 	return least
 }
 
@@ -96,7 +96,7 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if n.Kind == yaml.ScalarNode {
 		hint = d.DidYouMean(n.Value, words)
 	}
-	d.Problem(At(n), "%s is not allowed%s, allowed are %s", Describe(n), hint, strings.Join(words, ", "))
+	d.Problem(At(n), "%s is not allowed%s; use one of %s", Describe(n), hint, strings.Join(words, ", "))
 	return -1
 }
 

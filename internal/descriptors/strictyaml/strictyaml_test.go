@@ -69,41 +69,41 @@ func TestDecode(t *testing.T) {
 			name: "aliases and merged fields", text: "name: &n soup\nparts: [*n, *n]\n<<: {name: tea, hot: true}\n",
 			want: recipe{Name: "soup", Hot: true, Parts: []string{"soup", "soup"}},
 		},
-		{name: "empty", text: "# nothing\n", problems: []string{"recipe.yaml: the file is empty, a name and parts are needed"}},
+		{name: "empty", text: "# nothing\n", problems: []string{"recipe.yaml: the file is empty, a name and parts are required"}},
 		{
 			name: "every kind is wrong", text: "name: [a]\nraw: !!binary '%'\nhot: 1\nsize: 1\nmood: ugly\nparts: {a: b}\n",
 			want: recipe{Size: 2, Mood: -1},
 			problems: []string{
-				"recipe.yaml:1:7: name: a list is not allowed, text is needed",
+				"recipe.yaml:1:7: name: a list is not allowed; use text",
 				`recipe.yaml:2:6: raw: !!binary "%" is not base64, which !!binary needs`,
-				`recipe.yaml:3:6: hot: "1" is not allowed, allowed are true and false`,
-				`recipe.yaml:4:7: size: "1" is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
-				`recipe.yaml:5:7: mood: "ugly" is not allowed, allowed are good, bad`,
-				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed; put it in brackets, [{...}]",
+				`recipe.yaml:3:6: hot: "1" is not allowed; use true or false`,
+				`recipe.yaml:4:7: size: "1" is not allowed; use a whole number from 2 to 18446744073709551615`,
+				`recipe.yaml:5:7: mood: "ugly" is not allowed; use one of good, bad`,
+				"recipe.yaml:6:8: parts: a mapping is not allowed; use a list; put it in brackets, [{...}]",
 			},
 		},
 		{
 			name: "text in quotes", text: "hot: 'yes'\nsize: \"10\"\n",
 			want: recipe{Size: 2},
 			problems: []string{
-				`recipe.yaml:1:6: hot: the text "yes" (in quotes) is not allowed, allowed are true and false`,
-				`recipe.yaml:2:7: size: the text "10" (in quotes) is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
+				`recipe.yaml:1:6: hot: the text "yes" (in quotes) is not allowed; use true or false`,
+				`recipe.yaml:2:7: size: the text "10" (in quotes) is not allowed; use a whole number from 2 to 18446744073709551615`,
 			},
 		},
 		{
 			name: "unknown fields", text: "naem: soup\nspoon: 1\nlid: 1\nhot: true\nhot: false\n",
 			want: recipe{Hot: true},
 			problems: []string{
-				`recipe.yaml:1:1: unknown field "naem" (did you mean name?), allowed are name, raw, hot, size, mood, parts`,
-				`recipe.yaml:2:1: unknown field "spoon" (it belongs to the drawer), allowed are name, raw, hot, size, mood, parts`,
-				`recipe.yaml:3:1: unknown field "lid", allowed are name, raw, hot, size, mood, parts`,
+				`recipe.yaml:1:1: unknown field "naem" (did you mean name?); use one of name, raw, hot, size, mood, parts`,
+				`recipe.yaml:2:1: unknown field "spoon" (it belongs to the drawer); use one of name, raw, hot, size, mood, parts`,
+				`recipe.yaml:3:1: unknown field "lid"; use one of name, raw, hot, size, mood, parts`,
 				`recipe.yaml:5:1: field "hot" is repeated: remove one`,
 			},
 		},
 		{
 			name: "an alias repeats a problem", text: "parts: [&p [x], *p, *p]\n",
 			want:     recipe{Parts: []string{"", "", ""}},
-			problems: []string{"recipe.yaml:1:9: parts[0]: a list is not allowed, text is needed"},
+			problems: []string{"recipe.yaml:1:9: parts[0]: a list is not allowed; use text"},
 		},
 	}
 	for _, tt := range tests {
@@ -211,7 +211,7 @@ func TestParseAll(t *testing.T) {
 		{"a: 1\n---\n---\n[b]\n--- null\n", 2, ""},
 		{"", 0, ""},
 		{"a: 1\n---\nb: [\n", 0, "f:4: invalid YAML: did not find expected node content"},
-		{"a: \x00", 0, "f:1: the byte 0x00 is not text, allowed is UTF-8 without control characters"},
+		{"a: \x00", 0, "f:1: the byte 0x00 is not text; use UTF-8 without control characters"},
 	} {
 		d := Decoder{Reporter: Reporter{File: "f"}}
 		if got := len(d.ParseAll([]byte(tt.text))); got != tt.roots || d.Problems.Error() != tt.problems {

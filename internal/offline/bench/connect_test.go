@@ -46,16 +46,16 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*Options){
-		"server: 0 is not allowed, allowed is one or more":                                                func(o *Options) { o.Servers = nil },
-		"--connections: 2 is not allowed, allowed is one for each server, 3 or more":                      func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} },
-		"--callers: 1 is not allowed, allowed is one for each server, 2 or more":                          func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 },
-		"--requests: 1 is not allowed, allowed is one for each server, 2 or more, or 0 for any number":    func(o *Options) { o.Servers, o.Requests = []string{"a:1", "b:1"}, 1 },
-		"--rate: NaN is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop": func(o *Options) { o.Rate = math.NaN() },
-		"--timeout: -1ns is not allowed, allowed is 0 for none, or more":                                  func(o *Options) { o.Timeout = -1 },
-		"--duration: 0s is not allowed, allowed is more than 0":                                           func(o *Options) { o.Duration = 0 },
-		"--warmup: 1m0s is not allowed, allowed is 0 or more and less than the duration of 1m0s":          func(o *Options) { o.Warmup = o.Duration },
-		"--descriptor: 0 is not allowed, allowed is one or more":                                          func(o *Options) { o.Traffic.Descriptors = nil },
-		"--keys: 0 is not allowed, allowed is 1 or more":                                                  func(o *Options) { o.Traffic.Keys = 0 },
+		"server: 0 is not allowed; use one or more":                                                func(o *Options) { o.Servers = nil },
+		"--connections: 2 is not allowed; use one for each server, 3 or more":                      func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} },
+		"--callers: 1 is not allowed; use one for each server, 2 or more":                          func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 },
+		"--requests: 1 is not allowed; use one for each server, 2 or more, or 0 for any number":    func(o *Options) { o.Servers, o.Requests = []string{"a:1", "b:1"}, 1 },
+		"--rate: NaN is not allowed; use up to 10000000 requests a second, or 0 for a closed loop": func(o *Options) { o.Rate = math.NaN() },
+		"--timeout: -1ns is not allowed; use 0 for none, or more":                                  func(o *Options) { o.Timeout = -1 },
+		"--duration: 0s is not allowed; use more than 0":                                           func(o *Options) { o.Duration = 0 },
+		"--warmup: 1m0s is not allowed; use 0 or more and less than the duration of 1m0s":          func(o *Options) { o.Warmup = o.Duration },
+		"--descriptor: 0 is not allowed; use one or more":                                          func(o *Options) { o.Traffic.Descriptors = nil },
+		"--keys: 0 is not allowed; use 1 or more":                                                  func(o *Options) { o.Traffic.Keys = 0 },
 	} {
 		opts := closed("127.0.0.1:1")
 		change(&opts)

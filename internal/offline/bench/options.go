@@ -51,7 +51,7 @@ func (o *Options) check() error {
 		{"server", servers, servers > 0, "one or more"},
 	} {
 		if !flag.ok {
-			return fmt.Errorf("%s: %v is not allowed, allowed is %s", flag.name, flag.value, flag.want)
+			return fmt.Errorf("%s: %v is not allowed; use %s", flag.name, flag.value, flag.want)
 		}
 	}
 	for _, server := range o.Servers {

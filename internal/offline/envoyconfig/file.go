@@ -221,13 +221,13 @@ func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 	for _, n := range list {
 		for _, field := range n.children {
 			if field.field != "domain" && field.field != "rate_limits" {
-				r.problem(field, "unknown field %q, allowed are domain and rate_limits", field.step.Field)
+				r.problem(field, "unknown field %q; use domain or rate_limits", field.step.Field)
 			}
 		}
 		choices = append(choices, choice{n.get("domain").text(), func() *Config {
 			name := cmp.Or(n.get("domain").text(), o.Domain)
 			if name == "" {
-				r.problem(n, "the field domain is needed")
+				r.problem(n, "the field domain is required")
 			}
 			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
 			all := []route{{match: []condition{hasPath}, calls: []call{{0, name, true, true, limits}}}}

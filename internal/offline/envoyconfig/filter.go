@@ -53,7 +53,7 @@ func (r *reader) filters(list []*node) (filters []filter) {
 		case "internal", "external":
 			r.lookAt("x-envoy-internal")
 		default:
-			r.problem(value.get("request_type"), "the request_type %q is unknown, allowed are internal, external and both", requests)
+			r.problem(value.get("request_type"), "the request_type %q is unknown; use internal, external or both", requests)
 		}
 		if enabled := value.get("filter_enabled"); enabled != nil {
 			r.note(enabled, "filter_enabled is ignored, the filter counts as enabled for all requests")

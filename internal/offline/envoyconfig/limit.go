@@ -31,7 +31,7 @@ type rateLimit struct {
 // filters is nil for a filter's own, which have no stage.
 func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) {
 	if list != nil && list.yaml.Kind != yaml.SequenceNode {
-		r.problem(list, "a list is needed")
+		r.problem(list, "a list is required")
 	}
 	for _, n := range list.items() {
 		l := r.limits[n]
@@ -106,7 +106,7 @@ func (r *reader) make(l *rateLimit) (ok bool) {
 		r.note(at, "the hits_addend %q is known only after the request; this rate limit is skipped", hits.GetFormat())
 		return false
 	case hits.GetNumber() == nil:
-		r.problem(at, "number or format is needed")
+		r.problem(at, "number or format is required")
 	default:
 		l.result.HasHitsAddend, l.result.HitsAddend, l.result.Refund = true, hits.GetNumber().GetValue(), hits.GetIsNegativeHits()
 	}

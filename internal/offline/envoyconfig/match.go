@@ -195,7 +195,7 @@ func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 func (r *reader) routeMatch(route *node) (all []condition, ok bool) {
 	n, m := route.get("match"), new(routepb.RouteMatch)
 	if n == nil {
-		r.problem(route, "the field match is needed")
+		r.problem(route, "the field match is required")
 		return nil, false
 	}
 	if !r.message(n, m) {

@@ -235,7 +235,7 @@ func (r *reader) number(n *node, otherwise uint64) uint64 {
 	}
 	value, err := strconv.ParseUint(n.text(), 10, 32)
 	if err != nil {
-		r.problem(n, "a whole number is needed")
+		r.problem(n, "a whole number is required")
 	}
 	return value
 }

@@ -73,8 +73,8 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 		row{"rules", d.list(func(n *yaml.Node) { rules = append(rules, d.rules(n)...) })},
 		row{"tests", d.list(func(n *yaml.Node) { tests = append(tests, d.test(n, tests)) })},
 	)
-	d.need(there, "rules", "rules are needed: a list of files and directories, relative to this file")
-	d.need(there, "tests", "a test is needed")
+	d.need(there, "rules", "rules are required: a list of files and directories, relative to this file")
+	d.need(there, "tests", "a test is required")
 	return rules, tests
 }
 
@@ -82,7 +82,7 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	path, ok := d.Text(n)
 	if ok && path == "" {
-		d.Problem(strictyaml.At(n), "a path is needed, allowed are files and directories of rules")
+		d.Problem(strictyaml.At(n), "a path is required; use a file or directory of rules")
 	}
 	if path == "" {
 		return nil
@@ -116,8 +116,8 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 		})},
 	)
 	t.domainAt = there.At("domain")
-	d.need(there, "name", "a name is needed")
-	d.need(there, "domain", "a domain is needed, allowed are those of the rules")
+	d.need(there, "name", "a name is required")
+	d.need(there, "domain", "a domain is required; use one of the rules")
 	if i := slices.IndexFunc(others, func(o test) bool { return o.name == t.name && t.name != "" }); i >= 0 {
 		d.ProblemIn("name", there.At("name"), "%q is already the name of the test in line %d, names must be unique", t.name, others[i].line)
 	}
@@ -125,7 +125,7 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 		t.steps[i].request.Domain = t.domain
 	}
 	if d.Found() == found && !slices.ContainsFunc(t.steps, func(s step) bool { return len(s.checks) > 0 }) {
-		d.ProblemIn("steps", strictyaml.At(n), "nothing is expected, at least one step with expect is needed")
+		d.ProblemIn("steps", strictyaml.At(n), "nothing is expected, at least one step with expect is required")
 	}
 	return t
 }
@@ -143,7 +143,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 		row{"expect", func(n *yaml.Node) { wanted = d.expectation(n) }},
 	)
 	s.checks = wanted.checks
-	d.need(there, "request", "a request is needed: a list of at least one descriptor")
+	d.need(there, "request", "a request is required: a list of at least one descriptor")
 	switch {
 	case d.Found() > found: // what follows may only follow from it
 	case s.first < earliest:
@@ -168,7 +168,7 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 		return since
 	}
 	if ok {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are times of %d years from 1970 on, such as 2026-03-29T00:00:00+01:00", strictyaml.Describe(n), maxTime/year)
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a time in the %d years from 1970 on, such as 2026-03-29T00:00:00+01:00", strictyaml.Describe(n), maxTime/year)
 	}
 	return 0
 }
@@ -182,7 +182,7 @@ func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration
 		return v
 	}
 	if ok {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are multiples of %v up to %d years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit, most/year)
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a multiple of %v up to %d years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit, most/year)
 	}
 	return 0
 }
@@ -205,7 +205,7 @@ func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 		)
 	}
 	if len(c.Entries) == 0 && d.Found() == found {
-		d.Problem(strictyaml.At(n), "the descriptor has no entries, at least one is needed")
+		d.Problem(strictyaml.At(n), "the descriptor has no entries, at least one is required")
 	}
 	return c
 }
@@ -213,7 +213,7 @@ func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 // entries decodes a mapping of keys and values in their order.
 func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 	if n.Kind != yaml.MappingNode {
-		d.Problem(strictyaml.At(n), "%s is not allowed, a mapping of keys and values is needed", strictyaml.Describe(n))
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a mapping of keys and values", strictyaml.Describe(n))
 		return nil
 	}
 	var list []limiter.Entry
@@ -243,14 +243,14 @@ func (d *decoder) override(n *yaml.Node) plan.Override {
 		row{"unit", func(n *yaml.Node) {
 			text, ok := d.Text(n)
 			if !slices.Contains(allowed, strings.ToLower(text)) && ok {
-				d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", text, d.DidYouMean(text, allowed), strings.Join(allowed, ", "))
+				d.Problem(strictyaml.At(n), "unknown unit %q%s; use one of %s", text, d.DidYouMean(text, allowed), strings.Join(allowed, ", "))
 			}
 			o.Unit, _ = limiter.ParseUnit(text)
 		}},
 		row{"unit_multiplier", func(n *yaml.Node) { o.UnitMultiplier = d.Amount(n, 1) }},
 	)
 	if o.Unit == 0 && d.Found() == found {
-		d.ProblemIn("unit", strictyaml.At(n), "a unit is needed, allowed are %s", strings.Join(allowed, ", "))
+		d.ProblemIn("unit", strictyaml.At(n), "a unit is required; use one of %s", strings.Join(allowed, ", "))
 	}
 	if d.Found() == found {
 		if err := o.Check(); err != nil {

@@ -45,7 +45,7 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
 	// The reports of unknown fields list all that are allowed.
 	report := testenv.Must(os.ReadFile("testdata/bad/fields_unknown.txt"))(t)
-	for _, allowed := range regexp.MustCompile(`allowed are (.*)`).FindAllStringSubmatch(string(report), -1) {
+	for _, allowed := range regexp.MustCompile(`use one of (.*)`).FindAllStringSubmatch(string(report), -1) {
 		for field := range strings.SplitSeq(allowed[1], ", ") {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("%s does not explain %s", document, field)

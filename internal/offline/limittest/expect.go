@@ -68,7 +68,7 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 				}
 				found := d.Found()
 				if there := d.fields(n, rows...); len(there.Fields) == 0 && d.Found() == found {
-					d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s; write null to expect nothing", strings.Join(statusFields, ", "))
+					d.Problem(strictyaml.At(n), "nothing is expected; use one of %s; write null to expect nothing", strings.Join(statusFields, ", "))
 				}
 			})
 		}},
@@ -83,7 +83,7 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 	d.fields(n, rows...)
 	// An empty list of statuses is something: its length is wrong.
 	if len(c.checks) == 0 && (c.statuses > 0 || c.statusesAt == strictyaml.Position{}) && d.Found() == found {
-		d.Problem(strictyaml.At(n), "nothing is expected, allowed are admitted, denied, statuses, %s", strings.Join(statusFields, ", "))
+		d.Problem(strictyaml.At(n), "nothing is expected; use one of admitted, denied, statuses, %s", strings.Join(statusFields, ", "))
 	}
 	return c
 }
@@ -131,7 +131,7 @@ const (
 func (d *decoder) code(n *yaml.Node) string {
 	text, ok := d.Text(n)
 	if ok && text != codeOK && text != codeOverLimit {
-		d.Problem(strictyaml.At(n), "unknown code %q, allowed are %s and %s", text, codeOK, codeOverLimit)
+		d.Problem(strictyaml.At(n), "unknown code %q; use %s or %s", text, codeOK, codeOverLimit)
 	}
 	return text
 }
@@ -143,7 +143,7 @@ func (d *decoder) limit(n *yaml.Node) string {
 	}
 	text, ok := d.Text(n)
 	if ok && text == "" {
-		d.Problem(strictyaml.At(n), "a name is needed, or null if no limit is counted")
+		d.Problem(strictyaml.At(n), "a name is required, or null if no limit is counted")
 	}
 	return strconv.Quote(text)
 }

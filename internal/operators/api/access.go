@@ -69,9 +69,9 @@ func readToken(path string) (string, error) {
 	}
 	switch {
 	case len(text) < shortestToken:
-		return "", fmt.Errorf("%s: the token has %d bytes, allowed are at least %d, such as `openssl rand -hex 32` prints", path, len(text), shortestToken)
+		return "", fmt.Errorf("%s: the token has %d bytes; use at least %d, such as `openssl rand -hex 32` prints", path, len(text), shortestToken)
 	case len(text) > longestToken:
-		return "", fmt.Errorf("%s: the token has %d bytes, allowed are at most %d", path, len(text), longestToken)
+		return "", fmt.Errorf("%s: the token has %d bytes; use at most %d", path, len(text), longestToken)
 	}
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c > '~' { // what a header may hold, and no space

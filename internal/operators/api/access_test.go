@@ -240,10 +240,10 @@ func TestTokenFiles(t *testing.T) {
 		{strings.Repeat("x", 1024), strings.Repeat("x", 1024), ""},
 		{"", "", "it is empty"},
 		{"\n\n", "", "it is empty"},
-		{shortest[1:], "", "the token has 31 bytes, allowed are at least 32, such as `openssl rand -hex 32` prints"},
+		{shortest[1:], "", "the token has 31 bytes; use at least 32, such as `openssl rand -hex 32` prints"},
 		{shortest + "\n" + shortest, "", "it has several lines"},
 		{"\xef\xbb\xbf" + goodToken, "", "byte 1 of the token is not a printable"},
-		{strings.Repeat("x", 1025), "", "the token has 1025 bytes, allowed are at most 1024"},
+		{strings.Repeat("x", 1025), "", "the token has 1025 bytes; use at most 1024"},
 		{strings.Repeat(" ", 70_000), "", "it is longer than 65536 bytes"},
 	} {
 		writeToken(t, path, tt.text)
@@ -325,7 +325,7 @@ func TestCookie(t *testing.T) {
 	access.token.Start()
 	defer access.token.Close()
 	access.token.Renew(t.Context())
-	if !strings.Contains(access.Problem(), "allowed are at least 32") {
+	if !strings.Contains(access.Problem(), "use at least 32") {
 		t.Errorf("the problem is %q", access.Problem())
 	}
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)

@@ -68,7 +68,7 @@ func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.Handl
 		case "", "this", "all":
 			return ask(r.Context(), servers == "all")
 		default:
-			return nil, operators.Errorf(operators.ErrBadRequest, "servers: %.40q is unknown, allowed are this and all", servers)
+			return nil, operators.Errorf(operators.ErrBadRequest, "servers: %.40q is unknown; use this or all", servers)
 		}
 	})
 }
@@ -119,7 +119,7 @@ const longestBy = 256
 func named(r *http.Request, change func(ctx context.Context, by, peer string) (any, error)) (any, error) {
 	by := r.URL.Query().Get("by")
 	if len(by) > longestBy {
-		return nil, operators.Errorf(operators.ErrBadRequest, "by: it has %d bytes, allowed are at most %d", len(by), longestBy)
+		return nil, operators.Errorf(operators.ErrBadRequest, "by: it has %d bytes; use at most %d", len(by), longestBy)
 	}
 	return change(r.Context(), by, VisitorOf(r).Peer)
 }

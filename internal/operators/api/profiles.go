@@ -53,7 +53,7 @@ func (p *pause) around(longest float64, next http.HandlerFunc) http.Handler {
 			return
 		}
 		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
-			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("seconds is too much; use at most %v", longest), http.StatusBadRequest)
 		} else if r.FormValue("gc") != "" {
 			http.Error(w, "gc is not supported; heap profiles show the state at the last garbage collection", http.StatusBadRequest)
 		} else {

@@ -82,7 +82,7 @@ func TestOperations(t *testing.T) {
 		{"GET", "/denials", "", 200, `"servers": 1`},
 		{"GET", "/denials?servers=this", "", 200, `"servers": 1`},
 		{"GET", "/denials?servers=all", "", 200, `"servers": 1`},
-		{"GET", "/denials?servers=%1b[31m", "", 400, `servers: "\x1b[31m" is unknown, allowed are this and all`},
+		{"GET", "/denials?servers=%1b[31m", "", 400, `servers: "\x1b[31m" is unknown; use this or all`},
 		{"GET", "/exceptions", "", 200, `"servers": 1`},
 		{"GET", "/exceptions?servers=all", "", 200, `"servers": 1`},
 		{"GET", "/exceptions?servers=some", "", 400, `servers: "some" is unknown`},
@@ -107,7 +107,7 @@ func TestOperations(t *testing.T) {
 		{"GET", "/peek", "", 405, ""},
 
 		{"POST", "/reset?by=ann", alice, 200, `"reset": 2`},
-		{"POST", "/reset?by=" + strings.Repeat("x", 257), alice, 400, "by: it has 257 bytes, allowed are at most 256"},
+		{"POST", "/reset?by=" + strings.Repeat("x", 257), alice, 400, "by: it has 257 bytes; use at most 256"},
 		{"POST", "/reset", `{"effect":"allow"}`, 400, `the body: unknown field "effect"`},
 
 		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"by":"ann","reason":"abuse"}`, 201, `"reason": "abuse"`},

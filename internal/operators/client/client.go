@@ -64,7 +64,7 @@ func New(o Options) (*Client, error) {
 // debugPort is where a server listens unless its settings say otherwise.
 const debugPort = "6070"
 
-var errAddress = errors.New("invalid address, allowed are host:port, http://host:port and https://host:port")
+var errAddress = errors.New("invalid address; use host:port, http://host:port or https://host:port")
 
 // parseAddress reads the address of a server. Its error does not show the address, which
 // may hold a password by mistake.

@@ -90,7 +90,7 @@ func TestLinksHoldAnyBytes(t *testing.T) {
 // TestBadForms wants each error to name the field.
 func TestBadForms(t *testing.T) {
 	for _, tt := range []struct{ field, value, want string }{
-		{"domain", "", "a domain and a descriptor are needed"},
+		{"domain", "", "a domain and a descriptor are required"},
 		{"domain", `a\`, "domain: a backslash at the end"},
 		{"descriptor", "=x", "descriptor: entry 1 has no key"},
 		{"descriptor", `a\`, "descriptor: a backslash at the end"},

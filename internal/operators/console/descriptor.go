@@ -28,7 +28,7 @@ func spell(domain string, entries []limiter.Entry) asked {
 // parse returns the descriptor, or what is wrong with the texts.
 func (a asked) parse() (domain string, entries []limiter.Entry, err error) {
 	if a.Domain == "" || a.Text == "" {
-		return "", nil, errors.New("a domain and a descriptor are needed")
+		return "", nil, errors.New("a domain and a descriptor are required")
 	}
 	if domain, err = explain.ParseDomain(a.Domain); err != nil {
 		return "", nil, fmt.Errorf("domain: %w", err)

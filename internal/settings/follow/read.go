@@ -33,7 +33,7 @@ func read(path string, most int64) ([]byte, error) {
 	var data []byte
 	info, err := f.Stat() // of what was opened, which may have taken the place of a file
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file, allowed are regular files and links to them")
+		err = errors.New("it is not a regular file; use a regular file or a link to a regular file")
 	}
 	if err == nil {
 		data, err = io.ReadAll(io.LimitReader(f, most+1))

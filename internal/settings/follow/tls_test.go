@@ -193,7 +193,7 @@ func TestBadFiles(t *testing.T) {
 		{"no certificate file", ServerTLS, TLSOptions{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
 		{"no key file", ServerTLS, TLSOptions{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
 		{"no CA file", ClientTLS, TLSOptions{CAFile: absent}, "open %s/absent: no such file or directory"},
-		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is not a regular file, allowed are regular files and links to them"},
+		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is not a regular file; use a regular file or a link to a regular file"},
 		{"key of another certificate", ServerTLS, TLSOptions{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
 		{"empty certificate", ServerTLS, TLSOptions{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
 		{"key instead of certificate", ServerTLS, TLSOptions{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},

@@ -93,7 +93,7 @@ func unknownName(called, pair string) error {
 	if nearest := spelling.Nearest(called, known); nearest != "" {
 		hint = fmt.Sprintf(", did you mean %q?", nearest)
 	}
-	return fmt.Errorf("unknown name %q in %q%s; allowed are %s, and header:NAME", called, pair, hint, strings.Join(known, ", "))
+	return fmt.Errorf("unknown name %q in %q%s; use one of %s, or header:NAME", called, pair, hint, strings.Join(known, ", "))
 }
 
 // names are those that logs have for something. The first that has a value counts, whatever other
