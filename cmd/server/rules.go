@@ -276,14 +276,8 @@ func (e explanation) Run(p *program) error {
 	if question.Tree, err = e.load(files, e.Path()); err != nil {
 		return err
 	}
-	switch {
-	case !e.Redis.Named():
-		question.Store = explain.InMemory
-	case clustered:
-		question.Store = explain.InCluster
-	default:
-		question.Store = explain.InRedis
-	}
+	question.Redis = e.Redis.Named()
+	question.Cluster = question.Redis && clustered
 	answer, err := explain.Explain(question)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@
 //
 //	explain.go     Explain: Question -> Answer
 //	limit.go       what there is to tell of each limit
-//	text.go        Answer -> text
+//	text.go        Answer -> text, by explain.txt
 //	descriptor.go  descriptors as people write them <-> entries
 //
 // It asks the same code that serves: plan makes the hits, limiter decides them. It

@@ -33,7 +33,7 @@ func ExampleExplain() {
 	//   amount     10 per minute
 	//   algorithm  fixed_window
 	//   mode       enforced
-	//   charge     auto: a denied hit counts only if its descriptor sets hits_addend
+	//   charge     auto: a denied hit counts only if its descriptor sets hits_addend above 0
 	//   failure    error, so without Redis the answer is UNAVAILABLE
 	//   hits       1 on a fresh counter: fits, 9 remaining, fully available again within 1m0s
 	//

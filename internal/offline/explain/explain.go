@@ -21,19 +21,9 @@ type Question struct {
 	// HitsAddend is the descriptor's own, 0 of which is a peek. nil is none: the
 	// request asks for one unit.
 	HitsAddend *uint64
-	Store      Store // of the counters
+	// Redis and Cluster report whether counters have a key in Redis, and a slot in a cluster.
+	Redis, Cluster bool
 }
-
-// Store is what keeps the counters.
-type Store uint8
-
-// What can be looked up of a counter: nothing in the memory of a server, its key in
-// a Redis, and its slot, too, in a cluster.
-const (
-	InMemory Store = iota
-	InRedis
-	InCluster
-)
 
 // Answer explains what becomes of a descriptor.
 type Answer struct {
@@ -74,15 +64,9 @@ type Level struct {
 }
 
 // matches words how an entry leads to a node.
-var matches = map[descriptors.How]string{
-	descriptors.Nowhere:    "none",
-	descriptors.ByValue:    "value",
-	descriptors.ByList:     "list",
-	descriptors.ByNetwork:  "network",
-	descriptors.ByWildcard: "wildcard",
-	descriptors.ByRegex:    "regex",
-	descriptors.ByKey:      "key",
-	descriptors.NamesHold:  "hold",
+var matches = [...]string{
+	descriptors.Nowhere: "none", descriptors.ByValue: "value", descriptors.ByList: "list", descriptors.ByNetwork: "network",
+	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold",
 }
 
 // Explain answers a question. The error says why a server would refuse the request.
@@ -151,9 +135,8 @@ func (a *Answer) addReason(domain string, trace *descriptors.Trace) {
 		if colon && missing.Value == "" && slices.ContainsFunc(trace.Children, func(e limiter.Entry) bool { return e.Key == key }) {
 			a.Reason += fmt.Sprintf(" (did you mean %s?)", FormatDescriptor([]limiter.Entry{{Key: key, Value: value}}))
 		}
-		slices.SortStableFunc(trace.Children, func(x, y limiter.Entry) int { // the likeliest first
-			return cmp.Compare(differs(x.Key, missing.Key), differs(y.Key, missing.Key))
-		})
+		same := slices.DeleteFunc(slices.Clone(trace.Children), func(e limiter.Entry) bool { return e.Key != missing.Key })
+		trace.Children = append(same, slices.DeleteFunc(trace.Children, func(e limiter.Entry) bool { return e.Key == missing.Key })...)
 	}
 	a.Candidates = spell(trace.Children)
 	if h := trace.Hidden; h != nil {
@@ -163,11 +146,4 @@ func (a *Answer) addReason(domain string, trace *descriptors.Trace) {
 		}
 		a.Hidden = fmt.Sprintf("%s has %s; %s hides it", general, cmp.Or(strings.Join(spell(h.Way), ", "), "a rule"), descriptors.Spell(h.By))
 	}
-}
-
-func differs(a, b string) int {
-	if a == b {
-		return 0
-	}
-	return 1
 }

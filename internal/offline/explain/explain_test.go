@@ -45,7 +45,7 @@ func treeOf(t *testing.T, path string) *descriptors.Tree {
 func question(t *testing.T, descriptor string) Question {
 	t.Helper()
 	entries := testenv.Must(ParseDescriptor(descriptor))(t)
-	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Store: InCluster}
+	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Redis: true, Cluster: true}
 }
 
 func units(n uint64) *uint64 { return &n }
@@ -110,8 +110,8 @@ func TestExplain(t *testing.T) {
 		"first_level":     func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
 		"below_leaf":      func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
 		"hidden":          func(q *Question) { q.Descriptor = question(t, "tenant=acme,user=bob").Descriptor },
-		"in_memory":       func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InMemory },
-		"in_redis":        func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InRedis },
+		"in_memory":       func(q *Question) { q.Descriptor, q.Redis, q.Cluster = question(t, "closed=a").Descriptor, false, false },
+		"in_redis":        func(q *Question) { q.Descriptor, q.Cluster = question(t, "closed=a").Descriptor, false },
 		"in_flight":       func(q *Question) { q.Descriptor = question(t, "request_id=abc,slow=a").Descriptor },
 		"too_short":       func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
 		"large":           func(q *Question) { q.Descriptor = question(t, "tokens=a").Descriptor },

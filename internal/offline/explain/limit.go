@@ -18,13 +18,13 @@ type Limit struct {
 	// one, above that of the answer.
 	Above           string   `json:"above,omitempty"`
 	Place           string   `json:"place,omitempty"`
-	shared          []string // as in Answer, of this rule
+	Shared          []string `json:"-"` // as in Answer, of this rule
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
 	RequestsPerUnit *uint64  `json:"requests_per_unit,omitempty"`
 	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
-	rate            string   // such as 10 per 5 minutes
+	Rate            string   `json:"-"` // such as 10 per 5 minutes
 	Algorithm       string   `json:"algorithm,omitempty"`
 	TimeZone        string   `json:"time_zone,omitempty"` // of a calendar
 	Burst           *uint64  `json:"burst,omitempty"`     // what fits into a token bucket
@@ -68,25 +68,27 @@ func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) 
 		states[i] = new(limiter.State)
 	}
 	a.Denied = limiter.Decide(p.Hits, states, nil, 0, p.Decisions)
-	var all []*limiter.Limit
 	next := 0 // hit: the limits that are counted have one each, in order
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			shown := newLimit(l, q)
-			shown.shared = r.Shared()
+			shown.Shared = r.Shared()
 			if r != rule {
 				shown.Above, shown.Place = r.String(), r.Place()
 			}
 			if next < len(p.Hits) && p.Hits[next].Limit == l {
-				shown.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
+				shown.addCounter(q, p.Hits[next].Key, &p.Decisions[next])
 				next++
 			}
-			a.Limits, all = append(a.Limits, shown), append(all, l)
+			a.Limits = append(a.Limits, shown)
 		}
 	}
 	for i := range a.Limits {
-		if l := &a.Limits[i]; !l.Unlimited && l.Decision == nil {
-			l.ReplacedBy = replacing(l.Name, all)
+		l := &a.Limits[i]
+		for j, other := range a.Limits { // also one that is replaced itself
+			if !l.Unlimited && l.Decision == nil && slices.Contains(other.Replaces, l.Name) {
+				l.ReplacedBy = append(l.ReplacedBy, cmp.Or(other.Name, fmt.Sprintf("limit %d", j+1)))
+			}
 		}
 	}
 }
@@ -98,7 +100,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 		return shown
 	}
 	words := descriptors.WordsFor(l, q.Charge, q.Failure)
-	shown.RequestsPerUnit, shown.rate = &l.RequestsPerUnit, l.Rate()
+	shown.RequestsPerUnit, shown.Rate = &l.RequestsPerUnit, l.Rate()
 	shown.Period, shown.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
 	shown.Algorithm, shown.TimeZone, shown.Charge, shown.Mode = words.Algorithm, words.TimeZone, words.Charge, words.Mode
 	shown.DenyFor, shown.FailureMode, shown.Hold = words.DenyFor, words.FailureMode, l.HoldKey()
@@ -112,26 +114,15 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 }
 
 // addCounter says where the limit is counted, and what was decided there.
-func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
-	if store >= InRedis {
+func (l *Limit) addCounter(q *Question, key []byte, d *limiter.Decision) {
+	if q.Redis {
 		l.Key = limiter.KeyText(key)
 	}
-	if store == InCluster {
+	if q.Cluster {
 		l.Slot = new(limiter.Slot(key))
 	}
 	l.Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
 	if l.TimeZone != "" {
 		l.Decision.ResetAfter = float64(l.PeriodSeconds)
 	}
-}
-
-// replacing names those of limits that say that they replace one with a name, even
-// if they are replaced themselves; one without a name is called by its place.
-func replacing(name string, limits []*limiter.Limit) (names []string) {
-	for i, other := range limits {
-		if slices.Contains(other.Replaces, name) {
-			names = append(names, cmp.Or(other.Name, fmt.Sprintf("limit %d", i+1)))
-		}
-	}
-	return names
 }
