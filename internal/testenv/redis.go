@@ -23,7 +23,6 @@ type Redis struct {
 	addr     string
 	socket   string
 	password string
-	bus      string // port on which nodes of a cluster talk to each other
 	log      bytes.Buffer
 	cmd      *exec.Cmd
 	exited   chan struct{} // closed when cmd has ended
@@ -42,7 +41,12 @@ func RedisProgram(t testing.TB) string {
 // redis-server, the test is skipped.
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	r := &Redis{t: t, program: RedisProgram(t)}
+	return redisServer(t, OwnAddr(t), args...)
+}
+
+func redisServer(t testing.TB, addr string, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{t: t, program: RedisProgram(t), addr: addr}
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
 		r.password = args[i+1]
 	}
@@ -58,7 +62,6 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 		os.RemoveAll(dir)
 	})
 
-	r.addr = OwnAddr(t)
 	host, port, _ := net.SplitHostPort(r.addr)
 	r.args = append([]string{
 		"--bind", host, "--port", port, "--unixsocket", r.socket,

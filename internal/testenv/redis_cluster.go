@@ -17,19 +17,22 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	t.Helper()
 	nodes := make([]*Redis, primaries+replicas)
 	for i := range nodes {
-		_, bus, _ := net.SplitHostPort(OwnAddr(t))
-		nodes[i] = RedisServer(t, append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000",
-		}, args...)...)
-		nodes[i].bus = bus
+		addr := OwnAddr(t)
+		for ; !hasBus(addr); addr = OwnAddr(t) {
+		}
+		nodes[i] = redisServer(t, addr, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, args...)...)
 		nodes[i].Command("cluster", "set-config-epoch", strconv.Itoa(i+1))
 	}
 	for i, n := range nodes[:primaries] {
-		n.Command("cluster", "addslotsrange", strconv.Itoa(i*slots/primaries), strconv.Itoa((i+1)*slots/primaries-1))
+		addSlots := []string{"cluster", "addslots"}
+		for slot := i * slots / primaries; slot < (i+1)*slots/primaries; slot++ {
+			addSlots = append(addSlots, strconv.Itoa(slot))
+		}
+		n.Command(addSlots...)
 	}
 	for _, n := range nodes[1:] {
 		host, port, _ := net.SplitHostPort(n.addr)
-		nodes[0].Command("cluster", "meet", host, port, n.bus)
+		nodes[0].Command("cluster", "meet", host, port)
 	}
 	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))
 	allServe := func() bool {
@@ -48,4 +51,12 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	}
 	Until(t, "the cluster serves", allServe)
 	return nodes
+}
+
+// hasBus reports whether nodes of a cluster can talk to the one at addr. They do at its
+// port and 10,000, which must exist and be none that the system gives away.
+func hasBus(addr string) bool {
+	_, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	return n > 51_000 && n <= 1<<16-1-10_000
 }

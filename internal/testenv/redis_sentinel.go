@@ -48,7 +48,7 @@ sentinel failover-timeout weir 3000
 func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.addr)
-	r := RedisServer(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	r := RedisServer(t, append([]string{"--replicaof", host, port}, args...)...)
 	r.waitForPrimary()
 	return r
 }

@@ -52,9 +52,12 @@ func classify(err error) kind {
 // noCluster is how a Redis refuses to be asked about its cluster.
 const noCluster = "cluster support disabled"
 
-// notPermitted is how Redis 7.0 and older refuse a command of a script, or its
-// keys, to a user. They give no code for it.
-const notPermitted = "The user executing the script can't"
+// notPermitted and notPermittedNow are how Redis refuses a command of a script, or its
+// keys, to a user: up to 7.0, and since then, as Valkey does. They give no code for it.
+const (
+	notPermitted    = "The user executing the script can't"
+	notPermittedNow = "ACL failure in script"
+)
 
 // classifyReply returns the kind of an error that Redis replied. Before Redis 7,
 // the code of an error inside a script is somewhere in the text.
@@ -83,7 +86,7 @@ func classifyReply(err redis.Error) kind {
 	switch text := err.Error(); {
 	case strings.Contains(text, noCluster):
 		return kindCluster
-	case strings.Contains(text, notPermitted):
+	case strings.Contains(text, notPermitted), strings.Contains(text, notPermittedNow):
 		return kindAuth
 	}
 	return kindOther

@@ -76,7 +76,7 @@ func TestRedisInProtectedMode(t *testing.T) {
 	}
 	s := open(t, Options{Main: at(net.JoinHostPort(host, port))})
 	for range maxUnanswered - 1 {
-		checkTold(t, mustFail(t, s).Error(), []string{"DENIED Redis is running in protected mode"})
+		checkTold(t, mustFail(t, s).Error(), []string{"DENIED", "in protected mode"})
 	}
 	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "protected mode") {
 		t.Errorf("Ping: got error %v, want one that names the protected mode", err)

@@ -33,11 +33,11 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 		{name: "no loading of scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-eval"}, kind: kindAuth,
 			want: "NOPERM"},
 		{name: "no SET for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, kind: kindAuth,
-			want: "The user executing the script can't run this command", mend: []any{"acl", "setuser", "default", "+set"}},
+			want: "script", mend: []any{"acl", "setuser", "default", "+set"}},
 		{name: "other keys for this user", args: []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, kind: kindAuth,
 			want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
 		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, full: true},
-		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, want: "Unknown Redis command"},
+		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, want: "Unknown "},
 		{name: "no INFO for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}},
 		{name: "no password", args: []string{"--requirepass", "right"}, kind: kindAuth, want: "NOAUTH"},
 	} {
