@@ -53,14 +53,14 @@ var counterparts = []counterpart{
 	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
 	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundOfConcurrentRequests"},
-	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis ends with UNAVAILABLE, a little earlier", proof: "TestBoundOfTheDuration"},
+	{name: "REQUEST_TIMEOUT", standard: "0", differs: "UNAVAILABLE, a little earlier", proof: "TestBoundOfTheDuration"},
 
 	{name: "LOG_LEVEL", standard: "WARN", differs: "default info", proof: "TestPrecedence"},
 	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
 
 	{name: "CONFIG_TYPE", standard: "FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "UNAVAILABLE until rules are loaded, not OK", proof: "TestForcedStartWithoutRules"},
-	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start; later bad rules do not fail health, because the old ones serve", proof: "TestHealthThatNeedsRules"},
+	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "UNAVAILABLE until rules load", proof: "TestForcedStartWithoutRules"},
+	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start", proof: "TestHealthThatNeedsRules"},
 	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
@@ -75,13 +75,13 @@ var counterparts = []counterpart{
 	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "default 4194304, the same", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", standard: "4194304", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "DESCRIPTOR_KEY_CONFIG"},
-	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "default only if `RUNTIME_SUBDIRECTORY` is set, else rules are in `config`", proof: "TestRuntimeDirectories"},
-	{name: "RUNTIME_SUBDIRECTORY", differs: "if forgotten, a missing directory is an error", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "if `RUNTIME_SUBDIRECTORY` is unset: `config`", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_SUBDIRECTORY", differs: "a missing directory is an error", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_IGNOREDOTFILES", standard: "false"},
-	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "chooses files only; all directories are watched", proof: "TestRulesWithoutSiblings"},
+	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "all directories are watched", proof: "TestRulesWithoutSiblings"},
 	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
 
 	{name: "USE_STATSD", standard: "true", differs: "unset: if a server listens", proof: "TestNoStatsd"},
@@ -115,14 +115,14 @@ var counterparts = []counterpart{
 	{name: "LIMIT_REQUEST_RESET_HEADER", standard: "RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
 	{name: "RESPONSE_DYNAMIC_METADATA", standard: "false", proof: "TestSettingsOfAnswers"},
 
-	{name: "BACKEND_TYPE", standard: "redis", differs: "no memcache; unset: by `REDIS_URL`", proof: "TestImpossibleValues"},
-	{name: "CACHE_KEY_PREFIX", differs: "no pipe character; the rest of the key differs", proof: "TestRedisCluster"},
-	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: counts a denied request only if its descriptor has a hits_addend, and denies a peek at a used-up limit", proof: "TestChargeAsSet"},
+	{name: "BACKEND_TYPE", standard: "redis", differs: "no memcache", proof: "TestImpossibleValues"},
+	{name: "CACHE_KEY_PREFIX", differs: "no pipe character; other keys", proof: "TestRedisCluster"},
+	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request). With `false`, each denial asks Redis: `over_limit_with_local_cache` stays 0", proof: "TestChargeAsSet"},
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
-	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; asks Redis again after a second", proof: "TestDenyMemoryIsASetting"},
+	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; for one second", proof: "TestDenyMemoryIsASetting"},
 	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false", proof: "TestCalendarMonths"},
 
-	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset: by the form of `REDIS_URL`", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset: as `REDIS_URL` says", proof: "TestIstioEnvironmentServesEnvoy"},
 	{name: "REDIS_TYPE", standard: "SINGLE", proof: "TestRedisCluster"},
 	{name: "REDIS_URL", standard: "/var/run/nutcracker/ratelimit.sock", differs: "unset: counters in memory", proof: "TestIstioEnvironmentServesEnvoy"},
 	{name: "REDIS_AUTH", proof: "TestRedisCluster"},
@@ -132,8 +132,8 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisTLS"},
-	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s; a request waits until just before its caller's deadline, or 100 ms if there is no deadline, if that is sooner", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_POOL_SIZE", standard: "10", differs: "for clusters; unset: as the load needs, at most 10. Others use at most 4 connections", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_POOL_SIZE", standard: "10", differs: "clusters only; unset: as needed", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
 	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s"},
 	{name: "REDIS_PIPELINE_WINDOW", standard: "0"},
@@ -185,7 +185,7 @@ const compatibilityIntroduction = `# Variables of envoyproxy/ratelimit
 
 <!-- Written by: go test ./internal/settings -update -->
 
-What Weir does with each environment variable of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) ("the reference"). [MIGRATING.md](../MIGRATING.md) says what else differs. Weir's own settings are in [settings.md](settings.md).
+All environment variables of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) mean the same here, except these. What is said of ` + "`REDIS_...` applies to `REDIS_PERSECOND_...`, too" + `. [What else differs](../MIGRATING.md#what-is-different).
 `
 
 // TestCompatibilityDocument keeps docs/compatibility.md, the settings and the
@@ -199,7 +199,6 @@ func TestCompatibilityDocument(t *testing.T) {
 	for _, v := range reference {
 		others[v.name] = v
 	}
-	var same []string
 	var differs, warns string
 	var reasons []string // for which variables are ignored, in their order
 	without := map[string][]string{}
@@ -207,7 +206,12 @@ func TestCompatibilityDocument(t *testing.T) {
 		if without[reason] == nil {
 			reasons = append(reasons, reason)
 		}
-		without[reason] = append(without[reason], code(name))
+		if strings.HasPrefix(name, "MEMCACHE_") {
+			name = "MEMCACHE_..."
+		}
+		if !slices.Contains(without[reason], code(name)) {
+			without[reason] = append(without[reason], code(name))
+		}
 	}
 	listed := map[string]bool{}
 	for _, c := range counterparts {
@@ -220,20 +224,17 @@ func TestCompatibilityDocument(t *testing.T) {
 		switch {
 		case isSetting:
 			checkHonoured(t, c, flag)
-			if c.differs == "" {
-				same = append(same, code(c.name))
-			} else {
+			if c.differs != "" && !strings.HasPrefix(c.name, "REDIS_PERSECOND_") {
 				differs += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, code(c.standard), c.differs)
 			}
-		case c.readWith != "":
-			same = append(same, code(c.name))
+		case c.readWith != "", strings.HasPrefix(c.name, "REDIS_PERSECOND_"):
 		case isOther && other.warns:
 			asks := map[string]string{"": "is set", "false": "is true"}[other.silent]
 			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, cmp.Or(asks, "is not "+other.silent), other.instead)
 		case isOther:
 			ignore(c.name, other.instead)
 		case c.with != "":
-			ignore(c.name, fmt.Sprintf("they need another `%s`", c.with))
+			ignore(c.name, fmt.Sprintf("only for another `%s`", c.with))
 		default:
 			t.Errorf("%s is neither a setting nor in the table of what is not honoured", c.name)
 		}
@@ -244,10 +245,9 @@ func TestCompatibilityDocument(t *testing.T) {
 		}
 	}
 	want := compatibilityIntroduction +
-		"\n## Same meaning, same default\n\n" + strings.Join(same, ", ") + "\n" +
-		"\n## Same meaning, with a difference\n\n|variable|default of the reference|here|\n|---|---|---|\n" + differs +
-		"\n## No effect, with a warning in the log\n\n|variable|if it|here|\n|---|---|---|\n" + warns +
-		"\n## No effect, nothing is lost\n\n|variables|why|\n|---|---|\n"
+		"\n## Different\n\n|variable|default there|here|\n|---|---|---|\n" + differs +
+		"\n## Ignored, with a warning\n\n|variable|if it|here|\n|---|---|---|\n" + warns +
+		"\n## Ignored\n\n|variables|why|\n|---|---|\n"
 	for _, reason := range reasons {
 		want += fmt.Sprintf("|%s|%s|\n", strings.Join(without[reason], ", "), reason)
 	}

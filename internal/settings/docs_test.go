@@ -40,17 +40,7 @@ func TestDocument(t *testing.T) {
 		}
 		want += fmt.Sprintf("|`%s`|%s|%s|\n", flag.Envs[0], initial(flag), strings.ReplaceAll(flag.Help, "|", `\|`))
 	}
-	var ignored []string // variables of the reference
-	for _, c := range counterparts {
-		if c.readWith == "" && !slices.ContainsFunc(list, func(f *kong.Flag) bool { return f.Envs[0] == c.name }) {
-			ignored = append(ignored, code(c.name))
-		}
-	}
-	want += "\n## Accepted without effect\n\n[Why](compatibility.md): " + strings.Join(ignored, ", ") + ".\n"
 	compareDocument(t, document, want)
-	if words := len(strings.Fields(want)); words > 1050 {
-		t.Errorf("%s has %d words, want at most 1050", document, words)
-	}
 }
 
 // isVariant reports whether a setting follows from another by its name: the file of a secret,

@@ -27,13 +27,13 @@ var reference = withTwins([]variable{
 	{name: "REDIS_STARTUP_INITIAL_INTERVAL", instead: untilThere},
 	{name: "REDIS_STARTUP_MAX_INTERVAL", instead: untilThere},
 	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", instead: untilThere},
-	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", instead: "a call waits for a connection, within its time", twin: true},
-	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", instead: "a call waits for a connection, within its time", twin: true},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", instead: "a call waits for a connection", twin: true},
+	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", instead: "a call waits for a connection", twin: true},
 	{name: "REDIS_PIPELINE_WINDOW", instead: together, twin: true},
 	{name: "REDIS_PIPELINE_LIMIT", instead: together, twin: true},
 	{name: "REDIS_USE_EXPLICIT_PIPELINE", instead: together, twin: true},
 	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", instead: together, twin: true},
-	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", instead: "Weir always leaves a replica and looks for the primary"},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", instead: "Weir always leaves a replica"},
 	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", instead: "dots do not break metric labels"},
 	{name: "RUNTIME_IGNOREDOTFILES", instead: "dot files are never read"},
 })
@@ -57,8 +57,8 @@ var removed = []variable{
 
 const (
 	everyFive  = "the command runs every 5 minutes, and when Redis rejects its password"
-	together   = "requests that arrive during a call share the next one"
-	untilThere = "Weir looks for Redis every 2 s until it is there"
+	together   = "requests that arrive during a call share the next"
+	untilThere = "Weir looks for Redis every 2 s"
 )
 
 // withTwins adds the variables of the second Redis.
