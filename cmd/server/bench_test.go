@@ -61,7 +61,7 @@ func TestBench(t *testing.T) {
 		{name: "failures", args: benchArgs("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "given up", args: benchArgs("--domain=stall", "--timeout=20ms", "--requests=5"), code: 1, stdout: []string{"answered    0 ", "failed      5  DeadlineExceeded 5  last: "}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
-		{name: "several descriptors", args: benchArgs("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, hits_addend 0\n", "answered    100 "}},
+		{name: "several descriptors", args: benchArgs("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x,{}\ntraffic     1000 keys, hits_addend 0\n", "answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
 		{name: "by time", args: []string{"bench", addr, "--duration=200ms"}, stdout: []string{"closed loop, 64 callers", "in the warm-up of 0.02 s", "latency     p50 "}},
@@ -87,10 +87,9 @@ func TestBenchTellsItsOptions(t *testing.T) {
 	addr := oracle{}.start(t)
 	_, stdout, stderr := call(t, "bench", "--output=json", addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
 		"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--hits=0")
-	const want = `{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
-		`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
+	const want = `{"servers":["ADDR","ADDR"],"rate":5000,"callers":20,"connections":20,"requests":20,` +
 		`"domain":"api","descriptors":[[{"key":"a","value":"b"},{"key":"c","value":"{}"}],[{"key":"d","value":"e"}]],` +
-		`"keys":7,"hits":0}`
+		`"keys":7,"hits":0,"tls":false,"loop":"open","duration_seconds":10,"warmup_seconds":0.001,"timeout_seconds":9}`
 	var result struct{ Options json.RawMessage }
 	var got bytes.Buffer
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || json.Compact(&got, result.Options) != nil {

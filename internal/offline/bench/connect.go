@@ -39,10 +39,7 @@ func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, e
 	defer cancel()
 	for i, conn := range conns {
 		if err := connect(inTime, conn); err != nil {
-			if ctx.Err() != nil {
-				err = errors.New("interrupted while connecting")
-			}
-			return conns, fmt.Errorf("server %q: %w", opts.Servers[i%len(opts.Servers)], err)
+			return conns, fmt.Errorf("server %q: no connection: %w", opts.Servers[i%len(opts.Servers)], err)
 		}
 	}
 	return conns, nil
@@ -55,10 +52,10 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 		if state == connectivity.TransientFailure {
 			// gRPC says why to a call only, which it refuses.
 			_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, new(ratelimitv3.RateLimitRequest))
-			return fmt.Errorf("no connection: %s", status.Convert(err).Message())
+			return errors.New(status.Convert(err).Message())
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("no connection within %v", connectTimeout)
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -2,31 +2,28 @@ package bench
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strconv"
+	"strings"
 	"time"
-
-	"google.golang.org/grpc/resolver"
 )
 
 // Options say what load to put on which servers. Their tags are flags of the command.
 type Options struct {
-	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, host:port or unix:PATH; 127.0.0.1:8081 by default. Any server of Envoy's RateLimitService v3 works."`
+	Servers []string `json:"servers" arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, host:port or unix:PATH; 127.0.0.1:8081 by default. Any server of Envoy's RateLimitService v3 works."`
 	// TLS must not change any more. nil is without TLS.
-	TLS *tls.Config `kong:"-"`
+	TLS *tls.Config `json:"-" kong:"-"`
 
-	Rate        float64       `default:"0" help:"Requests per second of an open loop, which sends on schedule without waiting for answers. Latency counts from the scheduled time, including requests that fail or are never sent. By default, a closed loop: each caller sends its next request when the last one is answered."`
-	Callers     int           `kong:"-"` // requests that may wait for their answers at once, one for each server or more
-	Connections int           `default:"4" help:"Connections, spread evenly over the servers; never more than callers."`
-	Duration    time.Duration `default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
-	Warmup      time.Duration `kong:"-"` // of that, at the start, is not measured
-	Requests    int64         `default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
-	Timeout     time.Duration `default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
+	Rate        float64       `json:"rate" default:"0" help:"Requests per second of an open loop, which sends on schedule without waiting for answers. Latency counts from the scheduled time, including requests that fail or are never sent. By default, a closed loop: each caller sends its next request when the last one is answered."`
+	Callers     int           `json:"callers" kong:"-"` // requests that may wait for their answers at once, one for each server or more
+	Connections int           `json:"connections" default:"4" help:"Connections, spread evenly over the servers; never more than callers."`
+	Duration    time.Duration `json:"-" default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
+	Warmup      time.Duration `json:"-" kong:"-"` // of that, at the start, is not measured
+	Requests    int64         `json:"requests" default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
+	Timeout     time.Duration `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
 
-	Traffic Traffic `embed:""`
+	Traffic
 }
 
 // check finds what is wrong with the options.
@@ -55,24 +52,10 @@ func (o *Options) check() error {
 		}
 	}
 	for _, server := range o.Servers {
-		if err := checkServer(server); err != nil {
-			return fmt.Errorf("server %q: %w; expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", server, err)
+		// gRPC would take port 443 if there is none.
+		if _, _, err := net.SplitHostPort(server); err != nil && !strings.HasPrefix(server, "unix") {
+			return fmt.Errorf("%w: expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", err)
 		}
-	}
-	return nil
-}
-
-// checkServer refuses an address without port, for which gRPC would take 443.
-func checkServer(target string) error {
-	if u, err := url.Parse(target); err == nil && resolver.Get(u.Scheme) != nil {
-		return nil // such as unix:PATH, which the resolver of that name checks
-	}
-	_, port, err := net.SplitHostPort(target)
-	if malformed, ok := errors.AsType[*net.AddrError](err); ok {
-		return errors.New(malformed.Err)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("%q is not a port", port)
 	}
 	return nil
 }

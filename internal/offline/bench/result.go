@@ -13,27 +13,16 @@ import (
 // Used are the options of a run as it used them, so that a result shows what it
 // is of.
 type Used struct {
-	Servers     []string `json:"servers"`
-	TLS         bool     `json:"tls"`
-	Loop        string   `json:"loop"` // open or closed
-	Connections int      `json:"connections"`
-	Callers     int      `json:"callers"`
-	Rate        float64  `json:"rate"` // planned requests per second of an open loop, 0 of a closed one
-
+	Options
+	WithTLS         bool    `json:"tls"`
+	Loop            string  `json:"loop"`             // open or closed
 	DurationSeconds float64 `json:"duration_seconds"` // warm-up included
 	WarmupSeconds   float64 `json:"warmup_seconds"`
-	Requests        int64   `json:"requests"`        // at most, 0: no bound
 	TimeoutSeconds  float64 `json:"timeout_seconds"` // of a request, 0: never
-
-	Traffic
 }
 
 func (o *Options) used() Used {
-	u := Used{
-		Servers: o.Servers, TLS: o.TLS != nil, Loop: "closed", Connections: o.Connections, Callers: o.Callers, Rate: o.Rate,
-		DurationSeconds: o.Duration.Seconds(), WarmupSeconds: o.Warmup.Seconds(), Requests: o.Requests, TimeoutSeconds: o.Timeout.Seconds(),
-		Traffic: o.Traffic,
-	}
+	u := Used{*o, o.TLS != nil, "closed", o.Duration.Seconds(), o.Warmup.Seconds(), o.Timeout.Seconds()}
 	if o.Rate > 0 {
 		u.Loop = "open"
 	}
@@ -74,6 +63,9 @@ type Result struct {
 	// was the slow one.
 	Lateness Latencies `json:"lateness_us"`
 }
+
+// InWarmup is how many requests were sent in the warm-up.
+func (r *Result) InWarmup() int64 { return r.SentWithWarmup - r.Answered - r.Failed }
 
 // Measured is how many requests were measured.
 func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }

@@ -14,8 +14,11 @@ func TestText(t *testing.T) {
 	c.record(due, due, due.Add(2*time.Second))
 	result := Result{
 		Options: Used{
-			Servers: []string{"a:8081", "unix:/b"}, Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, WarmupSeconds: 0.25,
-			Traffic: Traffic{Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Hits: 3},
+			Options: Options{
+				Servers: []string{"a:8081", "unix:/b"}, Callers: 5, Connections: 2, Rate: 2500,
+				Traffic: Traffic{Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", "/a"}}, {{"all", ""}}}, Keys: 70, Hits: 3},
+			},
+			WithTLS: true, WarmupSeconds: 0.25,
 		},
 		SentWithWarmup: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1, NoLimit: 7,
@@ -28,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 	want := `target      a:8081, unix:/b
 domain      shop
-descriptor  user={},path=/a\,b\\c
+descriptor  user={},path=/a
 descriptor  all=
 traffic     70 keys, hits_addend 3
 load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
