@@ -286,6 +286,11 @@ func (d *decoder) rule(l *level) *Rule {
 		set.Limit = "override"
 		r.Override.Series = set.Series()
 	}
+	if r.isLimited() {
+		for n := l.node; n != nil && !n.limited; n = n.parent {
+			n.limited = true
+		}
+	}
 	d.tree.rules = append(d.tree.rules, r)
 	d.tree.judgesOverrides = d.tree.judgesOverrides || r.below || r.Override != nil || r.Hold != ""
 	return r

@@ -101,7 +101,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 // to, from the domain on.
 func hidden(nodes []*node, entries []limiter.Entry) *Hidden {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
-		for _, general := range nodes[i].all(entries[i])[1:] {
+		for general := range nodes[i].all(entries[i]) { // the first leads nowhere
 			if way := general.follow(entries[i+1:]); way != nil {
 				return &Hidden{By: nodes[i+1].named(), General: general.named(), Way: way[1:]}
 			}

@@ -1,8 +1,6 @@
 package descriptors
 
 import (
-	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -17,42 +15,47 @@ const (
 	maxLost  = 3   // limits that one of them lacks are named
 	// maxSteps bounds how many nodes, and regular expressions, are compared. Few specific
 	// nodes have many children and all that the general one has, so most trees take far less.
-	maxSteps = 200_000
+	maxSteps = 500_000
 )
 
 // hiding looks for limits that specific nodes hide.
 type hiding struct {
 	*loader
-	steps   int               // nodes compared
-	tried   int               // regular expressions
-	limited map[*node][]*node // by node: children that lead to limits, in order
-	lacking []*node           // that lack limits
+	steps   int     // nodes compared, and regular expressions
+	lacking []*node // that lack limits
 }
 
-// valued is a node that is not for any value, and the items of its list, if it has one.
+// valued is a node that is not for any value, with its values, and one address of each of
+// its networks. Those of a regular expression are not known.
 type valued struct {
 	*node
-	values   []string
-	networks []netip.Prefix
+	values []string
 }
 
 // warnOfHidden warns of limits that no request reaches for some values, and of
 // nodes for any value that it reaches for none.
 func (l *loader) warnOfHidden() {
-	h := hiding{loader: l, limited: make(map[*node][]*node)}
+	h := hiding{loader: l}
 	for _, v := range l.valued {
 		l.opts.Pause()
-		switch n := v.node; {
+		n, anyValue := v.node, v.parent.exact[limiter.Entry{Key: v.entry.Key}]
+		generals := []*node{anyValue}
+		switch {
 		case n.matchesAll:
-			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
-				l.warn(general.place(), "never reached, %s at %s matches every value", n.value(), n.place())
+			if anyValue != nil {
+				l.warn(anyValue.place(), "never reached, %s at %s matches every value", n.value(), n.place())
 			}
-		default:
-			for _, general := range h.hiddenBy(v) {
-				if lost := h.lost(nil, n, general, "itself"); len(lost) > 0 {
-					h.warnOfLost(n, general, lost)
-					break
-				}
+			continue
+		case len(v.values) > 0:
+			generals = h.hiddenBy(v)
+		}
+		for _, general := range generals {
+			if general == nil || !general.limited {
+				continue
+			}
+			if lost := h.lost(nil, n, general, "itself"); len(lost) > 0 {
+				h.warnOfLost(n, general, lost)
+				break
 			}
 		}
 	}
@@ -63,79 +66,39 @@ func (l *loader) warnOfHidden() {
 }
 
 // hiddenBy returns the nodes to which values of a node would lead if it were not
-// there, as far as that is soon found out.
+// there, as far as that is soon found out. A wildcard is a value of those that match its
+// very text: a '*' in that text then lies where any run of characters may.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
-	n, p, anyValue := v.node, v.parent.patterns[v.entry.Key], v.parent.exact[limiter.Entry{Key: v.entry.Key}]
-	add := func(general *node) {
-		if general != nil && !slices.Contains(generals, general) {
-			generals = append(generals, general)
-		}
+	p := v.parent.patterns[v.entry.Key]
+	if p != nil && p.count > maxCompared {
+		return nil
 	}
-	wildcard := func(value string) { add(cmp.Or(p.wildcards.find(value, n.order+1), anyValue)) }
-	text := func(value string) {
-		if h.tried += len(p.regexes); h.tried > maxSteps {
-			return
+	for _, value := range v.values {
+		h.opts.Pause()
+		if p != nil {
+			h.steps += len(p.regexes)
 		}
-		for _, other := range n.parent.all(limiter.Entry{Key: n.entry.Key, Value: value}) {
-			if other != n {
-				add(other)
-				return
+		if h.steps > maxSteps {
+			break
+		}
+		found := false
+		for other := range v.parent.all(limiter.Entry{Key: v.entry.Key, Value: value}) {
+			if other == v.node {
+				found = true
+			} else if found {
+				if !slices.Contains(generals, other) {
+					generals = append(generals, other)
+				}
+				break
 			}
 		}
-	}
-	switch {
-	case p == nil || n.how == ByRegex: // what an expression has in common with others is not known
-		add(anyValue)
-	case p.count > maxCompared:
-	case n.how == ByValue:
-		text(n.entry.Value)
-	case n.how == ByList:
-		for _, value := range v.values {
-			h.opts.Pause()
-			if isWildcard(value) {
-				wildcard(value)
-			} else {
-				text(value)
-			}
-		}
-	case n.how == ByNetwork:
-		for _, network := range v.networks {
-			h.opts.Pause()
-			add(cmp.Or(p.wider(network, n), anyValue))
-		}
-	default:
-		wildcard(n.entry.Value)
 	}
 	return generals
-}
-
-// wider returns the child other than n with the longest prefix of those that hold a
-// network, or nil.
-func (p *patterns) wider(network netip.Prefix, n *node) *node {
-	for _, other := range p.networks.Supernets(network) {
-		if other != n {
-			return other
-		}
-	}
-	return nil
-}
-
-// isLimited reports whether n has a limit itself.
-func (n *node) isLimited() bool {
-	return n.rule.isLimited()
 }
 
 // isLimited reports whether there is a rule, and a limit of it that counts.
 func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
-}
-
-// leadsToLimit reports whether n or a node below it has a limit.
-func (n *node) leadsToLimit() bool {
-	if n.isLimited() || n.keyless.isLimited() {
-		return true
-	}
-	return slices.ContainsFunc(n.children, (*node).leadsToLimit)
 }
 
 // warnOfLost warns of limits of general, and of the nodes below it, that specific beside
@@ -158,9 +121,9 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	if own != nil && own.below {
 		return list // its limits hold for all that it lacks
 	}
-	if general.isLimited() && general.rule.below {
+	if limited := general.rule.isLimited(); limited && general.rule.below {
 		list = append(list, "longer descriptors")
-	} else if own == nil && general.isLimited() {
+	} else if own == nil && limited {
 		list = append(list, way)
 	}
 	if specific.keyless.isLimited() {
@@ -169,11 +132,13 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	if general.keyless.isLimited() {
 		list = append(list, "what no rule below it matches")
 	}
-	for _, child := range h.limitedChildren(general) {
-		if h.steps > maxSteps && len(specific.children) > 0 || len(list) > maxLost {
+	for _, child := range general.children {
+		if h.steps++; h.steps > maxSteps || len(list) > maxLost {
 			break
 		}
-		h.steps++
+		if !child.limited {
+			continue
+		}
 		below := strings.TrimPrefix(way+"|"+Spell(child.named()), "itself|")
 		if same, known := specific.same(child); !known {
 			continue
@@ -200,17 +165,4 @@ func (n *node) same(other *node) (child *node, known bool) {
 		e.Value = ""
 	}
 	return n.next(e), true
-}
-
-func (h *hiding) limitedChildren(n *node) []*node {
-	list, known := h.limited[n]
-	if !known {
-		for _, child := range n.sorted() {
-			if child.leadsToLimit() {
-				list = append(list, child)
-			}
-		}
-		h.limited[n] = list
-	}
-	return list
 }

@@ -51,7 +51,8 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 			t.Fatalf("%q in %s: got the rules %v, want %v (line, levels, hold)", whole, file, got, want)
 		}
 		root := tree.domains["api"]
-		if all, first := root.all(whole[0]), root.next(whole[0]); len(all) > 0 && all[0] != first || len(all) == 0 && first != nil {
+		all := append(slices.Collect(root.all(whole[0])), nil)
+		if first := root.next(whole[0]); all[0] != first {
 			t.Fatalf("%q in %s: leads to %v, but first of all to %v", whole, file, first, all)
 		}
 		found = append(found, len(got))

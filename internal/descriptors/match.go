@@ -71,6 +71,7 @@ type node struct {
 	more         int32 // how many values or networks lead here beside the first
 	order        int32 // of a wildcard and a regular expression, see patterns
 	how          How   // by what entries lead here; Nowhere for a domain, and for a rule without key
+	limited      bool  // it leads to a limit that counts, itself or below it
 	matchesAll   bool  // a wildcard or a regular expression leads here from every value
 
 	// rule is that of descriptors that end here, nil if the node only leads on.
@@ -260,19 +261,22 @@ func (n *node) next(e limiter.Entry) *node {
 	return n.exact[limiter.Entry{Key: e.Key}]
 }
 
-// all returns the child that an entry leads to and those that it would lead to if
-// that were not there, and so on.
-func (n *node) all(e limiter.Entry) (list []*node) {
-	add := func(child *node) bool {
-		if child != nil && !slices.Contains(list, child) {
-			list = append(list, child)
+// all yields the child that an entry leads to and those that it would lead to if
+// that were not there, and so on. It may yield one several times.
+func (n *node) all(e limiter.Entry) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		if child := n.exact[e]; child != nil && !yield(child) {
+			return
 		}
-		return true
+		if p := n.patterns[e.Key]; p != nil {
+			for child := range p.all(e.Value) {
+				if !yield(child) {
+					return
+				}
+			}
+		}
+		if child := n.exact[limiter.Entry{Key: e.Key}]; child != nil {
+			yield(child)
+		}
 	}
-	add(n.exact[e])
-	if p := n.patterns[e.Key]; p != nil {
-		p.all(e.Value)(add)
-	}
-	add(n.exact[limiter.Entry{Key: e.Key}])
-	return list
 }

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/gaissmai/bart"
@@ -71,13 +70,16 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	parent.children = append(parent.children, n)
 	v := valued{node: n}
+	if n.how == ByValue || n.how == ByWildcard {
+		v.values = []string{n.entry.Value}
+	}
 	isHidden := (n.how == ByWildcard || n.how == ByRegex) && d.isHidden(n, n.entry.Value, p, n.at())
 	d.warnOfMeaning(n)
 	switch n.how {
 	case ByList:
 		d.Field(mapping, "value", func(list *yaml.Node) { v.values = d.leadFromList(n, list) })
 	case ByNetwork:
-		d.Field(mapping, "networks", func(list *yaml.Node) { v.networks = d.leadFromNetworks(n, p, list) })
+		d.Field(mapping, "networks", func(list *yaml.Node) { v.values = d.leadFromNetworks(n, p, list) })
 	case ByRegex:
 		if l.regex == nil { // which is a problem already
 			break
@@ -150,8 +152,8 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	return values
 }
 
-// leadFromNetworks lets each network of a list lead to n, and returns them.
-func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (networks []netip.Prefix) {
+// leadFromNetworks lets each network of a list lead to n, and returns an address of each.
+func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addresses []string) {
 	if p.networks == nil {
 		p.networks = new(bart.Table[*node])
 	}
@@ -168,10 +170,10 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (netwo
 		twin, _ := p.networks.Get(network)
 		d.repeated(item, n, twin, "network %s", network)
 		p.networks.Insert(network, n)
-		n.add(network.String(), len(networks))
-		networks = append(networks, network)
+		n.add(network.String(), len(addresses))
+		addresses = append(addresses, network.Addr().String())
 	})
-	return networks
+	return addresses
 }
 
 // listed reads a list. An empty one is a problem: a rule whose values were all commented

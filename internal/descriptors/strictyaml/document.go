@@ -53,24 +53,18 @@ type Decoder struct {
 // Parse returns the root node of a file's only document, or nil. needed names
 // what a file consists of, for the problem of an empty one.
 func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
-	if at, what := refuse(data); what != "" {
-		d.Problem(at, "%s", what)
-		return nil
-	}
-	parsed, err := documents(data)
+	found := d.found
+	roots := d.ParseAll(data)
 	switch {
-	case len(parsed) > 0 && IsNull(parsed[0].Content[0]) || len(parsed) == 0 && err == nil:
+	case d.found > found:
+		return nil
+	case len(roots) == 0:
 		d.Problem(Position{}, "the file is empty, %s are required", needed)
 		return nil
-	case len(parsed) > 1:
-		d.Problem(At(parsed[1]), "a file may contain only one YAML document")
-	case err != nil:
-		d.syntaxProblem(err, data)
+	case len(roots) > 1:
+		d.Problem(At(roots[1]), "a file may contain only one YAML document")
 	}
-	if len(parsed) == 0 {
-		return nil
-	}
-	return parsed[0].Content[0]
+	return roots[0]
 }
 
 // ParseAll returns the root nodes of all documents of a file that are not empty. It
@@ -117,16 +111,11 @@ func refuse(data []byte) (at Position, what string) {
 	if i := bytes.Index(data, append([]byte("\n"), tag...)); i >= 0 || bytes.HasPrefix(data, tag) {
 		return Position{Line: lineOf(data, i+1)}, "%TAG is not allowed: remove it"
 	}
-	for i := 0; i < len(data); {
-		if ' ' <= data[i] && data[i] <= '~' {
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
+	for i, r := range string(data) {
+		invalid := r == utf8.RuneError && data[i] != "\uFFFD"[0]
+		if invalid || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
 			return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text; use UTF-8 without control characters", data[i])
 		}
-		i += size
 	}
 	return Position{}, ""
 }

@@ -2,8 +2,6 @@ package strictyaml
 
 import (
 	"math"
-	"strconv"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -58,14 +56,9 @@ func (d *Decoder) json(n *yaml.Node) any {
 	}
 }
 
-// number returns a number as JSON knows it, neither infinite nor NaN.
-func (d *Decoder) number(n *yaml.Node) float64 {
-	digits := strings.ReplaceAll(n.Value, "_", "")
-	if i, err := strconv.ParseInt(digits, 0, 64); err == nil {
-		return float64(i)
-	}
-	f, err := strconv.ParseFloat(digits, 64)
-	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+// number returns a number as JSON has it, neither infinite nor NaN.
+func (d *Decoder) number(n *yaml.Node) (f float64) {
+	if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
 		d.Problem(At(n), "%s is not allowed; use a number that JSON has", Describe(n))
 		return 0
 	}

@@ -48,7 +48,11 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 // none may be repeated; a field of the mapping itself hides one that it merges.
 func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.noMapping(n, allowed)
+		what := Describe(n)
+		if len(d.path) == 0 && n.Kind == yaml.ScalarNode {
+			what = "text alone" // which may be a secret in the wrong directory
+		}
+		d.Problem(At(n), "%s is not allowed; use a mapping", what)
 		return
 	}
 	var seen [32]bool // by place in allowed
@@ -66,22 +70,6 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 		}
 	})
 }
-
-// noMapping reports a node that is no mapping with fields of allowed. The text of a file that
-// is nothing else is not shown: it may be a secret that is in the wrong directory.
-func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
-	if len(d.path) > 0 || n.Kind != yaml.ScalarNode {
-		d.Problem(At(n), "%s is not allowed; use a mapping", Describe(n))
-		return
-	}
-	hint := ""
-	if name, _, joined := strings.Cut(n.Value, ":"); joined && slices.Contains(allowed, name) {
-		hint = blankNeeded
-	}
-	d.Problem(At(n), "text alone is not allowed%s; use a mapping", hint)
-}
-
-const blankNeeded = " (add a space after the colon)"
 
 // Field visits a field of a mapping, as Fields does.
 func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
@@ -123,17 +111,13 @@ func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.N
 }
 
 func (d *Decoder) merge(n *yaml.Node, visit func(key, value *yaml.Node, merged bool)) {
-	one := func(n *yaml.Node) {
-		if n.Kind != yaml.MappingNode {
-			d.Problem(At(n), "%s cannot be merged; use a mapping", Describe(n))
-			return
-		}
+	switch n.Kind {
+	case yaml.MappingNode:
 		d.Pairs(n, true, visit)
-	}
-	if n.Kind == yaml.SequenceNode {
-		d.Items(n, one)
-	} else {
-		one(n)
+	case yaml.SequenceNode:
+		d.Items(n, func(n *yaml.Node) { d.merge(n, visit) })
+	default:
+		d.Problem(At(n), "%s cannot be merged; use a mapping", Describe(n))
 	}
 }
 
@@ -142,7 +126,7 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):
 	case n.Kind != yaml.SequenceNode:
-		d.Problem(At(n), "%s is not allowed; use a list%s", Describe(n), makeList(n))
+		d.Problem(At(n), "%s is not allowed; use a list", Describe(n))
 	default:
 		for i, item := range n.Content {
 			d.Visit(Step{Index: i}, item, visit)
@@ -150,23 +134,11 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// makeList returns how to make a list of a mapping.
-func makeList(n *yaml.Node) string {
-	switch {
-	case n.Kind != yaml.MappingNode:
-		return ""
-	case n.Style&yaml.FlowStyle != 0:
-		return "; put it in brackets, [{...}]"
-	default:
-		return `; put "- " before its first field`
-	}
-}
-
 // unknownField reports a field that is not among allowed, and guesses what was
 // meant.
 func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	if key.Kind != yaml.ScalarNode {
-		d.Problem(At(key), "a field's name is required before the colon; use one of %s", strings.Join(allowed, ", "))
+		d.Problem(At(key), "a field's name is required before the colon; use %s", OneOf(allowed))
 		return
 	}
 	if message, gone := d.Gone[key.Value]; gone {
@@ -176,11 +148,11 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	name, _, joined := strings.Cut(key.Value, ":")
 	hint := d.DidYouMean(key.Value, allowed)
 	if joined && slices.Contains(allowed, name) {
-		hint = blankNeeded
+		hint = " (add a space after the colon)"
 	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}
-	d.Problem(At(key), "unknown field %s%s; use one of %s", Describe(key), hint, strings.Join(allowed, ", "))
+	d.Problem(At(key), "unknown field %s%s; use %s", Describe(key), hint, OneOf(allowed))
 }
 
 // DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
@@ -195,4 +167,12 @@ func (d *Decoder) DidYouMean(word string, allowed []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s?)", meant)
+}
+
+// OneOf says that one of words is to be used.
+func OneOf(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "one of " + strings.Join(words, ", ")
 }

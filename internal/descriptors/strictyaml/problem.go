@@ -102,41 +102,29 @@ type Reporter struct {
 // path.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
-	if p, isNew := r.newProblem(at, fmt.Sprintf(format, args...)); isNew {
-		r.Problems = append(r.Problems, p)
-	}
+	r.Problems = r.addNew(r.Problems, at, fmt.Sprintf(format, args...))
 }
 
 // Warn notes something at a position that is no problem, as Problem does.
 func (r *Reporter) Warn(at Position, format string, args ...any) {
-	if p, isNew := r.newProblem(at, fmt.Sprintf(format, args...)); isNew {
-		r.Warnings = append(r.Warnings, p)
-	}
+	r.Warnings = r.addNew(r.Warnings, at, fmt.Sprintf(format, args...))
 }
 
-// WarnIn warns of a field of the current node.
-func (r *Reporter) WarnIn(field string, at Position, format string, args ...any) {
-	r.Enter(Step{Field: field})
-	defer r.Leave()
-	r.Warn(at, format, args...)
-}
-
-// newProblem makes a problem at a position, and reports whether it is not known yet.
-func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew bool) {
-	p = r.Here(at)
+func (r *Reporter) addNew(list Problems, at Position, message string) Problems {
+	p := r.Here(at)
 	p.Message = message
 	known := p
 	if at != (Position{}) {
 		known.Path = ""
 	}
 	if r.muted || r.seen[known] {
-		return p, false
+		return list
 	}
 	if r.seen == nil {
 		r.seen = make(map[Problem]bool)
 	}
 	r.seen[known] = true
-	return p, true
+	return append(list, p)
 }
 
 // Here is the place of a problem of the current node at a position.
@@ -147,8 +135,15 @@ func (r *Reporter) Here(at Position) Problem {
 // ProblemIn reports something about a field of the current node.
 func (r *Reporter) ProblemIn(field string, at Position, format string, args ...any) {
 	r.Enter(Step{Field: field})
-	defer r.Leave()
 	r.Problem(at, format, args...)
+	r.Leave()
+}
+
+// WarnIn warns of a field of the current node.
+func (r *Reporter) WarnIn(field string, at Position, format string, args ...any) {
+	r.Enter(Step{Field: field})
+	r.Warn(at, format, args...)
+	r.Leave()
 }
 
 // Found is how many problems were found so far, also those that are not

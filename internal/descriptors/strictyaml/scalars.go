@@ -96,7 +96,7 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if n.Kind == yaml.ScalarNode {
 		hint = d.DidYouMean(n.Value, words)
 	}
-	d.Problem(At(n), "%s is not allowed%s; use one of %s", Describe(n), hint, strings.Join(words, ", "))
+	d.Problem(At(n), "%s is not allowed%s; use %s", Describe(n), hint, OneOf(words))
 	return -1
 }
 

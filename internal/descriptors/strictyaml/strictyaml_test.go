@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 				`recipe.yaml:3:6: hot: "1" is not allowed; use true or false`,
 				`recipe.yaml:4:7: size: "1" is not allowed; use a whole number from 2 to 18446744073709551615`,
 				`recipe.yaml:5:7: mood: "ugly" is not allowed; use one of good, bad`,
-				"recipe.yaml:6:8: parts: a mapping is not allowed; use a list; put it in brackets, [{...}]",
+				"recipe.yaml:6:8: parts: a mapping is not allowed; use a list",
 			},
 		},
 		{
@@ -129,9 +129,9 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 	}{
 		{"name: *\nhot: yes", 1, "did not find expected alphabetic or numeric character" + quote},
 		{"hot: yes\nname: *.zip\nhot: yes", 2, "did not find expected alphabetic or numeric character" + quote},
-		{"hot: yes\nname: *soup\nsize: 3", 2, "unknown anchor 'soup' referenced" + quote},
+		{"hot: yes\nname: *soup\nsize: 3", 2, "unknown anchor" + quote},
 		{"hot: yes\nname: *soup*\nsize: 3", 2, "did not find expected alphabetic or numeric character" + quote},
-		{"name: {a\nhot: yes", 2, "did not find expected ',' or '}'"},
+		{"name: {a\nhot: yes", 1, "did not find expected ',' or '}'"},
 		{"hot: yes\nname: [a\nsize: 3", 2, "did not find expected ',' or ']'"},
 		{"hot: yes\nname: }\nsize: 3", 2, "did not find expected node content"},
 		{"hot: yes\nname: !a!b c\nsize: 3", 2, "found undefined tag handle"},
@@ -210,7 +210,7 @@ func TestParseAll(t *testing.T) {
 	}{
 		{"a: 1\n---\n---\n[b]\n--- null\n", 2, ""},
 		{"", 0, ""},
-		{"a: 1\n---\nb: [\n", 0, "f:4: invalid YAML: did not find expected node content"},
+		{"a: 1\n---\nb: [\n", 0, "f:3: invalid YAML: did not find expected node content"},
 		{"a: \x00", 0, "f:1: the byte 0x00 is not text; use UTF-8 without control characters"},
 	} {
 		d := Decoder{Reporter: Reporter{File: "f"}}
