@@ -55,7 +55,7 @@ func TestFaultBadFilesAllowEverything(t *testing.T) {
 	}{
 		{"no file", nil, "there are no rule files, at least one is required"},
 		{"one of two is too large", []File{good, {"large.yaml", large}}, "large.yaml: the file is too large, at most 16 MiB are allowed"},
-		{"one of two is no YAML", []File{good, {"bad.yaml", []byte("domain: [")}}, "bad.yaml:2"},
+		{"one of two is no YAML", []File{good, {"bad.yaml", []byte("domain: [")}}, "bad.yaml:1"},
 		{"one of two has a bad limit", []File{good, {"bad.yaml", []byte("{domain: web, descriptors: [{key: a, rate_limit: {unit: eon, requests_per_unit: 1}}]}")}}, "bad.yaml:1"},
 		{"one of two is empty", []File{good, {"bad.yaml", nil}}, "bad.yaml"},
 	} {

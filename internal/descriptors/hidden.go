@@ -37,7 +37,6 @@ type valued struct {
 func (l *loader) warnOfHidden() {
 	h := hiding{loader: l}
 	for _, v := range l.valued {
-		l.opts.Pause()
 		n, anyValue := v.node, v.parent.exact[limiter.Entry{Key: v.entry.Key}]
 		generals := []*node{anyValue}
 		switch {

@@ -36,7 +36,7 @@ func TestBadFiles(t *testing.T) {
 	const inRoute = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes[0]"
 	for _, tt := range []struct{ name, text, from, want string }{
 		{"empty", "", "", "f.yaml: this is not a configuration of Envoy: expected is a bootstrap (static_resources)"},
-		{"not YAML", "a: [", "", "f.yaml:2: invalid YAML: "},
+		{"not YAML", "a: [", "", "f.yaml:1: invalid YAML: "},
 		{"control character", "a: \x01", "", "f.yaml:1: the byte 0x01 is not text"},
 		{"merge", "domain: d\nrate_limits: [{<<: {}}]", "", "f.yaml:2:16: rate_limits[0]: << is not supported, write out the fields"},
 		{"no domain", "rate_limits: [{actions: [{remote_address: {}}]}]", "", "f.yaml:1:1: the field domain is required"},

@@ -290,7 +290,7 @@ func TestMapping(t *testing.T) {
 	for pair, message := range map[string]string{
 		"time":       `"time" is not NAME=FIELD, such as time=ts`,
 		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
-		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; use one of time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, and header:NAME`,
+		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; use one of time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, or header:NAME`,
 	} {
 		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
 			t.Errorf("%s: %v, want %s", pair, err, message)
