@@ -1,9 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -11,10 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -26,6 +24,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/settings"
+	"weir/internal/settings/follow"
 	"weir/internal/telemetry"
 )
 
@@ -70,9 +69,21 @@ func (a *App) build() error {
 		return err
 	}
 	s, reg := a.opts.Settings, a.opts.Registry
-	a.announce(s)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
+	a.registerSecrets()
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
+
+	a.logger.Info("starting", "version", a.opts.Version)
+	limitMemory(a.logger)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
+		a.logger.Warn("a switch changes every response", "effect", note)
+	}
+
 	var err error
 	if a.access, err = api.NewAccess(s.Listen.AdminTokenFile, reg, a.logger); err != nil {
 		return err
@@ -81,11 +92,11 @@ func (a *App) build() error {
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
-	if err = a.openStore(); err != nil {
-		return err
-	}
 	keys, err := newKeys(s)
 	if err != nil {
+		return err
+	}
+	if err = a.openStore(); err != nil {
 		return err
 	}
 	a.openOperators()
@@ -102,13 +113,8 @@ func (a *App) build() error {
 		NearLimitRatio: float32(s.Metrics.NearLimitRatio),
 	})
 	a.rules.keep = a.usage.Keep
-	for _, client := range startStatsd(s.Metrics, statsdSource(a.usage, serviceMetrics), a.logger) {
-		a.parts.closer("statsd", client.Stop)
-	}
-	if err = a.openTracing(); err != nil {
-		return err
-	}
-	decisions, err := a.openDecisionLog()
+	a.startStatsd(serviceMetrics)
+	decisions, err := a.openTelemetry()
 	if err != nil {
 		return err
 	}
@@ -132,31 +138,11 @@ func (a *App) build() error {
 	return a.bind(service, options)
 }
 
-// announce registers the metrics of the process, and logs what is worth knowing of its
-// settings.
-func (a *App) announce(s settings.Settings) {
-	reg := a.opts.Registry
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerBuild(reg, a.opts.Build)
-	a.registerSecrets()
-
-	a.logger.Info("starting", "version", a.opts.Version)
-	limitMemory(a.logger)
-	for _, w := range s.Warnings {
-		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
-	}
-	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
-		a.logger.Warn("a switch changes every response", "effect", note)
-	}
-}
-
 // openRules finds the source of the rules, and the rules if they are there.
 // service takes the metrics of loads.
 func (a *App) openRules(service prometheus.Registerer) (err error) {
 	s := a.opts.Settings
 	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
-	a.rules.tuner = newTuner()
-	a.source = newFiles(a.rules, s.Rules, a.opts.Reload, cmp.Or(a.opts.pollEvery, pollEvery))
 	if s.XDS.Enabled() {
 		if s.Rules.Config != "" {
 			a.logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
@@ -164,11 +150,10 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 		if a.source, err = a.openControlPlane(); err != nil {
 			return err
 		}
+	} else {
+		a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
 	}
-	a.parts.background("memory", func(ctx context.Context) {
-		a.rules.end() // now that nobody waits for a start
-		a.rules.tuner.run(ctx)
-	})
+	a.parts.background("memory", a.rules.tuner.run)
 	a.parts.background("rules", func(ctx context.Context) { a.source.run(ctx) })
 	return a.source.start()
 }
@@ -178,9 +163,13 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 // meanwhile.
 func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	l := a.opts.Settings.Listen
-	transport, err := a.transport()
-	if err != nil {
-		return err
+	transport := insecure.NewCredentials()
+	if tls := a.opts.Settings.TLS; tls.On {
+		files, err := a.openTLS("grpc", follow.ServerTLS, follow.TLSOptions{CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN})
+		if err != nil {
+			return fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
+		}
+		transport = files.Credentials()
 	}
 	bound, err := listen(a.opts.Settings, a.logger)
 	if err != nil {
@@ -199,10 +188,8 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	a.http = a.add(httpServer("HTTP", bound.http, service(a.health.err, requests.JSONHandler()), serviceConnections, a.logger))
 
 	headersRead := []string{operators.RequestIDHeader}
-	if a.tracing != nil {
+	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {
 		headersRead = append(headersRead, propagator.Fields()...)
-	} else if a.opts.Settings.DecisionLog.Decisions != "off" {
-		headersRead = append(headersRead, propagation.TraceContext{}.Fields()...)
 	}
 	grpcOptions := grpcOptions(l, transport, a.health, headersRead)
 	if a.tracing != nil {
@@ -222,18 +209,17 @@ func (a *App) add(s *server) *server {
 	return s
 }
 
-// transport is how the bytes of gRPC travel, with TLS or without.
-func (a *App) transport() (credentials.TransportCredentials, error) {
-	config, err := openTLS(a.opts.Settings.TLS, a.logger)
+// openTLS reads the files of TLS of a connection and follows them until a stops. A metric
+// shows how long the certificate is valid.
+func (a *App) openTLS(connection string, open func(follow.TLSOptions) (*follow.TLS, error), o follow.TLSOptions) (*follow.TLS, error) {
+	o.Logger = a.logger
+	files, err := open(o)
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		return insecure.NewCredentials(), nil
-	}
-	registerCertificates(a.opts.Registry, "grpc", config.TLS)
-	a.parts.closer("TLS", config.Close)
-	return config.Credentials(), nil
+	a.parts.closer("TLS files of "+connection, files.Close)
+	registerCertificate(a.opts.Registry, connection, files)
+	return files, nil
 }
 
 func headers[Name ~string](on bool, limit, remaining, reset Name) rls.Headers {
@@ -277,9 +263,6 @@ func (a *App) Run(ctx context.Context) error {
 		err = a.leave(failed)
 	case err = <-failed:
 	}
-	if err != nil {
-		a.logger.Error("a listener failed", "err", err)
-	}
 	end()
 	a.health.setDraining()
 	a.logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
@@ -314,7 +297,7 @@ func (a *App) leave(failed <-chan error) error {
 func (a *App) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.opts.Settings.Process.DrainTimeout)
 	defer cancel()
-	return a.parts.stop(ctx, a.logger)
+	return a.parts.stop(ctx)
 }
 
 // GRPCAddr is where gRPC listens, host:port or unix:path.

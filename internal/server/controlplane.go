@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"weir/internal/descriptors"
@@ -20,35 +19,32 @@ import (
 // starts without them: until the first come, requests are answered UNAVAILABLE.
 type controlPlane struct {
 	*rules
-	path     string // what the control plane is called
-	client   *xds.Client
-	requests <-chan os.Signal // to load the rules anew, which only the control plane can do
-	serving  context.Context  // of run, which ends loads
+	path    string // what the control plane is called
+	client  *xds.Client
+	signals <-chan os.Signal // to load the rules again, which only the control plane can do
 }
 
 // openControlPlane reads the files of TLS and prepares to ask for rules.
 func (a *App) openControlPlane() (*controlPlane, error) {
-	s, r := a.opts.Settings, a.rules
+	s := a.opts.Settings
+	c := &controlPlane{rules: a.rules, signals: a.opts.Reload}
+	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
+	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
 	if s.XDS.UseTLS {
-		files, err := follow.ClientTLS(follow.TLSOptions{
-			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN, Logger: a.logger,
+		files, err := a.openTLS("xds", follow.ClientTLS, follow.TLSOptions{
+			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
 		}
-		registerCertificates(a.opts.Registry, "xds", files.TLS)
-		a.parts.closer("TLS files of the control plane", files.Close)
 		options.Credentials = files.Credentials()
 	}
-	c := &controlPlane{rules: r, requests: a.opts.Reload, serving: context.Background()}
-	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
-	c.status.Path = c.path
 	options.Headers = func() map[string]string {
 		headers, _ := a.secrets.now().XDS.HeaderValues() // which have been checked
 		return headers
 	}
-	options.Type, options.Apply, options.Refused = descriptors.ResourceType, c.apply, c.logRefused
+	options.Type, options.Apply = descriptors.ResourceType, c.apply
 	options.Logger, options.Registerer = a.logger, a.opts.Registry
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
@@ -80,15 +76,16 @@ func (c *controlPlane) start() error {
 
 // run keeps asking the control plane until ctx ends.
 func (c *controlPlane) run(ctx context.Context) {
-	c.serving = ctx
-	var asking sync.WaitGroup
-	asking.Go(func() { c.client.Run(ctx) })
-	defer asking.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.client.Run(ctx)
+	}()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-ended:
 			return
-		case <-c.requests:
+		case <-c.signals:
 			c.logger.Warn("rules not loaded", "err", c.reload(ctx))
 		}
 	}
@@ -100,25 +97,21 @@ func (c *controlPlane) reload(context.Context) error {
 
 // apply lets rules serve that the control plane sent, or returns what is wrong with
 // them.
-func (c *controlPlane) apply(u xds.Update) error {
-	if u.Type != descriptors.ResourceType {
-		err := fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
-		c.refuse(err, u.Version)
-		return err
-	}
-	defer c.end()
-	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin(c.serving))
-	if c.serving.Err() != nil {
-		return errEnded
-	}
+func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
+	var unknown descriptors.Problems
+	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (tree *descriptors.Tree, err error) {
+		if u.Type != descriptors.ResourceType {
+			return nil, fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
+		}
+		tree, unknown, err = descriptors.LoadResources(u.Resources, o)
+		return tree, err
+	})
 	if err != nil {
-		err = brief(err)
-		c.refuse(err, u.Version)
+		if ctx.Err() == nil {
+			c.logRefusal(err, "version", u.Version)
+		}
 		return err
 	}
-	c.accept(tree, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
-	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
-	c.warn(tree.Warnings())
 	for _, field := range unknown.First(mostProblems) {
 		c.logger.Warn("unknown field in the rules of the control plane, ignored", "field", field.String())
 	}
@@ -126,12 +119,6 @@ func (c *controlPlane) apply(u xds.Update) error {
 		c.logger.Warn("the control plane sent no rules; every request is allowed", "version", u.Version)
 	}
 	return nil
-}
-
-// logRefused logs why rules that the control plane sent do not serve, not as often as
-// it may happen.
-func (c *controlPlane) logRefused(version string, problem error) {
-	c.logRefusal(problem, "version", version)
 }
 
 // silent makes the server healthy although there are no rules, because the

@@ -133,7 +133,7 @@ func TestNoCollectorOfDecisions(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // ms
 	f := start(t, "--config="+directory(t, limited(1)), "--decision-log=all", "--decision-log-to=otlp")
 	testenv.Must(f.ask(t.Context(), "alice"))(t)
-	f.wantLog("decisions were lost")
+	f.wantLog("traces or decisions were lost")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
 	f.stop()
 	testenv.OK(t, f.wantEnd())

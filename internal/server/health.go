@@ -85,40 +85,16 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams is an interceptor that ends streams when the server drains; by
-// themselves they would last, and with them the drain, until the client leaves.
-// The last message of a followed health check is NOT_SERVING.
-func (h *health) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	stop := context.AfterFunc(h.draining, cancel)
-	defer stop()
-	err := handler(srv, streamContext{stream, ctx})
-	if h.draining.Err() == nil {
-		return err
-	}
-	if info.FullMethod == grpc_health_v1.Health_Watch_FullMethodName {
-		_ = stream.SendMsg(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}) // or the client has gone
-	}
-	return status.Error(codes.Unavailable, "draining")
-}
-
-// streamContext is a stream with another context, which ends it for a handler
-// that waits for a message, too.
-type streamContext struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s streamContext) Context() context.Context { return s.ctx }
-
-func (s streamContext) RecvMsg(m any) error {
-	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }()
+// endStreams is an interceptor that ends streams, such as followed health checks, when the
+// server drains; by themselves they would last, and with them the drain, until the client
+// leaves. The end of a stream ends its handler, too.
+func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	handled := make(chan error, 1)
+	go func() { handled <- handler(srv, stream) }()
 	select {
-	case err := <-received:
+	case err := <-handled:
 		return err
-	case <-s.ctx.Done():
-		return status.FromContextError(s.ctx.Err()).Err()
+	case <-h.draining.Done():
+		return status.Error(codes.Unavailable, "draining")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"weir/internal/settings"
-	"weir/internal/settings/follow"
 )
 
 // listeners are bound addresses, each for one server. Requests are answered
@@ -105,23 +104,4 @@ func bind(config net.ListenConfig, network, address string) (net.Listener, error
 func isIPv4(listener net.Listener) bool {
 	addr, ok := listener.Addr().(*net.TCPAddr)
 	return ok && addr.IP.To4() != nil
-}
-
-// openTLS reads the files of the gRPC listener's TLS, and follows them until
-// the result is closed. Without TLS it is nil.
-func openTLS(s settings.TLS, logger *slog.Logger) (*follow.TLS, error) {
-	if !s.On {
-		return nil, nil
-	}
-	config, err := follow.ServerTLS(follow.TLSOptions{
-		CertFile: s.Cert,
-		KeyFile:  s.Key,
-		CAFile:   s.ClientCA,
-		PeerSAN:  s.ClientSAN,
-		Logger:   logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
-	}
-	return config, nil
 }

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -16,24 +16,9 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// How the garbage collector is tuned. A server of little memory collects very
-// often by the runtime's default, which is to collect when as much garbage has
-// piled up as is live: of the CPU time of a decision that was a sixth.
-const (
-	// garbage is what may pile up between two collections, or a quarter of what is
-	// live, if that is more.
-	garbage = 56 << 20
-	// loadGarbage is what may pile up while new rules are loaded. A load of 100,000 leaves
-	// 360 MB behind, and each collection on its way keeps all processors busy with the old
-	// rules and the new; now there is one.
-	loadGarbage = 4 * garbage
-	// memoryShare is the part of the container's memory that the runtime keeps
-	// within, by collecting more often; the rest is for what it does not count.
-	memoryShare = 0.9
-	// idleAfterLoad is how long after a load a server is idle that has not collected
-	// since.
-	idleAfterLoad = 15 * time.Second
-)
+// memoryShare is the part of the container's memory that the runtime keeps within, by
+// collecting more often; the rest is for what it does not count.
+const memoryShare = 0.9
 
 // limitMemory makes the runtime keep within the memory of the container, if
 // that has a limit and GOMEMLIMIT sets no other.
@@ -65,111 +50,85 @@ func maxCounters() int {
 	return int(max((limit-memoryElse)/counterMemory, leastCounters))
 }
 
-// tuner keeps the collector's target at the garbage that is allowed. None
-// leaves it as it is.
+// Garbage that may pile up between two collections, or a quarter of what is live, if that is
+// more. By the runtime's default it is as much as is live: a server of little memory then
+// collects very often, which was a sixth of the CPU time of a decision. A load of 100,000
+// rules leaves 360 MB behind, and each collection on its way keeps all processors busy with
+// the old rules and the new.
+const garbage, loadGarbage = 56 << 20, 224 << 20
+
+// tuner keeps the collector's target at the garbage that is allowed.
 type tuner struct {
-	mu      sync.Mutex
-	loading bool
-	percent int // the target, 0: none was set yet
+	loading atomic.Bool   // rules
+	changed chan struct{} // tells of loading
 }
 
-// newTuner returns none if GOGC sets the target.
-func newTuner() *tuner {
-	if os.Getenv("GOGC") != "" {
-		return nil
+func newTuner() *tuner { return &tuner{changed: make(chan struct{}, 1)} }
+
+// load says that a load begins, or that it has ended.
+func (t *tuner) load(begins bool) {
+	t.loading.Store(begins)
+	select {
+	case t.changed <- struct{}{}:
+	default: // it will be seen with the change before
 	}
-	return &tuner{}
 }
 
 // run lets the target follow what is live, which each collection finds out, until
-// ctx ends. The target is a share of it: what grows to the tenfold, as under an
-// attack, may pile up ten times the garbage until the target is another.
+// ctx ends, unless GOGC sets the target. The target is a share of what is live: if that grows
+// to the tenfold, as under an attack, ten times the garbage may pile up until the target is
+// another.
 func (t *tuner) run(ctx context.Context) {
-	if t == nil {
+	if os.Getenv("GOGC") != "" {
 		return
 	}
 	collected := make(chan struct{}, 1)
-	for {
-		t.mu.Lock()
-		t.tune()
-		t.mu.Unlock()
-		notifyCollection(collected)
+	for percent, watched := 0, false; ; {
+		allowed := uint64(garbage)
+		if t.loading.Load() {
+			allowed = loadGarbage
+		}
+		live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
+		if p := target(live, allowed); p != percent { // to set it stops the world
+			debug.SetGCPercent(p)
+			percent = p
+		}
+		if !watched { // the next collection finds an object that nobody refers to
+			runtime.AddCleanup(new([16]byte), func(c chan<- struct{}) { c <- struct{}{} }, collected)
+			watched = true
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-collected:
+			watched = false
+		case <-t.changed:
 		}
 	}
 }
 
-// notifyCollection tells c of the next collection, which finds an object that
-// nobody refers to.
-func notifyCollection(c chan<- struct{}) {
-	runtime.AddCleanup(new([16]byte), func(c chan<- struct{}) { c <- struct{}{} }, c)
-}
-
-// load says that a load begins, or that it has ended.
-func (t *tuner) load(begins bool) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.loading = begins
-	if t.percent != 0 {
-		t.tune()
-	}
-}
-
-// tune sets the target if it is to change, since that stops the world.
-func (t *tuner) tune() {
-	target := usualTarget
-	if t.loading {
-		target = loadTarget
-	}
-	live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
-	if percent := target(live); percent != t.percent {
-		debug.SetGCPercent(percent)
-		t.percent = percent
-	}
-}
-
-// The least and the most garbage that may pile up, in percent of what is live.
-const leastTarget, mostTarget = 25, 1600 // counters in memory are no work for the collector
-
-// usualTarget is the garbage that may pile up beside so many live bytes, in
-// percent of these (see GOGC), in steps, so that it seldom changes.
-func usualTarget(live uint64) int {
-	percent := mostTarget
-	for percent > leastTarget && uint64(percent)*live > 100*garbage {
+// target is the garbage that may pile up beside so many live bytes, in percent of these (see
+// GOGC), in steps, so that it seldom changes.
+func target(live, allowed uint64) int {
+	percent := 1600 // counters in memory are no work for the collector
+	for percent > 25 && uint64(percent)*live > 100*allowed {
 		percent /= 2
 	}
 	return percent
 }
 
-// loadTarget is the target while rules are loaded. Steps would make for one
-// collection more.
-func loadTarget(live uint64) int {
-	return int(min(max(100*loadGarbage/max(live, 1), leastTarget), mostTarget))
-}
+// manyRules is from how many rules on the memory that a load took is given back to the
+// system: a heap as large as the load's peak would be collected too seldom to shrink by
+// itself.
+const manyRules = 10_000
 
-// freeAfterLoad frees what a load took. The runtime then returns the memory little by
-// little: to return it at once, by debug.FreeOSMemory, keeps a processor from all
-// else for tens of milliseconds, and the next load takes it again. How much it
-// may keep the runtime only sees at the collection after this one, which an idle
-// server makes here.
+// freeAfterLoad collects what a load took. The runtime then returns the memory little by
+// little: to return it at once, by debug.FreeOSMemory, keeps a processor from all else for
+// tens of milliseconds. How much it may keep it only sees at the collection after this one.
 func freeAfterLoad() {
-	runtime.GC()
-	cycles := collections()
-	time.AfterFunc(idleAfterLoad, func() {
-		if collections() == cycles {
-			runtime.GC()
-		}
-	})
+	time.AfterFunc(0, runtime.GC)
+	time.AfterFunc(15*time.Second, runtime.GC)
 }
-
-// collections is how many there have been.
-func collections() uint64 { return read("/gc/cycles/total:gc-cycles") }
 
 // read reads a metric of the runtime.
 func read(name string) uint64 {

@@ -5,28 +5,18 @@ import (
 	"math"
 	"runtime/debug"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"weir/internal/testenv"
 )
 
 func TestTargets(t *testing.T) {
-	tests := []struct {
-		live           uint64
-		usual, loading int // percent
-	}{
-		{0, 1600, 1600},
-		{3 << 20, 1600, 1600}, // 48 MiB of garbage
-		{5 << 20, 800, 1600},  // 40, and 80 MiB
-		{27 << 20, 200, 829},  // 54, and 224 MiB
-		{40 << 20, 100, 560},
-		{100 << 20, 50, 224},
-		{10 << 30, 25, 25},
-	}
-	for _, tt := range tests {
-		if usual, loading := usualTarget(tt.live), loadTarget(tt.live); usual != tt.usual || loading != tt.loading {
-			t.Errorf("%d MiB live: got %d %% and %d %% during a load, want %d %% and %d %%", tt.live>>20, usual, loading, tt.usual, tt.loading)
+	for live, want := range map[uint64][2]int{ // percent, usually and during a load
+		0: {1600, 1600}, 3 << 20: {1600, 1600}, // 48 MiB of garbage
+		5 << 20:  {800, 1600}, // 40, and 80 MiB
+		27 << 20: {200, 800}, 40 << 20: {100, 400}, 100 << 20: {50, 200}, 10 << 30: {25, 25},
+	} {
+		if got := [2]int{target(live, garbage), target(live, loadGarbage)}; got != want {
+			t.Errorf("%d MiB live: got %d %%, want %d %%", live>>20, got, want)
 		}
 	}
 }
@@ -40,20 +30,6 @@ func TestCountersFitIntoTheMemory(t *testing.T) {
 			t.Errorf("%d MiB: got %d counters, want %d", limit>>20, got, want)
 		}
 	}
-}
-
-// An idle server would keep the memory of a load until the runtime collects by
-// itself, after two minutes.
-func TestAnIdleServerCollectsAfterALoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		freeAfterLoad()
-		before := collections()
-		time.Sleep(idleAfterLoad)
-		synctest.Wait()
-		if collections() == before {
-			t.Error("nothing is collected")
-		}
-	})
 }
 
 func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,8 +29,4 @@ type Options struct {
 	// before the context of Run ends, there is no pause. It also ends commands that print
 	// secrets for New.
 	Hurry <-chan struct{}
-
-	// What tests have otherwise, and 0 leaves as it is: the time between two readings of the
-	// files of rules.
-	pollEvery time.Duration
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,15 +17,14 @@ type part struct {
 	// stop returns soon after its context ends.
 	stop func(context.Context) error
 
-	running *atomic.Bool
-	ended   chan struct{}
+	ended chan struct{} // closed when run has returned, nil if it was not called
 }
 
 // parts are those of a server, in the order in which they are made.
-type parts []part
+type parts []*part
 
 func (p *parts) add(name string, run, stop func(context.Context) error) {
-	*p = append(*p, part{name, run, stop, new(atomic.Bool), make(chan struct{})})
+	*p = append(*p, &part{name: name, run: run, stop: stop})
 }
 
 // background adds a part that runs until its context ends.
@@ -47,13 +44,12 @@ func (p parts) start(ctx context.Context) (failed chan error) {
 		if part.run == nil {
 			continue
 		}
-		part.running.Store(true)
+		part.ended = make(chan struct{})
 		go func() {
+			defer close(part.ended)
 			if err := part.run(ctx); err != nil {
 				failed <- err
 			}
-			part.running.Store(false)
-			close(part.ended)
 		}()
 	}
 	return failed
@@ -67,35 +63,35 @@ var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
 
 // stop stops all parts, the last made first, whether or not one fails, and waits until none
 // runs any more.
-func (p parts) stop(ctx context.Context, logger *slog.Logger) error {
+func (p parts) stop(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(p) {
 		if part.stop == nil {
 			continue
 		}
 		if err := Within(ctx, grace, errNotStopped, func() error { return part.stop(ctx) }); err != nil {
-			logger.Warn("a part could not be stopped", "part", part.name, "err", err)
 			errs = append(errs, fmt.Errorf("stopping %s: %w", part.name, err))
 		}
 	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
+	late, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
 	var behind []string
 	for _, part := range p {
-		if !part.running.Load() {
+		if part.ended == nil {
 			continue
 		}
 		select {
 		case <-part.ended:
-		case <-late.C:
-			late.Reset(0) // for those that follow
-			behind = append(behind, part.name)
+		case <-late.Done():
+			select {
+			case <-part.ended:
+			default:
+				behind = append(behind, part.name)
+			}
 		}
 	}
 	if behind != nil {
-		names := strings.Join(behind, ", ")
-		logger.Warn("parts are still running and are left behind", "parts", names)
-		errs = append(errs, fmt.Errorf("left behind: %s: still running %v after the drain", names, grace))
+		errs = append(errs, fmt.Errorf("left behind: %s: still running %v after the drain", strings.Join(behind, ", "), grace))
 	}
 	return errors.Join(errs...)
 }

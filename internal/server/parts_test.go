@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +21,7 @@ func TestPartsStopBackwardsAndAll(t *testing.T) {
 			return nil
 		})
 	}
-	err := p.stop(t.Context(), slog.New(slog.DiscardHandler))
+	err := p.stop(t.Context())
 	if err == nil || err.Error() != "stopping HTTP: stuck client" {
 		t.Errorf("error: %v", err)
 	}
@@ -42,7 +41,7 @@ func TestPartThatHangsIsLeftBehind(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		err := p.stop(ctx, slog.New(slog.DiscardHandler))
+		err := p.stop(ctx)
 		if err == nil || !strings.Contains(err.Error(), "stopping hanging: still running") {
 			t.Errorf("error: %v", err)
 		}

@@ -18,18 +18,12 @@ func (a *App) openRedis() error {
 	s := all.Redis
 	var encrypt func() *tls.Config
 	if s.Encrypted() {
-		files, err := follow.ClientTLS(follow.TLSOptions{
-			CertFile:                 s.TLSClientCert,
-			KeyFile:                  s.TLSClientKey,
-			CAFile:                   s.TLSCACert,
-			SkipHostnameVerification: s.TLSSkipHostnameVerification,
-			Logger:                   a.logger,
+		files, err := a.openTLS("redis", follow.ClientTLS, follow.TLSOptions{
+			CertFile: s.TLSClientCert, KeyFile: s.TLSClientKey, CAFile: s.TLSCACert, SkipHostnameVerification: s.TLSSkipHostnameVerification,
 		})
 		if err != nil {
 			return fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
 		}
-		a.parts.closer("TLS files of Redis", files.Close)
-		registerCertificates(a.storeRegistry, "redis", files.TLS)
 		encrypt = files.TLS
 	}
 	options := redis.Options{

@@ -4,21 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"weir/internal/operators/console"
 
 	"weir/internal/descriptors"
 	"weir/internal/testenv"
 )
-
-func quietRules() *rules {
-	return newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-}
 
 func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 	var text strings.Builder
@@ -28,53 +22,76 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 	}
 	dir := directory(t, text.String())
 	before := forcedCollections()
-	f := start(t, "--config="+dir)
+	start(t, "--config="+dir)
 	testenv.Eventually(t, func() error {
 		if forcedCollections() == before {
 			return errors.New("the memory of the start is not given back")
 		}
 		return nil
 	})
-
-	before = forcedCollections()
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
-	if forcedCollections() == before {
-		t.Error("the memory of a reload is not given back before the next may begin")
-	}
 }
 
 // forcedCollections is how many collections somebody asked for, as giving back
 // memory does.
 func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
 
-func TestLoadGivesWayWhileRulesServe(t *testing.T) {
-	r := quietRules()
-	if r.begin(t.Context()).Pause != nil {
-		t.Error("the first load shall take all processors")
+// TestLoadEndsWithItsContext ends a load while it rests.
+func TestLoadEndsWithItsContext(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("domain: api\ndescriptors:\n")
+	for range 10_000 {
+		text.WriteString("- key: user\n")
 	}
-	r.tree.Store(new(descriptors.Tree))
-	if r.begin(t.Context()).Pause == nil {
-		t.Error("a load shall give way while rules serve")
+	ctx, cancel := context.WithCancel(t.Context())
+	pauses := 0
+	_, err := descriptors.Load([]descriptors.File{{Name: "a", Data: []byte(text.String())}}, descriptors.Options{
+		Context: ctx,
+		Pause: func() {
+			if pauses++; pauses == 2 { // of a dozen
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %.200v, want that of the context", err)
+	}
+	if pauses > 3 {
+		t.Errorf("the load went on for %d pauses", pauses-2)
 	}
 }
 
+// TestLoadsAreRemembered loads well, badly again and again, and well.
+func TestLoadsAreRemembered(t *testing.T) {
+	r := new(rules)
+	r.remember(console.Load{Rules: 3})
+	for range 5 {
+		r.remember(console.Load{Problems: "a.yaml:1:1: bad"})
+	}
+	r.remember(console.Load{Problems: "a.yaml:2:1: bad"})
+	if got := r.lastLoads(); len(got) != 3 || got[0].Times != 1 || got[1].Times != 5 || got[2].Rules != 3 {
+		t.Errorf("got %+v", got)
+	}
+	for range 30 {
+		r.remember(console.Load{Rules: 4})
+	}
+	if got := r.lastLoads(); len(got) != mostLoads || got[0].Rules != 4 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestALoadMayLeaveMoreGarbage reads the target of the collector.
 func TestALoadMayLeaveMoreGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	live := make([]byte, 40<<20)
 	defer runtime.KeepAlive(live)
 	runtime.GC() // which counts it as live
-	c := newTuner()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c.run(ctx) // sets the usual target
-	r := quietRules()
-	r.tuner = c
-	r.tree.Store(new(descriptors.Tree))
-	usual := c.percent
-	r.begin(t.Context())
-	during := c.percent
-	r.end()
-	if during <= usual || c.percent != usual {
-		t.Errorf("the target is %d %%, during a load %d %%, then %d %%", usual, during, c.percent)
-	}
+	tuner := newTuner()
+	go tuner.run(t.Context())
+	percent := func() uint64 { return read("/gc/gogc:percent") }
+	usual := uint64(0)
+	testenv.Until(t, "the target is set", func() bool { usual = percent(); return usual != 100 || target(40<<20, garbage) == 100 })
+	tuner.load(true)
+	testenv.Until(t, "the target grows", func() bool { return percent() > usual })
+	tuner.load(false)
+	testenv.Until(t, "the target is as it was", func() bool { return percent() == usual })
 }

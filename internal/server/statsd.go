@@ -2,7 +2,6 @@ package server
 
 import (
 	"iter"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -15,23 +14,25 @@ import (
 	"weir/internal/telemetry/statsd"
 )
 
-// startStatsd starts the clients that the settings ask for.
-func startStatsd(s settings.Metrics, source iter.Seq[statsd.Sum], logger *slog.Logger) (clients []*statsd.Client) {
+// startStatsd starts the clients that the settings ask for. service holds the metrics that
+// go there beside those of limits.
+func (a *App) startStatsd(service prometheus.Gatherer) {
+	s := a.opts.Settings.Metrics
 	if s.DisableStats {
-		return nil
+		return
 	}
 	opts := statsd.Options{
-		Source:   source,
+		Source:   statsdSource(a.usage, service),
 		Network:  string(s.StatsdProtocol),
 		Address:  s.StatsdAddress(),
 		Interval: s.StatsFlushInterval,
 		Tags:     statsdTags(s.ExtraTags),
-		Logger:   logger,
+		Logger:   a.logger,
 	}
 	if s.UseStatsd.On || !s.UseStatsd.Set && !s.UseDogStatsd {
 		plain := opts
 		plain.Quiet = !s.UseStatsd.Set
-		clients = append(clients, statsd.Start(plain))
+		a.parts.closer("statsd", statsd.Start(plain).Stop)
 	}
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
@@ -42,9 +43,8 @@ func startStatsd(s settings.Metrics, source iter.Seq[statsd.Sum], logger *slog.L
 			}
 			opts.Rename = statsd.Renamer(rules)
 		}
-		clients = append(clients, statsd.Start(opts))
+		a.parts.closer("DogStatsD", statsd.Start(opts).Stop)
 	}
-	return clients
 }
 
 func statsdTags(tags settings.Tags) (list []statsd.Tag) {

@@ -16,6 +16,7 @@ import (
 
 	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -125,16 +126,16 @@ func TestNoCollectorOfTraces(t *testing.T) {
 	testenv.Must(f.ask(t.Context(), "alice"))(t)
 	f.stop()
 	testenv.OK(t, f.wantEnd())
-	f.wantLog("traces were lost")
+	f.wantLog("traces or decisions were lost")
 }
 
 // TestLostTracesDoNotFillTheLog loses a batch every 100 ms for two minutes.
 func TestLostTracesDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		handle := otelErrors(newLost(func(fields ...any) { slog.New(slog.NewTextHandler(&log, nil)).Warn("traces were lost", fields...) }), nil)
+		lost := &lostSignals{logger: slog.New(slog.NewTextHandler(&log, nil)), now: rate.Sometimes{Interval: time.Minute}}
 		for range 1200 {
-			handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
+			lost.Handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
 			testenv.Pass(100 * time.Millisecond)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")

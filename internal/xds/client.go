@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -40,22 +39,18 @@ type Options struct {
 	// Type is the URL of the type of the resources.
 	Type string
 	// Apply is called with every response, one at a time. Its error refuses the
-	// response and is sent to the control plane. A response that comes again after it
-	// was refused is not applied again.
-	Apply func(Update) error
-	// Refused, if not nil, is called when the control plane is sent a refusal, which
-	// is at most once in Retry: not for every response that is refused.
-	Refused func(version string, problem error)
-	// Silent, if not nil, is called if the control plane is reached and has sent
+	// response and is sent to the control plane, unless the context has ended. A response that comes again after it
+	// was refused is refused without asking.
+	Apply func(context.Context, Update) error
+	// Silent, if not nil, is called if the control plane is connected and has sent
 	// nothing for 15 s, which means that it has nothing for this node.
 	Silent func()
 
-	// Retry is how long to wait before a control plane is tried again that could
-	// not be reached. It grows while that goes on. Between two refusals of responses
-	// is this time, too.
+	// Retry is how long to wait before the next attempt to reach a control plane. It
+	// grows with each. It is also the least time between two refusals.
 	Retry time.Duration
-	// Backoff is how long to wait before a stream is opened again that has ended. The
-	// first attempt comes within a second, but only once in Backoff.Initial.
+	// Backoff is how long to wait before a stream that has ended is opened again. The
+	// first attempt after a stream that worked comes within a second.
 	Backoff Backoff
 
 	// Logger hears of streams that begin and end.
@@ -97,7 +92,6 @@ type Client struct {
 	refusal time.Time // from when the next refusal may be sent, on any stream
 	applied bool      // a response was
 
-	soon               time.Time // from when an attempt need not wait for a back-off
 	unreachable, ended *backoff.ExponentialBackOff
 
 	connected prometheus.Gauge
@@ -122,7 +116,7 @@ func New(opts Options) (*Client, error) {
 		opts: opts,
 		node: &core.Node{Id: opts.NodeID, Metadata: metadata},
 		dial: []grpc.DialOption{
-			grpc.WithTransportCredentials(keepAlive{opts.Credentials}),
+			grpc.WithTransportCredentials(opts.Credentials),
 			// Servers made with grpc-go end connections that ping more often than every 5 min.
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
@@ -153,19 +147,18 @@ func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
 // Run keeps a stream to the control plane open until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	c.opts.Logger.Info("connecting to the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
-	for {
+	for soon := true; ; soon = false {
 		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		wait := c.wait(reached, worked)
+		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)
-		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
+		rules := "there are no rules yet"
 		if c.applied {
-			c.opts.Logger.Warn("the control plane is not connected; its last rules stay in use", args...)
-		} else {
-			c.opts.Logger.Warn("the control plane is not connected; there are no rules yet", args...)
+			rules = "its last rules stay in use"
 		}
+		c.opts.Logger.Warn("the control plane is not connected; "+rules, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return
@@ -175,24 +168,20 @@ func (c *Client) Run(ctx context.Context) {
 }
 
 // wait returns how long to wait after an attempt. reached reports whether there was a
-// stream, worked whether that showed that the control plane works. Most control planes
-// are away for a moment only, so the first attempt comes within a second; but one that
-// ends every stream is not asked each second.
+// stream. After one that worked the next comes soon: most control planes are away for a
+// moment only.
 func (c *Client) wait(reached, worked bool) time.Duration {
-	if worked {
-		c.unreachable.Reset()
-		c.ended.Reset()
-	}
 	delays := c.unreachable
 	if reached {
 		delays = c.ended
 	}
-	if now := time.Now(); (worked || c.soon.IsZero()) && !now.Before(c.soon) {
-		c.soon = now.Add(c.opts.Backoff.Initial)
-		most := min(time.Second, delays.InitialInterval)
-		return most - time.Duration(c.opts.Backoff.Spread*rand.Float64()*float64(most)) //nolint:gosec // no secret
+	if !worked {
+		return delays.NextBackOff()
 	}
-	return delays.NextBackOff()
+	c.unreachable.Reset()
+	c.ended.Reset()
+	most := min(time.Second, delays.InitialInterval)
+	return most - time.Duration(c.opts.Backoff.Spread*rand.Float64()*float64(most)) //nolint:gosec // no secret
 }
 
 // Status returns how the control plane is reached now.
@@ -213,28 +202,4 @@ func (c *Client) setStatus(connected bool, err error) {
 	if connected {
 		c.connected.Set(1)
 	}
-}
-
-// probes let the system notice within a minute that the other side of a silent
-// connection has gone, as after the loss of its machine. gRPC asks for probes,
-// too, but in the rhythm of the system, which is hours.
-var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
-
-// keepAlive are credentials that set up TCP on the way: they are the one place
-// that gets each connection whichever way gRPC made it, also through a proxy.
-type keepAlive struct {
-	credentials.TransportCredentials
-}
-
-// ClientHandshake turns on the probes of a TCP connection.
-func (k keepAlive) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAliveConfig(probes) // fails on systems that have no such settings
-	}
-	return k.TransportCredentials.ClientHandshake(ctx, authority, conn)
-}
-
-// Clone is part of the interface.
-func (k keepAlive) Clone() credentials.TransportCredentials {
-	return keepAlive{k.TransportCredentials.Clone()}
 }

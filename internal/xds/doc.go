@@ -7,10 +7,9 @@
 // acknowledged. Otherwise it is refused with the error of Apply, and whatever was
 // applied before stays. Client.Status says whether there is a stream.
 //
-// A stream that ends is opened again, after a back-off and on a new connection. A
-// control plane that sends more than anybody could use, good or bad, takes neither
-// the processors nor the log: responses are taken at a bounded rate, and refusals
-// are sent and reported once in an interval.
+// A stream that ends is opened again, after a back-off and on a new connection. Refusals
+// are sent once in an interval, because many control planes send at once again what was
+// refused.
 //
 // The package knows nothing of rules: what resources are, and whether they are
 // good, is for Apply to say.

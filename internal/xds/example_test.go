@@ -44,7 +44,7 @@ func ExampleClient_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	client, err := xds.New(xds.Options{
 		Server: listener.Addr().String(), NodeID: "weir", Type: typeURL,
-		Apply: func(u xds.Update) error {
+		Apply: func(_ context.Context, u xds.Update) error {
 			fmt.Println("version", u.Version, "resources", len(u.Resources))
 			stop() // here one is enough
 			return nil

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ func response(typeURL, version string, values ...string) *discovery.DiscoveryRes
 // judge refuses another type and what holds a resource bad, and counts what it was asked.
 type judge struct{ asked int }
 
-func (j *judge) apply(u Update) error {
+func (j *judge) apply(_ context.Context, u Update) error {
 	j.asked++
 	if u.Type != configType {
 		return errors.New("another type")
@@ -99,8 +100,8 @@ func TestGoodAfterBad(t *testing.T) {
 		{"of a wrong type, same version", []*discovery.DiscoveryResponse{response(clusterType, "1"), good},
 			[]string{`0s 0 "" another type`, `0s 1 "1" `}},
 		{"same version", []*discovery.DiscoveryResponse{response(configType, "1", "bad"), good}, []string{`0s 0 "" bad`, `0s 1 "1" `}},
-		{"while a refusal is held back", []*discovery.DiscoveryResponse{response(configType, "", "bad"), response(configType, "2", "bad"), good},
-			[]string{`0s 0 "" bad`, `0s 2 "1" `}},
+		{"after a refusal that is held back", []*discovery.DiscoveryResponse{response(configType, "", "bad"), response(configType, "2", "bad"), good},
+			[]string{`0s 0 "" bad`, `3s 1 "" bad`, `3s 2 "1" `}},
 		{"without a version", []*discovery.DiscoveryResponse{response(configType, "")}, []string{`0s 0 "" `}},
 		{"and bad again", []*discovery.DiscoveryResponse{response(configType, "1", "bad"), good, response(configType, "1", "bad")},
 			[]string{`0s 0 "" bad`, `0s 1 "1" `, `3s 2 "1" bad`}},
@@ -136,45 +137,4 @@ func TestGoodAfterBad(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestRefusalsAreReported is about a control plane that ends its streams and sends
-// bad responses on each.
-func TestRefusalsAreReported(t *testing.T) {
-	bad := func(problem string) *discovery.DiscoveryResponse { return response(configType, "", "bad "+problem) }
-	good := response(configType, "", "good")
-	synctest.Test(t, func(t *testing.T) {
-		streams := [][]*discovery.DiscoveryResponse{{bad("a")}, {bad("a"), bad("b"), bad("c")}, {bad("c")}, {bad("a"), bad("d"), good}, {bad("d")}}
-		dial := serve(t, func(stream adsStream) error {
-			if len(streams) == 0 {
-				<-stream.Context().Done()
-				return nil
-			}
-			responses := streams[0]
-			streams = streams[1:]
-			for _, r := range responses {
-				if err := stream.Send(r); err != nil {
-					return err
-				}
-			}
-			time.Sleep(4 * time.Second) // what is held back is sent meanwhile
-			return nil
-		})
-		started := time.Now()
-		var told []string
-		refused := func(_ string, problem error) {
-			told = append(told, fmt.Sprint(time.Since(started), " ", problem))
-		}
-		apply := func(u Update) error {
-			if text := string(u.Resources[0].GetValue()); text != "good" {
-				return errors.New(text)
-			}
-			return nil
-		}
-		opts := Options{Apply: apply, Refused: refused, Retry: 3 * time.Second, Backoff: Backoff{Initial: time.Second, Max: time.Second}}
-		inBubble(t, opts, time.Minute, dial)
-		if want := []string{"0s bad a", "5s bad a", "8s bad c", "11s bad c", "15s bad a", "20s bad d"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
-	})
 }
