@@ -59,7 +59,7 @@ typed_config:
   rules: {action: DENY, policies: {refused: {permissions: [{header: {name: x-refuse, string_match: {exact: WHERE}}}], principals: [{any: true}]}}}
 `
 
-// startFlight starts it. With one filter, that one takes and gives back. timeout is of the
+// startFlight starts it. With one filter, that one takes and returns. timeout is of the
 // filters, manager changes fields.
 func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight {
 	t.Helper()
@@ -174,7 +174,7 @@ func (f *flight) resetStream(user string) {
 	f.waitFor(func() bool { return f.left[user] })
 }
 
-// settle waits until a request that is made now is given back. Envoy has one thread and
+// settle waits until a request that is made now is returned. Envoy has one thread and
 // one connection to the recorder, so all that it asks about earlier requests has come.
 func (f *flight) settle(after string) {
 	f.t.Helper()
@@ -192,7 +192,7 @@ func wantRow(t *testing.T, cells ...string) {
 	}
 }
 
-// TestStreamDone finds out which requests Envoy gives back, of all that may become of
+// TestStreamDone finds out which requests Envoy returns, of all that may become of
 // them, and compares with the table in examples/in-flight/README.md.
 func TestStreamDone(t *testing.T) {
 	t.Parallel()
@@ -208,7 +208,7 @@ func TestStreamDone(t *testing.T) {
 		row  string // in the table
 		user string
 		do   func(f *flight, user string)
-		both string // what the recorder gets, by default a take and a give
+		both string // what the recorder gets, by default a take and a return
 	}{
 		{row: "answered", user: "answered", do: gets("/", 200)},
 		{row: "denied by a limit", user: "denied", do: gets("/", 429)},
@@ -234,10 +234,10 @@ func TestStreamDone(t *testing.T) {
 		{row: "refused by a filter before", user: "refused-before", do: gets("/", 403, "x-refuse: before"), both: "-"},
 		{row: "refused by a filter after", user: "refused-after", do: gets("/", 403, "x-refuse: after")},
 		{row: "`direct_response` or `redirect` of a route", user: "direct", do: gets("/direct", 204), both: "-"},
-		{row: "redirected by Envoy (`internal_redirect_policy`)", user: "redirected", do: gets("/redirected", 200), both: "take take give give"},
+		{row: "redirected by Envoy (`internal_redirect_policy`)", user: "redirected", do: gets("/redirected", 200), both: "take take return return"},
 		{row: "header of the descriptor removed or changed by the route or a filter after", user: "removed", do: gets("/removed", 200), both: "take"},
 	} {
-		wants := [2]string{cmp.Or(c.both, "take give"), cmp.Or(c.both, "take give")}
+		wants := [2]string{cmp.Or(c.both, "take return"), cmp.Or(c.both, "take return")}
 		on := ordinary
 		switch c.row {
 		case "Weir does not answer within `timeout`":
@@ -288,10 +288,10 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 		row, manager     string
 		chooses, without string // whether a client's id is taken, and what comes of a request without one
 	}{
-		{"`use_remote_address: true`", "", "no", "take give"},
-		{"without it", "use_remote_address: false", "yes", "take give"},
-		{"`preserve_external_request_id: true`", "preserve_external_request_id: true", "yes", "take give"},
-		{"`internal_address_config` with the client's address", "internal_address_config: {cidr_ranges: [{address_prefix: 127.0.0.0, prefix_len: 8}]}", "yes", "take give"},
+		{"`use_remote_address: true`", "", "no", "take return"},
+		{"without it", "use_remote_address: false", "yes", "take return"},
+		{"`preserve_external_request_id: true`", "preserve_external_request_id: true", "yes", "take return"},
+		{"`internal_address_config` with the client's address", "internal_address_config: {cidr_ranges: [{address_prefix: 127.0.0.0, prefix_len: 8}]}", "yes", "take return"},
 		{"`generate_request_id: false`", "generate_request_id: false", "yes", "-"},
 	} {
 		f := startFlight(t, false, "60s", c.manager)
@@ -398,5 +398,5 @@ func (u record) String() string {
 	if u.takes+u.gives == 0 {
 		return "-"
 	}
-	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("give ", u.gives))
+	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("return ", u.gives))
 }
