@@ -20,7 +20,6 @@ type backend struct {
 	client   *client
 	patience time.Duration    // of a caller without a deadline
 	now      func() time.Time // nil: Redis' clock
-	oneClock bool             // now is that of all processes
 	local    func() time.Time // the clock of this process
 	ahead    atomic.Int64     // by how many microseconds Redis' clock is, as the last call found out that had to
 	denials  *denials         // nil: none
@@ -48,7 +47,6 @@ func newBackend(name string, client *client, denials *denials, o *Options, metri
 		client:   client,
 		patience: min(cmp.Or(o.Wait, DefaultWait), client.server.Timeout),
 		now:      o.Now,
-		oneClock: o.OneClock,
 		local:    localClock(o.Now),
 		denials:  denials,
 		probeKey: limiter.ProbeKey(o.KeyPrefix),

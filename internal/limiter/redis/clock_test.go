@@ -2,12 +2,9 @@ package redis
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
@@ -37,7 +34,7 @@ func TestRedisBehindItsCounters(t *testing.T) {
 	for _, ahead := range []time.Duration{25 * time.Second, 2 * time.Hour} {
 		r := testenv.RedisServer(t)
 		admin := connect(t, r)
-		was := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return time.Now().Add(ahead) }, OneClock: true})
+		was := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return time.Now().Add(ahead) }})
 		is := open(t, Options{Main: at(r.Addr())})
 		for _, c := range tenPerSecond {
 			t.Run(fmt.Sprintf("%s, %v", c.name, ahead), func(t *testing.T) {
@@ -80,109 +77,12 @@ func redisTime(t *testing.T, admin *redis.Client) time.Time {
 	return testenv.Must(admin.Time(t.Context()).Result())(t)
 }
 
-// TestClocksThatDiffer lets two processes decide by clocks of their own, of which
-// one is ahead of the other. By the newest time at which either was admitted, no window
-// holds more than the limit: neither does a window begin again for the process that
-// is behind, nor does it find a counter gone that has ended for the other one only.
-func TestClocksThatDiffer(t *testing.T) {
-	t.Parallel()
-	for _, c := range tenPerSecond {
-		for _, apart := range []time.Duration{time.Millisecond, 20 * time.Second, 59 * time.Second} {
-			t.Run(fmt.Sprintf("%s, %v", c.name, apart), func(t *testing.T) {
-				c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Minute
-				newDiffering(t, storetest.Must(c.spec), apart).check()
-			})
-		}
-	}
-}
-
-// differing are two processes with clocks of their own.
-type differing struct {
-	*testing.T
-	limit *limiter.Limit
-	redis *miniredis.Miniredis
-	now   time.Time // by the clock that is behind
-	apart time.Duration
-	both  [2]*store
-}
-
-func newDiffering(t *testing.T, l *limiter.Limit, apart time.Duration) *differing {
-	d := &differing{T: t, limit: l, redis: miniredis.RunT(t), now: time.Unix(1_800_000_000, 0), apart: apart}
-	for i := range d.both {
-		d.both[i] = open(t, Options{Main: at(d.redis.Addr()), Now: func() time.Time { return d.clock(i) }})
-	}
-	return d
-}
-
-func (d *differing) clock(process int) time.Time { return d.now.Add(time.Duration(process) * d.apart) }
-
-// check lets one process or the other use up what there is, again and again.
-func (d *differing) check() {
-	r := rand.New(rand.NewPCG(1, uint64(d.apart)))
-	start, newest := d.now, d.now
-	var window, used, total int64
-	for range 100 {
-		pass := time.Duration(r.Int64N(int64(10 * time.Second)))
-		d.now = d.now.Add(pass)
-		d.redis.FastForward(pass)
-		process := r.IntN(2)
-		for n := r.IntN(12); n > 0 && !mustAsk(d, d.both[process], "k", d.limit).Over; n-- {
-			if d.clock(process).After(newest) {
-				newest = d.clock(process)
-			}
-			if w := newest.Unix() / 60; w != window {
-				window, used = w, 0
-			}
-			used, total = used+1, total+1
-		}
-		if d.limit.Algorithm != limiter.TokenBucket && d.limit.Algorithm != limiter.FirstHit && used > 10 {
-			d.Fatalf("%d units in a window of 10", used)
-		}
-	}
-	most := 10 + 10*int64(newest.Sub(start)/time.Minute+1)
-	if total > most {
-		d.Errorf("%d units within %v, want at most %d", total, newest.Sub(start), most)
-	}
-	if total < most/4 {
-		d.Errorf("only %d units within %v", total, newest.Sub(start))
-	}
-}
-
-// A full Redis refuses to bring a counter back. That keeps nobody from being denied.
-func TestDeniedAlthoughTheCounterCannotBeBroughtBack(t *testing.T) {
-	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
-	admin := connect(t, r)
-	var now atomic.Pointer[time.Time]
-	set := func(at time.Time) { now.Store(&at) }
-	set(time.Now().Add(time.Hour))
-	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return *now.Load() }, OneClock: true})
-	two := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Hour})
-	mustAsk(t, s, "k", two)
-	mustAsk(t, s, "k", two)
-	before := do(t, admin, "get", "k")
-	do(t, admin, "config", "set", "maxmemory", "1kb")
-	set(time.Now())
-	if d := mustAsk(t, s, "k", two); !d.Over {
-		t.Errorf("got %+v, want a denial", d)
-	}
-	if after := do(t, admin, "get", "k"); after != before {
-		t.Errorf("a full Redis has written %v over %v", after, before)
-	}
-	do(t, admin, "config", "set", "maxmemory", "0")
-	if d := mustAsk(t, s, "k", two); !d.Over {
-		t.Errorf("got %+v, want a denial", d)
-	}
-	if after := do(t, admin, "get", "k"); after == before {
-		t.Error("the counter is not brought back")
-	}
-}
-
 // What is remembered of denials is counted by what passes in this process. Neither a
 // step of Redis' clock nor one of its own makes it deny for longer than a second.
 func TestMemoryOfDenialsWhileClocksStep(t *testing.T) {
 	r, reg := testenv.RedisServer(t), prometheus.NewRegistry()
 	redisNow, local := time.Unix(1_800_000_000, 0), time.Unix(5000, 0)
-	s := open(t, Options{Main: at(r.Addr()), Registerer: reg, Now: func() time.Time { return redisNow }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg, Now: func() time.Time { return redisNow }})
 	s.denials = newDenials(1<<20, func() time.Time { return local })
 	s.main.denials, s.main.local = s.denials, s.denials.now
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})

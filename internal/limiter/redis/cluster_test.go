@@ -78,13 +78,13 @@ func testStoreOnCluster(t *testing.T, c *cluster) {
 	o := c.o
 	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		c.flush(t)
-		o.Now, o.OneClock = now, true
+		o.Now = now
 		return open(t, o)
 	})
 	// Requests within a bucket are decided as on a single Redis.
 	c.flush(t)
 	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		o.Now, o.OneClock = now, true
+		o.Now = now
 		return tagged{open(t, o)}
 	}, 1, 5000)
 	if decided < 5000 {

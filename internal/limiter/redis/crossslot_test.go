@@ -33,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true})
+	p.store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now})
 	return p
 }
 
@@ -69,7 +69,7 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true}
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
@@ -242,7 +242,7 @@ func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
 	p := newPair(t)
 	year := yearly(10)
 	end := heldBack(context.Background(), t, p, year)
-	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now, OneClock: true})
+	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now})
 	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
 		t.Fatalf("denied %v, error %v", denied, err)
 	}

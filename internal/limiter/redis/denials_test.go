@@ -81,7 +81,7 @@ func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	r := testenv.RedisServer(t)
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		c = openChecked(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
+		c = openChecked(t, Options{Main: at(r.Addr()), Now: now})
 		return c
 	}
 	storetest.Run(t, store)
@@ -184,7 +184,7 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 func TestKnownDenialTellsTheTime(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
 	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
+	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
 	for _, c := range []struct {

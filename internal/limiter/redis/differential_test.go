@@ -32,7 +32,7 @@ func TestDifferential(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
-					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now, OneClock: true}
+					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
 					if n%2 == 1 {
 						return openChecked(t, o)
 					}
@@ -140,7 +140,7 @@ func newHistory(t *testing.T, addr string) *history {
 
 // open opens a store that has the clock of the history.
 func (h *history) open(addr string) *store {
-	return open(h.T, Options{Main: at(addr), OneClock: true, Now: func() time.Time { return h.now }})
+	return open(h.T, Options{Main: at(addr), Now: func() time.Time { return h.now }})
 }
 
 // pass lets time pass, or none, or steps back. Never does a state expire within the

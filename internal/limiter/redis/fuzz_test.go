@@ -25,7 +25,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	redis := miniredis.RunT(f)
 	var now int64
-	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
+	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		redis.FlushAll()
 		in := input{data}

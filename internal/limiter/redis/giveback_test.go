@@ -23,7 +23,7 @@ func FuzzGiveBack(f *testing.F) {
 	}
 	redis := miniredis.RunT(f)
 	var now int64
-	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
+	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }})
 	run := func(t *testing.T, b *batch) {
 		t.Helper()
 		if call(s, b); b.err != nil {

@@ -73,7 +73,7 @@ func TestForeignValuesOfHolds(t *testing.T) {
 func TestExpiryOfHolds(t *testing.T) {
 	r := miniredis.RunT(t) // where no time passes by itself
 	now := time.UnixMicro(1_767_323_045_678_900)
-	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
 	l := atOncePerHour(3)
 	for i, step := range []struct {
 		after  time.Duration
@@ -97,33 +97,6 @@ func TestExpiryOfHolds(t *testing.T) {
 		if got := r.TTL("k"); got != step.want || out[0].Used != step.used {
 			t.Errorf("step %d: expires in %v with %d used, want %v and %d", i, got, out[0].Used, step.want, step.used)
 		}
-	}
-}
-
-// Of two processes whose clocks differ, the newest time that the holds have seen counts.
-func TestHoldsWithClocksThatDiffer(t *testing.T) {
-	r := testenv.RedisServer(t)
-	now := time.Now()
-	of := func(ahead time.Duration) *store {
-		return open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now.Add(ahead) }})
-	}
-	ahead, behind, l := of(50*time.Minute), of(0), atOncePerHour(2)
-	mustDecide(t, behind, holding("k", l, 1, false))
-	mustDecide(t, ahead, holding("k", l, 2, false))
-	if out, denied := mustDecide(t, behind, holding("k", l, 3, false)); !denied || out[0].Used != 2 {
-		t.Errorf("behind: denied %v with %d used, want it denied with 2", denied, out[0].Used)
-	}
-	now = now.Add(10 * time.Minute) // the first has ended for the clock that is ahead
-	for name, s := range map[string]*store{"ahead": ahead, "behind": behind} {
-		if out, denied := mustDecide(t, s, holding("k", l, 2, false)); denied || !out[0].Already || out[0].Used < 1 {
-			t.Errorf("%s: denied %v, %+v, want it held", name, denied, out[0])
-		}
-	}
-	if out, denied := mustDecide(t, behind, holding("k", l, 3, false)); denied || out[0].Used != 2 {
-		t.Errorf("denied %v with %d used, want it admitted beside the second", denied, out[0].Used)
-	}
-	if out, denied := mustDecide(t, ahead, holding("k", l, 4, false)); !denied || out[0].Used != 2 {
-		t.Errorf("denied %v with %d used, want it denied", denied, out[0].Used)
 	}
 }
 

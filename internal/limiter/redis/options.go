@@ -27,15 +27,9 @@ type Options struct {
 	// known to be over, so that Redis need not be asked again for a second; 0 means none. Half
 	// as many more are for what was seen last of other counters.
 	DenyMemory int
-	// Now returns the time of decisions. nil means Redis' own clock; only a Redis
-	// that refuses TIME in scripts, or a test, needs another. The clocks of
-	// processes differ: for each counter the newest time that any of them gave
-	// holds, so one that runs ahead makes clients wait until that time. As long as
-	// they differ by less than a minute, no limit admits more for it.
+	// Now returns the time of decisions in tests. nil means Redis' own clock, which is one
+	// for all processes.
 	Now func() time.Time
-	// OneClock says that Now is the same for all processes, as Redis' clock is. If
-	// it steps back, counters follow it.
-	OneClock bool
 	// Logger logs when Redis fails and when it is back. nil means no log.
 	Logger *slog.Logger
 	// Registerer takes the metrics. nil means that nobody reads them.

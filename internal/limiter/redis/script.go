@@ -216,12 +216,8 @@ func (c *piped) SetErr(err error) {
 
 // clock is the time of a call as the scripts read it, see time.lua.
 func (b *backend) clock() string {
-	switch {
-	case b.now == nil:
+	if b.now == nil {
 		return ""
-	case b.oneClock:
-		return strconv.FormatInt(b.now().UnixMicro(), 10)
-	default:
-		return strconv.FormatInt(b.now().UnixMicro(), 10) + " several"
 	}
+	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }

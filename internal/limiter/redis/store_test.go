@@ -23,7 +23,7 @@ func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return open(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
+		return open(t, Options{Main: at(r.Addr()), Now: now})
 	})
 }
 

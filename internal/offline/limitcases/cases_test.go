@@ -83,7 +83,7 @@ func hit(limit *limiter.Limit, key, value string) limiter.Hit {
 // of Redis tells the time.
 func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) server {
 	t.Helper()
-	s, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true})
+	s, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: patience}, Wait: patience, Now: now})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -108,7 +108,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
-	s := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true, DenyMemory: 1 << 20}))(t)
+	s := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, DenyMemory: 1 << 20}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

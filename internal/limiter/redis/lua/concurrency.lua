@@ -2,30 +2,10 @@
 -- there were, 0. Which they are is in holds.lua.
 
 algorithms.concurrency = {
-  limit = function(t, period, amount)
-    return {
-      t = t, period = period, amount = amount, grid = 1, most = EXACT / 2, most_prev = 0, newest = t, holds = true,
-    }
+  limit = function(period, amount)
+    return { period = period, amount = amount, grid = 1, most = EXACT / 2, most_prev = 0, newest = now, holds = true }
   end,
 
-  roll = function(limit, at, used)
-    if used > 0 and at > limit.t - limit.period then
-      return limit.t, used, 0
-    end
-    return limit.t, 0, 0
-  end,
-
-  back = algorithms.token_bucket.back,
+  roll = function(limit, at, used) return now, at > now - limit.period and used or 0, 0 end,
   fits = fixed.fits, take = fixed.take, give = fixed.give,
-
-  give_back = function(_, cost, _, used, prev, _, charged_used)
-    if charged_used > 0 then
-      return max(used - cost, 0), prev
-    end
-  end,
-
-  left = function(limit, at)
-    return at + limit.period - limit.t
-  end,
 }
-

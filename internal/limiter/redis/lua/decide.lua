@@ -1,9 +1,6 @@
 -- The other way: decides the requests of a batch one after the other, each all or nothing, as limiter.Decide does,
 -- and gives back what requests were charged that were then denied elsewhere, as limiter.Limit.GiveBack does.
---
--- KEYS     the counters that the batch meets, each once. A state is stored until it is as good as unused. Anything
---          else that a key holds counts as unused, and is replaced by the first charge.
--- ARGV[2]  the limits, see limits.lua, and a semicolon; then the requests: for every hit HIT bytes, which are four integers
+-- text     the requests, behind the limits: for every hit HIT bytes, which are four integers
 --            3 bytes  the number of its counter
 --            1 byte   mode + 3 * charge, and LAST more in the last hit of a request
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 to give back
@@ -17,44 +14,17 @@
 
 local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
 
--- The states of the counters, as stored and as they are now. None of these tables changes, so that one can be put
--- back. A state that was changed also has the limit that did it.
-local found, states = {}, {}
+local found, states = {}, {} -- by counter, as stored and as of now
 
--- Until when the ban of a state is in force for a limit, nothing if none is.
-local function ban_of(s, limit)
-  local ban = limit.ban and s.banned
-  if ban and ban > now then
-    return min(ban, limit.longest_ban) -- else the clock stepped back, or bans were longer
-  end
+-- A state never changes, so that it can be put back.
+local function new_state(limit, at, used, prev, banned)
+  return { limit = limit, at = at, used = used, prev = prev, banned = banned }
 end
 
--- The state of the counter of a hit. One from after now is brought back, whatever becomes of the hit.
-local function state_of(hit)
-  local i, limit = hit.counter, hit.limit
-  local s = states[i]
-  if not s then
-    if limit.holds then
-      s = look(i, limit)
-    else
-      s = {}
-      s.at, s.used, s.prev, s.banned = parse_state(stored[i], limit)
-    end
-    found[i], states[i] = s, s
-  end
-  if hit.charge == GIVE_BACK then
-    return s
-  end
-  local ban = ban_of(s, limit)
-  if s.at > limit.newest or ban and ban < s.banned then
-    local at, used, prev = s.at, s.used, s.prev
-    if at > limit.newest then
-      at, used, prev = limit.algorithm.back(limit, at, used, prev)
-    end
-    s = { at = at, used = used, prev = prev, banned = ban or s.banned, limit = limit, brought = true }
-    states[i] = s
-  end
-  return s
+-- Until when the ban of a state is in force for a limit, nothing if none is: no longer than one that begins now.
+local function ban_of(s, limit)
+  local ban = limit.ban and s.banned
+  return ban and ban > now and min(ban, limit.ban) or nil
 end
 
 -- Takes or gives back the cost of a hit. The state of its counter as of now comes last.
@@ -62,7 +32,7 @@ local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
   local change = refund and limit.algorithm.give or limit.algorithm.take
   used, prev = change(limit, hit.cost, used, prev)
-  states[hit.counter] = { at = at, used = used, prev = prev, banned = ban_of(s, limit), limit = limit }
+  states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
   if hit.name then
     held[hit.counter][hit.name] = not refund
   end
@@ -79,71 +49,83 @@ local function give_back(hit, s)
   if hit.name then
     if is_held(i, hit.name) and held[i][hit.name] == charged.at + limit.period then
       held[i][hit.name] = false
-      states[i] = { at = s.at, used = s.used - 1, prev = 0, limit = limit }
+      states[i] = new_state(limit, s.at, s.used - 1, 0)
     end
-    return
-  elseif s.used + s.prev == 0 or max(s.at, charged.at) > limit.newest then -- nobody knows how long ago that was
-    return
-  end
-  local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
-  local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
-  used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
-  if used then
-    states[i] = { at = at, used = used, prev = prev, banned = ban_of(s, limit), limit = limit }
+  elseif s.used + s.prev > 0 and max(s.at, charged.at) <= limit.newest then -- else nobody knows how long ago that was
+    local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
+    local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
+    used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
+    states[i] = used and new_state(limit, at, used, prev, ban_of(s, limit)) or s
   end
 end
 
--- Decides a request.
+-- Finds out whether a hit is over, and writes it if it is not.
+local function try_hit(hit, s)
+  local i, limit, charge = hit.counter, hit.limit, hit.charge
+  local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
+  local ban = ban_of(s, limit)
+  if at < s.at or ban and ban < s.banned then -- it is brought back, whatever becomes of the hit
+    s = new_state(limit, at, used, prev, ban or s.banned)
+    states[i] = s
+  end
+  hit.before, hit.already = s, is_already(hit)
+  hit.held_before = hit.name and held[i][hit.name]
+  local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
+  hit.over = charge ~= REFUND and not hit.already
+    and (ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
+  if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
+    write(hit, s, at, used, prev)
+  end
+end
+
+-- Puts back what a denied request has written, and writes what must be: what is charged always, and bans.
+local function deny(hits)
+  for h = #hits, 1, -1 do
+    local hit = hits[h]
+    states[hit.counter] = hit.before
+    if hit.name then
+      held[hit.counter][hit.name] = hit.held_before
+    end
+  end
+  for h = 1, #hits do
+    local hit = hits[h]
+    local s, limit = states[hit.counter], hit.limit
+    if hit.charge ~= 0 and hit.cost > 0 then
+      hit.already = is_already(hit)
+      if not hit.already then
+        write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
+      end
+    end
+  end
+  for h = 1, #hits do
+    local hit = hits[h]
+    local s, limit = states[hit.counter], hit.limit
+    if limit.ban and hit.over and hit.mode == 0 and not ban_of(s, limit) then
+      states[hit.counter] = new_state(limit, s.at, s.used, s.prev, limit.ban)
+    end
+  end
+end
+
 local function decide(hits)
   local denied, quotas, quotas_over = false, 0, 0
   for h = 1, #hits do
-    local hit = hits[h]
-    local s, limit, charge = state_of(hit), hit.limit, hit.charge
-    hit.before = s
-    if charge == GIVE_BACK then
-      give_back(hit, s)
+    local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
+    if not states[i] then
+      found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
+      states[i] = found[i]
+    end
+    if hit.charge == GIVE_BACK then
+      give_back(hit, states[i])
     else
-      local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
-      hit.already = is_already(hit)
-      hit.held_before = hit.name and held[hit.counter][hit.name]
-      local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
-      hit.over = charge ~= REFUND and not hit.already
-        and (ban_of(s, limit) ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
-      if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
-        write(hit, s, at, used, prev)
-      end
+      try_hit(hit, states[i])
     end
     denied = denied or hit.mode == 0 and hit.over
     if hit.mode == 2 then
       quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
-
   if denied or quotas > 0 and quotas == quotas_over then
-    for h = #hits, 1, -1 do
-      local hit = hits[h]
-      states[hit.counter] = hit.before
-      if hit.name then
-        held[hit.counter][hit.name] = hit.held_before
-      end
-    end
-    for h = 1, #hits do
-      local hit = hits[h]
-      local s, limit = states[hit.counter], hit.limit
-      if hit.charge ~= 0 and hit.cost > 0 then
-        hit.already = is_already(hit)
-        if not hit.already then
-          write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
-        end
-      end
-    end
-    for h = 1, #hits do
-      local hit = hits[h]
-      local s, limit = states[hit.counter], hit.limit
-      if limit.ban and hit.over and hit.mode == 0 and not ban_of(s, limit) then
-        states[hit.counter] = { at = s.at, used = s.used, prev = s.prev, banned = limit.ban, limit = limit }
-      end
-    end
+    deny(hits)
   end
   for h = 1, #hits do
     hits[h].after = states[hits[h].counter]
@@ -175,35 +157,20 @@ while p <= #text do
   end
 end
 
--- What is to be stored of a counter, nothing if it is stored already. Of one with holds it is true.
-local function news_of(i)
-  if held[i] then
-    return is_changed(i)
-  end
-  local s = states[i]
-  if s ~= found[i] and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
-    local text = state_text(s.at, s.used, s.prev, s.banned)
-    return text ~= stored[i] and text
-  end
-end
-
--- A replica, or a Redis out of memory, refuses the first write or none. Only a user who may use some of the commands
--- has what was before a refusal written: the request fails all the same.
-local failure
+-- A replica, or a Redis out of memory, refuses the first write or none. Only if a user may use some of the commands, what
+-- is before a refusal is written: the request fails all the same.
+local news, failure = {}, nil -- by counter, whether there is anything to write
 for i = 1, #KEYS do
-  local s, news = states[i], news_of(i)
-  if news and held[i] then
-    failure = write_holds(i, s.limit, s.at)
-  elseif news then
-    local was = found[i]
-    if was.banned or s.banned or not expires_alike(s.limit, was.at, was.used, s.at, s.used) then
-      failure = pcall("SET", KEYS[i], news, "PX", expiry(s.limit, s.at, s.used, s.prev, s.banned)).err
-    else
-      failure = pcall("SET", KEYS[i], news, "KEEPTTL").err
+  local was, s = found[i], states[i]
+  if held[i] then
+    news[i], failure = write_holds(i, s.limit, failure)
+  elseif s ~= was and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
+    local text = state_text(s.at, s.used, s.prev, s.banned)
+    news[i] = text ~= stored[i]
+    if news[i] and not failure then
+      local keep = not was.banned and not s.banned and expires_alike(s.limit, was.at, was.used, s.at, s.used)
+      failure = put(KEYS[i], text, not keep and expiry(s.limit, s.at, s.used, s.prev, s.banned))
     end
-  end
-  if failure then
-    break
   end
 end
 
@@ -211,8 +178,7 @@ local reply, n = { now, SINGLE }, 2
 for r = 1, #requests do
   local hits, refused = requests[r], false
   for h = 1, failure and #hits or 0 do -- denials, which change nothing, are answered
-    local i = hits[h].counter
-    refused = refused or news_of(i) and not states[i].brought
+    refused = refused or news[hits[h].counter]
   end
   for h = 1, #hits do
     local hit = hits[h]

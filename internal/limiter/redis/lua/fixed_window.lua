@@ -1,37 +1,24 @@
 -- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
 
 algorithms.fixed_window = {
-  limit = function(t, period, amount, grid)
-    local current = (t - fmod(t, grid)) / grid
+  limit = function(period, amount, grid)
+    local current = (now - fmod(now, grid)) / grid
     return {
-      t = t, period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0,
+      period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0,
       current = current, oldest = current + 1 - period / grid, newest = current,
     }
   end,
 
   roll = function(limit, at, used)
-    if used > 0 and at >= limit.oldest then
-      return at, used, 0
+    if used == 0 or at < limit.oldest then
+      return limit.current, 0, 0
     end
-    return limit.current, 0, 0
+    return at <= limit.newest and at or limit.current, used, 0
   end,
 
-  -- Also of sliding windows.
-  back = function(limit, _, used, prev)
-    return limit.current, min(used + prev, limit.most), 0
-  end,
-
-  fits = function(limit, cost, _, used)
-    return used + cost <= limit.amount
-  end,
-
-  take = function(limit, cost, used, prev)
-    return min(used + cost, limit.most), prev
-  end,
-
-  give = function(_, cost, used, prev)
-    return max(used - cost, 0), prev
-  end,
+  fits = function(limit, cost, _, used) return used + cost <= limit.amount end,
+  take = function(limit, cost, used, prev) return min(used + cost, limit.most), prev end,
+  give = function(_, cost, used, prev) return max(used - cost, 0), prev end,
 
   -- Returns nothing if nothing is left of the charge. The state that the charge left comes last, as of now, and with
   -- the at that it had then.
@@ -42,10 +29,7 @@ algorithms.fixed_window = {
   end,
 
   -- The time until the state is as good as unused.
-  left = function(limit, at)
-    return at * limit.grid + limit.period - limit.t
-  end,
+  left = function(limit, at) return at * limit.grid + limit.period - now end,
 }
 
 local fixed = algorithms.fixed_window -- of which others have functions, too
-

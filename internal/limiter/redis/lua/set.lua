@@ -1,5 +1,4 @@
 -- Changes fields of a hash that servers share.
---
 -- KEYS[1]  the hash, with .epoch and .count: how often it was changed since it began, empty, with that epoch
 -- ARGV     the epoch if it begins now; of each field its name and its text, "" to remove it
 -- Reply    how many of the fields were there

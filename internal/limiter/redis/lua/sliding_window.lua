@@ -1,61 +1,55 @@
 -- Sliding windows, as limiter/slidingwindow.go counts them. State: number of the current window, units used in
 -- it, units used in the one before.
 
--- n * rest / period, rounded up, for an n of which the products that share takes would not be exact, and a
--- rest of at most the period. It goes through the bits of n from the highest on, and doubles what it has.
+-- share of an n whose products would not be exact, and a rest of at most the period: bit by bit, from the highest on.
 local function large_share(n, rest, period)
   local units, part = 0, 0
-  for bit = 52, 0, -1 do
-    units, part = 2 * units, 2 * part
+  local function add(more)
+    part = part + more
     if part >= period then
       units, part = units + 1, part - period
     end
+  end
+  for bit = 52, 0, -1 do
+    units = 2 * units
+    add(part)
     if n >= 2 ^ bit then
-      n, part = n - 2 ^ bit, part + rest
-      if part >= period then
-        units, part = units + 1, part - period
-      end
+      n = n - 2 ^ bit
+      add(rest)
     end
   end
-  return part > 0 and units + 1 or units
+  return units, part
 end
 
 algorithms.sliding_window = {
-  limit = function(t, period, amount, simple)
-    local current = (t - fmod(t, period)) / period
+  limit = function(period, amount, simple)
+    local current = (now - fmod(now, period)) / period
     return {
-      t = t, period = period, seconds = period / SECOND, amount = amount, grid = period,
+      period = period, amount = amount, grid = period,
       most = EXACT / 2, most_prev = EXACT / 2, simple = simple, current = current, newest = current,
     }
   end,
 
   roll = function(limit, at, used, prev)
     local current = limit.current
-    if at + 1 == current then
-      return current, 0, used
-    elseif at < current or used == 0 and prev == 0 then
-      return current, 0, 0
+    if at > current then
+      return current, min(used + prev, limit.most), 0
+    elseif at == current then
+      return at, used, prev
     end
-    return at, used, prev
+    return current, 0, at + 1 == current and used or 0
   end,
-
-  back = fixed.back,
 
   fits = function(limit, cost, at, used, prev)
-    local covered, period = 0, limit.period
-    local rest = min((at + 1) * period - limit.t, period)
-    if prev > limit.simple then
-      covered = large_share(prev, rest, period)
-    elseif prev > 0 then
-      local units, part = share(prev, rest, limit.seconds)
-      covered = units + ceil(part / period)
+    if prev == 0 then
+      return used + cost <= limit.amount
     end
-    return covered + used + cost <= limit.amount
+    local period, product = limit.period, prev > limit.simple and large_share or share
+    local units, part = product(prev, min((at + 1) * period - now, period), period)
+    return units + ceil(part / period) + used + cost <= limit.amount
   end,
 
-  take = fixed.take,
-  give = fixed.give,
-
+  take = fixed.take, give = fixed.give,
   give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
     if at ~= charged_at then
       return
@@ -65,9 +59,5 @@ algorithms.sliding_window = {
     return max(used - min(cost, charged_used), 0), prev
   end,
 
-  left = function(limit, at, used)
-    local rest = (at + 1) * limit.period - limit.t
-    return used > 0 and rest + limit.period or rest
-  end,
+  left = function(limit, at, used) return (at + (used > 0 and 2 or 1)) * limit.period - now end,
 }
-

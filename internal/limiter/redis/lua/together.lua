@@ -1,12 +1,7 @@
--- The straight way for other algorithms, or several clocks: as in straight.lua, each counter is charged once if all hits
--- fit.
+-- The straight way for other algorithms: as in straight.lua, each counter is charged once if all hits fit.
 --
--- ARGV[1]  groups as those of straight.lua, but for
---            7 bytes  0
---            3 bytes  the number of the limit
 -- Reply    integers: the time; TOGETHER; of each counter at, used and prev of its state
 
--- Returns the reply, the texts to store, and for how long; nothing if a counter has no room.
 local function charged_together()
   local reply, texts, lasts, last, n = { now, TOGETHER }, {}, {}, 0, 2
   for p = 1, #ARGV[1], GROUP do
@@ -31,10 +26,7 @@ local function charged_together()
   return reply, texts, lasts
 end
 
-if ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 then
-  local reply = store(charged_together())
-  if reply then
-    return reply
-  end
+reply = ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 and store(charged_together())
+if reply then
+  return reply
 end
-

@@ -12,8 +12,7 @@ end
 local function drain_time(limit, used, prev)
   local product = used * limit.price -- in seconds, times drain
   local rest = fmod(product, limit.drain)
-  local seconds = (product - rest) / limit.drain
-  return seconds * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
+  return (product - rest) / limit.drain * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
 -- What is left of a level without units and parts of one more.
@@ -30,43 +29,32 @@ end
 
 algorithms.token_bucket = {
   -- A unit drains in price / drain seconds, the same as period / amount.
-  limit = function(t, period, amount, burst, divisor)
+  limit = function(period, amount, burst, divisor)
     local limit = {
-      t = t, period = period, amount = amount, burst = burst, brim = burst + amount,
+      period = period, amount = amount, burst = burst, brim = burst + amount,
       divisor = divisor, price = period / SECOND / divisor, drain = amount / divisor,
-      grid = 1, most = EXACT, most_prev = period - 1, newest = t,
+      grid = 1, most = EXACT, most_prev = period - 1, newest = now,
     }
     limit.longest = drain_time(limit, limit.brim, 0)
     return limit
   end,
 
   roll = function(limit, at, used, prev)
-    local elapsed = max(limit.t - at, 0)
-    if elapsed >= limit.longest then -- what drains in more would not be exact
-      return limit.t, 0, 0
+    local elapsed = now - at
+    if elapsed < 0 then
+      return now, used, prev
+    elseif elapsed >= limit.longest then -- what drains in more would not be exact
+      return now, 0, 0
     end
     used, prev = clamp(limit, used, prev)
-    local units, part = share(limit.drain, elapsed, limit.price)
+    local units, part = share(limit.drain, elapsed, limit.price * SECOND)
     part = part * limit.divisor
     local parts = fmod(part, limit.period)
-    used, prev = minus(limit, used, prev, units + (part - parts) / limit.period, parts)
-    if used + prev == 0 then
-      return limit.t, 0, 0
-    end
-    return at + elapsed, used, prev
+    return now, minus(limit, used, prev, units + (part - parts) / limit.period, parts)
   end,
 
-  back = function(limit, _, used, prev)
-    return limit.t, used, prev
-  end,
-
-  fits = function(limit, cost, _, used, prev)
-    return used + (prev > 0 and 1 or 0) + cost <= limit.burst
-  end,
-
-  take = function(limit, cost, used, prev)
-    return clamp(limit, used + cost, prev)
-  end,
+  fits = function(limit, cost, _, used, prev) return used + (prev > 0 and 1 or 0) + cost <= limit.burst end,
+  take = function(limit, cost, used, prev) return clamp(limit, used + cost, prev) end,
 
   give = function(limit, cost, used, prev)
     used, prev = clamp(limit, used, prev)
@@ -81,8 +69,5 @@ algorithms.token_bucket = {
     return minus(limit, used, prev, charged_used, charged_prev)
   end,
 
-  left = function(limit, at, used, prev)
-    return at - limit.t + drain_time(limit, used, prev)
-  end,
+  left = function(limit, at, used, prev) return at - now + drain_time(limit, used, prev) end,
 }
-
