@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/dns/dnsmessage"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -19,38 +21,48 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestRollingRestart restarts two servers one after the other, while Envoy
-// and a plain gRPC client ask both all the time, and no call may fail. Envoy
-// checks their health; the client only balances between them.
+// TestRollingRestart restarts two servers one after the other, while two Envoys
+// and a plain gRPC client ask both all the time, and no call may fail. One Envoy
+// checks their health, the other asks a DNS for their addresses as often as it does by
+// default, as behind the Service of the chart; the client only balances between them.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	rules := writeRules(t, `
 domain: api
 descriptors:
   - {key: user, value: envoy, rate_limit: {unit: year, requests_per_unit: 1000000000}}
+  - {key: user, value: dns, rate_limit: {unit: year, requests_per_unit: 1000000000}}
   - {key: user, value: client, rate_limit: {unit: year, requests_per_unit: 1000000000}}
 `)
-	// Addresses that nobody else uses, because the ports must be had again.
+	// Addresses that nobody else uses, because the port must be had again.
 	hosts := []string{"127.0.0.2", "127.0.0.3"}
-	start := func(host, port string) *weir {
-		return startWeir(t, rules, "GRPC_HOST="+host, "GRPC_PORT="+port, "DRAIN_DELAY=5s")
+	port := "0"
+	start := func(host string) *weir {
+		return startWeir(t, rules, "GRPC_HOST="+host, "GRPC_PORT="+port)
 	}
 	var servers []*weir
 	for _, host := range hosts {
-		servers = append(servers, start(host, "0"))
+		servers = append(servers, start(host))
+		_, port, _ = net.SplitHostPort(servers[0].grpc)
 	}
-	g := gateway{cluster: documentedBlock(t, "docs/operations.md", "health_checks:")}
+	checked := gateway{cluster: documentedBlock(t, "docs/operations.md", "health_checks:")}.bootstrap(t, servers[0].grpc, servers[1].grpc)
+	ready := startDNS(t, hosts...)
+	resolved := gateway{cluster: ready.cluster}.bootstrap(t, servers[0].grpc)
+	get(t, resolved, "static_resources", "clusters", 0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint", "address", "socket_address")["address"] = "weir.test"
 	load := startLoad(t, map[string]func() error{
-		"envoy":  throughEnvoy(runEnvoy(t, g.bootstrap(t, servers[0].grpc, servers[1].grpc))),
+		"envoy":  throughEnvoy(runEnvoy(t, checked), "envoy"),
+		"dns":    throughEnvoy(runEnvoy(t, resolved), "dns"),
 		"client": balanced(t, servers[0].grpc, servers[1].grpc),
 	})
 	for i, host := range hosts {
 		load.wantReaches(servers[i])
 		load.wantReaches(servers[1-i])
 		servers[i].signal(syscall.SIGTERM)
+		testenv.Pass(2 * time.Second) // that Kubernetes takes
+		ready.set(hosts[1-i])
 		servers[i].wantExit(0)
-		_, port, _ := net.SplitHostPort(servers[i].grpc)
-		servers[i] = start(host, port)
+		servers[i] = start(host)
+		ready.set(hosts...)
 	}
 	load.wantReaches(servers[1])
 	t.Logf("%d calls", load.stop())
@@ -115,12 +127,12 @@ func (l *load) wantReaches(w *weir) {
 	}
 }
 
-// throughEnvoy asks for the user envoy with an HTTP request that Envoy forwards.
-func throughEnvoy(e *envoy) func() error {
+// throughEnvoy asks for a user with an HTTP request that Envoy forwards.
+func throughEnvoy(e *envoy, user string) func() error {
 	client := &http.Client{Timeout: patience}
 	e.t.Cleanup(client.CloseIdleConnections)
 	return func() error {
-		a, err := fetchBy(client, "http://"+e.addr+"/", by("envoy")...)
+		a, err := fetchBy(client, "http://"+e.addr+"/", by(user)...)
 		if err == nil && a.status != http.StatusOK {
 			err = fmt.Errorf("status %d", a.status)
 		}
@@ -143,5 +155,60 @@ func balanced(t *testing.T, addrs ...string) func() error {
 	return func() error {
 		_, err := decide(client, request(descriptor("user", "client")))
 		return err
+	}
+}
+
+// dns answers with the addresses that it has for every name.
+type dns struct {
+	cluster string // fields of a cluster of Envoy that asks it
+	hosts   atomic.Pointer[[]string]
+}
+
+func startDNS(t *testing.T, hosts ...string) *dns {
+	t.Helper()
+	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { conn.Close() })
+	d := &dns{cluster: fmt.Sprintf(`
+type: STRICT_DNS
+dns_lookup_family: V4_ONLY
+typed_dns_resolver_config:
+  name: envoy.network.dns_resolver.cares
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig
+    resolvers: [{socket_address: {protocol: UDP, address: 127.0.0.1, port_value: %d}}]
+    dns_resolver_options: {no_default_search_domain: true}
+`, conn.LocalAddr().(*net.UDPAddr).Port)}
+	d.set(hosts...)
+	go d.serve(t, conn)
+	return d
+}
+
+func (d *dns) set(hosts ...string) { d.hosts.Store(&hosts) }
+
+// serve answers until conn is closed.
+func (d *dns) serve(t *testing.T, conn net.PacketConn) {
+	packet := make([]byte, 512)
+	for {
+		n, from, err := conn.ReadFrom(packet)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(packet[:n]); err != nil {
+			t.Error(err)
+			return
+		}
+		m.Response, m.Additionals = true, nil
+		for _, host := range *d.hosts.Load() {
+			header := dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET, TTL: 30}
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: netip.MustParseAddr(host).As4()}})
+		}
+		answer, err := m.Pack()
+		if err == nil {
+			_, err = conn.WriteTo(answer, from)
+		}
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
 	}
 }

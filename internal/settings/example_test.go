@@ -28,6 +28,6 @@ func Example() {
 	_, err = parser.Parse([]string{"--drain-timeout=0s"})
 	fmt.Println(err)
 	// Output:
-	// 8090 json 5s
+	// 8090 json 10s
 	// --drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed; use 1ms or more
 }

@@ -201,7 +201,7 @@ type DecisionLog struct {
 type Process struct {
 	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error"`
 	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json"`
-	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"5s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
+	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"10s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Then, time for open requests to finish."`
 }
 

@@ -51,7 +51,7 @@ service: {headless: false}
 resources: null
 replicas: 1000000
 podAnnotations: null
-env: {OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", GOMAXPROCS: 1, DRAIN_DELAY: "", DRAIN_TIMEOUT: 24.5s}
+env: {OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", GOMAXPROCS: 1, DRAIN_DELAY: "", DRAIN_TIMEOUT: 19.5s}
 `, nil, []string{"  replicas: 1000000\n"}},
 	{"ConfigMap and Secrets that are there", `
 rules: {existingConfigMap: rules}
