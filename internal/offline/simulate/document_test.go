@@ -23,11 +23,9 @@ func fieldsOf(of reflect.Type, object string, names map[string][]string) {
 	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case of == reflect.TypeFor[SeriesReport]() && name == "counts": // which MarshalJSON writes as pairs
-			names[object] = append(names[object], "requests", "denied")
 		case f.Anonymous:
 			fieldsOf(f.Type, object, names)
-		case f.IsExported():
+		case f.IsExported() && name != "-":
 			names[object] = append(names[object], name)
 			fieldsOf(f.Type, name, names)
 		}

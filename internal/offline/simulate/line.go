@@ -22,21 +22,18 @@ type batch struct {
 	log    string
 	number uint64 // of batches, in the order in which they were read
 	data   []byte // of the block
+	clock  int64  // the latest time of a line
 	events []event
-	next   int        // event, see merger.release
-	hits   []hit      // of all events
-	texts  []byte     // keys of counters, one after the other
-	times  []lineTime // of all lines that can be read, in their order
+	next   int    // event, see merger.release
+	hits   []hit  // of all events
+	texts  []byte // keys of counters, one after the other
 }
 
-// lineTime is the time of a line, in microseconds since the epoch.
-type lineTime struct{ at, line int64 }
-
-// event is a request that asks for limits.
+// event is a request that asks for limits. Times are whole milliseconds, in microseconds.
 type event struct {
-	at       int64 // whole milliseconds, in microseconds since the epoch
-	duration int64 // likewise
-	index    int   // of the line in batch.times
+	at       int64 // since the epoch
+	duration int64
+	line     int64
 	now, old asked // of the rules, and of those that they are compared with
 }
 
@@ -67,10 +64,8 @@ type worker struct {
 
 // seen is what lines have of what Envoy's configuration looks at.
 type seen struct {
-	names     map[string]bool
-	address   bool            // an IP address of the client
-	noAddress string          // the first field in place of one, with its text
-	domains   map[string]bool // of requests without limits
+	names   map[string]bool
+	domains map[string]bool // of requests without limits
 }
 
 func newWorker(r *run) *worker {
@@ -83,11 +78,10 @@ func newWorker(r *run) *worker {
 // maxShown is how many lines that cannot be read are shown.
 const maxShown = 5
 
-// work makes a batch of a block.
-func (w *worker) work(b *batch, log string, block accesslog.Block) {
-	*b = batch{log: log, data: block.Data, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], times: b.times[:0]}
-	number := block.First
-	for line := range bytes.Lines(block.Data) {
+// work makes a batch of a block, whose first line has a number.
+func (w *worker) work(b *batch, log string, block []byte, number int64) {
+	*b = batch{log: log, data: block, clock: noTime, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0]}
+	for line := range bytes.Lines(block) {
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 		if len(line) > 0 {
 			b.Lines++
@@ -95,15 +89,6 @@ func (w *worker) work(b *batch, log string, block accesslog.Block) {
 		}
 		number++
 	}
-	if block.Long > 0 {
-		b.Lines++
-		b.reject(block.Long, accesslog.ErrLong, nil)
-	}
-	b.sort()
-}
-
-// sort puts the events in the order of their times.
-func (b *batch) sort() {
 	byTime := func(x, y event) int { return cmp.Compare(x.at, y.at) }
 	if !slices.IsSortedFunc(b.events, byTime) {
 		slices.SortStableFunc(b.events, byTime)
@@ -130,8 +115,8 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		b.reject(number, err, line)
 		return
 	}
-	ev := event{at: r.At - r.At%1000, duration: max(r.Duration, 0) / 1000 * 1000, index: len(b.times)}
-	b.times = append(b.times, lineTime{r.At, number})
+	ev := event{at: r.At - r.At%1000, duration: max(r.Duration, 0) / 1000 * 1000, line: number}
+	b.clock = max(b.clock, r.At)
 	if r.NoRequest {
 		b.noRequest++
 		b.Idle++
@@ -154,7 +139,7 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 	case err != nil:
 		b.hits, b.texts = b.hits[:hits], b.texts[:texts]
 		if b.Refused++; b.Refusal == "" {
-			b.Refusal = fmt.Sprintf("%s:%d: %s", plainName(b.log), number, plaintext.Line(err.Error()))
+			b.Refusal = fmt.Sprintf("%s:%d: %s", b.log, number, plaintext.Line(err.Error()))
 		}
 	case len(b.hits) == hits:
 		b.Idle++
@@ -170,48 +155,36 @@ func (w *worker) describe(r *accesslog.Record) {
 	w.add(":path", r.Path)
 	w.add(":method", r.Method)
 	for _, name := range w.run.Envoy.Needs() {
-		var value string
+		there := false
 		switch name {
+		case ":path", ":method":
+			there = r.Get(name) != ""
 		case envoyconfig.RemoteAddress:
-			value = w.client(r)
-		case envoyconfig.RouteName:
-			value = r.Get(accesslog.RouteName)
-			q.Route = value
-		default:
-			if value = r.Get(name); name != ":path" && name != ":method" {
-				w.add(name, value)
+			if q.RemoteAddress = withoutPort(r.Get(accesslog.RemoteAddress)); q.RemoteAddress == "" {
+				q.RemoteAddress = w.run.Envoy.LoggedClient(r.Get("x-forwarded-for"), withoutPort(r.Get(accesslog.DirectAddress)))
 			}
+			if !w.names[name] {
+				_, err := netip.ParseAddr(q.RemoteAddress)
+				there = err == nil
+			}
+		case envoyconfig.RouteName:
+			q.Route = r.Get(accesslog.RouteName)
+			there = q.Route != ""
+		default:
+			there = w.add(name, r.Get(name))
 		}
-		if value != "" && !w.names[name] {
+		if there && !w.names[name] {
 			w.names[name] = true
 		}
 	}
 }
 
-// add adds a header, if the log says it.
-func (w *worker) add(name, value string) {
+// add adds a header if the log says it, and reports whether it does.
+func (w *worker) add(name, value string) bool {
 	if value != "" {
 		w.request.Headers = append(w.request.Headers, envoyconfig.Header{Name: name, Value: value})
 	}
-}
-
-// client sets the address of the client, and returns the text of the log that it is made of.
-func (w *worker) client(r *accesslog.Record) string {
-	q := &w.request
-	name, text, direct := "remote_address", r.Get(accesslog.RemoteAddress), ""
-	q.RemoteAddress = withoutPort(text)
-	if text == "" {
-		name, text, direct = "x-forwarded-for", r.Get("x-forwarded-for"), r.Get(accesslog.DirectAddress)
-		q.RemoteAddress = w.run.Envoy.LoggedClient(text, withoutPort(direct))
-	}
-	if !w.address && text != "" {
-		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
-			w.address = true
-		} else if w.noAddress == "" {
-			w.noAddress = fmt.Sprintf("%s %q", name, text[:min(len(text), 100)])
-		}
-	}
-	return cmp.Or(text, direct)
+	return value != ""
 }
 
 // withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"sync"
 
 	"weir/internal/offline/simulate/accesslog"
@@ -58,14 +57,14 @@ func (m *merger) feed(ctx context.Context, s *source) {
 		if !ok {
 			b = new(batch)
 		}
-		block, err := s.log.Next(b.data)
+		lines, first, err := s.log.Next(b.data)
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.failed = err
 			}
 			return
 		}
-		s.worker.work(b, s.log.Name, block)
+		s.worker.work(b, s.log.Name, lines, first)
 		select {
 		case s.queue <- b:
 		case <-ctx.Done():
@@ -74,8 +73,12 @@ func (m *merger) feed(ctx context.Context, s *source) {
 	}
 }
 
-// receive sets the next batch of a log.
+// receive takes a batch of a log, and sets the next.
 func (s *source) receive(ctx context.Context) {
+	if b := s.next; b != nil {
+		s.add(&b.Counts)
+		s.clock = max(s.clock, b.clock)
+	}
 	s.next = nil
 	select {
 	case s.next = <-s.queue:
@@ -124,56 +127,9 @@ func (m *merger) release(until int64, do func(b *batch, ev *event)) {
 	}
 }
 
-// take moves the clock by the lines of a batch. A line that is ahead of most lines that follow does not move it:
-// those would all be late. It gets the time of the clock, and is returned.
-func (s *source) take(b *batch) (ahead []lineTime) {
-	s.add(&b.Counts)
-	following := b.times
-	if s.next != nil {
-		following = slices.Concat(b.times, s.next.times)
-	}
-	for i := range b.times {
-		t := &b.times[i]
-		if t.at > s.clock+disorder && isAhead(t.at, following[i+1:]) {
-			ahead = append(ahead, *t)
-			if t.at = s.clock; s.clock == noTime {
-				t.at = middle(following[i+1:])
-			}
-			continue
-		}
-		s.clock = max(s.clock, t.at)
-	}
-	if len(ahead) > 0 {
-		for i := range b.events {
-			ev := &b.events[i]
-			ev.at = b.times[ev.index].at / 1000 * 1000
-		}
-		b.sort()
-	}
-	return ahead
-}
-
-// isAhead reports whether most lines that follow a time are more than the allowed disorder before it.
-// After a gap in a log, there is none.
-func isAhead(at int64, following []lineTime) bool {
-	before := 0
-	for _, t := range following {
-		if t.at < at-disorder {
-			before++
-		}
-	}
-	return 2*before > len(following)
-}
-
-// middle returns the middle one of times.
-func middle(times []lineTime) int64 {
-	sorted := slices.SortedFunc(slices.Values(times), func(a, b lineTime) int { return cmp.Compare(a.at, b.at) })
-	return sorted[(len(sorted)-1)/2].at
-}
-
 // useless is the error of a log that was read to its end without a readable line.
 func (s *source) useless() error {
-	name := plainName(s.log.Name)
+	name := s.log.Name
 	switch {
 	case s.Lines > s.Unreadable:
 		return nil

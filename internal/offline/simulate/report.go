@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,10 +24,7 @@ type Report struct {
 	First time.Time `json:"first,omitzero"` // request that asks for limits
 	Last  time.Time `json:"last,omitzero"`
 	Counts
-	// Late lines came in the wrong order by more than is put right, and Ahead are those with a time that is
-	// after that of the lines around them by more than that. Notes show the first.
-	Late     int64         `json:"late"`
-	Ahead    int64         `json:"ahead"`
+	Late     int64         `json:"late"` // requests that came in the wrong order by more than is put right
 	Requests uint64        `json:"requests"`
 	Denied   uint64        `json:"denied"`
 	Limits   []LimitReport `json:"limits"`
@@ -36,8 +32,9 @@ type Report struct {
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	cut         []error // logs that cannot be read to their end
-	late, ahead misplaced
+	Suggests  bool    `json:"-"` // amounts
+	cut       []error // logs that cannot be read to their end
+	firstLate string  // the place of its line
 }
 
 // Counts are of lines.
@@ -67,19 +64,6 @@ func (c *Counts) add(o *Counts) {
 	c.noRequest += o.noRequest
 }
 
-// misplaced are lines whose time does not fit those around them.
-type misplaced struct {
-	count int64
-	first string
-}
-
-func (m *misplaced) add(log string, lines ...lineTime) {
-	if m.count == 0 && len(lines) > 0 {
-		m.first = fmt.Sprintf("%s:%d", plainName(log), lines[0].line)
-	}
-	m.count += int64(len(lines))
-}
-
 // WrongLine is a line that cannot be read.
 type WrongLine struct {
 	Log  string `json:"log"`
@@ -90,7 +74,7 @@ type WrongLine struct {
 
 // String returns the line with its place.
 func (w WrongLine) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", plainName(w.Log), w.Line, w.Why, w.Text)
+	return fmt.Sprintf("%s:%d: %s: %s", w.Log, w.Line, w.Why, w.Text)
 }
 
 // LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
@@ -134,20 +118,12 @@ type Amount struct {
 	Burst  uint64  `json:"burst,omitempty"` // of a token bucket that has one
 }
 
-// SeriesReport is a limit by time.
+// SeriesReport is a limit by time: the requests of each span.
 type SeriesReport struct {
-	Begin  time.Time `json:"begin"`
-	Width  int64     `json:"width_seconds"`
-	Counts []count   `json:"counts"`
-}
-
-// MarshalJSON writes counts as pairs.
-func (s SeriesReport) MarshalJSON() ([]byte, error) {
-	requests, denied := make([]uint64, 0, len(s.Counts)), make([]uint64, 0, len(s.Counts))
-	for _, c := range s.Counts {
-		requests, denied = append(requests, c.Requests), append(denied, c.Denied)
-	}
-	return json.Marshal(map[string]any{"begin": s.Begin, "width_seconds": s.Width, "requests": requests, "denied": denied})
+	Begin    time.Time `json:"begin"`
+	Width    int64     `json:"width_seconds"`
+	Requests []uint64  `json:"requests"`
+	Denied   []uint64  `json:"denied"`
 }
 
 // Comparison is what two sets of rules decide in different ways.
@@ -164,6 +140,7 @@ type Difference struct {
 	Clients      uint64   `json:"clients"`
 	ClientsOnly  uint64   `json:"clients_only"`
 	WorstClients []Client `json:"worst_clients,omitempty"`
+	By, Others   string   `json:"-"` // which rules deny, and which admit
 }
 
 // shares are those of clients for which amounts are suggested.
@@ -173,7 +150,7 @@ var shares = []float64{0, 0.001, 0.01}
 const shownClients = 10
 
 func newReport(o *Options) *Report {
-	r := &Report{Limits: []LimitReport{}}
+	r := &Report{Limits: []LimitReport{}, Suggests: o.Suggest}
 	for _, n := range o.Envoy.Notes() {
 		r.note("%s", n)
 	}
@@ -214,80 +191,40 @@ func (r *run) finish() {
 			p.note("%s: %d lines have no duration, their requests count as finished at once", ruleName(c), p.endless)
 		}
 	}
-	p.Late, p.Ahead = p.late.count, p.ahead.count
 	if p.Late > 0 {
-		p.note("%s lines are more than a minute late, and were decided when they came, the first at %s", number(p.Late), p.late.first)
-	}
-	if p.Ahead > 0 {
-		p.note("%s lines have a time more than a minute ahead of the lines around them, and were decided at the time of those, the first at %s", number(p.Ahead), p.ahead.first)
+		say := p.note
+		if 10*p.Late > p.Lines {
+			say = p.warn
+		}
+		say("%s lines are more than a minute late, and were decided when they came, the first at %s", number(p.Late), p.firstLate)
 	}
 	if p.noRequest > 0 {
 		p.note("%s lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them", number(p.noRequest))
 	}
 	engines := []*engine{r.engine}
 	if r.old != nil {
-		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
+		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report("new", "old"), BeforeOnly: r.wereOnly.report("old", "new")}
 		engines = append(engines, r.old)
 	}
+	names, domains := map[string]bool{}, map[string]bool{}
+	for _, s := range r.sources {
+		maps.Copy(names, s.worker.names)
+		maps.Copy(domains, s.worker.domains)
+	}
 	for _, e := range engines {
-		if e.idle() {
+		if !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.clients) > 0 }) {
 			p.warn("no request matches a limit of %s", e.name)
 		}
-	}
-	all, hint := r.seen()
-	r.warnMissing(all, hint)
-	for _, e := range engines {
-		p.sayDomains(all, e)
-	}
-}
-
-// idle reports whether no request asked for a limit.
-func (e *engine) idle() bool {
-	return !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.clients) > 0 })
-}
-
-// sayDomains says which domains Envoy sends and rules do not have.
-func (r *Report) sayDomains(all seen, e *engine) {
-	say := r.note
-	if e.idle() {
-		say = r.warn
-	}
-	for _, domain := range slices.Sorted(maps.Keys(all.domains)) {
-		if !e.tree.HasDomain(domain) {
-			say("Envoy sends the domain %q, which %s do not have", domain, e.name)
+		for _, domain := range slices.Sorted(maps.Keys(domains)) {
+			if !e.tree.HasDomain(domain) {
+				p.warn("Envoy sends the domain %q, which %s do not have", domain, e.name)
+			}
 		}
 	}
-}
-
-// seen returns what any line has, and a hint at where else JSON lines may have it.
-func (r *run) seen() (all seen, hint string) {
-	all.names, all.domains = map[string]bool{}, map[string]bool{}
-	for _, s := range r.sources {
-		w := s.worker
-		maps.Copy(all.names, w.names)
-		maps.Copy(all.domains, w.domains)
-		all.address, all.noAddress = all.address || w.address, cmp.Or(all.noAddress, w.noAddress)
-		if w.parser.HasJSON() {
-			hint = " (see --fields)"
-		}
-	}
-	return all, hint
-}
-
-// warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
-func (r *run) warnMissing(all seen, hint string) {
 	for _, name := range r.Envoy.Needs() {
-		part, notHeader := strings.CutPrefix(name, ":")
-		switch {
-		case all.names[name] || name == "x-envoy-internal":
-		case notHeader:
-			r.report.warn("Envoy's configuration uses the %s, but no line has it%s", part, hint)
-		default:
-			r.report.warn("Envoy's configuration uses the header %q, but no line has it%s", name, hint)
+		if !names[name] && name != "x-envoy-internal" {
+			p.warn("Envoy's configuration uses %s, but no line has it; of JSON lines, --fields says where it is", strings.TrimPrefix(name, ":"))
 		}
-	}
-	if all.noAddress != "" && !all.address {
-		r.report.warn("Envoy's configuration uses the remote_address, but no line has a valid one, only values such as %s", all.noAddress)
 	}
 }
 
@@ -301,7 +238,10 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p.WorstClients = c.worst.top(shownClients)
 	if c.series.flush(); p.Requests > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
-		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
+		p.Series = &SeriesReport{Begin: time.Unix(c.series.begin*60, 0).UTC(), Width: c.series.width * 60}
+		for _, span := range c.series.spans {
+			p.Series.Requests, p.Series.Denied = append(p.Series.Requests, span.Requests), append(p.Series.Denied, span.Denied)
+		}
 	}
 	if !o.Suggest || p.Clients == 0 {
 		return p
@@ -316,15 +256,13 @@ func (c *limitStats) report(o *Options) LimitReport {
 	return p
 }
 
-func (d *difference) report() Difference {
-	d.WorstClients = d.worst.top(shownClients)
+func (d *difference) report(by, others string) Difference {
+	d.WorstClients, d.By, d.Others = d.worst.top(shownClients), by, others
 	return d.Difference
 }
 
 // ruleName is what a rule is called.
 func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
-
-func plainName(name string) string { return plaintext.Line(name) }
 
 // clientName returns the entries of a counter by its key, see limiter.Keys. Long values are
 // digests there.

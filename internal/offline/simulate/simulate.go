@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/envoyconfig"
 	"weir/internal/offline/simulate/accesslog"
 	"weir/internal/plan"
@@ -69,6 +71,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 			return nil, err
 		}
 		defer func() { _ = log.Close() }()
+		log.Name = plaintext.Line(log.Name)
 		r.sources = append(r.sources, &source{worker: newWorker(r), log: log, clock: noTime, queue: make(chan *batch, 4)})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
@@ -102,9 +105,7 @@ func (r *run) replay(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		ahead := s.take(b)
 		r.report.add(&b.Counts)
-		r.report.ahead.add(b.log, ahead...)
 		r.showProgress()
 		r.wait(b)
 		if s = r.earliest(); s != nil {
@@ -132,7 +133,8 @@ func (r *run) showProgress() {
 // decide decides a request.
 func (r *run) decide(b *batch, ev *event) {
 	if ev.at < r.clock {
-		r.report.late.add(b.log, b.times[ev.index])
+		r.report.Late++
+		r.report.firstLate = cmp.Or(r.report.firstLate, fmt.Sprintf("%s:%d", b.log, ev.line))
 	}
 	r.clock = max(r.clock, ev.at)
 	if r.report.First.IsZero() {
@@ -140,7 +142,7 @@ func (r *run) decide(b *batch, ev *event) {
 	}
 	deniedBy := r.engine.decide(&ev.now, r.clock, ev.duration)
 	if deniedBy != nil && r.Denied != nil { // an error comes again at the end
-		fmt.Fprintf(r.list, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), b.times[ev.index].line,
+		fmt.Fprintf(r.list, "%s:%d\t%s\t%s\t%s\n", b.log, ev.line,
 			ruleName(deniedBy.of), deniedBy.of.limit.Rate(), clientName(deniedBy.Key))
 	}
 	if r.old == nil {

@@ -234,13 +234,10 @@ func TestUnreadableLines(t *testing.T) {
 	for _, w := range r.WrongLines {
 		shown = append(shown, strings.TrimPrefix(w.String(), w.Log))
 	}
-	for _, want := range []string{`:1: unknown format: \x1b]0;owned\a`, `:4: no readable time: {"start_time":"never"}`, `:6: unknown format: <script>alert(1)</script>`, `:7: unknown format: \xff\x00`} {
+	for _, want := range []string{`:1: unknown format: \x1b]0;owned\a`, ":5: unknown format: " + strings.Repeat("z", 100) + "...", `:4: no readable time: {"start_time":"never"}`, `:6: unknown format: <script>alert(1)</script>`, `:7: unknown format: \xff\x00`} {
 		if !slices.Contains(shown, want) {
 			t.Errorf("%q is not among %q", want, shown)
 		}
-	}
-	if !slices.ContainsFunc(r.WrongLines, func(w WrongLine) bool { return w.Line == 5 && strings.Contains(w.Why, "longer than") }) {
-		t.Errorf("the long line is not among %v", r.WrongLines)
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 var reportText string
 
 // functions are those of the templates.
-var functions = map[string]any{"number": number[uint64], "share": percent, "shares": func() []float64 { return shares }}
+var functions = map[string]any{
+	"number": number[uint64], "share": percent, "shares": func() []float64 { return shares },
+	"time": func(t time.Time) string { return t.Format(timeLayout) },
+}
 
 var textPage = template.Must(template.New("report").Funcs(functions).Parse(reportText))
 
@@ -41,16 +44,6 @@ func (r *Report) Summary() []string {
 		s = append(s, fmt.Sprintf("%s requests that a server would reject, the first at %s", number(r.Refused), r.Refusal))
 	}
 	return s
-}
-
-// Suggests reports whether there are amounts.
-func (r *Report) Suggests() bool {
-	for i := range r.Limits {
-		if r.Limits[i].Amounts != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // Title returns the limit in words.
@@ -95,22 +88,15 @@ func (a Amount) String() string {
 	return number(a.Amount)
 }
 
-// Part is a difference in words.
-type Part struct {
-	Title, Sentence string
-	WorstClients    []Client
-}
-
 // Parts returns both differences.
-func (c *Comparison) Parts() []Part {
-	part := func(title, others string, d *Difference) Part {
-		sentence := "0 requests"
-		if d.Requests > 0 {
-			sentence = fmt.Sprintf("%s requests of %s clients, of whom the %s rules never deny %s", number(d.Requests), number(d.Clients), others, number(d.ClientsOnly))
-		}
-		return Part{title, sentence, d.WorstClients}
+func (c *Comparison) Parts() []Difference { return []Difference{c.NowOnly, c.BeforeOnly} }
+
+// String returns the difference in words.
+func (d Difference) String() string {
+	if d.Requests == 0 {
+		return "0 requests"
 	}
-	return []Part{part("denied only by the new rules", "old", &c.NowOnly), part("denied only by the old rules", "new", &c.BeforeOnly)}
+	return fmt.Sprintf("%s requests of %s clients, of whom the %s rules never deny %s", number(d.Requests), number(d.Clients), d.Others, number(d.ClientsOnly))
 }
 
 // number writes a number with commas.

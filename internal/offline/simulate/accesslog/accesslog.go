@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/valyala/fastjson"
 )
@@ -34,47 +35,63 @@ type Record struct {
 	NoRequest    bool
 	Method, Path string // the path with the query
 
-	object *fastjson.Object // nil of text
-	layout *layout          // nil of JSON
+	json   *fastjson.Value // nil of text
+	layout *layout         // nil of JSON
 	parser *Parser
 }
 
 // Get returns the value of a header by its name in lower case, of a pseudo header, or of one of the names here;
 // "" if the line does not have it.
 func (r *Record) Get(name string) string {
-	switch {
-	case name == ":method":
+	switch name {
+	case ":method":
 		return r.Method
-	case name == ":path":
+	case ":path":
 		return r.Path
-	case r.object != nil:
-		text, _, _ := r.parser.find(r.object, r.parser.namesOf(name))
-		return text
 	}
-	if i := slices.Index(r.layout.fields, name); i >= 0 {
-		return r.parser.parts[i]
+	text, _, _ := r.find(name)
+	return text
+}
+
+// find returns the value of something, which field that is of, and whether the line has it, with or without a value.
+func (r *Record) find(is string) (text string, of field, there bool) {
+	if r.layout != nil {
+		i := slices.Index(r.layout.fields, is)
+		if i >= 0 {
+			text = r.parser.parts[i]
+		}
+		return text, of, i >= 0
 	}
-	return ""
+	for _, f := range r.parser.fieldsOf(is) {
+		v := r.json.Get(f.name)
+		if v == nil {
+			v = r.json.Get(f.path...)
+		}
+		if v == nil {
+			continue
+		}
+		if text = r.parser.text(v); text != "" && text != "-" {
+			return text, f, true
+		}
+		there = true
+	}
+	return "", of, there
 }
 
 // Parser parses lines. It is for one goroutine.
 type Parser struct {
 	format  Format
 	mapping Mapping
-	names   map[string]names // where JSON lines have what
+	fields  map[string][]field // where JSON lines have what
 	json    fastjson.Parser
 	numbers []byte           // of the line, as text
 	parts   [maxParts]string // of the line, if it is text
-	hasJSON bool
 }
 
 // NewParser returns a parser of a format, by default Auto. mapping is as ParseMapping returns it.
 func NewParser(format Format, mapping Mapping) *Parser {
-	return &Parser{format: cmp.Or(format, Auto), mapping: mapping, names: map[string]names{}}
+	return &Parser{format: cmp.Or(format, Auto), mapping: mapping, fields: map[string][]field{}}
 }
-
-// HasJSON reports whether some line was JSON, of which a mapping could name other fields.
-func (p *Parser) HasJSON() bool { return p.hasJSON }
 
 // What may be wrong with a line.
 var (
@@ -82,15 +99,6 @@ var (
 	errTime   = errors.New("no readable time")
 	errJSON   = errors.New("not a JSON object")
 )
-
-// said is what a line says of its request, as text.
-type said struct {
-	at, duration string
-	request      string // method, path and protocol together
-	path         bool   // what the path is, or that there is none
-	unit         int64  // of the duration, in microseconds
-	atEnd        bool   // the time is of the end of the request
-}
 
 // Parse reads a line. An error says why it cannot; r is void then.
 func (p *Parser) Parse(line []byte, r *Record) (err error) {
@@ -108,35 +116,51 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 			format = Nginx
 		}
 	}
-	var s said
 	if format == JSON {
-		s, err = p.parseJSON(line, r)
-	} else {
-		s, err = p.parseText(asString(line), format, r)
+		r.json, err = p.json.ParseBytes(line)
+		p.numbers = p.numbers[:0]
+		if err != nil || r.json.Type() != fastjson.TypeObject {
+			return errJSON
+		}
+	} else if r.layout = p.parseText(asString(line), format); r.layout == nil {
+		return errFormat
 	}
-	if err != nil {
-		return err
-	}
+	at, time, _ := r.find(timeField)
 	var ok bool
-	if r.At, ok = parseTime(s.at); !ok {
+	if r.At, ok = parseTime(at); !ok {
 		return errTime
 	}
-	if s.request != "" && r.Method == "" {
-		r.Method, r.Path = splitRequest(s.request)
+	if text, took, _ := r.find(durationField); text != "" {
+		// nginx writes seconds, and when a request ended.
+		nginx := took.name == requestTime
+		r.Duration = parseDuration(text, nginx || took.called == durationSeconds)
+		if (time.called == endTime || nginx && time.name != startTime) && r.Duration > 0 && r.Duration <= r.At {
+			r.At -= r.Duration
+		}
 	}
+	r.readRequest()
+	return nil
+}
+
+// readRequest reads the method and the path.
+func (r *Record) readRequest() {
+	r.Method, _, _ = r.find(":method")
+	path, _, saysPath := r.find(":path")
+	r.Path = path
+	if r.Method == "" {
+		request, _, there := r.find(requestField)
+		if saysPath = saysPath || there; request != "" {
+			r.Method, r.Path = splitRequest(request)
+		}
+	}
+	authority, _, saysAuthority := r.find(":authority")
 	switch r.Path {
 	case "":
-		r.NoRequest = r.NoRequest || s.path && r.Method != http.MethodConnect
+		r.NoRequest = saysPath && r.Method != http.MethodConnect
 	case "*": // of OPTIONS
 		r.NoRequest = true
 	}
-	if s.duration != "" {
-		r.Duration = parseDuration(s.duration, s.unit)
-	}
-	if s.atEnd && r.Duration > 0 && r.Duration <= r.At {
-		r.At -= r.Duration
-	}
-	return nil
+	r.NoRequest = r.NoRequest || saysAuthority && authority == ""
 }
 
 // splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks. Both are empty of what is no request,
@@ -161,3 +185,21 @@ func splitRequest(line string) (method, path string) {
 		return "", ""
 	}
 }
+
+// text returns a value of JSON as text: a string without its quotes, a number as it is written.
+func (p *Parser) text(v *fastjson.Value) string {
+	switch v.Type() {
+	case fastjson.TypeString:
+		return asString(v.GetStringBytes())
+	case fastjson.TypeNumber, fastjson.TypeTrue, fastjson.TypeFalse:
+		start := len(p.numbers)
+		p.numbers = v.MarshalTo(p.numbers)
+		return asString(p.numbers[start:])
+	default:
+		return ""
+	}
+}
+
+// asString returns bytes as a string without a copy. They must not be written to while the
+// record is used.
+func asString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -2,9 +2,8 @@
 // wrote down.
 //
 //	accesslog.go  Parser, Record: a line -> what it says
-//	mapping.go    what fields are called in JSON lines
+//	mapping.go    what fields are called in JSON lines: Envoy's, Istio's, nginx's and others
 //	text.go       formats of text: Envoy's and Istio's default, nginx combined
-//	json.go       JSON lines: Envoy's, Istio's, and others by the names of their fields
 //	time.go       times in all of them
 //	source.go     Source: a file, gzip or not -> blocks of whole lines
 //

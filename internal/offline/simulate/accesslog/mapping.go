@@ -2,7 +2,6 @@ package accesslog
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"weir/internal/descriptors/spelling"
@@ -19,21 +18,23 @@ const (
 	requestField  = ":request"
 )
 
-// Names in mappings for a time and a duration of another kind.
+// Names in mappings for a time and a duration of another kind, and fields of JSON that tell kinds apart.
 const (
 	endTime         = "end_time"
 	durationSeconds = "duration_seconds"
+	startTime       = "start_time"
+	requestTime     = "request_time"
 )
 
-// fields has what is called in mappings what, and the names that JSON logs have for it, the usual one first. All
+// known has what is called in mappings what, and the names that JSON logs have for it, the usual one first. All
 // else is a header.
-var fields = []struct {
+var known = []struct {
 	called, is string
 	json       []string
 }{
-	{"time", timeField, []string{"start_time", "time", "@timestamp", "timestamp", "time_iso8601", "time_local", "ts", "msec"}},
-	{endTime, timeField, nil},
-	{"duration", durationField, []string{"duration", "request_time"}},
+	{"time", timeField, []string{startTime, "time", "@timestamp", "timestamp", "ts"}},
+	{endTime, timeField, []string{"time_iso8601", "time_local", "msec"}},
+	{"duration", durationField, []string{"duration", requestTime}},
 	{durationSeconds, durationField, nil},
 	{"method", ":method", []string{"method", ":method", "request_method"}},
 	{"path", ":path", []string{"path", "x-envoy-origin-path", ":path", "request_uri", "uri", "url"}},
@@ -48,77 +49,72 @@ var fields = []struct {
 	{"request", requestField, []string{"request"}},
 }
 
-// Mapping says where JSON lines have the fields. The zero value leaves it to the usual names.
-type Mapping struct {
-	fields  map[string]string
-	atEnd   bool // the time is of the end of a request
-	seconds bool // durations are in seconds, not in milliseconds
+// field is one of JSON lines.
+type field struct {
+	called string   // what it is, in mappings
+	name   string   // the whole name
+	path   []string // its parts between dots, which lead into objects
 }
+
+func newField(called, name string) field { return field{called, name, strings.Split(name, ".")} }
+
+// Mapping says where JSON lines have what. nil leaves it to the usual names.
+type Mapping map[string]field
 
 // ParseMapping reads pairs such as end_time=ts, remote_address=client.ip and header:x-user=user, each name once.
 // A dot leads into an object unless a field is called so.
-func ParseMapping(pairs []string) (m Mapping, err error) {
-	m.fields = map[string]string{}
-	said := map[string]string{} // what a pair names: the pair
+func ParseMapping(pairs []string) (Mapping, error) {
+	m := Mapping{}
 	for _, pair := range pairs {
-		called, field, ok := strings.Cut(pair, "=")
-		if !ok || called == "" || field == "" {
-			return m, fmt.Errorf("%q is not NAME=FIELD, such as time=ts", pair)
+		called, name, ok := strings.Cut(pair, "=")
+		if !ok || called == "" || name == "" {
+			return nil, fmt.Errorf("%q is not NAME=FIELD, such as time=ts", pair)
 		}
 		is, ok := strings.CutPrefix(called, "header:")
 		is = strings.ToLower(is)
-		for _, f := range fields {
-			if f.called == called {
-				is, ok = f.is, true
+		var names []string
+		for _, k := range known {
+			names = append(names, k.called)
+			if k.called == called {
+				is, ok = k.is, true
 			}
 		}
 		if !ok {
-			return m, unknownName(called, pair)
+			hint := ""
+			if nearest := spelling.Nearest(called, names); nearest != "" {
+				hint = fmt.Sprintf(", did you mean %q?", nearest)
+			}
+			return nil, fmt.Errorf("unknown name %q in %q%s; use one of %s, and header:NAME", called, pair, hint, strings.Join(names, ", "))
 		}
-		if before := said[is]; before != "" {
-			return m, fmt.Errorf("%q repeats what %q says", pair, before)
+		if before, repeated := m[is]; repeated {
+			return nil, fmt.Errorf("%q repeats what %q says", pair, before.called+"="+before.name)
 		}
-		m.fields[is], said[is] = field, pair
-		m.atEnd, m.seconds = m.atEnd || called == endTime, m.seconds || called == durationSeconds
+		m[is] = newField(called, name)
 	}
 	return m, nil
 }
 
-func unknownName(called, pair string) error {
-	var known []string
-	for _, f := range fields {
-		known = append(known, f.called)
+// fieldsOf returns the fields for something. The first that has a value counts, whatever other lines had.
+func (p *Parser) fieldsOf(is string) []field {
+	list, ok := p.fields[is]
+	if ok {
+		return list
 	}
-	hint := ""
-	if nearest := spelling.Nearest(called, known); nearest != "" {
-		hint = fmt.Sprintf(", did you mean %q?", nearest)
-	}
-	return fmt.Errorf("unknown name %q in %q%s; use one of %s, or header:NAME", called, pair, hint, strings.Join(known, ", "))
-}
-
-// names are those that logs have for something. The first that has a value counts, whatever other
-// lines had.
-type names [][]string // each the whole name, and then its parts between dots
-
-// namesOf returns the names for something.
-func (p *Parser) namesOf(is string) names {
-	n, known := p.names[is]
-	if known {
-		return n
-	}
-	snake := strings.ReplaceAll(is, "-", "_")
-	list := []string{is, snake, "http_" + snake} // the last is nginx's
-	for _, f := range fields {
-		if f.is == is && f.json != nil {
-			list = f.json
+	if own, ok := p.mapping[is]; ok {
+		list = []field{own}
+	} else {
+		for _, k := range known {
+			for _, name := range k.json {
+				if k.is == is {
+					list = append(list, newField(k.called, name))
+				}
+			}
 		}
 	}
-	if own := p.mapping.fields[is]; own != "" {
-		list = []string{own}
+	if list == nil {
+		snake := strings.ReplaceAll(is, "-", "_")
+		list = []field{newField(is, is), newField(is, snake), newField(is, "http_"+snake)} // the last is nginx's
 	}
-	for _, name := range list {
-		n = append(n, slices.Concat([]string{name}, strings.Split(name, ".")))
-	}
-	p.names[is] = n
-	return n
+	p.fields[is] = list
+	return list
 }

@@ -10,11 +10,8 @@ import (
 	"os"
 )
 
-// maxLine is the longest line that is read, in bytes without its end.
-const maxLine = 128<<10 - 1
-
-// ErrLong is about a line of more than maxLine bytes.
-var ErrLong = fmt.Errorf("longer than %d bytes", maxLine)
+// maxLine is how much of a line is read, in bytes.
+const maxLine = 128 << 10
 
 // blockSize is how many bytes a block has at least, if there are so many.
 const blockSize = 64 << 10
@@ -67,13 +64,13 @@ func (s *Source) Progress() int64 {
 
 // begin finds out whether the log is compressed, by its first bytes, and drops a byte order mark.
 func (s *Source) begin() error {
-	s.in = bufio.NewReaderSize(s.file, maxLine+1)
+	s.in = bufio.NewReaderSize(s.file, maxLine)
 	if magic, _ := s.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(s.in)
 		if err != nil {
 			return err
 		}
-		s.in = bufio.NewReaderSize(unzipped, maxLine+1)
+		s.in = bufio.NewReaderSize(unzipped, maxLine)
 	}
 	if mark, _ := s.in.Peek(3); string(mark) == "\ufeff" {
 		_, _ = s.in.Discard(len(mark))
@@ -81,43 +78,36 @@ func (s *Source) begin() error {
 	return nil
 }
 
-// Block is whole lines, the last of which may lack its end.
-type Block struct {
-	Data  []byte
-	First int64 // number of the first line, from 1
-	Long  int64 // number of a line that was too long and is left out, after Data; 0: there is none
-}
-
-// Next reads the next block into buf. The error is io.EOF at the end. What can be read before another error,
-// such as that of a file that is cut off, is returned first: a block with an error is empty.
-func (s *Source) Next(buf []byte) (b Block, err error) {
-	b = Block{Data: buf[:0], First: s.line + 1}
+// Next reads whole lines into buf, and returns the number of the first, from 1. The last may lack its end, and long ones
+// are cut off. The error is io.EOF at the end. What can be read before another error, such as that of a file that is cut
+// off, is returned first.
+func (s *Source) Next(buf []byte) (lines []byte, first int64, err error) {
+	lines, first = buf[:0], s.line+1
 	if s.in == nil {
 		err = s.begin()
 	}
-	for err == nil && len(b.Data) < blockSize && b.Long == 0 {
+	for err == nil && len(lines) < blockSize {
 		var line []byte
 		line, err = s.in.ReadSlice('\n')
 		if len(line) > 0 {
 			s.line++
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			for b.Long = s.line; errors.Is(err, bufio.ErrBufferFull); {
-				_, err = s.in.ReadSlice('\n')
+		lines = append(lines, line...)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			if line, err = s.in.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) && len(line) > 0 {
+				lines = append(lines, '\n')
 			}
-			continue
 		}
-		b.Data = append(b.Data, line...)
 	}
-	if err == nil || len(b.Data) > 0 || b.Long > 0 {
-		return b, nil
+	if err == nil || len(lines) > 0 {
+		return lines, first, nil
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return b, io.EOF
+		return nil, 0, io.EOF
 	case s.line == 0:
-		return b, fmt.Errorf("%s: %w", s.Name, err)
+		return nil, 0, fmt.Errorf("%s: %w", s.Name, err)
 	default:
-		return b, fmt.Errorf("%s: after line %d: %w", s.Name, s.line, err)
+		return nil, 0, fmt.Errorf("%s: after line %d: %w", s.Name, s.line, err)
 	}
 }

@@ -21,103 +21,85 @@ const (
 // layout says of what kind the parts of a line are, and which of them are which field.
 type layout struct {
 	parts  string
-	open   bool // more may follow
 	fields []string
 }
 
 // layouts are those of Envoy's default format, of Istio's, which goes on with addresses,
 // and of nginx combined, which many extend, often by x-forwarded-for first.
 var layouts = map[Format]*layout{
-	Envoy: {`[rwwwwww"rrr"`, false, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
-	Istio: {`[rwwww"wwww"rrr"wwwwww`, false, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
-	Nginx: {`www["ww""`, true, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
+	Envoy: {`[rwwwwww"rrr"`, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
+	Istio: {`[rwwww"wwww"rrr"wwwwww`, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
+	Nginx: {`www["ww""`, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
 }
 
-// parseText reads a line of text. Auto is for Envoy or Istio.
-func (p *Parser) parseText(line string, format Format, r *Record) (s said, err error) {
-	of := format
+// parseText reads a line of text into parts, and returns its layout, nil if it has none. Auto is for Envoy or Istio.
+func (p *Parser) parseText(line string, format Format) *layout {
+	of := layouts[format]
 	if format == Auto {
-		of = Envoy
+		of = layouts[Envoy]
 	}
-	rest, ok := layouts[of].split(line, &p.parts)
-	if !ok && format == Auto {
-		of = Istio
-		rest, ok = layouts[of].split(line, &p.parts)
+	rest, ok := p.split(of, line)
+	if format == Auto && (!ok || rest != "") {
+		of = layouts[Istio]
+		rest, ok = p.split(of, line)
 	}
-	if !ok {
-		return s, errFormat
+	if !ok || rest != "" && format != Nginx {
+		return nil
 	}
-	r.layout = layouts[of]
-	if of == Nginx {
+	if format == Nginx {
 		p.parts[9] = ""
-		if forwarded, ok := strings.CutPrefix(rest, `"`); ok {
+		if forwarded, ok := strings.CutPrefix(rest, ` "`); ok {
 			p.parts[9], _, _ = strings.Cut(forwarded, `"`)
 		}
 		if p.parts[0] == "unix:" {
 			p.parts[0] = "-"
 		}
+		if _, err := netip.ParseAddr(p.parts[0]); p.parts[0] != "-" && err != nil || rest != "" && rest[0] != ' ' {
+			return nil
+		}
 	}
-	r.NoRequest = r.Get(":authority") == "-"
-	for i := range r.layout.fields {
+	for i := range of.fields {
 		if p.parts[i] == "-" {
 			p.parts[i] = ""
-		} else if of == Nginx {
+		} else if format == Nginx {
 			p.parts[i] = plaintext.Decode(p.parts[i], `\x`) // as nginx writes bytes
 		}
 	}
-	if _, err := netip.ParseAddr(p.parts[0]); of == Nginx && p.parts[0] != "" && err != nil {
-		return s, errFormat
-	}
-	return said{at: r.Get(timeField), duration: r.Get(durationField), request: r.Get(requestField), path: true, unit: milli}, nil
+	return of
 }
 
-// split cuts a line into its parts, and returns what follows them. A client that writes quotes into its headers
+// split cuts a line into parts, and returns what follows them. A client that writes quotes into its headers
 // can make more parts of a line, and none fewer: such a line is refused, as any that has not all parts and no more.
-func (l *layout) split(line string, parts *[maxParts]string) (rest string, ok bool) {
-	for i := range len(l.parts) {
+func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
+	for i := range len(of.parts) {
 		if i > 0 {
-			if line == "" || line[0] != ' ' {
+			if line, ok = strings.CutPrefix(line, " "); !ok {
 				return "", false
 			}
-			line = line[1:]
 		}
-		next := byte(0)
-		if i+1 < len(l.parts) {
-			next = l.parts[i+1]
+		opening, closing := "", " "
+		switch kind := of.parts[i]; kind {
+		case brackets:
+			opening, closing = "[", "]"
+		case quotes, raw:
+			opening, closing = `"`, `"`
+			if kind == raw && of.parts[i+1] == word {
+				closing = `" `
+			} else if kind == raw {
+				closing = `" "`
+			}
 		}
-		if parts[i], line, ok = cut(line, l.parts[i], next); !ok {
+		if line, ok = strings.CutPrefix(line, opening); !ok || opening == "" && strings.HasPrefix(line, `"`) {
 			return "", false
 		}
-	}
-	if line == "" || l.open && line[0] == ' ' {
-		return strings.TrimPrefix(line, " "), true
-	}
-	return "", false
-}
-
-// cut cuts a part of a kind from a line. next is the kind of the part that follows.
-func cut(line string, kind, next byte) (part, rest string, ok bool) {
-	opening, closing := byte('"'), `"`
-	switch {
-	case kind == word:
-		end := strings.IndexByte(line, ' ')
-		if end < 0 {
+		end := strings.Index(line, closing)
+		if end < 0 && opening == "" {
 			end = len(line)
 		}
-		return line[:end], line[end:], !strings.HasPrefix(line, `"`)
-	case kind == brackets:
-		opening, closing = '[', "]"
-	case kind == raw && next == word:
-		closing = `" `
-	case kind == raw:
-		closing = `" "`
+		if end < 0 {
+			return "", false
+		}
+		p.parts[i], line = line[:end], line[end+len(opening):] // what closes a part is as long as what opens it
 	}
-	if line == "" || line[0] != opening {
-		return "", "", false
-	}
-	end := strings.Index(line[1:], closing)
-	if end < 0 {
-		return "", "", false
-	}
-	return line[1 : 1+end], line[1+end+1:], true
+	return line, true
 }

@@ -65,8 +65,12 @@ func checked(t time.Time) (int64, bool) {
 	return t.UnixMicro(), t.Unix() >= 0 && t.UTC().Year() <= 9999
 }
 
-// parseDuration returns a number of units in microseconds, -1 if it is none.
-func parseDuration(s string, unit int64) int64 {
+// parseDuration returns a number of seconds or milliseconds in microseconds, -1 if it is none.
+func parseDuration(s string, seconds bool) int64 {
+	unit := milli
+	if seconds {
+		unit = second
+	}
 	if n, err := strconv.ParseFloat(s, 64); err == nil && n >= 0 && n < 1e9 {
 		return int64(math.Round(n * float64(unit)))
 	}
