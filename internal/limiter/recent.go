@@ -9,8 +9,8 @@ import (
 // Recent keeps a value for each of the counters that were touched last, in a fixed
 // amount of memory: a new counter takes the place of that which was touched longest
 // ago, of a few. It does not keep keys but their hashes, of 64 bits, so that what it
-// returns may, in one of 2^48 cases or so, be that of another counter: it is for what
-// callers see, and not for decisions.
+// returns may, in one of 2^48 cases or so, be that of another counter: too rarely to matter
+// for what is forgotten within seconds.
 type Recent[V any] struct {
 	seed maphash.Seed
 	sets []recentSet[V] // a power of two

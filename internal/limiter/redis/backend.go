@@ -41,13 +41,13 @@ type backend struct {
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
-func newBackend(name string, client *client, denials *denials, o *Options, metrics *metrics, log *slog.Logger) *backend {
+func newBackend(name string, client *client, denials *denials, local func() time.Time, o *Options, metrics *metrics, log *slog.Logger) *backend {
 	named := func() *slog.Logger { return log.With("address", client.name()) }
 	b := &backend{
 		client:   client,
 		patience: min(cmp.Or(o.Wait, DefaultWait), client.server.Timeout),
 		now:      o.Now,
-		local:    localClock(o.Now),
+		local:    local,
 		denials:  denials,
 		probeKey: limiter.ProbeKey(o.KeyPrefix),
 		metrics:  metrics,

@@ -134,30 +134,6 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	}
 }
 
-// What was known to be over goes on being denied.
-func TestDenialsWhileBreakerIsOpen(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
-	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
-	r.Stop()
-	testenv.Until(t, "a denial is remembered while Redis is not asked", func() bool {
-		r.Start()
-		testenv.Until(t, "Redis decides", func() bool {
-			_, err := ask(context.Background(), s, "k", perYear)
-			return err == nil
-		})
-		for range 2 {
-			mustAsk(t, s, "over", limit)
-		}
-		r.Stop()
-		for !s.main.breaker.isOpen() {
-			mustFail(t, s)
-		}
-		d, err := ask(context.Background(), s, "over", limit)
-		return err == nil && d.Over && d.Remembered // a busy machine may take too long
-	})
-}
-
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
 	s := open(t, Options{Main: Server{Type: Cluster, Addr: "127.0.0.1:1", Timeout: long}})

@@ -1,8 +1,7 @@
 package redis
 
 import (
-	"hash/maphash"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,86 +27,41 @@ import (
 // these states is for Redis.
 type denials struct {
 	now   func() time.Time
-	start time.Time // newest counts from it; earlier than anything that was seen
-	seed  maphash.Seed
+	start time.Time // other times count from it; earlier than anything that was seen
 	calls atomic.Int64
-	// newest is when the last of what is remembered was seen, as a Duration from start; 0 if
-	// nothing is.
+	// newest is when the last call began whose counters may deny; 0 if there was none.
 	newest atomic.Int64
 	// since is the order from which on what a request saw holds: before it, counters
 	// were reset.
-	since  atomic.Int64
-	shards [denialShards]denialShard
-	max    int // bytes of a shard
-	// recent holds the last known state of any counter. It denies nothing: it is for
-	// the other counters of a denied request.
-	recent  *limiter.Recent[recentState]
-	recalls sync.Pool // of *recall
+	since atomic.Int64
+	seen  *limiter.Recent[seen]
 }
 
-const (
-	// denialAge is for how long a counter is remembered. In so short a time no clock goes
-	// wrong by more than a counter's own resolution.
-	denialAge    = time.Second
-	denialShards = 16
-	// denialBytes is about what a remembered counter takes beside its key.
-	denialBytes = 120
-)
+// denialAge is for how long a counter may deny. In so short a time no clock goes wrong by
+// more than a counter's own resolution.
+const denialAge = time.Second
 
-type denialShard struct {
-	mu       sync.Mutex
-	counters map[string]remembered
-	bytes    int
-	// credited is the order of the last request that gave something back. No earlier
-	// state of a counter is remembered anew.
-	credited int64
+// seen is the state of a counter after a call. It is zero if something was given back
+// since, and the counter was not seen after that.
+type seen struct {
+	state  limiter.State
+	order  int64         // of the request, see orderOf
+	at     int64         // time of the decision, in microseconds since the epoch
+	asked  time.Duration // when the call began, or earlier
+	denies bool          // the counter is one of a denied request
 }
 
-// remembered is the state of a counter after a call.
-type remembered struct {
-	recentState
-	at    int64     // time of the decision, in microseconds since the epoch
-	asked time.Time // when the call began, by denials.now, or earlier
-}
-
-// recentState is the state of a counter after a call. It is zero if something was
-// given back since, and the counter was not seen after that.
-type recentState struct {
-	state limiter.State
-	order int64 // of the request, see orderOf
-}
-
-// newDenials returns a memory of about so many bytes, and half as many for recent. Without
-// bytes it returns nil, which denies nothing. now is the clock of the decisions, if the store
-// has one; nil is that of this process.
+// newDenials returns a memory of about so many bytes, and half as many for counters of
+// admitted requests. Without bytes it returns nil, which denies nothing.
 func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	now = localClock(now)
-	d := &denials{now: now, start: now().Add(-denialAge), seed: maphash.MakeSeed(), max: bytes / denialShards, recent: limiter.NewRecent[recentState](bytes / 2)}
-	d.recalls.New = func() any { return new(recall) }
-	for i := range d.shards {
-		d.shards[i].counters = map[string]remembered{}
-	}
-	return d
+	return &denials{now: now, start: now().Add(-denialAge), seen: limiter.NewRecent[seen](bytes + bytes/2)}
 }
 
-// localClock returns now, or the clock of this process if that is nil.
-func localClock(now func() time.Time) func() time.Time {
-	if now == nil {
-		return time.Now
-	}
-	return now
-}
-
-// recall is what is known of the counters of a request.
-type recall struct {
-	known  []bool          // well enough to be denied on it
-	before []limiter.State // the decision
-	states []limiter.State
-	of     []*limiter.State // of each hit, that of its counter
-}
+// isFresh reports whether what a call has seen may deny at now. The clock may have stepped.
+func isFresh(asked, now time.Duration) bool { return now >= asked && now-asked <= denialAge }
 
 // deny decides hits if they are known to be denied, and reports whether they are: the
 // remembered counters deny them, whatever the state of the others is, and no ban changes.
@@ -116,78 +70,53 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.newest.Load() == 0 {
 		return false
 	}
-	local := d.now()
-	if d.allOutdated(local) {
+	local := d.now().Sub(d.start)
+	if local-time.Duration(d.newest.Load()) > denialAge {
 		return false
 	}
-	r := d.recalls.Get().(*recall)
-	defer d.recalls.Put(r)
-	r.known, r.before, r.of = r.known[:0], r.before[:0], r.of[:0]
-	now, any := int64(0), false
+	var knownBuf [16]bool
+	var beforeBuf [16]limiter.State
+	known, before, now := knownBuf[:0], beforeBuf[:0], int64(0)
 	for i := range hits {
 		h := &hits[i]
 		if h.Unconditional() || h.Hold != nil { // what it writes is not known, or who holds what
 			return false
 		}
-		s, known := d.lookup(h.Key, local)
-		if known {
+		s := d.last(h.Key)
+		known, before = append(known, s.denies && isFresh(s.asked, local)), append(before, s.state)
+		if known[i] {
 			// Of counters in several places the clocks may differ. With the latest no
 			// denial is held on to for too long.
-			now, any = max(now, s.at+local.Sub(s.asked).Microseconds()), true
+			now = max(now, s.at+(local-s.asked).Microseconds())
 		}
-		r.known, r.before = append(r.known, known), append(r.before, s.state)
 	}
-	if !any {
+	if !slices.Contains(known, true) {
 		return false
 	}
+	states, of, counters := slices.Clone(before), make([]*limiter.State, len(hits)), limiter.CountersOf(hits)
 	for i := range hits {
-		if !r.known[i] {
-			if seen := d.recent.Get(hits[i].Key); seen.order >= d.since.Load() {
-				r.before[i] = seen.state
-			}
-		}
+		of[i] = &states[counters.First(i)]
 	}
-	r.states = append(r.states[:0], r.before...)
-	counters := limiter.CountersOf(hits)
-	for i := range hits {
-		r.of = append(r.of, &r.states[counters.First(i)])
-	}
-	if !limiter.Decide(hits, r.of, nil, now, out) {
+	if !limiter.Decide(hits, of, nil, now, out) {
 		return false
 	}
 	var v limiter.Verdict
 	for i := range out {
-		if r.states[i].Until != r.before[i].Until {
+		if states[i].Until != before[i].Until {
 			return false
 		}
-		v.Add(hits[i].EffectiveMode(), out[i].Over && r.known[i])
+		v.Add(hits[i].EffectiveMode(), out[i].Over && known[i])
 		out[i].Remembered = out[i].Over
 	}
 	return v.Denied()
 }
 
-// lookup returns a counter that is remembered and not outdated.
-func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
-	shard := d.shard(key)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	s, ok := shard.counters[string(key)]
-	if ok && (s.outdated(local) || s.order < d.since.Load()) {
-		shard.forget(string(key))
-		return remembered{}, false
+// last returns what was seen last of a counter since it was reset.
+func (d *denials) last(key []byte) seen {
+	if s := d.seen.Get(key); s.order >= d.since.Load() {
+		return s
 	}
-	return s, ok
-}
-
-// outdated reports whether s was seen too long ago, or after now.
-func (s *remembered) outdated(now time.Time) bool {
-	age := now.Sub(s.asked)
-	return age < 0 || age > denialAge
-}
-
-// allOutdated reports whether all that is remembered was seen too long ago.
-func (d *denials) allOutdated(now time.Time) bool {
-	return now.Sub(d.start)-time.Duration(d.newest.Load()) > denialAge
+	return seen{}
 }
 
 // reset forgets what calls have seen that began before now: counters were reset, and
@@ -218,37 +147,29 @@ func (d *denials) number() int64 {
 func orderOf(t ticket) int64 { return t.batch.number<<32 | int64(t.place) }
 
 // note notes the states of the counters of hits, which are a request or a part of one, after
-// its call. If the request is denied, all its
-// counters are remembered, else those that are known already. Holds are not: anybody may
-// give one back at any time.
+// its call. Callers may come here in another order than Redis decided. If the request is
+// denied, its counters may deny from then on, else those that may already. Holds are not noted:
+// anybody may give one back at any time.
 func (d *denials) note(t ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if d == nil {
 		return
 	}
 	b, order := t.batch, orderOf(t)
-	if order < d.since.Load() {
-		return
-	}
-	remembers := denied || !d.allOutdated(b.asked)
+	asked, denies := b.asked.Sub(d.start), false
 	for i := range hits {
 		if hits[i].Hold != nil {
 			continue
 		}
-		s := recentState{states[i], order}
-		d.noteRecent(hits[i].Key, s)
-		if remembers {
-			d.remember(hits[i].Key, remembered{s, b.reply.now, b.asked}, denied)
-		}
+		d.seen.Touch(hits[i].Key, func(last *seen) {
+			if order >= max(last.order, d.since.Load()) {
+				*last = seen{states[i], order, b.reply.now, asked, denied || last.denies && isFresh(last.asked, asked)}
+				denies = denies || last.denies
+			}
+		})
 	}
-}
-
-// noteRecent keeps the state of a counter in recent, unless a later one is there.
-func (d *denials) noteRecent(key []byte, s recentState) {
-	d.recent.Touch(key, func(last *recentState) {
-		if s.order >= last.order {
-			*last = s
-		}
-	})
+	if denies {
+		raise(&d.newest, int64(asked))
+	}
 }
 
 // noteCredits notes that the call of b gave something back to counters, before any caller
@@ -264,67 +185,15 @@ func (d *denials) noteCredits(b *batch) {
 			if !b.credits(h) {
 				continue
 			}
-			var state limiter.State
+			s := seen{order: orderOf(t)}
 			if states, err := t.outcomes(make([]limiter.Decision, len(hits)), nil); err == nil {
-				state = states[i]
+				s.state = states[i]
 			}
-			d.noteCredit(b.counters[h.counter].key, recentState{state, orderOf(t)})
+			d.seen.Touch([]byte(b.counters[h.counter].key), func(last *seen) {
+				if s.order >= last.order {
+					*last = s
+				}
+			})
 		}
 	}
-}
-
-// noteCredit notes that something was given back to a counter.
-func (d *denials) noteCredit(key string, s recentState) {
-	d.noteRecent([]byte(key), s)
-	shard := d.shard([]byte(key))
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	shard.credited = max(shard.credited, s.order)
-	if last, ok := shard.counters[key]; ok && last.order < s.order {
-		shard.forget(key)
-	}
-}
-
-// remember remembers a counter, or only what is new of it if it is not anew. Callers may
-// come here in another order than Redis decided.
-func (d *denials) remember(key []byte, s remembered, anew bool) {
-	shard := d.shard(key)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	last, known := shard.counters[string(key)]
-	if known && s.order < last.order || !known && (!anew || s.order < shard.credited) {
-		return
-	}
-	raise(&d.newest, int64(s.asked.Sub(d.start)))
-	if !known {
-		d.makeRoom(shard, len(key)+denialBytes)
-	}
-	shard.counters[string(key)] = s
-}
-
-// forget forgets a counter. The shard is locked.
-func (s *denialShard) forget(key string) {
-	delete(s.counters, key)
-	s.bytes -= len(key) + denialBytes
-}
-
-// makeRoom makes room for one more counter of so many bytes. It forgets outdated
-// ones, of which it looks for a few only, and others while there is no room.
-func (d *denials) makeRoom(shard *denialShard, bytes int) {
-	const tries = 8
-	tried, now := 0, d.now()
-	for key, s := range shard.counters { // in random order
-		full := shard.bytes+bytes > d.max
-		if tried++; tried > tries && !full {
-			break
-		}
-		if full || s.outdated(now) {
-			shard.forget(key)
-		}
-	}
-	shard.bytes += bytes
-}
-
-func (d *denials) shard(key []byte) *denialShard {
-	return &d.shards[maphash.Bytes(d.seed, key)%denialShards]
 }

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -145,6 +143,9 @@ func (f *memoryFixture) want(what string, denied bool, calls int, hits ...limite
 	return out
 }
 
+// denies reports whether the memory may deny by a counter.
+func denies(s *store, key string) bool { return s.denials.last([]byte(key)).denies }
+
 func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
 }
@@ -269,73 +270,4 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	if _, err := ask(t.Context(), f.store, "other", l); err == nil {
 		t.Error("a counter that is not known was decided without Redis")
 	}
-}
-
-func TestMemoryIsBounded(t *testing.T) {
-	now := time.Now()
-	const key = 22 // bytes
-	d := newDenials(100*(denialBytes+key), func() time.Time { return now })
-	l := yearly(1)
-	deny := func(key string) {
-		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
-		d.note(ticket{b, 0}, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
-	}
-	for i := range 10_000 {
-		deny(fmt.Sprintf("%0*d", key, i))
-	}
-	if n := countOf(d); n > 100 || n < 50 {
-		t.Errorf("%d counters are remembered, want 100 at most", n)
-	}
-	// What has expired goes first: with room for it, something new stays.
-	now = now.Add(2 * denialAge)
-	for i := range 50 {
-		deny(fmt.Sprintf("new%0*d", key-3, i))
-	}
-	known := 0
-	for i := range 50 {
-		if _, ok := d.lookup(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
-			known++
-		}
-	}
-	if known < 40 {
-		t.Errorf("%d of 50 new counters are remembered beside old ones", known)
-	}
-}
-
-func TestManyCallersOfAKnownDenial(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
-	l := yearly(100)
-	var mu sync.Mutex
-	admitted := 0
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			for range 100 {
-				d := mustAsk(t, s, "k", l)
-				if !d.Over {
-					mu.Lock()
-					admitted++
-					mu.Unlock()
-				}
-				if i == 0 { // whose counter goes up and down
-					mustAsk(t, s, strings.Repeat("x", i+1), l)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if admitted != 100 {
-		t.Errorf("%d requests were admitted, want 100", admitted)
-	}
-}
-
-// countOf is how many counters are remembered.
-func countOf(d *denials) (n int) {
-	for i := range d.shards {
-		d.shards[i].mu.Lock()
-		n += len(d.shards[i].counters)
-		d.shards[i].mu.Unlock()
-	}
-	return n
 }

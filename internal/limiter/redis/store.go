@@ -69,10 +69,14 @@ func New(o Options) (Store, error) {
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	s := &store{denials: newDenials(o.DenyMemory, o.Now)}
-	s.main = newBackend("main", first, s.denials, &o, metrics, log)
+	local := o.Now
+	if local == nil {
+		local = time.Now
+	}
+	s := &store{denials: newDenials(o.DenyMemory, local)}
+	s.main = newBackend("main", first, s.denials, local, &o, metrics, log)
 	if second != nil {
-		s.perSecond = newBackend("per_second", second, s.denials, &o, metrics, log)
+		s.perSecond = newBackend("per_second", second, s.denials, local, &o, metrics, log)
 	}
 	return s, nil
 }
