@@ -84,7 +84,7 @@ func ParseMapping(pairs []string) (Mapping, error) {
 			if nearest := spelling.Nearest(called, names); nearest != "" {
 				hint = fmt.Sprintf(", did you mean %q?", nearest)
 			}
-			return nil, fmt.Errorf("unknown name %q in %q%s; use one of %s, and header:NAME", called, pair, hint, strings.Join(names, ", "))
+			return nil, fmt.Errorf("unknown name %q in %q%s; use one of %s, or header:NAME", called, pair, hint, strings.Join(names, ", "))
 		}
 		if before, repeated := m[is]; repeated {
 			return nil, fmt.Errorf("%q repeats what %q says", pair, before.called+"="+before.name)
