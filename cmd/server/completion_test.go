@@ -56,7 +56,7 @@ func TestCompletionInBash(t *testing.T) {
 		{"weir completion ''", "bash\nzsh\nfish"},
 		{"weir serve --failure-mode ''", "error\nallow\ndeny\nlocal"},
 		{"weir --log-level = d", "debug"},
-		{"weir serve --redis-type S", "SINGLE\nSENTINEL"},
+		{"weir serve --redis-type s", "single\nsentinel"},
 		{"weir validate -- -", "default"},
 		{`weir '$(touch hostile)' '"; exit 1' ''`, ""},
 	}

@@ -23,7 +23,9 @@ func complain(w io.Writer, asJSON bool, what string, err error) {
 }
 
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
+	var level slog.Level                        // info, if there is none
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // which is one of its words
+	options := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
 		options.ReplaceAttr = jsonField
 		return slog.New(slog.NewJSONHandler(escapingWriter{w}, options))

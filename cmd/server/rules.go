@@ -262,7 +262,7 @@ func (e explanation) Run(p *program) error {
 		return err
 	}
 	clustered := e.Redis.Clustered()
-	question.Keys, err = limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
+	question.Keys, err = limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
 	if err == nil && clustered {
 		question.Keys, err = question.Keys.InBuckets()
 	}

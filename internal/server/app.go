@@ -178,7 +178,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() any { return nil })
 	if bound.metrics != nil {
 		mux := http.NewServeMux()
-		mux.Handle(string(l.PrometheusPath), metrics)
+		mux.Handle(l.PrometheusPath, metrics)
 		a.metrics = a.add(httpServer("metrics", bound.metrics, mux, metricsConnections, a.logger))
 	}
 	a.makeOperators(options, metrics)
@@ -222,22 +222,22 @@ func (a *App) openTLS(connection string, open func(follow.TLSOptions) (*follow.T
 	return files, nil
 }
 
-func headers[Name ~string](on bool, limit, remaining, reset Name) rls.Headers {
+func headers(on bool, limit, remaining, reset string) rls.Headers {
 	if !on {
 		return rls.Headers{}
 	}
-	return rls.Headers{Limit: string(limit), Remaining: string(remaining), Reset: string(reset)}
+	return rls.Headers{Limit: limit, Remaining: remaining, Reset: reset}
 }
 
 // Charge returns what becomes of denied hits whose limit does not say it.
-func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
-	switch {
-	case !stopWhenOverLimit.Set:
-		return limiter.Auto
-	case stopWhenOverLimit.On:
+func Charge(stopWhenOverLimit settings.Word) limiter.Charge {
+	switch stopWhenOverLimit {
+	case "true":
 		return limiter.Admitted
-	default:
+	case "false":
 		return limiter.Always
+	default:
+		return limiter.Auto
 	}
 }
 

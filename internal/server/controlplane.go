@@ -59,7 +59,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 // xdsOptions are those that need nothing but the settings.
 func xdsOptions(s settings.XDS) xds.Options {
 	return xds.Options{
-		Server:         string(s.ServerURL),
+		Server:         s.ServerURL,
 		NodeID:         s.NodeID,
 		NodeMetadata:   s.NodeMetadata,
 		MaxMessageSize: s.MaxMessageSize,

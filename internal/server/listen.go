@@ -38,11 +38,11 @@ func (l *listeners) places(s settings.Listen) []place {
 		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), &l.http, nil},
 		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), &l.debug, &bad},
 	}
-	metrics := place{"metrics", "PROMETHEUS_ADDR", tcp, string(s.PrometheusAddr), &l.metrics, &unwell}
+	metrics := place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, &l.metrics, &unwell}
 	switch {
-	case s.UsePrometheus.On:
+	case s.UsePrometheus == "true":
 		metrics.lost = &bad
-	case s.UsePrometheus.Set:
+	case s.UsePrometheus == "false":
 		return list
 	}
 	return append(list, metrics)

@@ -81,7 +81,7 @@ func (a *App) openTracing(service *resource.Resource) (err error) {
 	a.tracing = sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(to),
 		sdktrace.WithResource(service),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(s.SamplingRate))),
 	)
 	a.parts.add("traces", nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSignals)

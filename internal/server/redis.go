@@ -27,7 +27,7 @@ func (a *App) openRedis() error {
 		encrypt = files.TLS
 	}
 	options := redis.Options{
-		KeyPrefix:  string(all.Store.CacheKeyPrefix),
+		KeyPrefix:  all.Store.CacheKeyPrefix,
 		DenyMemory: s.DenyMemory,
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,

@@ -57,8 +57,8 @@ func TestBadSecretsAtTheStart(t *testing.T) {
 		"none":      {[]string{redis, "--redis-auth-file=" + dir + "/none"}, "--redis-auth-file ($REDIS_AUTH_FILE): open " + dir + "/none: no such file or directory"},
 		"empty":     {[]string{redis, "--redis-auth-file=" + file("empty", "\n")}, "--redis-auth-file ($REDIS_AUTH_FILE): " + dir + "/empty: it is empty"},
 		"directory": {[]string{redis, "--redis-auth-file=" + dir}, "--redis-auth-file ($REDIS_AUTH_FILE): read " + dir + ": it is not a regular file; use a regular file or a link to a regular file"},
-		"no URL":    {[]string{"--redis-url-file=" + file("url", "swordfish")}, "with the secrets of REDIS_URL_FILE: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"},
-		"a user":    {[]string{redis, "--redis-auth-file=" + file("user", "swordfish:")}, "with the secrets of REDIS_AUTH_FILE: --redis-auth ($REDIS_AUTH): has nothing after the colon; use PASSWORD or USER:PASSWORD"},
+		"no URL":    {[]string{"--redis-url-file=" + file("url", "swordfish")}, "with the secrets of REDIS_URL_FILE: --redis-url ($REDIS_URL): redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX"},
+		"a user":    {[]string{redis, "--redis-auth-file=" + file("user", "swordfish:")}, "with the secrets of REDIS_AUTH_FILE: --redis-url ($REDIS_URL): redis user has no password"},
 		"command":   {[]string{redis, "--redis-auth-command=false swordfish"}, "--redis-auth-command ($REDIS_AUTH_COMMAND): the command failed: exit status 1"},
 	} {
 		args := append([]string{"--config=" + directory(t, limited(1))}, c.args...)
@@ -76,8 +76,8 @@ func TestHurryEndsTheCommandOfTheStart(t *testing.T) {
 	hurry := make(chan struct{})
 	o.Hurry = hurry
 	time.AfterFunc(50*time.Millisecond, func() { close(hurry) })
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "the command was interrupted") {
-		t.Errorf("got %v, want that the command was interrupted", err)
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "the command failed: context canceled") {
+		t.Errorf("got %v, want that the command failed: context canceled", err)
 	}
 }
 

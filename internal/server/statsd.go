@@ -29,9 +29,9 @@ func (a *App) startStatsd(service prometheus.Gatherer) {
 		Tags:     statsdTags(s.ExtraTags),
 		Logger:   a.logger,
 	}
-	if s.UseStatsd.On || !s.UseStatsd.Set && !s.UseDogStatsd {
+	if s.UseStatsd == "true" || s.UseStatsd == "" && !s.UseDogStatsd {
 		plain := opts
-		plain.Quiet = !s.UseStatsd.Set
+		plain.Quiet = s.UseStatsd == ""
 		a.parts.closer("statsd", statsd.Start(plain).Stop)
 	}
 	if s.UseDogStatsd {

@@ -78,7 +78,7 @@ func (a *App) openStore() error {
 // newKeys spells the keys of counters as the settings say. A cluster needs hash
 // tags, which only make the keys longer elsewhere.
 func newKeys(s settings.Settings) (limiter.Keys, error) {
-	keys, err := limiter.NewKeys(string(s.Store.CacheKeyPrefix), s.Store.CacheKeyHashValues)
+	keys, err := limiter.NewKeys(s.Store.CacheKeyPrefix, s.Store.CacheKeyHashValues)
 	if err == nil && s.Redis.Main.URL != "" && s.Redis.Clustered() {
 		keys, err = keys.InBuckets()
 	}

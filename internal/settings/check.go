@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,77 +16,115 @@ import (
 // AfterApply checks and completes what a type alone cannot say, and says all that
 // is wrong. It is a hook of the parser.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
-	var names []string
 	var errs []error
-	for _, flag := range ctx.Flags() {
+	flags := slices.DeleteFunc(ctx.Flags(), func(f *kong.Flag) bool { return len(f.Envs) == 0 })
+	for _, flag := range flags {
 		errs = append(errs, checkFlag(flag))
-		names = append(names, flag.Envs...)
-	}
-	for _, host := range []*string{&s.Listen.GRPCHost, &s.Listen.Host, &s.Listen.DebugHost} {
-		if s.Listen.Proto == "tcp6" && *host == "0.0.0.0" { // by default, nobody has asked for it
-			*host = "::"
+		if variable := flag.Envs[0]; !s.Redis.Main.Named() && strings.HasPrefix(variable, "REDIS_") && os.Getenv(variable) != "" {
+			s.Redis.Variables = append(s.Redis.Variables, variable)
 		}
 	}
-	if s.Listen.DebugHost == "" {
-		s.Listen.DebugHost = s.Listen.debugHost()
-	}
-	if !s.Redis.Main.Named() {
-		s.Redis.Variables = redisVariables(names)
-	}
+	errs = append(errs, s.checkTogether(flags), s.checkSources(), s.Check())
+	s.Listen.complete()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, s.checkSources(), s.TLS.check(), err, s.Check())
-	s.Warnings = slices.Concat(withoutEffect(), s.unused())
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }
 
-// debugHost is where operators are served unless somebody has asked for another address:
-// from this machine only, if there is no token that tells operators from others.
-func (l Listen) debugHost() string {
-	switch {
-	case l.AdminTokenFile == "" && l.Proto == "tcp6":
-		return "::1"
-	case l.AdminTokenFile == "":
-		return "127.0.0.1"
-	case l.Proto == "tcp6":
-		return "::"
+// complete says where operators are served unless somebody has asked for another address:
+// on this machine only, if there is no token that tells operators from others.
+func (l *Listen) complete() {
+	if l.DebugHost == "" {
+		l.DebugHost = "127.0.0.1"
+		if l.AdminTokenFile != "" {
+			l.DebugHost = "0.0.0.0"
+		}
 	}
-	return "0.0.0.0"
+	ipv6 := map[string]string{"0.0.0.0": "::", "127.0.0.1": "::1"}
+	for _, host := range []*string{&l.GRPCHost, &l.Host, &l.DebugHost} {
+		if other, ok := ipv6[*host]; ok && l.Proto == "tcp6" {
+			*host = other
+		}
+	}
 }
 
-// checkFlag compares a number or duration with the tags min and max, and refuses the
-// content of a PEM file where its path belongs: else a key would be shown as the name
-// of a file that is not there.
+// forms are what texts with the tag form must be. Their errors show no text: it may be a
+// secret that was written where none belongs.
+var forms = map[string]struct {
+	pattern *regexp.Regexp
+	is      string
+}{
+	"address":     {regexp.MustCompile(`:[0-9]{1,5}$`), "host:port or :port"},
+	"path":        {regexp.MustCompile(`^/([^/{} ?#]+/)*[^/{} ?#]*$`), "the path of a URL, such as /metrics"},
+	"header":      {regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$"), "the name of a header"},
+	"prefix":      {regexp.MustCompile(`^[^|]*$`), "a text without '|'"},
+	"secret file": {regexp.MustCompile(`^\.?/`), "the path of a file, which begins with / or ./"},
+	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:[0-9]{1,5})$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
+}
+
+// checkFlag compares a text with the tag form, and a number or duration with the tags min
+// and max.
 func checkFlag(flag *kong.Flag) error {
-	name := func() string { return fmt.Sprintf("--%s ($%s)", flag.Name, flag.Envs[0]) }
-	value := flag.Target
-	if (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN") {
-		return fmt.Errorf("%s: contains the file's content; set it to the path of the file", name())
-	}
-	if value.Kind() != reflect.Int && value.Kind() != reflect.Int64 {
-		return nil
+	var n float64
+	switch value, form := flag.Target, forms[flag.Tag.Get("form")]; {
+	case (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN"): // else a key would be shown
+		return wrong(flag.Envs[0], "contains the file's content; set it to the path of the file")
+	case form.pattern != nil && value.String() != "" && !form.pattern.MatchString(value.String()):
+		return wrong(flag.Envs[0], "is not allowed; use %s", form.is)
+	case value.CanInt():
+		n = float64(value.Int())
+	case value.CanFloat():
+		n = value.Float()
 	}
 	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
 	span := low + " to " + high
 	if high == "" {
 		span = low + " or more"
 	}
-	if low != "" && value.Int() < number(low) || high != "" && value.Int() > number(high) {
-		return fmt.Errorf("%s: %v is not allowed; use %s", name(), value.Interface(), span)
+	if low != "" && !(n >= number(low)) || high != "" && !(n <= number(high)) { // nor NaN
+		return wrong(flag.Envs[0], "%v is not allowed; use %s", flag.Target.Interface(), span)
 	}
 	return nil
 }
 
 // number reads the bound in a tag, which is right or a bug.
-func number(bound string) int64 {
+func number(bound string) float64 {
 	if d, err := time.ParseDuration(bound); err == nil {
-		return int64(d)
+		return float64(d)
 	}
-	n, err := strconv.ParseInt(bound, 10, 64)
+	n, err := strconv.ParseFloat(bound, 64)
 	if err != nil {
 		panic("settings: bad bound in a tag: " + bound)
 	}
 	return n
+}
+
+// checkTogether looks at settings that go with others. The tag with names a switch without
+// which a setting has no effect. That is only warned of: envoyproxy/ratelimit starts with
+// them, too. The tag needs names what must be set if a setting is.
+func (s *Settings) checkTogether(flags []*kong.Flag) error {
+	set := map[string]bool{}
+	for _, flag := range flags {
+		set[flag.Envs[0]] = !flag.Target.IsZero()
+	}
+	set["REDIS_TLS"] = s.Redis.mayBeEncrypted()
+	s.Warnings = withoutEffect()
+	var errs []error
+	for _, flag := range flags {
+		variable, with := flag.Envs[0], flag.Tag.Get("with")
+		switch {
+		case !set[variable]:
+		case with != "" && !set[with]:
+			s.Warnings = append(s.Warnings, Warning{variable, flag.Target.String(), with + " is off"})
+		default:
+			for other := range strings.FieldsSeq(flag.Tag.Get("needs")) {
+				if !set[other] {
+					errs = append(errs, wrong(other, "is required because %s is set", settingName(variable)))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // settingName is what errors call the setting of a variable: --flag ($VARIABLE).
@@ -100,101 +137,36 @@ func wrong(variable, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", settingName(variable), fmt.Errorf(format, args...))
 }
 
-// file is a setting that names one.
-type file struct{ variable, path string }
-
-// needed returns an error if f is not set although it is needed because of another setting.
-func (f file) needed(other, is string) error {
-	if f.path != "" {
-		return nil
-	}
-	return wrong(f.variable, "a file is required because %s is %s", settingName(other), is)
-}
-
-// checkPair sees to it that a certificate comes with its key, and a key with its
-// certificate.
-func checkPair(cert, key file) error {
-	switch {
-	case cert.path != "":
-		return key.needed(cert.variable, "set")
-	case key.path != "":
-		return cert.needed(key.variable, "set")
-	}
-	return nil
-}
-
-// check returns what is missing.
-func (s TLS) check() error {
-	if !s.On {
-		return nil
-	}
-	errs := []error{
-		file{"GRPC_SERVER_TLS_CERT", s.Cert}.needed("GRPC_SERVER_USE_TLS", "on"),
-		file{"GRPC_SERVER_TLS_KEY", s.Key}.needed("GRPC_SERVER_USE_TLS", "on"),
-	}
-	if s.ClientSAN != "" && s.ClientCA == "" {
-		errs = append(errs, wrong("GRPC_CLIENT_TLS_SAN", "%q can be checked only with %s", s.ClientSAN, settingName("GRPC_CLIENT_TLS_CACERT")))
-	}
-	return errors.Join(errs...)
-}
-
-// unused warns of files and names that protect nothing, because TLS is off. That
-// is no error: envoyproxy/ratelimit starts with them, too.
-func (s *Settings) unused() (warnings []Warning) {
-	warn := func(instead string, files ...file) {
-		for _, f := range files {
-			if f.path != "" {
-				warnings = append(warnings, Warning{f.variable, f.path, instead})
-			}
-		}
-	}
-	if t := s.TLS; !t.On {
-		warn("GRPC_SERVER_USE_TLS is off: the gRPC listener speaks no TLS, and its clients are not authenticated",
-			file{"GRPC_SERVER_TLS_CERT", t.Cert}, file{"GRPC_SERVER_TLS_KEY", t.Key},
-			file{"GRPC_CLIENT_TLS_CACERT", t.ClientCA}, file{"GRPC_CLIENT_TLS_SAN", t.ClientSAN})
-	}
-	if x := s.XDS; x.Enabled() && !x.UseTLS {
-		warn("CONFIG_GRPC_XDS_SERVER_USE_TLS is off: the control plane is not authenticated",
-			file{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.ClientCert}, file{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.ClientKey},
-			file{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT", x.ServerCA}, file{"CONFIG_GRPC_XDS_SERVER_TLS_SAN", x.ServerSAN})
-	}
-	return warnings
-}
-
 // Check returns what is wrong with settings that hold secrets, or go with them. What
 // is to come from a source is checked when it has been read.
 func (s *Settings) Check() error {
-	errs := []error{s.Redis.check()}
-	if _, err := s.XDS.HeaderValues(); err != nil {
-		errs = append(errs, wrong("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "%w", err))
+	_, err := s.XDS.HeaderValues()
+	if err != nil {
+		err = wrong("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "%w", err)
 	}
-	if x := s.XDS; x.Enabled() && x.UseTLS {
-		errs = append(errs, checkPair(file{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.ClientCert}, file{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.ClientKey}))
-	}
-	return errors.Join(errs...)
+	return errors.Join(s.Redis.check(), err)
 }
+
+// What headers may be. Names that begin with grpc- are gRPC's own.
+var (
+	headerName  = regexp.MustCompile(`^[a-z0-9_.-]+$`)
+	headerValue = regexp.MustCompile(`^[ -~]*$`)
+)
 
 // HeaderValues are the headers by name. Its error shows nothing of them, because
 // what is taken for a name may be a password, too.
 func (x XDS) HeaderValues() (map[string]string, error) {
+	list, err := pairs(string(x.Headers), ":")
 	headers := map[string]string{}
-	for i, pair := range pairs(string(x.Headers)) {
-		name, value, found := strings.Cut(pair, ":")
-		name = strings.ToLower(strings.TrimSpace(name))
-		switch {
-		case !found:
-			return nil, fmt.Errorf("header %d has no colon; use NAME:VALUE, separated by commas", i+1)
-		case !isMetadataName.MatchString(name) || strings.HasPrefix(name, "grpc-"):
-			return nil, fmt.Errorf("the name of header %d is not allowed; use letters, digits, -, _ or ., but not grpc- at the beginning", i+1)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return nil, fmt.Errorf("the value of header %d is not allowed; use printable characters of ASCII", i+1)
+	for i, pair := range list {
+		name := strings.ToLower(pair.Name)
+		if !headerName.MatchString(name) || strings.HasPrefix(name, "grpc-") || !headerValue.MatchString(pair.Value) {
+			return nil, fmt.Errorf("header %d is not allowed; use letters, digits, -, _ and . in names, which must not begin with grpc-, and printable ASCII in values", i+1)
 		}
-		headers[name] = value
+		headers[name] = pair.Value
 	}
-	return headers, nil
+	return headers, err
 }
-
-var isMetadataName = regexp.MustCompile(`^[a-z0-9_.-]+$`)
 
 // Mogrifier makes tags of parts of a metric's name. In Name and the values of
 // Tags, $1 stands for what the first group of Pattern matched, $0 for all of it.
@@ -208,22 +180,18 @@ type Mogrifier struct {
 func mogrifiers(names []string) (list []Mogrifier, err error) {
 	var errs []error
 	for _, name := range names {
-		prefix := "DOG_STATSD_MOGRIFIER_" + name
-		pattern, tags := os.Getenv(prefix+"_PATTERN"), os.Getenv(prefix+"_TAGS")
-		check := func(suffix, text string, err error) {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("$%s%s: %q: %w (see USE_DOG_STATSD_MOGRIFIERS)", prefix, suffix, text, err))
-			}
-		}
+		prefix := "DOG_STATSD_MOGRIFIER_" + strings.TrimSpace(name)
+		pattern := os.Getenv(prefix + "_PATTERN")
 		m := Mogrifier{Name: os.Getenv(prefix + "_NAME")}
-		if m.Pattern, err = regexp.Compile(pattern); pattern == "" {
-			err = errors.New("a regular expression is required")
+		if m.Pattern, err = regexp.Compile(pattern); err != nil {
+			errs = append(errs, fmt.Errorf("$%s_PATTERN: %w", prefix, err))
 		}
-		check("_PATTERN", pattern, err)
-		if m.Name == "" {
-			check("_NAME", "", errors.New("a name is required"))
+		if err := m.Tags.UnmarshalText([]byte(os.Getenv(prefix + "_TAGS"))); err != nil {
+			errs = append(errs, fmt.Errorf("$%s_TAGS: %w", prefix, err))
 		}
-		check("_TAGS", tags, m.Tags.UnmarshalText([]byte(tags)))
+		if pattern == "" || m.Name == "" {
+			errs = append(errs, fmt.Errorf("$%s_PATTERN and $%[1]s_NAME are needed (see USE_DOG_STATSD_MOGRIFIERS)", prefix))
+		}
 		list = append(list, m)
 	}
 	return list, errors.Join(errs...)

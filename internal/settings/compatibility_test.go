@@ -3,11 +3,7 @@ package settings
 import (
 	"cmp"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,15 +18,22 @@ import (
 
 // counterpart is a variable of envoyproxy/ratelimit. Whether it is honoured
 // follows from the settings; if it is, differs and proof are needed, if it is
-// not, the table reference or the variable that it goes with says why.
+// not, why not: instead, the variable that it goes with, or a warning.
 type counterpart struct {
 	name     string
 	standard string // its default there
 	with     string // variable without which it means nothing
 	readWith string // setting that it is read with, because its name holds one that is chosen there
 	differs  string // what it does otherwise here, as a clause
+	instead  string // what happens if it is ignored
 	proof    string // the test that holds Weir to it
 }
+
+const (
+	together   = "requests that arrive during a call share the next"
+	untilThere = "Weir looks for Redis every 2 s"
+	waits      = "a call waits for a connection"
+)
 
 // counterparts are all variables that the reference reads, in the order of its
 // settings: those of its code and those that its README adds. Names of tests are not
@@ -80,7 +83,7 @@ var counterparts = []counterpart{
 	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "if `RUNTIME_SUBDIRECTORY` is unset: `config`", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_SUBDIRECTORY", differs: "a missing directory is an error", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestRuntimeDirectories"},
-	{name: "RUNTIME_IGNOREDOTFILES", standard: "false"},
+	{name: "RUNTIME_IGNOREDOTFILES", standard: "false", instead: "dot files are never read"},
 	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "all directories are watched", proof: "TestRulesWithoutSiblings"},
 	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
 
@@ -100,7 +103,7 @@ var counterparts = []counterpart{
 	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
 	{name: "PROMETHEUS_MAPPER_YAML"},
 	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", standard: "false"},
-	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", standard: "false"},
+	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", standard: "false", instead: "dots do not break metric labels"},
 	{name: "NEAR_LIMIT_RATIO", standard: "0.8", proof: "TestNearLimitRatioIsASetting"},
 
 	{name: "SHADOW_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
@@ -118,7 +121,7 @@ var counterparts = []counterpart{
 	{name: "BACKEND_TYPE", standard: "redis", differs: "no memcache", proof: "TestImpossibleValues"},
 	{name: "CACHE_KEY_PREFIX", differs: "no pipe character; other keys", proof: "TestRedisCluster"},
 	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request). With `false`, each denial asks Redis: `over_limit_with_local_cache` stays 0", proof: "TestChargeAsSet"},
-	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
+	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300", instead: "counters expire with their window"},
 	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; for one second", proof: "TestDenyMemoryIsASetting"},
 	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false", proof: "TestCalendarMonths"},
 
@@ -132,28 +135,28 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisTLS"},
-	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_POOL_SIZE", standard: "10", differs: "clusters only; unset: as needed", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
-	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s"},
-	{name: "REDIS_PIPELINE_WINDOW", standard: "0"},
-	{name: "REDIS_PIPELINE_LIMIT", standard: "0"},
-	{name: "REDIS_USE_EXPLICIT_PIPELINE", standard: "false"},
-	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", standard: "1"},
-	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", standard: "false"},
-	{name: "REDIS_STARTUP_INITIAL_INTERVAL", standard: "1s"},
-	{name: "REDIS_STARTUP_MAX_INTERVAL", standard: "30s"},
-	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", standard: "0"},
+	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestBothRedis"},
+	{name: "REDIS_POOL_SIZE", standard: "10", differs: "clusters only; unset: as needed", proof: "TestBothRedis"},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", instead: waits},
+	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", instead: waits},
+	{name: "REDIS_PIPELINE_WINDOW", standard: "0", instead: together},
+	{name: "REDIS_PIPELINE_LIMIT", standard: "0", instead: together},
+	{name: "REDIS_USE_EXPLICIT_PIPELINE", standard: "false", instead: together},
+	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", standard: "1", instead: together},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", standard: "false", instead: "Weir always leaves a replica"},
+	{name: "REDIS_STARTUP_INITIAL_INTERVAL", standard: "1s", instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_INTERVAL", standard: "30s", instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", standard: "0", instead: untilThere},
 	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", standard: "false", proof: "TestRedisThatIsFollowed"},
 	{name: "REDIS_PERSECOND", standard: "false", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset: by the form of the URL", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_TYPE", standard: "SINGLE", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset: by the form of the URL", proof: "TestBothRedis"},
+	{name: "REDIS_PERSECOND_TYPE", standard: "SINGLE", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
 	{name: "REDIS_PERSECOND_URL", standard: "/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "must be set", proof: "TestRedisPerSecond"},
 	{name: "REDIS_PERSECOND_AUTH", with: "REDIS_PERSECOND", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_SENTINEL_AUTH", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_TLS", standard: "false", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as `REDIS_TIMEOUT`", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as `REDIS_POOL_SIZE`", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_SENTINEL_AUTH", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
+	{name: "REDIS_PERSECOND_TLS", standard: "false", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
+	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as `REDIS_TIMEOUT`", proof: "TestBothRedis"},
+	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as `REDIS_POOL_SIZE`", proof: "TestBothRedis"},
 	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", with: "REDIS_PERSECOND"},
 	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", with: "REDIS_PERSECOND"},
 	{name: "REDIS_PERSECOND_PIPELINE_WINDOW", standard: "0", with: "REDIS_PERSECOND"},
@@ -188,60 +191,46 @@ const compatibilityIntroduction = `# Variables of envoyproxy/ratelimit
 All environment variables of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) mean the same here, except these. What is said of ` + "`REDIS_...` applies to `REDIS_PERSECOND_...`, too" + `. [What else differs](../MIGRATING.md#what-is-different).
 `
 
-// TestCompatibilityDocument keeps docs/compatibility.md, the settings and the
-// table of what is not honoured the same.
+// TestCompatibilityDocument keeps docs/compatibility.md and the settings the same.
 func TestCompatibilityDocument(t *testing.T) {
-	settings := map[string]*kong.Flag{}
+	settings, others := map[string]*kong.Flag{}, map[string]ignored{}
 	for _, flag := range flags(t) {
 		settings[flag.Envs[0]] = flag
 	}
-	others := map[string]variable{}
-	for _, v := range reference {
-		others[v.name] = v
+	for _, v := range ignoredVariables {
+		others[v.variable] = v
 	}
 	var differs, warns string
 	var reasons []string // for which variables are ignored, in their order
 	without := map[string][]string{}
-	ignore := func(name, reason string) {
-		if without[reason] == nil {
-			reasons = append(reasons, reason)
-		}
-		if strings.HasPrefix(name, "MEMCACHE_") {
-			name = "MEMCACHE_..."
-		}
-		if !slices.Contains(without[reason], code(name)) {
-			without[reason] = append(without[reason], code(name))
-		}
-	}
-	listed := map[string]bool{}
 	for _, c := range counterparts {
-		if listed[c.name] {
-			t.Errorf("%s is listed twice", c.name)
-		}
-		listed[c.name] = true
 		flag, isSetting := settings[c.name]
-		other, isOther := others[c.name]
+		other, warned := others[c.name]
+		second := strings.HasPrefix(c.name, "REDIS_PERSECOND_") // of which the document says nothing
 		switch {
-		case isSetting:
-			checkHonoured(t, c, flag)
-			if c.differs != "" && !strings.HasPrefix(c.name, "REDIS_PERSECOND_") {
-				differs += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, code(c.standard), c.differs)
-			}
-		case c.readWith != "", strings.HasPrefix(c.name, "REDIS_PERSECOND_"):
-		case isOther && other.warns:
+		case isSetting && c.proof == "":
+			t.Errorf("%s is a setting, but no test is named that proves it", c.name)
+		case isSetting && c.differs == "" && !sameDefault(c.standard, flag.Default):
+			t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", c.name, flag.Default, c.standard)
+		case isSetting && c.differs != "" && !second:
+			differs += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, code(c.standard), c.differs)
+		case isSetting, second, c.readWith != "":
+		case warned:
 			asks := map[string]string{"": "is set", "false": "is true"}[other.silent]
 			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, cmp.Or(asks, "is not "+other.silent), other.instead)
-		case isOther:
-			ignore(c.name, other.instead)
-		case c.with != "":
-			ignore(c.name, fmt.Sprintf("only for another `%s`", c.with))
+		case c.instead == "" && c.with == "":
+			t.Errorf("%s is neither a setting nor is said why it is not honoured", c.name)
 		default:
-			t.Errorf("%s is neither a setting nor in the table of what is not honoured", c.name)
-		}
-	}
-	for name := range others {
-		if !listed[name] {
-			t.Errorf("%s is no variable of the reference", name)
+			reason, name := cmp.Or(c.instead, fmt.Sprintf("only for another `%s`", c.with)), code(c.name)
+			if strings.HasPrefix(c.name, "MEMCACHE_") {
+				name = code("MEMCACHE_...")
+			}
+			if without[reason] == nil {
+				reasons = append(reasons, reason)
+			}
+			if !slices.Contains(without[reason], name) {
+				without[reason] = append(without[reason], name)
+			}
 		}
 	}
 	want := compatibilityIntroduction +
@@ -254,113 +243,43 @@ func TestCompatibilityDocument(t *testing.T) {
 	compareDocument(t, compatibilityDocument, want)
 }
 
-// checkHonoured checks what the table says of a variable that is a setting.
-func checkHonoured(t *testing.T, c counterpart, flag *kong.Flag) {
-	t.Helper()
-	if c.differs == "" && !sameDefault(c.standard, flag.Default) {
-		t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", c.name, flag.Default, c.standard)
-	}
-	if c.proof == "" {
-		t.Errorf("%s is a setting, but no test is named that proves it", c.name)
-	}
-}
-
 // sameDefault reports whether two defaults mean the same: 0 and 0s do.
 func sameDefault(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "s"), strings.TrimSuffix(b, "s"))
 }
 
-// TestProofsExist looks into the tests that the table names for the variables
+// TestProofsExist looks into the files of the tests that the table names for the variables
 // that they prove, or their flags.
 func TestProofsExist(t *testing.T) {
-	proofs := testTexts(t)
-	settings := map[string]string{}
+	proofs, settings := testFiles(t), map[string]string{}
 	for _, flag := range flags(t) {
 		settings[flag.Envs[0]] = "--" + flag.Name
 	}
 	for _, c := range counterparts {
 		flag, isSetting := settings[c.name]
-		if !isSetting || c.proof == "" {
-			continue
-		}
 		named := regexp.MustCompile(`(^|[^-\w])(` + c.name + `|` + flag + `)($|[^-\w])`)
-		if !slices.ContainsFunc(proofs[c.proof], named.MatchString) {
-			t.Errorf("%s: there is no test %s that names %s or %s", c.name, c.proof, c.name, flag)
+		if isSetting && c.proof != "" && !slices.ContainsFunc(proofs[c.proof], named.MatchString) {
+			t.Errorf("%s: there is no test %s in a file that names %s or %s", c.name, c.proof, c.name, flag)
 		}
 	}
 }
 
-// testTexts maps the name of each test of the module to its text, with that of all
-// that it uses of its file. A name may be that of several.
-func testTexts(t *testing.T) map[string][]string {
+// testFiles maps the name of each test of the module to the text of its file. A name may be
+// that of several.
+func testFiles(t *testing.T) map[string][]string {
 	t.Helper()
-	texts := map[string][]string{}
-	testenv.OK(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	files, test := map[string][]string{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testenv.OK(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		declared, err := declarations(string(text))
-		for name := range declared {
-			if strings.HasPrefix(name, "Test") {
-				texts[name] = append(texts[name], withUsed(name, declared))
-			}
+		for _, found := range test.FindAllStringSubmatch(string(text), -1) {
+			files[found[1]] = append(files[found[1]], string(text))
 		}
 		return err
 	}))
-	return texts
-}
-
-// declarations maps what a file declares to the texts of these declarations.
-func declarations(text string) (map[string]string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	declared := map[string]string{}
-	for _, d := range file.Decls {
-		whole := text[d.Pos()-file.FileStart : d.End()-file.FileStart]
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			declared[d.Name.Name] = whole
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				if v, ok := spec.(*ast.ValueSpec); ok {
-					for _, name := range v.Names {
-						declared[name.Name] = whole
-					}
-				}
-			}
-		}
-	}
-	return declared, nil
-}
-
-var words = regexp.MustCompile(`\w+`)
-
-// withUsed is the text of a declaration, with those that it uses, each once.
-func withUsed(name string, declared map[string]string) string {
-	rest := maps.Clone(declared)
-	var text strings.Builder
-	var add func(name string)
-	add = func(name string) {
-		own, found := rest[name]
-		if !found {
-			return
-		}
-		delete(rest, name)
-		text.WriteString(own + "\n")
-		for _, word := range words.FindAllString(own, -1) {
-			if !strings.HasPrefix(word, "Test") {
-				add(word)
-			}
-		}
-	}
-	add(name)
-	return text.String()
+	return files
 }
 
 // TestDefaultsOfTheReferenceAreAccepted starts from the environment of one who

@@ -4,8 +4,8 @@
 // What comes in are flags and the environment, what goes out is one Settings that is
 // checked. A flag wins over its variable, a variable over the default, and a variable
 // that is set to nothing counts as unset. Names and defaults are those of
-// envoyproxy/ratelimit where it has the setting; what it has beyond them is in
-// reference.go, because some of it should be warned of. Other variables are ignored. A
+// envoyproxy/ratelimit where it has the setting; what is warned of because it is ignored is in
+// reference.go. A
 // setting is here only if somebody has a reason to choose it; everything else is a constant
 // where it is used. The package starts nothing; package follow below it reads the files of
 // secrets and of TLS, again and again.
@@ -14,9 +14,9 @@
 //
 //	settings.go   the table: a field for each setting; docs/settings.md follows from it
 //	redis.go      its part that is about Redis
-//	values.go     what kinds of values there are, and what is wrong with others
-//	parse.go      how the parser reads switches and empty variables
-//	check.go      what a value alone cannot say
+//	values.go     kinds of values: ports, words, switches, secrets, names with values
+//	parse.go      how the parser reads empty variables
+//	check.go      the tags form, min, max, with and needs, and what they cannot say
 //	secrets.go    which settings name the file or the command of a secret
 //	redisaddress.go  where the URL of a Redis leads, and as whom
 //	reference.go  variables without effect

@@ -18,7 +18,7 @@ var others = []string{
 
 // TestDocumentsNameWhatExists looks for the tests and variables that documents name.
 func TestDocumentsNameWhatExists(t *testing.T) {
-	tests, known := testTexts(t), map[string]bool{}
+	tests, known := testFiles(t), map[string]bool{}
 	for _, flag := range flags(t) {
 		known[flag.Envs[0]] = true
 	}

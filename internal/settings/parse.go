@@ -2,10 +2,8 @@ package settings
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"reflect"
-	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -29,29 +27,4 @@ func emptyIsUnset(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		}
 	}
 	return nil, nil
-}
-
-type switchMapper struct{}
-
-func (switchMapper) IsBool() bool { return true }
-
-// Decode sets a switch. A flag without a value is on.
-func (switchMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	if ctx.Scan.Peek().Type != kong.FlagValueToken {
-		target.SetBool(true)
-		return nil
-	}
-	on, err := parseSwitch(fmt.Sprint(ctx.Scan.Pop().Value))
-	target.SetBool(on)
-	return err
-}
-
-func parseSwitch(text string) (bool, error) {
-	switch strings.ToLower(text) {
-	case "true", "t", "yes", "1":
-		return true, nil
-	case "false", "f", "no", "0":
-		return false, nil
-	}
-	return false, fmt.Errorf("%q is not a switch; use true, t, yes, 1, false, f, no or 0", text)
 }

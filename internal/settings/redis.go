@@ -10,9 +10,9 @@ import (
 type Redis struct {
 	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=Unset: counters are in memory."`
 
-	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of Redis. Unset: the system's."`
-	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Client certificate for Redis."`
-	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
+	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" with:"REDIS_TLS" placeholder:"FILE" help:"Certificate authorities of Redis. Unset: the system's."`
+	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" with:"REDIS_TLS" needs:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Client certificate for Redis."`
+	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" with:"REDIS_TLS" needs:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Key of that certificate."`
 	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in Redis's certificate."`
 
 	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis is unavailable, not only at start."`
@@ -29,9 +29,9 @@ type Redis struct {
 // RedisPlace says where one Redis is. The help of its URL ends with what it
 // means to have none, ${absent}.
 type RedisPlace struct {
-	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	URLFile string `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL."`
-	Type    Word   `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER." words:"SINGLE,SENTINEL,CLUSTER" lower:""`
+	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. sentinel: name,host:port,... (primary, sentinels). cluster: host:port,... ${absent}"`
+	URLFile string `name:"url-file" env:"URL_FILE" form:"secret file" placeholder:"FILE" help:"File with this URL."`
+	Type    Word   `env:"TYPE" default:"single" help:"single, sentinel or cluster." words:"single,sentinel,cluster"`
 }
 
 // Named reports whether the place of a Redis is named, if only by a file.
@@ -44,23 +44,15 @@ func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
 type RedisServer struct {
 	RedisPlace
 
-	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: as the URL says." words:"tcp,unix"`
+	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: unix if the URL is a path, else tcp." words:"tcp,unix"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
-	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password."`
+	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" form:"secret file" placeholder:"FILE" help:"File with this password."`
 	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program (no shell) that prints this password within 10 s. Runs every 5 minutes and when Redis rejects the password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
-	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password."`
+	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" form:"secret file" placeholder:"FILE" help:"File with this password."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS to Redis and its sentinels."`
 	PoolSize     int           `env:"POOL_SIZE" default:"0" min:"0" max:"10000" help:"Maximum connections per cluster node. 0: as needed, at most 10."`
 	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or answer. Requests wait until just before their deadline, or 100 ms if there is no deadline."`
-}
-
-// Socket is the kind of socket at URL, empty if that says it itself.
-func (s RedisServer) Socket() string {
-	if s.SocketType == "" && strings.HasPrefix(string(s.URL), "/") {
-		return "unix"
-	}
-	return string(s.SocketType)
 }
 
 // Name is where Redis is, without what may be a password.
@@ -71,23 +63,7 @@ func (s RedisServer) Name() string {
 }
 
 // Encrypted reports whether Redis is reached over TLS.
-func (s RedisServer) Encrypted() bool {
-	for address := range strings.SplitSeq(string(s.URL), ",") {
-		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
-			return true
-		}
-	}
-	return s.TLS
-}
-
-// Login takes the user, which may be empty, and the password from an Auth.
-func (s Secret) Login() Login {
-	user, password, found := strings.Cut(string(s), ":")
-	if !found {
-		return Login{"", string(s)}
-	}
-	return Login{user, password}
-}
+func (s RedisServer) Encrypted() bool { return s.TLS || strings.Contains(string(s.URL), "rediss://") }
 
 // Clustered reports whether counters are kept in a cluster, so that their keys need
 // hash tags.
@@ -100,50 +76,35 @@ func (r *Redis) Encrypted() bool {
 	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
 }
 
-// check says what is wrong with a setting, or does not go with another.
-func (r *Redis) check() error {
-	switch {
-	case r.UsePerSecond && !r.Main.Named():
-		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
-	case r.UsePerSecond && !r.PerSecond.Named():
-		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
-	}
-	for _, login := range []struct {
-		variable string
-		Secret
-	}{
-		{"REDIS_AUTH", r.Main.Auth},
-		{"REDIS_SENTINEL_AUTH", r.Main.SentinelAuth},
-		{"REDIS_PERSECOND_AUTH", r.PerSecond.Auth},
-		{"REDIS_PERSECOND_SENTINEL_AUTH", r.PerSecond.SentinelAuth},
-	} {
-		if l := login.Login(); l.User != "" && l.Password == "" {
-			return wrong(login.variable, "has nothing after the colon; use PASSWORD or USER:PASSWORD")
-		}
-	}
-	var errs []error
-	if r.Main.URL != "" {
-		errs = append(errs, r.checkURL("REDIS_URL", r.Main))
-	}
-	if r.UsePerSecond && r.PerSecond.URL != "" {
-		errs = append(errs, r.checkURL("REDIS_PERSECOND_URL", r.PerSecond))
-	}
-	if r.Encrypted() {
-		errs = append(errs, checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey}))
-	}
-	return errors.Join(errs...)
+// mayBeEncrypted reports whether settings of TLS may have an effect, as far as is known before
+// the files of URLs are read. Without Redis, all its variables are warned of together.
+func (r *Redis) mayBeEncrypted() bool {
+	return r.Encrypted() || !r.Main.Named() || r.Main.URLFile != "" || r.PerSecond.URLFile != ""
 }
 
-// checkURL says what is wrong with the variable that names s.
-func (r *Redis) checkURL(variable string, s RedisServer) error {
-	if s.Auth == "" && (s.AuthFile != "" || s.AuthCommand != "") {
-		s.Auth = "to come"
+// check says what is wrong with a setting, or does not go with another.
+func (r *Redis) check() error {
+	if r.UsePerSecond && !r.Main.Named() {
+		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
 	}
-	if s.SentinelAuth == "" && s.SentinelFile != "" {
-		s.SentinelAuth = "to come"
+	if r.UsePerSecond && !r.PerSecond.Named() {
+		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
 	}
-	if _, err := s.Address(); err != nil {
-		return wrong(variable, "%w", err)
+	var errs []error
+	check := func(variable string, s RedisServer) {
+		if s.Auth == "" && (s.AuthFile != "" || s.AuthCommand != "") {
+			s.Auth = "to come"
+		}
+		if s.SentinelAuth == "" && s.SentinelFile != "" {
+			s.SentinelAuth = "to come"
+		}
+		if _, err := s.Address(); s.URL != "" && err != nil {
+			errs = append(errs, wrong(variable, "%w", err))
+		}
 	}
-	return nil
+	check("REDIS_URL", r.Main)
+	if r.UsePerSecond {
+		check("REDIS_PERSECOND_URL", r.PerSecond)
+	}
+	return errors.Join(errs...)
 }

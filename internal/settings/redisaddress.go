@@ -3,13 +3,11 @@ package settings
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net"
 	neturl "net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // RedisAddress is where the URL of a Redis leads, and as whom.
@@ -26,6 +24,14 @@ type RedisAddress struct {
 
 // Login is a user, whose name may be empty, and a password.
 type Login struct{ User, Password string }
+
+// Login takes the user, which may be empty, and the password from an Auth.
+func (s Secret) Login() Login {
+	if user, password, found := strings.Cut(string(s), ":"); found {
+		return Login{user, password}
+	}
+	return Login{"", string(s)}
+}
 
 // or returns l, with what it lacks from other if it has no password.
 func (l Login) or(other Login) Login {
@@ -44,11 +50,34 @@ const (
 // Address returns where s is and who Weir is there, or what is wrong with it. The URL may
 // hold one user and password: of a list of sentinels they are theirs. The error shows
 // nothing of the URL: anything in it may be a password.
-func (s RedisServer) Address() (RedisAddress, error) {
-	a, err := s.parse()
-	if err != nil {
-		return a, fmt.Errorf("redis URL %w", err)
+func (s RedisServer) Address() (a RedisAddress, err error) {
+	entries, primary := []string{string(s.URL)}, ""
+	several := s.Type == sentinelType || s.Type == clusterType
+	if several {
+		entries = strings.Split(string(s.URL), ",")
 	}
+	if s.Type == sentinelType {
+		primary, entries = strings.TrimSpace(entries[0]), entries[1:]
+		if len(entries) == 0 || primary == "" || strings.ContainsAny(primary, ":/@") {
+			return a, errors.New("redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
+		}
+	}
+	for i, entry := range entries {
+		node, err := s.parse(strings.TrimSpace(entry))
+		switch {
+		case err != nil:
+			return a, err
+		case several && (node.Network != "tcp" || node.DB != 0):
+			return a, errors.New("redis URL has a unix socket or a database, which needs type single")
+		case i == 0:
+			a = node
+		case node.Login != a.Login || node.encrypted != a.encrypted:
+			return a, errors.New("redis URL has addresses that differ in user, password or scheme")
+		default:
+			a.Addrs = append(a.Addrs, node.Addrs...)
+		}
+	}
+	a.Primary = primary
 	if s.Type == sentinelType {
 		a.Login, a.Sentinel = Login{}, a.Login.or(s.SentinelAuth.Login())
 	}
@@ -64,144 +93,72 @@ func (s RedisServer) Address() (RedisAddress, error) {
 	return a, nil
 }
 
-// parse reads the URL as the type says. Of several addresses, each is host:port or a URL.
-func (s RedisServer) parse() (a RedisAddress, err error) {
-	list := string(s.URL)
-	if s.Type != sentinelType && s.Type != clusterType {
-		return parseURL(list, s.Socket())
-	}
-	primary := ""
-	if s.Type == sentinelType {
-		name, sentinels, found := strings.Cut(list, ",")
-		primary, list = strings.TrimSpace(name), sentinels
-		if !found || primary == "" || strings.ContainsAny(primary, ":/@") {
-			return a, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
-		}
-	}
-	for i, entry := range strings.Split(list, ",") {
-		node, err := parseURL(strings.TrimSpace(entry), s.Socket())
+// errURL quotes nothing, and neither does it wrap what does.
+var errURL = errors.New("redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX")
+
+// parse returns where one address of the URL leads.
+func (s RedisServer) parse(text string) (a RedisAddress, err error) {
+	if !strings.Contains(text, "://") {
 		switch {
-		case err != nil:
-			return a, fmt.Errorf("address %d %w", i+1, err)
-		case node.Network != "tcp" || node.DB != 0:
-			return a, fmt.Errorf("address %d is a unix socket or has a database, which only type single may have", i+1)
-		case i == 0:
-			a = node
-		case node.Login != a.Login || node.encrypted != a.encrypted:
-			return a, fmt.Errorf("address %d differs from the first in user, password or scheme", i+1)
+		case strings.ContainsAny(text, "@?"): // of a URL whose scheme was forgotten
+			return a, errURL
+		case s.SocketType == "unix" || strings.HasPrefix(text, "/"):
+			text = "unix://" + text
+		case !strings.Contains(text, ":") || strings.Contains(text, "/"):
+			return a, errURL
 		default:
-			a.Addrs = append(a.Addrs, node.Addrs...)
+			text = "redis://" + text
 		}
 	}
-	a.Primary = primary
-	return a, nil
-}
-
-// parseURL returns where one url leads: host:port, a path with socket type unix, or a URL.
-func parseURL(url, socketType string) (a RedisAddress, err error) {
-	isUnix := socketType == "unix"
-	scheme, _, isURL := strings.Cut(url, "://")
-	switch {
-	case url == "":
-		return a, errors.New("is empty")
-	case strings.ContainsFunc(url, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return a, errors.New("contains a blank")
-	case isURL && scheme != "redis" && scheme != "rediss" && scheme != "unix":
-		return a, errors.New("has an unknown scheme; use redis, rediss or unix")
-	case isURL && isUnix && scheme != "unix":
-		return a, fmt.Errorf("has the scheme %s, but the socket type is unix", scheme)
-	case !isURL && isUnix:
-		return RedisAddress{Network: "unix", Addrs: []string{url}}, checkSocketPath(url)
-	case !isURL:
-		if _, _, err := net.SplitHostPort(url); err != nil || strings.ContainsAny(url, "@/") {
-			return a, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
-		}
-		return RedisAddress{Network: "tcp", Addrs: []string{url}}, checkAddress(url)
-	}
-	u, err := neturl.Parse(url)
+	u, err := neturl.Parse(text)
 	if err != nil || u.Fragment != "" {
-		return a, errUnclear
+		return a, errURL
 	}
-	a = RedisAddress{Network: "tcp", encrypted: scheme == "rediss"}
-	db := strings.Trim(u.Path, "/")
-	if scheme == "unix" {
-		a.Network, db = "unix", ""
-	}
-	if err := a.takeLogin(u, db); err != nil {
-		return a, err
-	}
-	switch {
-	case a.Network == "unix" && (u.Path == "" || u.Host != ""):
-		return a, errors.New("is not the path of a socket, such as unix:///run/redis.sock")
-	case a.Network == "unix":
-		a.Addrs = []string{u.Path}
-		return a, checkSocketPath(u.Path)
-	case u.User != nil && u.Hostname() != "" && u.Port() == "":
-		// Where the host was forgotten, this is the end of a password.
-		return a, errors.New("has a password but no port, which it needs then")
-	}
-	a.Addrs = []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))}
-	return a, checkAddress(a.Addrs[0])
-}
-
-// takeLogin takes the user, the password and the database from u, whose path names db. It
-// refuses a query that would be ignored.
-func (a *RedisAddress) takeLogin(u *neturl.URL, db string) error {
 	query, err := neturl.ParseQuery(u.RawQuery)
 	if err != nil {
-		return errUnclear
-	}
-	a.Login.User = cmp.Or(u.User.Username(), query.Get("username"))
-	a.Login.Password, _ = u.User.Password()
-	a.Login.Password = cmp.Or(a.Login.Password, query.Get("password"))
-	if db = cmp.Or(query.Get("db"), db); db != "" {
-		if a.DB, err = strconv.Atoi(db); err != nil {
-			return errUnclear
-		}
+		return a, errURL
 	}
 	for name := range query {
 		if name != "db" && name != "username" && name != "password" {
-			return errors.New("has an unknown parameter; use db, username or password")
+			return a, errors.New("redis URL has an unknown parameter; use db, username and password")
 		}
 	}
-	return nil
+	password, _ := u.User.Password()
+	a.Login = Login{cmp.Or(u.User.Username(), query.Get("username")), cmp.Or(password, query.Get("password"))}
+	db := query.Get("db")
+	switch u.Scheme {
+	case "redis", "rediss":
+		host, port := u.Hostname(), cmp.Or(u.Port(), "6379")
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, ", ") || strings.HasSuffix(u.Host, ":") {
+			return a, errURL
+		}
+		if u.User != nil && u.Port() == "" { // where the host was forgotten, this is the end of a password
+			return a, errors.New("redis URL has a password but no port, which it needs then")
+		}
+		a.Network, a.Addrs, a.encrypted = "tcp", []string{net.JoinHostPort(host, port)}, u.Scheme == "rediss"
+		db = cmp.Or(db, strings.Trim(u.Path, "/"))
+	case "unix":
+		if u.Path == "" || u.Host != "" || strings.Contains(u.Path, "@") {
+			return a, errURL
+		}
+		a.Network, a.Addrs = "unix", []string{u.Path}
+	default:
+		return a, errURL
+	}
+	if a.DB, err = strconv.Atoi(cmp.Or(db, "0")); err != nil {
+		return a, errURL
+	}
+	return a, nil
 }
 
-// The reason may quote a part of the password, so it is not shown.
-var errUnclear = errors.New("cannot be parsed; in a password, write special characters as %XX")
-
-// checkSocketPath refuses a URL whose scheme was forgotten: else its password would be shown
-// as a part of the path.
-func checkSocketPath(path string) error {
-	if strings.Contains(path, "@") {
-		return errors.New("is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it")
-	}
-	return nil
-}
-
-// checkAddress checks host:port, which has been found to have this form.
-func checkAddress(address string) error {
-	host, port, _ := net.SplitHostPort(address)
-	if host == "" {
-		return errors.New("has no host") // rather than one of this machine
-	}
-	if strings.Contains(host, ",") {
-		return errors.New("has several hosts, which needs type sentinel or cluster")
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return errors.New("port is not a number from 1 to 65535") // but may be a password
-	}
-	return nil
-}
-
-// checkChange returns why a server that counts in s cannot go on with next, which differs in
-// URL, users and passwords. The error holds nothing of them.
+// checkChange returns why a server that counts in s cannot go on with next, which may differ
+// in URL, users and passwords, and has been checked. The error holds nothing of them.
 func (s RedisServer) checkChange(next RedisServer) error {
-	before, err := s.parse()
-	after, other := next.parse()
+	before, _ := s.Address()
+	after, err := next.Address()
 	switch {
-	case err != nil || other != nil:
-		return fmt.Errorf("redis URL %w", cmp.Or(other, err))
+	case err != nil || s.URL == next.URL:
+		return nil
 	case before.DB != after.DB:
 		return errors.New("redis URL has another database, which needs a restart")
 	case before.Network != after.Network || before.encrypted != after.encrypted:

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
+
+	"weir/internal/testenv"
 )
 
 // place is a Redis as its settings have it.
@@ -13,67 +16,49 @@ type place struct {
 	socket             Word
 	auth, sentinelAuth Secret
 	tls                bool
-	want               string // the error
 }
 
 func (p place) server() RedisServer {
 	return RedisServer{RedisPlace: RedisPlace{URL: p.url, Type: p.kind}, SocketType: p.socket, Auth: p.auth, SentinelAuth: p.sentinelAuth, TLS: p.tls}
 }
 
-func TestAddressesAreChecked(t *testing.T) {
-	for _, c := range []place{
-		{url: "", want: `redis URL is empty`},
-		{url: "redis", want: `redis URL is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{url: "redis:6379/1", want: `redis URL is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{url: "user:swordfish@redis:6379", want: `redis URL is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{url: "redis:port", want: `redis URL port is not a number from 1 to 65535`},
-		{url: "redis:0", want: `redis URL port is not a number from 1 to 65535`},
-		{url: ":6379", want: `redis URL has no host`},
-		{url: "redis://", want: `redis URL has no host`},
-		{url: "rediss://:swordfish@:6379/1", want: `redis URL has no host`},
-		{url: "redis://redis:99999", want: `redis URL port is not a number from 1 to 65535`},
-		{url: " redis:6379", want: `redis URL contains a blank`},
-		{url: "redis:6379\n", want: `redis URL contains a blank`},
-		{url: "one:6379,two:6379", want: `redis URL is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{url: "redis://one:6379,two:6379", want: `redis URL has several hosts, which needs type sentinel or cluster`},
-		{url: "http://redis:6379", want: `redis URL has an unknown scheme; use redis, rediss or unix`},
-		{url: "redis://:sword/fish@redis:6379", want: `redis URL cannot be parsed; in a password, write special characters as %XX`},
-		{url: "redis://:swordfish", want: `redis URL cannot be parsed; in a password, write special characters as %XX`},
-		{url: "redis://:123456789", want: `redis URL has no host`},
-		{url: "redis://:sword@fish", want: `redis URL has a password but no port, which it needs then`},
-		{url: "redis://user:swordfish@redis/1", want: `redis URL has a password but no port, which it needs then`},
-		{url: "redis://redis:6379?password=swordfish&pool_size=1", want: `redis URL has an unknown parameter; use db, username or password`},
-		{url: "redis://redis:6379?password=sword%fish", want: `redis URL cannot be parsed; in a password, write special characters as %XX`},
-		{url: "redis://redis:6379?username=weir", want: `redis user has no password`},
-		{url: "redis://redis:6379/1#swordfish", want: `redis URL cannot be parsed; in a password, write special characters as %XX`},
-		{url: "redis:6379?password=swordfish", want: `redis URL port is not a number from 1 to 65535`},
-		{url: "unix://:sword@fish/redis.sock", want: `redis URL is not the path of a socket, such as unix:///run/redis.sock`},
-		{url: "redis://redis/one", want: `redis URL cannot be parsed; in a password, write special characters as %XX`},
-		{url: "unix://", want: `redis URL is not the path of a socket, such as unix:///run/redis.sock`},
-		{url: "redis://redis:6379", socket: "unix", want: `redis URL has the scheme redis, but the socket type is unix`},
-		{url: "unix:///run/redis.sock", tls: true, want: `redis URL is a unix socket, which does not support TLS`},
-		{url: "redis:6379", auth: "weir:", want: `redis user has no password`},
-		{kind: sentinelType, url: "redis:6379,redis:6380", want: `redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels`},
-		{kind: sentinelType, url: "main,one:1,two", want: `redis URL address 2 is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{kind: sentinelType, url: "main,:swordfish@one:1", want: `redis URL address 1 is not host:port; a user or a database needs redis://, a path needs unix://`},
-		{kind: sentinelType, url: "main,one:1", socket: "unix", want: `redis URL address 1 is a unix socket or has a database, which only type single may have`},
-		{kind: sentinelType, url: "main,one:1", sentinelAuth: "weir:", want: `sentinel user has no password`},
-		{kind: clusterType, url: "", want: `redis URL address 1 is empty`},
-		{kind: clusterType, url: "one:1,", want: `redis URL address 2 is empty`},
-		{kind: clusterType, url: "redis://:swordfish@one:1,redis://two:2", want: `redis URL address 2 differs from the first in user, password or scheme`},
-		{kind: clusterType, url: "redis://one:1,rediss://two:2", want: `redis URL address 2 differs from the first in user, password or scheme`},
-		{kind: clusterType, url: "redis://one:1/0,redis://two:swordfish", want: `redis URL address 2 cannot be parsed; in a password, write special characters as %XX`},
-		{kind: clusterType, url: "one:swordfish,redis://two:2", want: `redis URL address 1 port is not a number from 1 to 65535`},
-		{kind: clusterType, url: "one:1,redis://two:2/3", want: `redis URL address 2 is a unix socket or has a database, which only type single may have`},
-		{kind: clusterType, url: "one:1,unix:///run/redis.sock", want: `redis URL address 2 is a unix socket or has a database, which only type single may have`},
-		{kind: sentinelType, url: "main,redis://weir@one:1", want: `sentinel user has no password`},
-		{kind: clusterType, url: "/run/redis.sock", socket: "unix", want: `redis URL address 1 is a unix socket or has a database, which only type single may have`},
-		{url: "//user:swordfish@redis:6379", socket: "unix", want: `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
-		{url: "/user:swordfish@redis:6379", socket: "unix", want: `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
-		{url: "unix:///user:swordfish@redis:6379", want: `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
+// TestBadAddresses has errors that show nothing of the URL.
+func TestBadAddresses(t *testing.T) {
+	const (
+		noPort      = "redis URL has a password but no port, which it needs then"
+		parameter   = "redis URL has an unknown parameter; use db, username and password"
+		single      = "redis URL has a unix socket or a database, which needs type single"
+		differ      = "redis URL has addresses that differ in user, password or scheme"
+		user        = "redis user has no password"
+		sentinel    = "sentinel user has no password"
+		noSentinels = "redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels"
+	)
+	for want, places := range map[string][]place{
+		errURL.Error(): {
+			{url: ""}, {url: "redis"}, {url: "redis:6379/1"}, {url: "user:swordfish@redis:6379"}, {url: "redis:port"}, {url: "redis:0"}, {url: ":6379"}, {url: "redis:"},
+			{url: "redis://"}, {url: "rediss://:swordfish@:6379/1"}, {url: "redis://redis:99999"}, {url: "redis:63 79"}, {url: "redis:6379", socket: "unix"}, {url: "redis.sock", socket: "unix"}, {url: "one:6379,two:6379"}, {url: "redis://one:6379,two:6379"},
+			{url: "http://redis:6379"}, {url: "redis://:sword/fish@redis:6379"}, {url: "redis://:swordfish"}, {url: "redis://:123456789"}, {url: "redis:6379?password=swordfish"},
+			{url: "redis://redis:6379?password=sword%fish"}, {url: "redis://redis:6379/1#swordfish"}, {url: "redis://redis/one"}, {url: "unix://"}, {url: "unix://:sword@fish/redis.sock"},
+			{url: "//user:swordfish@redis:6379", socket: "unix"}, {url: "/user:swordfish@redis:6379"}, {url: "unix:///user:swordfish@redis:6379"},
+			{kind: sentinelType, url: "main,one:1,two"}, {kind: sentinelType, url: "main,:swordfish@one:1"}, {kind: clusterType, url: ""}, {kind: clusterType, url: "one:1,"},
+			{kind: clusterType, url: "redis://one:1/0,redis://two:swordfish"}, {kind: clusterType, url: "one:swordfish,redis://two:2"},
+		},
+		noPort:    {{url: "redis://:sword@fish"}, {url: "redis://user:swordfish@redis/1"}},
+		parameter: {{url: "redis://redis:6379?password=swordfish&pool_size=1"}},
+		single: {
+			{kind: sentinelType, url: "main,/run/redis.sock"}, {kind: clusterType, url: "one:1,redis://two:2/3"}, {kind: clusterType, url: "one:1,unix:///run/redis.sock"},
+			{kind: clusterType, url: "/run/redis.sock"},
+		},
+		differ:      {{kind: clusterType, url: "redis://:swordfish@one:1,redis://two:2"}, {kind: clusterType, url: "redis://one:1,rediss://two:2"}},
+		user:        {{url: "redis://redis:6379?username=weir"}, {url: "redis:6379", auth: "weir:"}},
+		sentinel:    {{kind: sentinelType, url: "main,one:1", sentinelAuth: "weir:"}, {kind: sentinelType, url: "main,redis://weir@one:1"}},
+		noSentinels: {{kind: sentinelType, url: "redis:6379,redis:6380"}, {kind: sentinelType, url: "main"}},
+		"redis URL is a unix socket, which does not support TLS": {{url: "unix:///run/redis.sock", tls: true}},
 	} {
-		if a, err := c.server().Address(); err == nil || err.Error() != c.want {
-			t.Errorf("%+v: got %+v, error %v", c, a, err)
+		for _, place := range places {
+			if a, err := place.server().Address(); err == nil || err.Error() != want {
+				t.Errorf("%+v: got %+v, error %v, want %s", place, a, err, want)
+			}
 		}
 	}
 }
@@ -92,6 +77,9 @@ func TestAddresses(t *testing.T) {
 		{place{url: "redis://[::1]/2"}, "[[::1]:6379]", 2, Login{}, Login{}},
 		{place{url: "rediss://redis:7000/1"}, "[redis:7000]", 1, Login{}, Login{}},
 		{place{url: "/run/redis.sock"}, "[/run/redis.sock]", 0, Login{}, Login{}},
+		{place{url: "redis://redis:6379", socket: "unix"}, "[redis:6379]", 0, Login{}, Login{}},
+		{place{url: " redis:6379\n"}, "[redis:6379]", 0, Login{}, Login{}},
+		{place{url: "redis:6379", auth: "pa:ss:word"}, "[redis:6379]", 0, Login{"pa", "ss:word"}, Login{}},
 		{place{url: "unix:///run/redis.sock", socket: "unix"}, "[/run/redis.sock]", 0, Login{}, Login{}},
 		{place{url: "redis://redis:6379?db=1"}, "[redis:6379]", 1, Login{}, Login{}},
 		{place{url: "redis://weir:p%40ss%2Fword@redis:6379"}, "[redis:6379]", 0, Login{"weir", "p@ss/word"}, Login{}},
@@ -110,6 +98,43 @@ func TestAddresses(t *testing.T) {
 		a, err := c.server().Address()
 		if err != nil || fmt.Sprint(a.Addrs) != c.addrs || a.DB != c.db || !reflect.DeepEqual([]Login{a.Login, a.Sentinel}, []Login{c.redis, c.sentinel}) {
 			t.Errorf("%s: got %+v, error %v", c.url, a, err)
+		}
+	}
+}
+
+// TestBothRedis holds every variable to what is said of each of the two, so that neither
+// speaks for the other, and refuses a bad URL of each that is used.
+func TestBothRedis(t *testing.T) {
+	s := testenv.Must(parse(t, map[string]string{
+		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a",
+		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "2s",
+		"REDIS_PERSECOND":     "true",
+		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
+		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms",
+	}))(t)
+	for _, c := range []struct {
+		got  RedisServer
+		tls  bool
+		pool int
+		time time.Duration
+		want RedisAddress
+	}{
+		{s.Redis.Main, false, 11, 2 * time.Second, RedisAddress{Network: "unix", Addrs: []string{"/one.sock"}, Login: Login{"weir", "a"}}},
+		{s.Redis.PerSecond, true, 22, 20 * time.Millisecond, RedisAddress{Network: "tcp", Primary: "two", Addrs: []string{"three:3"}, Login: Login{"", "c"}, Sentinel: Login{"", "d"}}},
+	} {
+		a, err := c.got.Address()
+		if err != nil || !reflect.DeepEqual(a, c.want) || c.got.Encrypted() != c.tls || c.got.PoolSize != c.pool || c.got.Timeout != c.time {
+			t.Errorf("got %+v of %+v, error %v, want %+v", a, c.got, err, c.want)
+		}
+	}
+	one, two := "--redis-url ($REDIS_URL): "+errURL.Error(), "--redis-persecond-url ($REDIS_PERSECOND_URL): "+errURL.Error()
+	for want, env := range map[string]map[string]string{
+		one + "\n" + two: {"REDIS_URL": "a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"},
+		"<nil>":          {"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, // which is not used
+		"--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is": {"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": ""},
+	} {
+		if _, err := parse(t, env); fmt.Sprint(err) != want {
+			t.Errorf("%v: got %v, want %s", env, err, want)
 		}
 	}
 }

@@ -7,47 +7,90 @@ import (
 	"testing"
 )
 
-// TestVariablesWithoutEffect holds every row of the tables to whether it warns, and of what.
+// TestVariablesWithoutEffect holds every row of the table to of what it warns.
 func TestVariablesWithoutEffect(t *testing.T) {
-	for _, v := range slices.Concat(reference, removed) {
-		for value, warns := range map[string]bool{"": false, strings.ToUpper(v.silent): false, "7": v.warns} {
-			t.Run(v.name+"="+value, func(t *testing.T) {
-				var want []Warning
-				if warns {
-					want = []Warning{{v.name, value, v.instead}}
-				}
-				if s, err := parse(t, map[string]string{v.name: value}); err != nil || !slices.Equal(s.Warnings, want) {
-					t.Errorf("got %v %v, want %v", s.Warnings, err, want)
-				}
-			})
+	for _, v := range ignoredVariables {
+		for value, warns := range map[string]bool{"": false, strings.ToUpper(v.silent): false, "7": true} {
+			var want []Warning
+			if warns {
+				want = []Warning{{v.variable, value, v.instead}}
+			}
+			if s, err := parse(t, map[string]string{v.variable: value}); err != nil || !slices.Equal(s.Warnings, want) {
+				t.Errorf("%s=%s: got %v %v, want %v", v.variable, value, s.Warnings, err, want)
+			}
 		}
 	}
 }
 
-// TestReferenceHoldsNoSetting keeps the table free of what is honoured.
-func TestReferenceHoldsNoSetting(t *testing.T) {
-	known := map[string]bool{}
-	for _, flag := range flags(t) {
-		known[flag.Envs[0]] = true
+// TestSettingsThatGoTogether wants what a setting needs, and warns of what has no effect
+// without another, by variables and by flags.
+func TestSettingsThatGoTogether(t *testing.T) {
+	type env = map[string]string
+	needs := func(one, other string) string {
+		return settingName(one) + ": is required because " + settingName(other) + " is set"
 	}
-	for _, v := range reference {
-		if known[v.name] {
-			t.Errorf("%s is a setting, or twice in the table", v.name)
+	const tls, cert, key, ca, san = "GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN"
+	const redisCert, redisKey, redisCA = "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT"
+	const xdsTLS, xdsKey, xdsCA = "CONFIG_GRPC_XDS_SERVER_USE_TLS", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT"
+	for _, test := range []struct {
+		env    env
+		errors string
+		warned string // variables
+	}{
+		{env{tls: "1", cert: "c", key: "k"}, "", ""},
+		{env{tls: "true", cert: "c", key: "k", ca: "a", san: "envoy"}, "", ""},
+		{env{tls: "true"}, needs(cert, tls) + "\n" + needs(key, tls), ""},
+		{env{tls: "true", cert: "c"}, needs(key, tls), ""},
+		{env{tls: "true", cert: "c", key: "k", san: "envoy"}, needs(ca, san), ""},
+		{env{key: "k", ca: "a", san: "envoy"}, "", key + " " + ca + " " + san},
+		{env{xdsTLS: "true", xdsKey: "k", xdsCA: "a"}, needs("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", xdsKey), ""},
+		{env{xdsKey: "k", xdsCA: "a"}, "", xdsKey + " " + xdsCA},
+		{env{redisCA: "a"}, "", ""}, // all variables of Redis are warned of
+		{env{"REDIS_URL": "a:1", redisCA: "a", redisCert: "c"}, "", redisCA + " " + redisCert},
+		{env{"REDIS_URL_FILE": "/url", redisCA: "a"}, "", ""},
+		{env{"REDIS_URL": "a:1", "REDIS_TLS": "true", redisCert: "c", redisKey: "k"}, "", ""},
+		{env{"REDIS_URL": "a:1", "REDIS_TLS": "true", redisKey: "k"}, needs(redisCert, redisKey), ""},
+		{env{"REDIS_URL": "rediss://a:1", redisCert: "c"}, needs(redisKey, redisCert), ""},
+		{env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "REDIS_PERSECOND_TLS": "true", redisCert: "c"}, needs(redisKey, redisCert), ""},
+		{env{"REDIS_URL": "a:1", "REDIS_PERSECOND_TLS": "true", redisCert: "c"}, "", redisCert},
+	} {
+		var args []string
+		for variable, value := range test.env {
+			flag, _, _ := strings.Cut(settingName(variable), " ")
+			args = append(args, flag+"="+value)
 		}
-		known[v.name] = true
+		byVariable, err := parse(t, test.env)
+		byFlag, flagErr := parse(t, nil, args...)
+		if got := fmt.Sprint(err); got != test.errors && (err != nil || test.errors != "") || fmt.Sprint(flagErr) != got {
+			t.Errorf("%v: got %v, by flags %v, want %s", test.env, err, flagErr, test.errors)
+		}
+		var warned []string
+		for _, w := range byVariable.Warnings {
+			warned = append(warned, w.Variable)
+			if !strings.HasSuffix(w.Instead, " is off") || w.Value != test.env[w.Variable] {
+				t.Errorf("%v: warning %+v", test.env, w)
+			}
+		}
+		if strings.Join(warned, " ") != test.warned || !slices.Equal(byFlag.Warnings, byVariable.Warnings) {
+			t.Errorf("%v: warned of %v, by flags %v, want %s", test.env, warned, byFlag.Warnings, test.warned)
+		}
 	}
 }
 
 func TestRedisVariablesWithoutRedis(t *testing.T) {
 	type env = map[string]string
-	variables := func(s Settings) any { return fmt.Sprint(s.Redis.Variables) }
-	expectSettings(t, []reading{
-		{"nothing", nil, nil, variables, "[]"},
-		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, variables, "[REDIS_AUTH REDIS_TLS]"},
-		{"variables of the reference", env{"REDIS_PIPELINE_LIMIT": "5"}, nil, variables, "[REDIS_PIPELINE_LIMIT]"},
-		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, variables, "[]"},
-		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, variables, "[]"},
-		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, variables, "[]"},
-		{"set to nothing", env{"REDIS_AUTH": ""}, nil, variables, "[]"},
-	})
+	for _, c := range []struct {
+		env  env
+		args []string
+		want string
+	}{
+		{env{"REDIS_AUTH": "secret", "REDIS_TLS": "true", "REDIS_PERSECOND_URL_FILE": "/a"}, nil, "[REDIS_AUTH REDIS_TLS REDIS_PERSECOND_URL_FILE]"},
+		{env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, "[]"},
+		{env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, "[]"},
+		{env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_AUTH": ""}, nil, "[]"}, // Kubernetes sets links
+	} {
+		if s, err := parse(t, c.env, c.args...); err != nil || fmt.Sprint(s.Redis.Variables) != c.want {
+			t.Errorf("%v: got %v, error %v, want %s", c.env, s.Redis.Variables, err, c.want)
+		}
+	}
 }

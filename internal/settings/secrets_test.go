@@ -57,11 +57,10 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 
 // secrets spells all secrets.
 func secrets(s *Settings) string {
-	var all []string
-	for _, row := range s.secretSources() {
-		all = append(all, string(*row.values(s)))
-	}
-	return strings.Join(all, " ")
+	one, two := s.Redis.Main, s.Redis.PerSecond
+	return fmt.Sprintf("%q", []string{
+		string(one.URL), string(one.Auth), string(one.SentinelAuth), string(two.URL), string(two.Auth), string(two.SentinelAuth), string(s.XDS.Headers),
+	})
 }
 
 func TestSourcesOfSecrets(t *testing.T) {
@@ -77,7 +76,7 @@ func TestSourcesOfSecrets(t *testing.T) {
 		"file and command": {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": "a", "REDIS_AUTH_FILE": "/a"}, beside("REDIS_AUTH_COMMAND", "REDIS_AUTH_FILE")},
 		"two URLs":         {env{"REDIS_URL": "a:1", "REDIS_URL_FILE": "/a"}, beside("REDIS_URL_FILE", "REDIS_URL")},
 		"no word":          {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": " "}, settingName("REDIS_AUTH_COMMAND") + ": is empty; use a program and its arguments"},
-		"pasted secret":    {env{"REDIS_URL": "a:1", "REDIS_AUTH_FILE": "swordfish"}, settingName("REDIS_AUTH_FILE") + ": is not the path of a file; use a path that begins with / or ./"},
+		"pasted secret":    {env{"REDIS_URL": "a:1", "REDIS_AUTH_FILE": "swordfish"}, settingName("REDIS_AUTH_FILE") + ": is not allowed; use the path of a file, which begins with / or ./"},
 		"user in the URL":  {env{"REDIS_URL": "redis://u@a:1", "REDIS_AUTH_COMMAND": "a"}, ""},
 		"both in files":    {env{"REDIS_URL_FILE": "/a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/b"}, ""},
 		"a user alone":     {env{"REDIS_URL": "redis://u@a:1"}, settingName("REDIS_URL") + ": redis user has no password"},
@@ -104,7 +103,7 @@ func TestChangesOfSecrets(t *testing.T) {
 		{"SINGLE", "a:1", "redis://a:1/3", "redis URL has another database, which needs a restart"},
 		{"SINGLE", "redis://a:1", "rediss://a:1", "redis URL has another scheme, which needs a restart"},
 		{"SINGLE", "redis://a:1", "unix:///a", "redis URL has another scheme, which needs a restart"},
-		{"SINGLE", "a:1", "a:swordfish", settingName("REDIS_URL") + ": redis URL port is not a number from 1 to 65535"},
+		{"SINGLE", "a:1", "a:swordfish", settingName("REDIS_URL") + ": " + errURL.Error()},
 		{"SENTINEL", "main,a:1", "other,b:2,c:3", ""},
 		{"CLUSTER", "redis://:swordfish@a:1", "redis://:halibut@a:1", ""},
 		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which needs a restart"},

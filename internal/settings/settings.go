@@ -41,9 +41,9 @@ type Listen struct {
 
 	Proto Word `env:"PROTO" default:"tcp" help:"tcp (IPv4 and IPv6), tcp4, or tcp6 (0.0.0.0 means ::)." words:"tcp,tcp4,tcp6"`
 
-	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset: true."`
-	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener."`
-	PrometheusPath URLPath `env:"PROMETHEUS_PATH" default:"/metrics" help:"Path of the metrics."`
+	UsePrometheus  Word   `env:"USE_PROMETHEUS" words:"true|t|yes|1,false|f|no|0" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset: true."`
+	PrometheusAddr string `env:"PROMETHEUS_ADDR" form:"address" default:":9090" help:"Address of the metrics listener."`
+	PrometheusPath string `env:"PROMETHEUS_PATH" form:"path" default:"/metrics" help:"Path of the metrics."`
 
 	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Close gRPC connections at this age, within 10 %. 0: never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for their calls to finish. 0: unlimited."`
@@ -53,11 +53,11 @@ type Listen struct {
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
 // hold PEM and are read again when they change.
 type TLS struct {
-	On        bool   `name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Use TLS on the gRPC listener. Needs certificate and key."`
-	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
-	Key       string `name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of clients. If set, clients need a certificate from one of them."`
-	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Required name in clients' certificates: DNS name, IP address, URI or email."`
+	On        bool   `needs:"GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY" name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Use TLS on the gRPC listener. Needs certificate and key."`
+	Cert      string `with:"GRPC_SERVER_USE_TLS" name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
+	Key       string `with:"GRPC_SERVER_USE_TLS" name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
+	ClientCA  string `with:"GRPC_SERVER_USE_TLS" name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of clients. If set, clients need a certificate from one of them."`
+	ClientSAN string `with:"GRPC_SERVER_USE_TLS" needs:"GRPC_CLIENT_TLS_CACERT" name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Required name in clients' certificates: DNS name, IP address, URI or email."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -88,23 +88,23 @@ type Reading struct {
 type XDS struct {
 	ConfigType Word `env:"CONFIG_TYPE" default:"FILE" help:"Source of the rules: FILE, or GRPC_XDS_SOTW for a control plane." words:"FILE,GRPC_XDS_SOTW"`
 
-	ServerURL    Target       `name:"config-grpc-xds-server-url" env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" help:"Control plane: host:port or another gRPC target, such as unix:/run/xds.sock."`
+	ServerURL    string       `form:"target" name:"config-grpc-xds-server-url" env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" help:"Control plane: host:port or another gRPC target, such as unix:/run/xds.sock."`
 	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node ID sent to the control plane."`
 	NodeMetadata NodeMetadata `name:"config-grpc-xds-node-metadata" env:"CONFIG_GRPC_XDS_NODE_METADATA" placeholder:"KEY=VALUE,..." help:"Metadata of that node."`
 	Headers      Secret       `name:"config-grpc-xds-client-additional-headers" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" placeholder:"NAME:VALUE,..." help:"Headers sent to the control plane."`
-	HeadersFile  string       `name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, for new streams."`
+	HeadersFile  string       `form:"secret file" name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, for new streams."`
 
 	UseTLS     bool   `name:"config-grpc-xds-server-use-tls" env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" help:"Use TLS to the control plane."`
-	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Client certificate for it."`
-	ClientKey  string `name:"config-grpc-xds-client-tls-key" env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" placeholder:"PATH" help:"Key of that certificate."`
-	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Its certificate authorities. Unset: the system's."`
-	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in its certificate. Unset: the host of its address."`
+	ClientCert string `with:"CONFIG_GRPC_XDS_SERVER_USE_TLS" needs:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Client certificate for it."`
+	ClientKey  string `with:"CONFIG_GRPC_XDS_SERVER_USE_TLS" needs:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" name:"config-grpc-xds-client-tls-key" env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" placeholder:"PATH" help:"Key of that certificate."`
+	ServerCA   string `with:"CONFIG_GRPC_XDS_SERVER_USE_TLS" name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Its certificate authorities. Unset: the system's."`
+	ServerSAN  string `with:"CONFIG_GRPC_XDS_SERVER_USE_TLS" name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in its certificate. Unset: the host of its address."`
 
 	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane. 0: the default."`
 	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"Wait after a failed connection, doubled each time; least time between rejections."`
 	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"Wait after a broken stream, doubled each time."`
 	BackoffMax     time.Duration `name:"xds-client-backoff-max-interval" env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1ms" help:"Longest of these waits."`
-	BackoffRandom  Ratio         `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Random share of these waits, 0 to 1."`
+	BackoffRandom  float64       `min:"0" max:"1" name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Random share of these waits, 0 to 1."`
 	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Randomize these waits."`
 }
 
@@ -115,15 +115,15 @@ type Answers struct {
 
 	Modes
 
-	ResponseHeaders bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add the next three headers to responses."`
-	LimitHeader     HeaderName `name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Header for the limit."`
-	RemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Header for what is left."`
-	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the full limit is available."`
+	ResponseHeaders bool   `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add the next three headers to responses."`
+	LimitHeader     string `form:"header" name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Header for the limit."`
+	RemainingHeader string `form:"header" name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Header for what is left."`
+	ResetHeader     string `form:"header" name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the full limit is available."`
 
-	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add headers to upstream requests."`
-	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Like LIMIT_LIMIT_HEADER."`
-	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
-	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
+	RequestHeaders         bool   `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add headers to upstream requests."`
+	RequestLimitHeader     string `form:"header" name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Like LIMIT_LIMIT_HEADER."`
+	RequestRemainingHeader string `form:"header" name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
+	RequestResetHeader     string `form:"header" name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
 
 	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata, for Envoy's access log and filters."`
 }
@@ -144,13 +144,13 @@ type Store struct {
 
 // Keys says how the keys of counters are spelled.
 type Keys struct {
-	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Prefix of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
-	CacheKeyHashValues bool      `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Hash descriptor values in keys, for privacy."`
+	CacheKeyPrefix     string `form:"prefix" env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Prefix of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
+	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Hash descriptor values in keys, for privacy."`
 }
 
 // Charging says which denied requests are counted.
 type Charging struct {
-	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"true: never count denied requests; false: always, and a peek at a used-up limit passes; unset: only with hits_addend. A limit's charge takes precedence."`
+	StopWhenOverLimit Word `words:"true|t|yes|1,false|f|no|0" name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"true: never count denied requests; false: always, and a peek at a used-up limit passes; unset: only with hits_addend. A limit's charge takes precedence."`
 }
 
 // Failure says what becomes of requests while Redis fails.
@@ -160,18 +160,18 @@ type Failure struct {
 
 // Metrics says what is counted and, beside PROMETHEUS_ADDR, where it is sent.
 type Metrics struct {
-	NearLimitRatio Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which use counts as near_limit, 0 to 1."`
+	NearLimitRatio float64 `min:"0" max:"1" env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which use counts as near_limit, 0 to 1."`
 
-	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if it listens and USE_DOG_STATSD is not true."`
+	UseStatsd          Word          `words:"true|t|yes|1,false|f|no|0" env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if it listens and USE_DOG_STATSD is not true."`
 	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Host of statsd or DogStatsD."`
 	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd or DogStatsD."`
 	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp"`
 	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between reports to statsd."`
 	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all metrics sent, as name:value,..."`
 
-	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
-	DogStatsdMogrifiers Names `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME, DOG_STATSD_MOGRIFIER_NAME_TAGS."`
-	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
+	UseDogStatsd        bool     `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
+	DogStatsdMogrifiers []string `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME, DOG_STATSD_MOGRIFIER_NAME_TAGS."`
+	DisableStats        bool     `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
 
 	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.
 	Mogrifiers []Mogrifier `kong:"-"`
@@ -181,12 +181,12 @@ type Metrics struct {
 // to let Weir in, is said by the variables of OpenTelemetry, such as
 // OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
 type Tracing struct {
-	Enabled           bool   `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT."`
-	ExporterProtocol  Word   `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc"`
-	ServiceName       string `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
-	ServiceNamespace  string `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
-	ServiceInstanceID string `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this server in traces. Unset: a random UUID."`
-	SamplingRate      Ratio  `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of traces begun here to send, 0 to 1."`
+	Enabled           bool    `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT."`
+	ExporterProtocol  Word    `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc"`
+	ServiceName       string  `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
+	ServiceNamespace  string  `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
+	ServiceInstanceID string  `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this server in traces. Unset: a random UUID."`
+	SamplingRate      float64 `min:"0" max:"1" name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of traces begun here to send, 0 to 1."`
 }
 
 // DecisionLog says which decisions are logged, and where. A collector is reached as the
@@ -199,10 +199,10 @@ type DecisionLog struct {
 
 // Process says how the process logs and ends.
 type Process struct {
-	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error"`
+	LogLevel     Word          `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug|trace,info,warn|warning,error|fatal|panic"`
 	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json"`
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"10s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
-	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Then, time for open requests to finish."`
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"After DRAIN_DELAY, time for open requests to finish."`
 }
 
 // Path is the file or directory of the rules.
@@ -243,7 +243,7 @@ func (x XDS) BackoffSpread() float64 {
 	if !x.BackoffJitter {
 		return 0
 	}
-	return float64(x.BackoffRandom)
+	return x.BackoffRandom
 }
 
 // StatsdAddress is where statsd and DogStatsD are, host:port.

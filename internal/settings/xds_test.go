@@ -3,7 +3,6 @@ package settings
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,18 +18,17 @@ func TestXDS(t *testing.T) {
 		{"files by default", nil, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
 		{"files", env{"CONFIG_TYPE": "file"}, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
 		{"control plane", env{"CONFIG_TYPE": "grpc_xds_sotw"}, nil, func(s Settings) any { return s.XDS.Enabled() }, true},
-		{"server by default", nil, nil, func(s Settings) any { return s.XDS.ServerURL }, Target("localhost:18000")},
-		{"server", env{"CONFIG_GRPC_XDS_SERVER_URL": "[::1]:18001"}, nil, func(s Settings) any { return s.XDS.ServerURL }, Target("[::1]:18001")},
-		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(s Settings) any { return s.XDS.ServerURL }, Target("unix:/run/xds.sock")},
-		{"target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, Target("dns:///cp:18000")},
-		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, Target("dns:cp:18000")},
-		{"half a certificate of files", env{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "key.pem"}, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
+		{"server by default", nil, nil, func(s Settings) any { return s.XDS.ServerURL }, "localhost:18000"},
+		{"server", env{"CONFIG_GRPC_XDS_SERVER_URL": "[::1]:18001"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "[::1]:18001"},
+		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "unix:/run/xds.sock"},
+		{"target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:///cp:18000"},
+		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:cp:18000"},
 		{"node by default", nil, nil, func(s Settings) any { return s.XDS.NodeID }, "default"},
 		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(s Settings) any {
 			return maps.Equal(s.XDS.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
 		}, true},
 		{"no metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": ""}, nil, func(s Settings) any { return len(s.XDS.NodeMetadata) }, 0},
-		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team: y] <nil>"},
+		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team:y] <nil>"},
 		{"no headers", nil, nil, headers, "map[] <nil>"},
 		{"retry by default", nil, nil, func(s Settings) any { return s.XDS.RetryInterval }, 3 * time.Second},
 		{"back-off by default", nil, nil, func(s Settings) any { return fmt.Sprint(s.XDS.BackoffInitial, s.XDS.BackoffMax, s.XDS.BackoffSpread()) }, "10s 1m0s 0.5"},
@@ -38,24 +36,7 @@ func TestXDS(t *testing.T) {
 		{"no jitter", env{"XDS_CLIENT_BACKOFF_JITTER": "false"}, nil, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
 		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
 		{"size by default", nil, nil, func(s Settings) any { return s.XDS.MaxMessageSize }, 4 << 20},
-		{"half a certificate without TLS", env{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "a.pem"}, nil, func(s Settings) any { return s.XDS.UseTLS }, false},
 	})
-}
-
-func TestXDSWithoutTLS(t *testing.T) {
-	files := map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "ca.pem", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "cp"}
-	s, err := parse(t, files)
-	if err != nil || len(s.Warnings) != 2 || s.Warnings[0].Variable != "CONFIG_GRPC_XDS_SERVER_TLS_CACERT" || s.Warnings[0].Value != "ca.pem" {
-		t.Errorf("got %v, error: %v", s.Warnings, err)
-	}
-	byFlag, err := parse(t, nil, "--config-type=GRPC_XDS_SOTW", "--config-grpc-xds-server-tls-cacert=ca.pem", "--config-grpc-xds-server-tls-san=cp")
-	if err != nil || !slices.Equal(byFlag.Warnings, s.Warnings) {
-		t.Errorf("by flags: got %v, want %v, error: %v", byFlag.Warnings, s.Warnings, err)
-	}
-	files["CONFIG_GRPC_XDS_SERVER_USE_TLS"] = "true"
-	if s, err := parse(t, files); err != nil || len(s.Warnings) != 0 {
-		t.Errorf("with TLS: got %v, error: %v", s.Warnings, err)
-	}
 }
 
 // TestHeadersShowNowhere holds headers to be secrets: they carry tokens.
