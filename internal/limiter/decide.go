@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Store keeps counters and decides requests on them.
@@ -43,22 +42,21 @@ type CounterStore interface {
 	Reset(ctx context.Context, hits []Hit) error
 }
 
-// Shared is what the servers on one Redis share: hashes of texts, and reports that expire.
-// Each call is bounded by its context, and may have had an effect if it fails.
+// Shared is what the servers on one Redis share: exceptions, and reports that expire. Each
+// call is bounded by its context, and may have had an effect if it fails.
 type Shared interface {
-	// Fields returns those fields of a hash that are there, at one moment: all if none is
-	// named.
-	Fields(ctx context.Context, hash string, names ...string) (map[string]string, error)
-	// Set sets fields of a hash, or removes those whose text is empty, all at once, and
-	// returns how many of them were there. If anything changes, it adds one to the field
-	// .count. The field .epoch is another text in each hash that began empty.
-	Set(ctx context.Context, hash string, fields map[string]string) (there int, err error)
-	// Remove removes fields of a hash, and leaves .count as it is.
-	Remove(ctx context.Context, hash string, names ...string) error
+	// Exceptions returns the texts of exceptions by their IDs.
+	Exceptions(ctx context.Context) (map[string]string, error)
+	// SetExceptions sets texts by their IDs, all at once.
+	SetExceptions(ctx context.Context, texts map[string]string) error
+	// RemoveExceptions removes the texts with these IDs, one or more.
+	RemoveExceptions(ctx context.Context, ids ...string) error
+	// ReportsWanted reports whether Reports was called lately.
+	ReportsWanted(ctx context.Context) (bool, error)
 	// Report leaves the report of a server for a while.
-	Report(ctx context.Context, server string, report []byte, lasts time.Duration) error
-	// Reports returns the reports of servers, one or more, as far as they are there.
-	Reports(ctx context.Context, servers []string) (map[string]string, error)
+	Report(ctx context.Context, server string, report []byte) error
+	// Reports asks all servers for reports, and returns those that are there, by their names.
+	Reports(ctx context.Context) (map[string]string, error)
 }
 
 // ErrUnavailable means that a store could not decide: it is down, too slow, or

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -54,32 +53,28 @@ type Counter struct {
 // Peek returns what is used of the limits of a descriptor: of its rule, and of those above.
 // It counts nothing.
 func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
-	return d.look(ctx, of, func(context.Context, []limiter.Hit) error { return nil })
+	answer, hits, err := d.find(of)
+	if err == nil {
+		err = d.read(ctx, &answer, hits)
+	}
+	return answer, err
 }
 
 // Reset sets the counters of a descriptor to zero, without bans and holds, and returns them
-// as they are then. It logs who wanted it: by is what they say themselves, peer who they are.
-// If only the other servers could not be notified, they are reset, and it returns an error
-// all the same.
+// as they are then. Other servers may go on to deny for another second. It logs who wanted
+// it: by is what they say themselves, peer who they are.
 func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Counters, error) {
-	reset := 0
-	answer, err := d.look(ctx, of, func(ctx context.Context, hits []limiter.Hit) error {
-		if err := d.Store.Reset(ctx, hits); err != nil {
-			return unavailable("resetting the counters (some may be reset already)", err)
-		}
-		reset = len(hits)
-		if d.Servers == nil {
-			return nil
-		}
-		if err := d.Servers.announceReset(ctx); err != nil {
-			return unavailable("the counters are reset, but the other servers could not be notified and may deny for another second", err)
-		}
-		return nil
-	})
-	answer.Reset = reset
-	if answer.Rule != "" { // else there was nothing to reset
-		d.logReset(ctx, answer, by, peer, err)
+	answer, hits, err := d.find(of)
+	if err != nil || answer.Rule == "" {
+		return answer, err
 	}
+	if err = d.Store.Reset(ctx, hits); err != nil {
+		err = unavailable("resetting the counters (some may be reset already)", err)
+	} else {
+		answer.Reset = len(hits)
+		err = d.read(ctx, &answer, hits)
+	}
+	d.logReset(ctx, answer, by, peer, err)
 	return answer, err
 }
 
@@ -92,13 +87,10 @@ func (d *Desk) logReset(ctx context.Context, c Counters, by, peer string, err er
 	domain, entries, _ := c.Bytes() // which have been read
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
 	shown := asked.Excerpt(shownText)
-	words := make([]string, len(shown.Entries))
-	for i, e := range shown.Entries {
-		words[i] = e.Key + "=" + e.Value
-	}
+	text, _ := shown.Spell()
 	attrs := []slog.Attr{
 		slog.Bool("audit", true), slog.String("by", Begin(by, MaxValue)), slog.String("peer", peer),
-		slog.String("domain", shown.Domain), slog.String("descriptor", strings.Join(words, ",")), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
+		slog.String("domain", shown.Domain), slog.String("descriptor", text), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
 	}
 	if err != nil {
 		d.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
@@ -111,58 +103,56 @@ func unavailable(what string, err error) error {
 	return Errorf(ErrUnavailable, "%s: %w", what, err)
 }
 
-// look does something to the counters of a descriptor, and then looks at them. It asks the
-// code that serves: plan makes the hits, the store says what their counters hold.
-func (d *Desk) look(ctx context.Context, of Descriptor, do func(context.Context, []limiter.Hit) error) (Counters, error) {
+// find returns the rule of a descriptor with its limits, and the hits of their counters. It
+// asks the code that serves: plan makes the hits.
+func (d *Desk) find(of Descriptor) (Counters, []limiter.Hit, error) {
 	domain, entries, err := of.Bytes()
 	if err == nil && len(entries) == 0 {
 		err = Errorf(ErrBadRequest, "the descriptor has no entries")
 	}
 	if err != nil {
-		return Counters{}, err
+		return Counters{}, nil, err
 	}
 	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
-	exception := d.Plan.Exceptions.Load().Find(domain, entries)
-	if exception != nil {
-		answer.Exception = new(exceptionOf(exception))
+	if e := d.Plan.Exceptions.Load().Find(domain, entries); e != nil {
+		answer.Exception = new(exceptionOf(e))
 	}
 	tree := d.Tree()
 	if tree == nil {
-		return answer, Errorf(ErrUnavailable, "no rules are loaded yet")
+		return answer, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	rule, entries := named(tree, domain, entries)
 	options := d.Plan
 	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
 	var p plan.Result
 	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
-		return answer, Errorf(ErrBadRequest, "%w", err)
+		return answer, nil, Errorf(ErrBadRequest, "%w", err)
 	}
-	if rule == nil {
-		return answer, nil
+	if rule != nil {
+		answer.Rule, answer.Place = rule.Way(), rule.Place()
+		answer.Limits = append(answer.Limits, d.counters(rule, p.Hits)...)
 	}
-	answer.Rule, answer.Place = rule.Way(), rule.Place()
-	counters := d.counters(rule, p.Hits)
-	// Several limits of a rule never have one counter, so there are as many as hits.
-	if err := do(ctx, p.Hits); err != nil {
-		return answer, err
-	}
-	if exception != nil && exception.Effect == plan.Amount {
-		for i := range p.Hits {
-			p.Hits[i].Limit = p.Hits[i].Limit.Times(exception.Factor)
+	return answer, p.Hits, nil
+}
+
+// read fills in what the counters of hits hold.
+func (d *Desk) read(ctx context.Context, answer *Counters, hits []limiter.Hit) error {
+	if x := answer.Exception; x != nil && x.Effect == Amount {
+		for i := range hits {
+			hits[i].Limit = hits[i].Limit.Times(x.Factor)
 		}
 	}
-	held, err := d.Store.Peek(ctx, p.Hits)
+	held, err := d.Store.Peek(ctx, hits)
 	if err != nil {
-		return answer, unavailable("reading the counters", err)
+		return unavailable("reading the counters", err)
 	}
-	for i, next := 0, 0; i < len(counters); i++ {
-		if c := &counters[i]; !c.Unlimited && !c.Replaced {
-			c.fill(p.Hits[next].Limit, held[next])
+	for i, next := 0, 0; i < len(answer.Limits); i++ {
+		if c := &answer.Limits[i]; !c.Unlimited && !c.Replaced {
+			c.fill(hits[next].Limit, held[next])
 			next++
 		}
 	}
-	answer.Limits = append(answer.Limits, counters...)
-	return answer, nil
+	return nil
 }
 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if

@@ -69,7 +69,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	keys := testenv.Must(limiter.NewKeys("p:", false))(t)
 	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
 	f.serving = plan.New(options)
-	f.Desk = &Desk{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, Servers: &Servers{Shared: silent{}}, Logger: slog.New(slog.DiscardHandler)}
+	f.Desk = &Desk{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, Servers: new(Servers), Logger: slog.New(slog.DiscardHandler)}
 	return f
 }
 
@@ -248,14 +248,6 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// silent is what servers share if there are no others, or if it fails.
-type silent struct {
-	limiter.Shared
-	err error
-}
-
-func (s silent) Set(context.Context, string, map[string]string) (int, error) { return 0, s.err }
-
 // broken is a store that fails when it is looked at, or reset.
 type broken struct {
 	limiter.CounterStore
@@ -276,25 +268,21 @@ func (b broken) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return b.CounterStore.Reset(ctx, hits)
 }
 
-// A store that fails shows no counters, and what was reset is said although others could not
-// be notified.
+// A store that fails shows no counters.
 func TestStoreThatFails(t *testing.T) {
 	alice := NewDescriptor("api", entries("user", "alice"))
 	for name, c := range map[string]struct {
-		store  broken
-		shared error
-		reset  int
+		store broken
+		reset int
 	}{
-		"peek":   {broken{peek: limiter.ErrUnavailable}, nil, 2},
-		"reset":  {broken{reset: limiter.ErrUnavailable, peek: limiter.ErrUnavailable}, nil, 0},
-		"notify": {broken{}, limiter.ErrUnavailable, 2},
+		"peek":  {broken{peek: limiter.ErrUnavailable}, 2},
+		"reset": {broken{reset: limiter.ErrUnavailable, peek: limiter.ErrUnavailable}, 0},
 	} {
 		c.store.CounterStore = inMemory()
 		f := newFixture(t, c.store)
-		f.Servers = &Servers{Shared: silent{err: c.shared}}
 		f.ask(2, "user", "alice")
-		if a, err := f.Peek(t.Context(), alice); (err != nil) != (c.store.peek != nil) || err != nil && (!errors.Is(err, ErrUnavailable) || len(a.Limits) != 0) {
-			t.Errorf("%s: peek: got %+v, error %v", name, a, err)
+		if _, err := f.Peek(t.Context(), alice); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: peek: got error %v", name, err)
 		}
 		if a, err := f.Reset(t.Context(), alice, "ann", "peer"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, limiter.ErrUnavailable) || a.Reset != c.reset {
 			t.Errorf("%s: reset: got %+v, error %v", name, a, err)

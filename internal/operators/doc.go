@@ -12,6 +12,7 @@
 //	logrecord.go    LogRecord: one decision as JSON, and Lines, a sink
 //	otlp.go         OTLP: a sink that sends to a collector of OpenTelemetry
 //	counters.go     peek and reset
+//	exception.go    Exception: what it may be, and how servers share it
 //	exceptions.go   Exceptions: those in force, shared with other servers
 //	servers.go      Servers: other servers on the same Redis, and their reports
 //	descriptor.go   Descriptor: any bytes as JSON

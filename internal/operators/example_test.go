@@ -24,7 +24,7 @@ func ExampleRecorder() {
 			Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: user}}, Key: []byte(user), // of the counter
 		}})
 	}
-	for _, l := range recorder.Denials(now, operators.MaxKeys).Minute.Limits {
+	for _, l := range recorder.Denials(now).Minute.Limits {
 		fmt.Println(l.Domain, l.Rule, l.Rate, "denied", l.Denied)
 		for _, k := range l.Keys {
 			text, _ := k.Descriptor.Spell()

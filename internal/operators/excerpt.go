@@ -2,10 +2,7 @@ package operators
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"strings"
-	"unicode/utf8"
 
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
@@ -31,30 +28,15 @@ type Excerpt struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// ExcerptEntry is a key and a value. Bytes that are no UTF-8 are U+FFFD in Key and Value, and
-// then Base64 holds the exact ones. Bytes is the length of what is cut.
+// ExcerptEntry is what is kept of an entry. KeyBytes and ValueBytes are the lengths of what is cut.
 type ExcerptEntry struct {
-	Key         string `json:"key"`
-	KeyBase64   string `json:"key_base64,omitempty"`
-	KeyBytes    int    `json:"key_bytes,omitempty"`
-	Value       string `json:"value"`
-	ValueBase64 string `json:"value_base64,omitempty"`
-	ValueBytes  int    `json:"value_bytes,omitempty"`
+	Entry
+	KeyBytes   int `json:"key_bytes,omitempty"`
+	ValueBytes int `json:"value_bytes,omitempty"`
 	// Shared reports whether Value is the wildcard of a rule whose values share one counter.
 	Shared bool `json:"shared,omitempty"`
 	// Hashed reports whether Value is a digest, spelled as in the keys of counters.
 	Hashed bool `json:"hashed,omitempty"`
-}
-
-// Bytes returns what is kept of the key and the value, with the bytes of the request. It
-// fails if another server sent invalid base64.
-func (e *ExcerptEntry) Bytes() (limiter.Entry, error) {
-	key, err := decodeBytes("key", e.Key, e.KeyBase64)
-	if err != nil {
-		return limiter.Entry{}, err
-	}
-	value, err := decodeBytes("value", e.Value, e.ValueBase64)
-	return limiter.Entry{Key: key, Value: value}, err
 }
 
 // Spell returns x as commands take it, and what keeps it from being the descriptor that was
@@ -102,27 +84,33 @@ const (
 
 // Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.
 func (a *Asked) Excerpt(size int) Excerpt {
-	x := Excerpt{All: len(a.Patterns) > len(a.Entries), Domain: validUTF8(Begin(a.Domain, MaxKey)), Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue)))}
+	x := Excerpt{
+		Domain: validUTF8(Begin(a.Domain, MaxKey)), All: len(a.Patterns) > len(a.Entries),
+		Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue))),
+	}
 	cut := len(a.Domain) > MaxKey
 	room := size - entryBytes - min(len(a.Domain), MaxKey)
 	for i, from := range a.Entries {
-		var e ExcerptEntry
-		room -= entryBytes
-		if room < min(len(from.Key), MaxKey)+minValue {
+		key, value := Begin(from.Key, MaxKey), from.Value
+		if room -= entryBytes + len(key); room < minValue {
 			break
 		}
-		e.Key, e.KeyBase64, e.KeyBytes = keep(from.Key, MaxKey)
-		room -= min(len(from.Key), MaxKey)
-		value := from.Value
-		switch {
-		case i < len(a.Patterns) && a.Patterns[i] != "":
-			e.Shared, value = true, a.Patterns[i]
-		case a.Hashed && value != "":
-			e.Hashed, value = true, string(limiter.AppendDigest(nil, value))
+		shared := i < len(a.Patterns) && a.Patterns[i] != ""
+		hashed := !shared && a.Hashed && value != ""
+		if shared {
+			value = a.Patterns[i]
+		} else if hashed {
+			value = string(limiter.AppendDigest(nil, value))
 		}
-		e.Value, e.ValueBase64, e.ValueBytes = keep(value, min(MaxValue, room))
-		room -= min(len(value), MaxValue)
-		cut = cut || e.KeyBytes > 0 || e.ValueBytes > 0
+		kept := Begin(value, min(MaxValue, room))
+		room -= len(kept)
+		e := ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed}
+		if len(key) < len(from.Key) {
+			e.KeyBytes, cut = len(from.Key), true
+		}
+		if len(kept) < len(value) {
+			e.ValueBytes, cut = len(value), true
+		}
 		x.Entries = append(x.Entries, e)
 	}
 	x.More = len(a.Entries) - len(x.Entries)
@@ -131,36 +119,4 @@ func (a *Asked) Excerpt(size int) Excerpt {
 		x.Digest = hex.EncodeToString(digest[:8])
 	}
 	return x
-}
-
-// keep returns at most n bytes of s as text, in base64 if that is not exact, and how long s is
-// if it is cut.
-func keep(s string, n int) (text, exact string, all int) {
-	kept := Begin(s, n)
-	if len(kept) < len(s) {
-		all = len(s)
-	}
-	if utf8.ValidString(kept) {
-		return strings.Clone(kept), "", all
-	}
-	return validUTF8(kept), base64.StdEncoding.EncodeToString([]byte(kept)), all
-}
-
-func validUTF8(s string) string { return strings.ToValidUTF8(strings.Clone(s), "\uFFFD") }
-
-// Begin returns at most n bytes of s, whole characters only.
-func Begin(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	s = s[:n]
-	for i := len(s) - 1; i >= max(0, len(s)-utf8.UTFMax+1); i-- {
-		if utf8.RuneStart(s[i]) {
-			if !utf8.FullRuneInString(s[i:]) {
-				return s[:i]
-			}
-			break
-		}
-	}
-	return s
 }

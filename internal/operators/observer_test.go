@@ -45,7 +45,7 @@ descriptors:
 
 // known is what a recorder knows: "limit descriptor denials".
 func known(r *Recorder) (all []string) {
-	for _, l := range r.Denials(began, MaxKeys).Minute.Limits {
+	for _, l := range r.Denials(began).Minute.Limits {
 		for _, k := range l.Keys {
 			var entries []string
 			for _, e := range k.Descriptor.Entries {
@@ -149,10 +149,10 @@ descriptors:
 	a.ask(t.Context(), "otherwise=a")
 	a.ask(t.Context(), "nobody=x")
 	a.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
-	d := a.Denials.Denials(began, MaxKeys)
+	d := a.Denials.Denials(began)
 	d.locate(a.tree.Places)
 	got := map[string]string{}
-	for _, e := range d.Last {
+	for _, e := range mergeDenials(d).Last {
 		text, lacks := e.Descriptor.Spell()
 		got[e.Place] = fmt.Sprintf("%s of %q %s", e.Rule, text, lacks)
 	}
@@ -174,7 +174,7 @@ func TestRequestIsNamed(t *testing.T) {
 		for range 2 {
 			a.ask(ctx, request)
 		}
-		if last := a.Denials.Denials(began, ReportedKeys).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
+		if last := shown(a.Denials, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
 			t.Errorf("%s: got %+v, want %s", request, last, want)
 		}
 	}

@@ -28,7 +28,7 @@ type Desk struct {
 
 // Denials returns what was denied lately, here or on all servers.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
-	each := []Denials{d.DenialsHere(ReportedKeys)}
+	each := []Denials{d.denialsHere()}
 	if all {
 		others, err := d.others(ctx)
 		if err != nil {
@@ -38,20 +38,33 @@ func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 			each = append(each, r.Denials)
 		}
 	}
-	return mergeDenials(MaxKeys, each...), nil
+	return mergeDenials(each...), nil
 }
 
-// DenialsHere returns what was denied lately on this server, with so many keys of a limit.
-func (d *Desk) DenialsHere(keys int) Denials {
-	here := d.Recorder.Denials(time.Now(), keys)
+// denialsHere returns all that was denied lately on this server.
+func (d *Desk) denialsHere() Denials {
+	here := d.Recorder.Denials(time.Now())
 	if tree := d.Tree(); tree != nil {
 		here.locate(tree.Places)
 	}
 	return here
 }
 
-// others returns what the other servers report, if there are any. Those that do not answer
-// within a second and a half are left out.
+// reportedKeys is how many keys of all limits a report has, about. Each that is cut off adds
+// to the error of all.
+const reportedKeys = 4000
+
+// Report returns what other servers want to know of this one.
+func (d *Desk) Report() Report {
+	report := Report{Denials: d.denialsHere(), Uses: map[string]uint64{}}
+	report.Denials.cutKeys(reportedKeys / max(len(report.Denials.limits()), 1))
+	for _, e := range d.InForce.All() {
+		report.Uses[e.ID] = e.Used()
+	}
+	return report
+}
+
+// others returns what the other servers report, if there are any.
 func (d *Desk) others(ctx context.Context) ([]Report, error) {
 	reports, err := d.Servers.Reports(ctx)
 	if err != nil {
@@ -63,22 +76,19 @@ func (d *Desk) others(ctx context.Context) ([]Report, error) {
 // Exceptions returns those in force, with their uses here or on all servers.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
 	list := ExceptionList{Exceptions: []Exception{}, Servers: 1}
-	elsewhere := map[string]uint64{}
+	var others []Report
 	if all {
-		others, err := d.others(ctx)
-		if err != nil {
+		var err error
+		if others, err = d.others(ctx); err != nil {
 			return list, err
 		}
-		list.Servers += len(others)
-		for _, r := range others {
-			for id, n := range r.Uses {
-				elsewhere[id] += n
-			}
-		}
 	}
+	list.Servers += len(others)
 	for _, e := range d.InForce.All() {
 		answer := exceptionOf(e)
-		answer.Used += elsewhere[e.ID]
+		for _, r := range others {
+			answer.Used += r.Uses[e.ID]
+		}
 		list.Exceptions = append(list.Exceptions, answer)
 	}
 	return list, nil

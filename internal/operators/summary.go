@@ -52,120 +52,97 @@ type LimitDenials struct {
 	OthersAtMost uint64 `json:"others_at_most"`
 }
 
-// KeyDenials is how often a descriptor was denied by a limit: from Denied - Error to Denied times.
-type KeyDenials struct {
+// Key is a descriptor that was denied by a limit, and when.
+type Key struct {
 	Descriptor Excerpt   `json:"descriptor"`
-	Denied     uint64    `json:"denied"`
-	Error      uint64    `json:"error"`
 	First      time.Time `json:"first"` // denial that is known
 	Last       time.Time `json:"last"`
 	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
-	retryAfter *float64
+	// RetryAfter is in seconds after the last, nil if no waiting helps.
+	RetryAfter *float64 `json:"retry_after"`
+}
+
+// KeyDenials is how often a key was denied: from Denied - Error to Denied times.
+type KeyDenials struct {
+	Key
+	Denied uint64 `json:"denied"`
+	Error  uint64 `json:"error"`
 }
 
 // LastDenial is the last denial of a key by a limit, and those before it.
 type LastDenial struct {
 	Source
-	Descriptor Excerpt   `json:"descriptor"`
-	Count      uint64    `json:"count"` // of the denials since First
-	First      time.Time `json:"first"`
-	Last       time.Time `json:"last"`
-	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
-	// RetryAfter is in seconds, nil if no waiting helps.
-	RetryAfter *float64 `json:"retry_after"`
+	Key
+	Count uint64 `json:"count"` // of the denials since First
 }
 
-// How much Denials hold at most. Those that are to be merged hold more keys than are shown,
-// because each that is cut off in one adds to the error of all.
+// How much Denials show at most.
 const (
-	MaxLimits = 100
-	MaxKeys   = 10
-	MaxLast   = hourParts * sketchSize
+	maxLimits = 100
+	maxKeys   = 10 // of a limit
+	maxLast   = hourParts * sketchSize
 )
+
+// limits returns those of both windows.
+func (d *Denials) limits() (all []*LimitDenials) {
+	for _, w := range []*Window{&d.Minute, &d.Hour} {
+		for i := range w.Limits {
+			all = append(all, &w.Limits[i])
+		}
+	}
+	return all
+}
 
 // locate fills in where the rules are written. find is called once, with the series of
 // the limits as keys, and fills in the places.
 func (d *Denials) locate(find func(places map[limiter.Series]string)) {
 	places := make(map[limiter.Series]string)
-	d.eachSource(func(from *Source) { places[from.Series] = "" })
+	for _, l := range d.limits() {
+		places[l.Series] = ""
+	}
 	find(places)
-	d.eachSource(func(from *Source) { from.Place = places[from.Series] })
+	for _, l := range d.limits() {
+		l.Place = places[l.Series]
+	}
 }
 
-func (d *Denials) eachSource(do func(*Source)) {
-	for _, w := range []*Window{&d.Minute, &d.Hour} {
-		for i := range w.Limits {
-			do(&w.Limits[i].Source)
+// cutKeys leaves so many keys of each limit.
+func (d *Denials) cutKeys(most int) {
+	for _, l := range d.limits() {
+		if len(l.Keys) > most {
+			l.OthersAtMost = max(l.OthersAtMost, l.Keys[most].Denied)
+			l.Keys = l.Keys[:most]
 		}
-	}
-	for i := range d.Last {
-		do(&d.Last[i].Source)
 	}
 }
 
 // mergeDenials returns what several servers saw denied: the sums of their numbers, and of
-// their errors. It shows so many keys of a limit at most.
-func mergeDenials(keys int, all ...Denials) (merged Denials) {
+// their errors.
+func mergeDenials(all ...Denials) Denials {
+	merged := Denials{Servers: len(all), Last: []LastDenial{}}
 	var minutes, hours []Window
-	byName := map[string]int{} // places in merged.Last
 	for _, d := range all {
 		if d.At.After(merged.At) {
 			merged.At = d.At
 		}
 		minutes, hours = append(minutes, d.Minute), append(hours, d.Hour)
-		for _, e := range d.Last {
-			name := spell([]any{e.Domain, e.Rule, e.Limit, e.Shadow, e.Descriptor})
-			i, known := byName[name]
-			if !known {
-				byName[name] = len(merged.Last)
-				merged.Last = append(merged.Last, e)
-				continue
-			}
-			m := &merged.Last[i]
-			count, first := m.Count+e.Count, earlier(m.First, e.First)
-			if e.Last.After(m.Last) {
-				*m = e
-			}
-			m.Count, m.First = count, first
-		}
 	}
-	merged.Minute, merged.Hour, merged.Servers = mergeWindows(minutes), mergeWindows(hours), len(all)
-	merged.cut(keys)
-	merged.Last = newest(merged.Last)
-	return merged
-}
-
-// last returns the last denials of all keys, the newest first.
-func (w *Window) last() []LastDenial {
-	all := []LastDenial{}
-	for i := range w.Limits {
-		l := &w.Limits[i]
+	merged.Minute, merged.Hour = mergeWindows(minutes), mergeWindows(hours)
+	for _, l := range merged.Hour.Limits {
 		for _, k := range l.Keys {
-			all = append(all, LastDenial{l.Source, k.Descriptor, k.Denied - k.Error, k.First, k.Last, k.RequestID, k.retryAfter})
+			merged.Last = append(merged.Last, LastDenial{l.Source, k.Key, k.Denied - k.Error})
 		}
 	}
-	return newest(all)
-}
-
-func newest(all []LastDenial) []LastDenial {
-	slices.SortStableFunc(all, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
-	return all[:min(len(all), MaxLast)]
-}
-
-// cut leaves so many keys of each limit.
-func (d *Denials) cut(keys int) {
-	for _, w := range []*Window{&d.Minute, &d.Hour} {
-		if len(w.Limits) > MaxLimits {
-			w.OthersAtMost = max(w.OthersAtMost, w.Limits[MaxLimits].Denied)
-			w.Limits = w.Limits[:MaxLimits]
-		}
-		for i := range w.Limits {
-			if l := &w.Limits[i]; len(l.Keys) > keys {
-				l.OthersAtMost = max(l.OthersAtMost, l.Keys[keys].Denied)
-				l.Keys = l.Keys[:keys]
-			}
+	slices.SortStableFunc(merged.Last, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
+	merged.Last = merged.Last[:min(len(merged.Last), maxLast)]
+	for _, w := range []*Window{&merged.Minute, &merged.Hour} {
+		if len(w.Limits) > maxLimits {
+			w.OthersAtMost = max(w.OthersAtMost, w.Limits[maxLimits].Denied)
+			w.Limits = w.Limits[:maxLimits]
 		}
 	}
+	merged.cutKeys(maxKeys)
+	return merged
 }
 
 // mergeWindows adds what was denied in windows of several times or servers (Agarwal et al.:
@@ -173,23 +150,33 @@ func (d *Denials) cut(keys int) {
 // often as it says of others, and adds so much to the error. It begins when the first does.
 func mergeWindows(windows []Window) Window {
 	merged := Window{Limits: []LimitDenials{}}
-	byLimit := make(map[string][]*LimitDenials) // one for each window, nil where it is not listed
 	for i := range windows {
-		w := &windows[i]
-		merged.OthersAtMost += w.OthersAtMost
-		merged.From = earlier(merged.From, w.From)
-		for j := range w.Limits {
-			l := &w.Limits[j]
-			// Where rules are written, and how much they allow, may differ while servers load new ones.
-			name := spell([]any{l.Domain, l.Rule, l.Limit, l.Shadow})
-			if byLimit[name] == nil {
-				byLimit[name] = make([]*LimitDenials, len(windows))
+		merged.OthersAtMost += windows[i].OthersAtMost
+		merged.From = earlier(merged.From, windows[i].From)
+	}
+	// Where rules are written, and how much they allow, may differ while servers load new ones.
+	type name struct {
+		domain, rule, limit string
+		shadow              bool
+	}
+	limits, n := map[name]*mergedLimit{}, merged.OthersAtMost
+	for i := range windows {
+		for j := range windows[i].Limits {
+			l := &windows[i].Limits[j]
+			name := name{l.Domain, l.Rule, l.Limit, l.Shadow}
+			if limits[name] == nil { // as if no window lists it
+				limits[name] = &mergedLimit{LimitDenials{Denied: n, Error: n, OthersAtMost: n}, map[string]int{}}
 			}
-			byLimit[name][i] = l
+			limits[name].add(l, windows[i].OthersAtMost)
 		}
 	}
-	for _, limits := range byLimit {
-		merged.Limits = append(merged.Limits, mergeLimits(windows, limits))
+	for _, m := range limits {
+		for i := range m.Keys {
+			m.Keys[i].Denied += m.OthersAtMost
+			m.Keys[i].Error += m.OthersAtMost
+		}
+		slices.SortStableFunc(m.Keys, func(a, b KeyDenials) int { return cmp.Compare(b.Denied, a.Denied) })
+		merged.Limits = append(merged.Limits, m.LimitDenials)
 	}
 	slices.SortFunc(merged.Limits, func(a, b LimitDenials) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit))
@@ -197,48 +184,34 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// mergeLimits merges what the windows say of one limit.
-func mergeLimits(windows []Window, limits []*LimitDenials) (merged LimitDenials) {
-	byKey := make(map[string]*KeyDenials)
-	var names []string
-	for i, l := range limits {
-		if l == nil {
-			most := windows[i].OthersAtMost
-			merged.Denied, merged.Error, merged.OthersAtMost = merged.Denied+most, merged.Error+most, merged.OthersAtMost+most
-			continue
-		}
-		place := cmp.Or(merged.Place, l.Place)
-		merged.Source = l.Source
-		merged.Place = place
-		merged.Denied, merged.Error, merged.OthersAtMost = merged.Denied+l.Denied, merged.Error+l.Error, merged.OthersAtMost+l.OthersAtMost
-		for _, k := range l.Keys {
-			name := spell(k.Descriptor)
-			known := byKey[name]
-			if known == nil {
-				known = &KeyDenials{Descriptor: k.Descriptor}
-				byKey[name], names = known, append(names, name)
-			}
-			// What it may have where it is not listed is added for all, and taken off here.
-			known.Denied, known.Error = known.Denied+k.Denied-l.OthersAtMost, known.Error+k.Error-l.OthersAtMost
-			known.First = earlier(known.First, k.First)
-			if k.Last.After(known.Last) {
-				known.Last, known.RequestID, known.retryAfter = k.Last, k.RequestID, k.retryAfter
-			}
-		}
-	}
-	for _, name := range names {
-		k := byKey[name]
-		k.Denied, k.Error = k.Denied+merged.OthersAtMost, k.Error+merged.OthersAtMost
-		merged.Keys = append(merged.Keys, *k)
-	}
-	slices.SortStableFunc(merged.Keys, func(a, b KeyDenials) int { return cmp.Compare(b.Denied, a.Denied) })
-	return merged
+// mergedLimit is a limit whose keys lack what they may have where they are not listed.
+type mergedLimit struct {
+	LimitDenials
+	places map[string]int // of the keys, by their names
 }
 
-// spell returns v as JSON, which it can be.
-func spell(v any) string {
-	text, _ := json.Marshal(v)
-	return string(text)
+// add adds what a window lists, in the place of what it may have of a limit that it does not list.
+func (m *mergedLimit) add(l *LimitDenials, unlisted uint64) {
+	place := cmp.Or(l.Place, m.Place)
+	m.Source = l.Source
+	m.Place = place
+	m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
+	for _, k := range l.Keys {
+		text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not
+		i, known := m.places[string(text)]
+		if !known {
+			i = len(m.Keys)
+			m.places[string(text)] = i
+			m.Keys = append(m.Keys, KeyDenials{})
+		}
+		sum := &m.Keys[i]
+		sum.Denied, sum.Error = sum.Denied+k.Denied-l.OthersAtMost, sum.Error+k.Error-l.OthersAtMost
+		first := earlier(sum.First, k.First)
+		if k.Last.After(sum.Last) {
+			sum.Key = k.Key
+		}
+		sum.First = first
+	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -23,18 +23,10 @@ func (a *App) openOperators() {
 	var shared limiter.Shared = a.store.shared // nil in memory
 	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)
 	if shared != nil {
-		a.servers = &operators.Servers{
-			Shared: shared, Exceptions: a.exceptions, Forget: a.store.redis.ForgetDenials,
-			Report: func(keys int) operators.Report {
-				report := operators.Report{Denials: a.operators.DenialsHere(keys), Uses: map[string]uint64{}}
-				for _, e := range a.exceptions.All() {
-					report.Uses[e.ID] = e.Used()
-				}
-				return report
-			},
-		}
-		a.parts.background("servers", a.servers.Run)
+		a.servers = operators.NewServers(shared)
+		a.parts.background("servers", func(ctx context.Context) { a.servers.Run(ctx, a.operators.Report) })
 	}
+	a.parts.background("exceptions", a.exceptions.Run)
 	ctx, cancel := context.WithTimeout(context.Background(), firstLoad)
 	defer cancel()
 	_ = a.exceptions.Load(ctx) // which has logged it

@@ -184,12 +184,9 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 			delete(got, name)
 		}
 	}
-	// The poll for other servers may come in between, and asks for the time, too.
-	for name, n := range map[string]int{"time": got["eval"], "eval": got["eval"], "hdel": got["hdel"], "hset": got["hset"], "pexpire": got["pexpire"], "hmget": got["hmget"]} {
-		if got[name] -= n; got[name] == 0 {
-			delete(got, name)
-		}
-	}
+	// Exceptions and wishes for reports may be read in between.
+	delete(got, "hgetall")
+	delete(got, "exists")
 	// What the script does is counted beside it.
 	if want := map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 5, "info": 1}; !maps.Equal(got, want) {
 		t.Errorf("Redis was sent %v, want %v", got, want)

@@ -50,7 +50,7 @@ func TestCluster(t *testing.T) {
 		{"suite", testStoreOnCluster},
 		{"never asked across slots", testNeverAskedAcrossSlots},
 		{"peek and reset", testCountersInSeveralPlaces},
-		{"shared hashes", func(t *testing.T, c *cluster) { testSharedHashes(t, c.o.Main) }},
+		{"shared exceptions", func(t *testing.T, c *cluster) { testSharedExceptions(t, c.o.Main) }},
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
 		{"password", testPasswordOfACluster},

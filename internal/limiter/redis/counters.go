@@ -39,9 +39,9 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 }
 
 // Reset implements limiter.CounterStore. Other processes may go on to deny by what they
-// remember until their ForgetDenials is called, a second at most.
+// remember, for a second.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
-	defer s.ForgetDenials()
+	defer s.denials.reset()
 	keys := make(map[*backend][]string)
 	for i := range hits {
 		b := s.locate(&hits[i]).backend
@@ -62,6 +62,3 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	}
 	return errors.Join(errs...)
 }
-
-// ForgetDenials forgets which counters are known to be over: somebody has reset some.
-func (s *store) ForgetDenials() { s.denials.reset() }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -18,8 +17,8 @@ type Shared interface {
 	Close() error
 }
 
-// shared is what servers share in the main Redis beside the counters: hashes of texts, and
-// reports that expire. It has connections of its own, so that no decision waits for it. Each
+// shared is what servers share in the main Redis beside the counters: exceptions, and reports
+// that expire. It has connections of its own, so that no decision waits for it. Each
 // call is bounded by its context, and by a second, or Timeout if it is longer. All errors
 // wrap limiter.ErrUnavailable: whether the call had an effect is not known then.
 type shared struct {
@@ -44,61 +43,77 @@ func (s *shared) Close() error { return s.client.close() }
 
 func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
-// Fields returns those fields of a hash that are there, at one moment: all if none is named.
-func (s *shared) Fields(ctx context.Context, hash string, names ...string) (map[string]string, error) {
-	if len(names) == 0 {
-		fields, err := s.client.current().HGetAll(ctx, s.key(hash)).Result()
-		return fields, s.failed(err)
-	}
-	texts, err := s.client.current().HMGet(ctx, s.key(hash), names...).Result()
-	return textsOf(names, texts), s.failed(err)
-}
-
-// textsOf returns the replies that are texts, by their names.
-func textsOf(names []string, replies []any) map[string]string {
-	texts := make(map[string]string)
-	for i, reply := range replies {
-		if text, there := reply.(string); there {
-			texts[names[i]] = text
-		}
-	}
-	return texts
+// Exceptions returns the texts of exceptions by their IDs.
+func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
+	texts, err := s.client.current().HGetAll(ctx, s.key("exceptions")).Result()
+	return texts, s.failed(err)
 }
 
 // setScript is sent whole: calls are few, and Redis may have forgotten it.
 var setScript = luaText("set")
 
-// Set sets fields of a hash, or removes those whose text is empty, all at once, and returns
-// how many of them were there. If anything changes, it adds one to the field .count. The
-// field .epoch is another text in each hash that began empty. It works in a Redis that is
-// full.
-func (s *shared) Set(ctx context.Context, hash string, fields map[string]string) (there int, err error) {
-	args := []any{rand.Text()}
-	for name, text := range fields {
-		args = append(args, name, text)
+// SetExceptions sets texts by their IDs, all at once. It works in a Redis that is full.
+func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) error {
+	var args []any
+	for id, text := range texts {
+		args = append(args, id, text)
 	}
-	there, err = s.client.current().Eval(ctx, setScript, []string{s.key(hash)}, args...).Int()
-	return there, s.failed(err)
+	return s.failed(s.client.current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
 }
 
-// Remove removes fields of a hash, and leaves .count as it is.
-func (s *shared) Remove(ctx context.Context, hash string, names ...string) error {
-	return s.failed(s.client.current().HDel(ctx, s.key(hash), names...).Err())
+// RemoveExceptions removes the texts with these IDs.
+func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
+	return s.failed(s.client.current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
+
+// ReportsWanted reports whether Reports was called lately.
+func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
+	n, err := s.client.current().Exists(ctx, s.key("wanted")).Result()
+	return n > 0, s.failed(err)
+}
+
+// reportLasts is for how long a report is there, and wantedFor for how long others are wanted.
+const (
+	reportLasts = 2 * time.Second
+	wantedFor   = 3 * time.Second
+)
 
 // Report leaves the report of a server for a while.
-func (s *shared) Report(ctx context.Context, server string, report []byte, lasts time.Duration) error {
-	return s.failed(s.client.current().Set(ctx, s.key("report:"+server), report, lasts).Err())
+func (s *shared) Report(ctx context.Context, server string, report []byte) error {
+	_, err := s.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, s.key("servers"), server, "")
+		p.Set(ctx, s.key("report:"+server), report, reportLasts)
+		return nil
+	})
+	return s.failed(err)
 }
 
-// Reports returns the reports of servers, by their names, as far as they are there.
-func (s *shared) Reports(ctx context.Context, servers []string) (map[string]string, error) {
-	keys := make([]string, len(servers))
-	for i, server := range servers {
-		keys[i] = s.key("report:" + server)
+// Reports asks all servers for reports, and returns those that are there, by their names.
+func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
+	c, reports := s.client.current(), map[string]string{}
+	if err := c.Set(ctx, s.key("wanted"), "", wantedFor).Err(); err != nil {
+		return nil, s.failed(err)
 	}
-	reports, err := s.client.current().MGet(ctx, keys...).Result()
-	return textsOf(servers, reports), s.failed(err)
+	servers, err := c.HKeys(ctx, s.key("servers")).Result()
+	if err != nil || len(servers) == 0 {
+		return reports, s.failed(err)
+	}
+	var keys, silent []string
+	for _, server := range servers {
+		keys = append(keys, s.key("report:"+server))
+	}
+	replies, err := c.MGet(ctx, keys...).Result()
+	for i, reply := range replies {
+		if report, there := reply.(string); there {
+			reports[servers[i]] = report
+		} else {
+			silent = append(silent, servers[i])
+		}
+	}
+	if err == nil && len(silent) > 0 { // they have ended, or come again with their next report
+		err = c.HDel(ctx, s.key("servers"), silent...).Err()
+	}
+	return reports, s.failed(err)
 }
 
 // failed returns what a caller learns of an error of go-redis, and looks for the primary

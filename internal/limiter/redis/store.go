@@ -26,8 +26,6 @@ type Store interface {
 	// Refused returns why a Redis rejects a changed URL, user or password, so that
 	// what was read before stays in use. It returns nil if that is not so.
 	Refused() error
-	// ForgetDenials forgets which counters are over.
-	ForgetDenials()
 	// Close ends the store: it refuses new requests, waits for at most the Timeout of
 	// Options.Main until those that it has are decided, and closes the
 	// connections. It returns when nothing of the store runs any more.

@@ -45,7 +45,7 @@ func TestWords(t *testing.T) {
 
 // What an excerpt says it holds in base64 may be wrong: it is shown, but not to be pasted.
 func TestBadExcerpt(t *testing.T) {
-	d := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	d := operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}
 	var s excerpts
 	if got := s.add("api", d); got != "user… (cut)" || s.next != "" {
 		t.Errorf("got %s, to be pasted: %s", got, s.next)

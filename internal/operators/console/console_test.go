@@ -77,7 +77,7 @@ func TestLinksHoldAnyBytes(t *testing.T) {
 	if s := showExcerpt("api", rest.Excerpt(256)); s.Whole || len(s.Entries) != 1 || s.Entries[0].Note != "all" {
 		t.Errorf("a counter of all descriptors: got %+v, which has no link", s)
 	}
-	bad := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	bad := operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}
 	if s := showExcerpt("api", bad); s.Whole || s.Entries[0].Note != "not readable" {
 		t.Errorf("no base64: got %+v", s)
 	}
@@ -112,9 +112,9 @@ func TestBadForms(t *testing.T) {
 // TestNowShowsDenials makes the first page of what was denied.
 func TestNowShowsDenials(t *testing.T) {
 	alice := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: "alice"}}}
-	excerpt := alice.Excerpt(256)
-	data := nowPage{Chart: draw(nil, time.Now()), Window: "minute", Servers: "this", Last: []operators.LastDenial{{Descriptor: excerpt}}}
-	data.addKeys(operators.Window{Limits: []operators.LimitDenials{{Keys: []operators.KeyDenials{{Descriptor: excerpt, Denied: 3}}}}})
+	key := operators.Key{Descriptor: alice.Excerpt(256)}
+	data := nowPage{Chart: draw(nil, time.Now()), Window: "minute", Servers: "this", Last: []operators.LastDenial{{Key: key}}}
+	data.addKeys(operators.Window{Limits: []operators.LimitDenials{{Keys: []operators.KeyDenials{{Key: key, Denied: 3}}}}})
 	var text strings.Builder
 	if err := pages["now"].ExecuteTemplate(&text, "layout.html", page{Data: data, MayChange: true}); err != nil || strings.Count(text.String(), "alice") < 2 {
 		t.Errorf("error %v, got %s", err, text.String())
