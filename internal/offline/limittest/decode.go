@@ -3,7 +3,6 @@ package limittest
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -133,28 +132,29 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 // step decodes a step that must not begin earlier than the last one ended.
 func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	s, found := step{at: strictyaml.At(n), first: earliest, send: 1}, d.Found()
-	var wanted expectation
 	there := d.fields(n,
 		row{"at", func(n *yaml.Node) { s.first = d.duration(n, time.Microsecond, maxTime) }},
 		row{"send", func(n *yaml.Node) { s.send = int(d.Whole(n, 1, maxSend)) }},
 		row{"every", func(n *yaml.Node) { s.every = d.duration(n, time.Microsecond, maxTime) }},
 		row{"request", d.list(func(n *yaml.Node) { s.request.Descriptors = append(s.request.Descriptors, d.descriptor(n)) })},
 		row{"hits_addend", func(n *yaml.Node) { s.request.HitsAddend = d.Amount(n, 0) }},
-		row{"expect", func(n *yaml.Node) { wanted = d.expectation(n) }},
+		row{"expect", func(n *yaml.Node) { d.expect(n, &s) }},
 	)
-	s.checks = wanted.checks
 	d.need(there, "request", "a request is required: a list of at least one descriptor")
+	descriptors := len(s.request.Descriptors)
+	ofOne := slices.IndexFunc(s.checks, func(c check) bool { return c.what == c.field && slices.Contains(statusFields[1:], c.field) })
 	switch {
 	case d.Found() > found: // what follows may only follow from it
 	case s.first < earliest:
 		d.ProblemIn("at", there.At("at"), "%v is before the last request of the step above, at %v", s.first, earliest)
 	case s.every > (maxTime-s.first)/time.Duration(s.send):
 		d.ProblemIn("every", there.At("every"), "the last request comes too late, at most 100 years are allowed")
-	case wanted.outcomes > uint64(s.send):
-		d.ProblemIn("expect", wanted.countAt, "admitted and denied add up to %d, more than send, %d", wanted.outcomes, s.send)
-	}
-	if descriptors := len(s.request.Descriptors); descriptors > 0 {
-		d.fits(&wanted, descriptors)
+	case s.outcomes > s.send:
+		d.ProblemIn("expect", there.At("expect"), "admitted and denied add up to %d, more than send, %d", s.outcomes, s.send)
+	case ofOne >= 0 && descriptors != 1:
+		d.ProblemIn("expect", s.checks[ofOne].at, "the request has %d descriptors, use statuses to expect this of one", descriptors)
+	case s.statusesAt != strictyaml.Position{} && s.statuses != descriptors:
+		d.ProblemIn("expect", s.statusesAt, "%d statuses, but the request has %d descriptors; null expects nothing", s.statuses, descriptors)
 	}
 	return s
 }
@@ -238,20 +238,16 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 func (d *decoder) override(n *yaml.Node) plan.Override {
 	var o plan.Override
 	found, allowed := d.Found(), plan.OverrideUnitNames()
-	d.fields(n,
+	there := d.fields(n,
 		row{"requests_per_unit", func(n *yaml.Node) { o.RequestsPerUnit = d.Amount(n, 0) }},
 		row{"unit", func(n *yaml.Node) {
-			text, ok := d.Text(n)
-			if !slices.Contains(allowed, strings.ToLower(text)) && ok {
-				d.Problem(strictyaml.At(n), "unknown unit %q%s; use one of %s", text, d.DidYouMean(text, allowed), strings.Join(allowed, ", "))
+			if i := d.Word(n, allowed); i >= 0 {
+				o.Unit, _ = limiter.ParseUnit(allowed[i])
 			}
-			o.Unit, _ = limiter.ParseUnit(text)
 		}},
 		row{"unit_multiplier", func(n *yaml.Node) { o.UnitMultiplier = d.Amount(n, 1) }},
 	)
-	if o.Unit == 0 && d.Found() == found {
-		d.ProblemIn("unit", strictyaml.At(n), "a unit is required; use one of %s", strings.Join(allowed, ", "))
-	}
+	d.need(there, "unit", "a unit is required")
 	if d.Found() == found {
 		if err := o.Check(); err != nil {
 			d.Problem(strictyaml.At(n), "%v", err)

@@ -45,6 +45,9 @@ type step struct {
 	send    int
 	request plan.Request
 	checks  []check
+	// Of the field expect: the sum of admitted and denied, and how many statuses are where.
+	outcomes, statuses int
+	statusesAt         strictyaml.Position
 }
 
 // last is when the last request of the step is sent.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -157,47 +156,4 @@ func above(s *plan.Status) string {
 		}
 	}
 	return ""
-}
-
-func code(over bool) string {
-	if over {
-		return codeOverLimit
-	}
-	return codeOK
-}
-
-// reset is the time until the limit of an admitted descriptor is whole again.
-func reset(s *plan.Status) string {
-	switch {
-	case s.OverLimit:
-		return "none, because the code is OVER_LIMIT with retry_after " + retryAfter(s)
-	case s.Limit == nil:
-		return "none, because no limit was counted"
-	default:
-		return s.UntilReset.String()
-	}
-}
-
-// retryAfter is the time after which a denied descriptor would be admitted.
-func retryAfter(s *plan.Status) string {
-	switch {
-	case !s.OverLimit:
-		return "none, because the code is OK"
-	case s.UntilReset == 0:
-		return never
-	default:
-		return s.UntilReset.String()
-	}
-}
-
-// limit spells the limit that decided.
-func limit(s *plan.Status) string {
-	switch l := s.Limit; {
-	case l == nil:
-		return none
-	case l.Name == "":
-		return "one without a name, of " + l.Rate()
-	default:
-		return strconv.Quote(l.Name)
-	}
 }
