@@ -71,8 +71,7 @@ func TestBelowDoesNotAllocate(t *testing.T) {
 // A limit that a request brings along is judged by the rule in whose place it comes.
 func TestMatchOverride(t *testing.T) {
 	for rules, want := range map[string]map[string]string{
-		// Nothing is looked up if no rule has anything to say.
-		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": ""},
+		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": "api|user", "x=y": ""},
 		"{key: user, override: {}, rate_limit: {unit: day, requests_per_unit: 1}}": {"user=a": "api|user", "user=a path=/": "", "x=y": ""},
 		"{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}": {
 			"user=a": "api|user", "user=a path=/": "api|user|path past api|user", "user=a x=y": "api|user past api|user",

@@ -18,7 +18,6 @@ type decoder struct {
 	*tables
 	domain string
 	root   *node  // of the domain
-	names  *names // of limits in the domain
 	way    []step // from the domain to the descriptor that is being read
 
 	level       level       // whose fields are being read
@@ -29,7 +28,7 @@ type decoder struct {
 // step is a level on the way.
 type step struct {
 	node                 *node
-	label, word          string // what metrics call it, what people read
+	label                string // what metrics call it
 	share, valueToMetric bool
 }
 
@@ -72,7 +71,9 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	return true
 }
 
-// begin reads what is not of rules. It reports whether there may be any.
+// begin reads what is not of rules, and finds the node of the domain. Where the domain is
+// invalid it stays a new one, so that only problems within the document are found in it. It
+// reports whether there may be rules.
 func (d *decoder) begin(root *yaml.Node) bool {
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
 		d.Problem(strictyaml.At(root), "this file contains tests: run it with weir test")
@@ -84,17 +85,6 @@ func (d *decoder) begin(root *yaml.Node) bool {
 		d.ProblemIn("domain", at, textNeeded, "domain")
 	}
 	d.root = d.place(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
-	d.enterDomain(at)
-	if d.names = d.loader.names[d.domain]; d.names == nil {
-		d.names = &names{given: make(map[string]bool)}
-		d.loader.names[d.domain] = d.names
-	}
-	return true
-}
-
-// enterDomain finds the node of the domain. Where the domain is wrong it stays a new one,
-// so that only what is wrong within the document is found in it.
-func (d *decoder) enterDomain(at strictyaml.Position) {
 	switch first := d.tree.domains[d.domain]; {
 	case d.domain == "":
 	case first == nil:
@@ -102,12 +92,12 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 		d.tree.labels[d.domain] = sanitize(d.domain)
 	case d.opts.MergeDomains:
 		d.root = first
-		return
+		return true
 	default:
-		d.ProblemIn("domain", at, "%q is already the domain of %s; use one %s per domain unless MERGE_DOMAIN_CONFIG is true",
-			d.domain, first.place(), d.kind)
+		d.ProblemIn("domain", at, "%q is already the domain of %s; use another, or set MERGE_DOMAIN_CONFIG=true", d.domain, first.place())
 	}
 	d.roots = append(d.roots, d.root)
+	return true
 }
 
 // level is one item of a list of descriptors.
@@ -238,7 +228,7 @@ func (d *decoder) wholeRule(l *level) {
 
 // enter makes a level the last of the way.
 func (d *decoder) enter(l *level) {
-	d.way = append(d.way, step{l.node, l.node.label(), l.node.word(), l.share, l.valueToMetric})
+	d.way = append(d.way, step{l.node, l.node.label(), l.share, l.valueToMetric})
 }
 
 // rule makes the rule of the level at the end of the way, and adds it to the tree.
@@ -255,10 +245,8 @@ func (d *decoder) rule(l *level) *Rule {
 	}
 	d.setHold(r)
 	var labels []byte
-	way := make([]string, len(d.way))
 	for i, s := range d.way {
 		labels = append(append(labels, s.label...), limiter.LevelEnd)
-		way[i] = s.word
 		if s.share {
 			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
 			r.Patterns[i] = s.node.pattern()
@@ -267,7 +255,7 @@ func (d *decoder) rule(l *level) *Rule {
 	}
 	r.labels = valuedLabels(d.way, l.detailedMetric)
 	set := limiter.NewLabelSet(d.tree.labels[d.domain], string(labels))
-	set.Rule = strings.Join(way, "|")
+	set.Rule = r.Way()
 	mode := limiter.Enforced
 	if l.quota {
 		mode = limiter.Quota
@@ -292,7 +280,6 @@ func (d *decoder) rule(l *level) *Rule {
 		}
 	}
 	d.tree.rules = append(d.tree.rules, r)
-	d.tree.judgesOverrides = d.tree.judgesOverrides || r.below || r.Override != nil || r.Hold != ""
 	return r
 }
 

@@ -46,7 +46,7 @@ func (t *Tree) Dump(w io.Writer) error {
 			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(d.describeLimit(l), options...), ", "))
 		}
 		if len(r.Limits) == 0 {
-			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append([]string{"no limit"}, options...), ", "))
+			fmt.Fprintf(b, "%s: no limit, %s\n", name, strings.Join(options, ", "))
 		}
 		if _, err := b.Write(nil); err != nil { // nobody reads on
 			return err
@@ -59,14 +59,13 @@ func (t *Tree) Dump(w io.Writer) error {
 // where a key ends and its value begins.
 func (r *Rule) dotted() string {
 	var words []string
-	for n := r.node; n != nil; n = n.parent {
+	for _, n := range r.node.path() {
 		word := n.entry.Key
 		if value := n.value(); value != "" {
 			word += "_" + value
 		}
 		words = append(words, plaintext.Line(word))
 	}
-	slices.Reverse(words)
 	return strings.Join(words, ".")
 }
 
@@ -74,28 +73,56 @@ func (r *Rule) dotted() string {
 func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
 // Words are the parts of String.
-func (r *Rule) Words() []string { return r.node.words() }
-
-// Entries returns the domain of r, and entries that lead to r: without the values that can
-// be any, and with one of a list; those of patterns are their texts. A rule without key has those that lead to its level.
-func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
-	n := r.node
-	for ; n.parent != nil; n = n.parent {
-		if n.how != Nowhere {
-			entries = append(entries, n.entry)
-		}
+func (r *Rule) Words() (words []string) {
+	for _, n := range r.node.path() {
+		words = append(words, n.word())
 	}
-	slices.Reverse(entries)
-	return n.entry.Key, entries
+	return words
 }
 
 // Way is String without the domain, as the metrics call the rule.
 func (r *Rule) Way() string { return r.node.way() }
 
-// Place is where the rule is written, such as config/api.yaml:9:5.
-func (r *Rule) Place() string {
-	return r.node.here().String()
+// way is the entries that lead from the domain to n.
+func (n *node) way() string {
+	var words []string
+	for _, n := range n.path()[1:] {
+		words = append(words, n.word())
+	}
+	return strings.Join(words, "|")
 }
+
+// Entries returns the domain of r, and entries that lead to r: without the values that can
+// be any, and with one of a list; those of patterns are their texts. A rule without key has those that lead to its level.
+func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
+	path := r.node.path()
+	for _, n := range path[1:] {
+		if n.how != Nowhere {
+			entries = append(entries, n.entry)
+		}
+	}
+	return path[0].entry.Key, entries
+}
+
+// path returns the nodes from the domain down to n.
+func (n *node) path() (way []*node) {
+	for ; n != nil; n = n.parent {
+		way = append(way, n)
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// word is n as Spell writes it. A key that has the name of a rule without key is quoted.
+func (n *node) word() string {
+	if n.parent != nil && n.how == Nowhere {
+		return noKey
+	}
+	return Spell(n.named())
+}
+
+// Place is where the rule is written, such as config/api.yaml:9:5.
+func (r *Rule) Place() string { return r.node.here().String() }
 
 func (n *node) at() strictyaml.Position {
 	return strictyaml.Position{Line: int(n.line), Column: int(n.column)}
@@ -111,83 +138,45 @@ func (n *node) place() Problem {
 	if p.Line > 0 || n.parent == nil {
 		return p
 	}
-	for _, level := range n.fromDomain() {
+	for _, level := range n.path()[1:] {
 		p.Path += fmt.Sprintf(".descriptors[%d]", level.index)
 	}
 	p.Path = p.Path[1:]
 	return p
 }
 
-// way is the entries that lead from the domain to n.
-func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
-
-func (n *node) words() []string {
-	var words []string
-	for ; n != nil; n = n.parent {
-		words = append(words, n.word())
-	}
-	slices.Reverse(words)
-	return words
-}
-
-// word is n as Spell writes it. A key that has the name of a rule without key is quoted.
-func (n *node) word() string {
-	if n.parent != nil && n.how == Nowhere {
-		return noKey
-	}
-	return Spell(n.named())
-}
-
-// fromDomain returns the nodes from the first level down to n.
-func (n *node) fromDomain() []*node {
-	var way []*node
-	for ; n.parent != nil; n = n.parent {
-		way = append(way, n)
-	}
-	slices.Reverse(way)
-	return way
-}
-
 // options are what a rule says of all its limits.
-func (r *Rule) options() []string {
-	var options []string
-	if r.Patterns != nil {
-		options = append(options, "share_threshold: true")
+func (r *Rule) options() (options []string) {
+	add := func(is bool, text string) {
+		if is {
+			options = append(options, text)
+		}
 	}
-	if r.below {
-		options = append(options, "below: true")
-	}
+	add(r.Patterns != nil, "share_threshold: true")
+	add(r.below, "below: true")
 	if r.Override != nil {
-		options = append(options, "override: "+r.Override.String())
+		add(true, "override: "+r.Override.String())
 	}
-	if r.detailedMetric {
-		options = append(options, "detailed_metric: true")
-	}
-	if r.valueToMetric {
-		options = append(options, "value_to_metric: true")
-	}
+	add(r.detailedMetric, "detailed_metric: true")
+	add(r.valueToMetric, "value_to_metric: true")
 	if r.Metadata != nil {
 		// Marshal cannot fail: Load made the values of what JSON has.
 		data, _ := json.Marshal(r.Metadata)
-		options = append(options, "metadata: "+plaintext.Line(string(data)))
+		add(true, "metadata: "+plaintext.Line(string(data)))
 	}
 	return options
 }
 
-// describeCounting names the algorithm and the time zone that are not the default.
-func describeCounting(l *limiter.Limit) []string {
-	var words []string
-	if l.Algorithm != limiter.FixedWindow {
-		words = append(words, l.Algorithm.String())
-	}
-	if l.TimeZone != "" {
-		words = append(words, l.TimeZone)
-	}
-	return words
+// ModeWord names a mode by the field that asks for it.
+func ModeWord(m limiter.Mode) string {
+	return [...]string{limiter.Enforced: "enforced", limiter.Shadow: "shadow_mode", limiter.Quota: "quota_mode"}[m]
 }
 
-// spellDuration writes a duration as rules do: 10m for 10m0s.
-func spellDuration(d time.Duration) string {
+// ChargeWord names a charge that is not by default.
+func ChargeWord(c limiter.Charge) string { return charges[c-limiter.Auto] }
+
+// SpellDuration writes a duration as rules do: 10m for 10m0s.
+func SpellDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

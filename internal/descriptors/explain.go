@@ -9,10 +9,6 @@ import (
 
 // Trace is the way that Match takes through the tree for one descriptor.
 type Trace struct {
-	// Known reports whether there are rules for the domain. If there are none, Domains
-	// are those that there are rules for, sorted.
-	Known   bool
-	Domains []string
 	// Levels holds one level for each entry, up to the first that leads nowhere.
 	Levels []Level
 	// Rule is what Match returns. Ends reports whether the descriptor ends at it; otherwise it
@@ -66,10 +62,10 @@ const (
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
-		return Trace{Domains: t.DomainNames()}
+		return Trace{}
 	}
 	rule, hold := t.MatchHold(domain, entries)
-	trace := Trace{Known: true, Rule: rule}
+	trace := Trace{Rule: rule}
 	way, leading := []*node{n}, entries // those that lead somewhere, or are to
 	if hold >= 0 {
 		leading = slices.Delete(slices.Clone(entries), hold, hold+1)
@@ -147,7 +143,7 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 // Shared returns for which values of the levels of r all share one counter, as people
 // read them.
 func (r *Rule) Shared() (values []string) {
-	way := r.node.fromDomain()
+	way := r.node.path()[1:]
 	for i, pattern := range r.Patterns {
 		if pattern != "" {
 			values = append(values, cmp.Or(way[i].value(), pattern))

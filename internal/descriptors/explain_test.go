@@ -41,10 +41,6 @@ func explained(tree *Tree, descriptor []limiter.Entry) string {
 
 func TestExplain(t *testing.T) {
 	compareComments(t, "testdata/explain/*.yaml", explained)
-	tree := load(t, "domain: api\n")
-	if got, want := tree.Explain("shop", entries("user=bob")), (Trace{Domains: []string{"api"}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("unknown domain: got %+v, want %+v", got, want)
-	}
 	if got := new(Tree).Explain("api", entries("user=bob")); !reflect.DeepEqual(got, Trace{}) {
 		t.Errorf("zero tree: got %+v", got)
 	}
@@ -79,7 +75,7 @@ func FuzzExplain(f *testing.F) {
 		if trace.Rule == nil {
 			return
 		}
-		nodes := trace.Rule.node.fromDomain()
+		nodes := trace.Rule.node.path()[1:]
 		for i, l := range trace.Levels {
 			if len(nodes) != len(trace.Levels) || l.Node != nodes[i].named() || trace.Children != nil {
 				t.Fatalf("%v in %s: explained %+v, but the rule is %v", way, rules, trace, trace.Rule)

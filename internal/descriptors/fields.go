@@ -118,22 +118,13 @@ var (
 		"values":      "values is now value: write value: [a, b]",
 		"otherwise":   "otherwise is now a rule without key: write - rate_limit: {...} in descriptors",
 		"rate_limits": "rate_limits is now rate_limit: write rate_limit: [{...}, {...}]",
-	}
-
-	goneFromOverride = map[string]string{
 		"burst_ratio": "burst_ratio was removed: bursts scale with the burst in rate_limit",
-		"algorithm":   ownNow("algorithm"), "anchor": "override no longer takes anchor: set algorithm in the rule's rate_limit", "time_zone": ownNow("time_zone"), "charge": ownNow("charge"),
-		"failure_mode": ownNow("failure_mode"), "unit": ownNow("unit"), "unit_multiplier": ownNow("unit_multiplier"),
 	}
 
 	synonyms = map[string]string{
 		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
 	}
 )
-
-func ownNow(field string) string {
-	return "override no longer takes " + field + ": set it in the rule's rate_limit"
-}
 
 // fields reads a mapping by a table. It passes over the fields for which isLeftOut
 // returns true, if it is not nil.
@@ -186,9 +177,9 @@ func spell(value any) string {
 		}
 		return strconv.FormatUint(uint64(*v), 10)
 	case *limiter.Charge:
-		return charges[*v-limiter.Auto]
+		return ChargeWord(*v)
 	case *time.Duration:
-		return spellDuration(*v)
+		return SpellDuration(*v)
 	default:
 		return fmt.Sprint(reflect.ValueOf(value).Elem())
 	}

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -158,21 +157,14 @@ func ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readBounded(f, info.Size())
-}
-
-// readBounded makes room for a file at once: what io.ReadAll throws away while it
-// grows is a multiple of the file.
-func readBounded(r io.Reader, size int64) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(int(min(size, strictyaml.MaxFileSize)) + bytes.MinRead)
-	_, err := b.ReadFrom(io.LimitReader(r, strictyaml.MaxFileSize+1))
-	return b.Bytes(), err
+	data := make([]byte, min(info.Size(), strictyaml.MaxFileSize+1))
+	_, err = io.ReadFull(f, data)
+	return data, err
 }
 
 // ReadStream reads a file from r, such as the standard input. Problems call it name.
 func ReadStream(r io.Reader, name string) (File, error) {
-	data, err := readBounded(r, 0)
+	data, err := io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	if err != nil {
 		return File{}, fmt.Errorf("reading %s: %w", name, err)
 	}

@@ -124,7 +124,13 @@ func limitLabel(l *limiter.Limit) string {
 	case l.Unlimited:
 		return "unlimited"
 	}
-	words := append([]string{l.Per()}, describeCounting(l)...)
+	words := []string{l.Per()}
+	if l.Algorithm != limiter.FixedWindow {
+		words = append(words, l.Algorithm.String())
+	}
+	if l.TimeZone != "" {
+		words = append(words, l.TimeZone)
+	}
 	if l.Nth > 0 {
 		words = append(words, fmt.Sprint(l.Nth))
 	}

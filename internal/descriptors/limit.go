@@ -32,7 +32,7 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 	case n.Kind == yaml.SequenceNode:
 		d.rateLimits(n)
 	default:
-		if _, limit := d.limit(n); limit != nil {
+		if limit := d.limit(n); limit != nil {
 			l.limits = append(l.limits, limit)
 		}
 	}
@@ -40,22 +40,21 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
-	i, first := 0, map[string]int{} // where a name or a hold occurs first
-	alike := map[string]uint32{}    // how many count like this
+	alike := map[string]uint32{} // how many count like this
 	d.Items(list, func(n *yaml.Node) {
-		f, limit := d.limit(n)
-		d.distinct(first, i, f, limit)
-		if limit != nil {
-			l.limits = append(l.limits, limit)
-			kind := string(limit.AppendKind(nil))
-			if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
-				limit.Nth = alike[kind]
-			}
-			if limit.Unlimited && len(limit.Replaces) == 0 && len(list.Content) > 1 {
-				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits still apply: remove this one, or let it replace them")
-			}
+		limit := d.limit(n)
+		if limit == nil {
+			return
 		}
-		i++
+		d.distinct(l.limits, limit)
+		l.limits = append(l.limits, limit)
+		kind := string(limit.AppendKind(nil))
+		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
+			limit.Nth = alike[kind]
+		}
+		if limit.Unlimited && len(limit.Replaces) == 0 && len(list.Content) > 1 {
+			d.WarnIn("unlimited", strictyaml.At(n), "the other limits still apply: remove this one, or let it replace them")
+		}
 	})
 }
 
@@ -63,37 +62,21 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// distinct reports what the limit at place i of a list has in common with an earlier
-// one: a name, which tells them apart in metrics and in replaces. Holds must have the same key.
-func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *limiter.Limit) {
-	earlier := func(kind, text string) (j int, taken bool) {
-		j, taken = first[kind+text]
-		if !taken {
-			first[kind+text] = i
-		}
-		return j, taken
+// distinct reports what the limit that was read has in common with others of its rule: a
+// name, which tells them apart in metrics and in replaces. Holds must have the same key.
+func (d *decoder) distinct(others []*limiter.Limit, limit *limiter.Limit) {
+	given, key := &d.limitFields.given, limit.HoldKey()
+	if limit.Name != "" && slices.ContainsFunc(others, func(o *limiter.Limit) bool { return o.Name == limit.Name }) {
+		d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
 	}
-	if f.Name != "" {
-		if j, taken := earlier("name ", f.Name); taken {
-			d.ProblemIn("name", f.given.At("name"), "%q is already the name of rate_limit[%d]: names within a rule must differ", f.Name, j)
-		}
-	}
-	if limit == nil || limit.Unlimited {
-		return
-	}
-	if key := limit.HoldKey(); key != "" {
-		for text, j := range first { // one at most has another key
-			if other, isHold := strings.CutPrefix(text, "hold "); isHold && other != key {
-				d.ProblemIn("hold", strictyaml.At(f.given.Mapping), "%q differs from %q of rate_limit[%d]: a rule must name its requests in flight by one entry", key, other, j)
-				return
-			}
-		}
-		earlier("hold ", key)
+	i := slices.IndexFunc(others, func(o *limiter.Limit) bool { return o.HoldKey() != "" })
+	if i >= 0 && key != "" && key != others[i].HoldKey() {
+		d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, others[i].HoldKey())
 	}
 }
 
 // limit reads one limit. There is no Limit if something is wrong with it.
-func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
+func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 	f, found := &d.limitFields, d.Found()
 	*f = limitFields{}
 	f.given = d.fields(n, &d.tables.limit, func(name string, n *yaml.Node) bool {
@@ -105,11 +88,9 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	if n.Kind == yaml.MappingNode {
 		d.wholeLimit(f)
 	}
-	if f.Name != "" {
-		d.names.given[f.Name] = true
-	}
+	d.names[limiter.Entry{Key: d.domain, Value: f.Name}] = true
 	if d.Found() != found {
-		return f, nil
+		return nil
 	}
 	limit, err := limiter.NewLimit(f.Spec)
 	switch {
@@ -121,7 +102,7 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 		days := map[limiter.Unit]int{limiter.Month: 30, limiter.Year: 365}[f.Unit]
 		d.WarnIn("unit", f.given.At("unit"), "a %s is %d days here, counted from 1970-01-01: for those of the calendar write algorithm: calendar, else algorithm: fixed_window", f.Unit, days)
 	}
-	return f, limit
+	return limit
 }
 
 // wholeLimit reports which fields of a limit do not go together, and which are missing.
@@ -134,7 +115,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		}
 	} else {
 		if !f.given.Has("unit") {
-			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is required; use one of %s", strings.Join(limiter.UnitNames(), ", "))
+			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is required; use %s", strictyaml.OneOf(limiter.UnitNames()))
 		}
 		if !f.given.Has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", strictyaml.At(f.given.Mapping), "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
@@ -162,7 +143,7 @@ func (d *decoder) unit(_ string, n *yaml.Node) {
 	name, ok := d.Text(n)
 	var known bool
 	if d.limitFields.Unit, known = limiter.ParseUnit(name); ok && !known {
-		d.Problem(strictyaml.At(n), "unknown unit %q%s; use one of %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
+		d.Problem(strictyaml.At(n), "unknown unit %q%s; use %s", name, d.DidYouMean(name, limiter.UnitNames()), strictyaml.OneOf(limiter.UnitNames()))
 	}
 }
 
@@ -192,7 +173,7 @@ func (d *decoder) denyFor(_ string, n *yaml.Node) {
 	}
 	ban, err := time.ParseDuration(text)
 	if err != nil || ban < limiter.MinBan || ban > limiter.MaxPeriod {
-		d.Problem(strictyaml.At(n), "%s is not allowed; use a duration from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a duration from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), SpellDuration(limiter.MinBan), SpellDuration(limiter.MaxPeriod))
 		return
 	}
 	d.limitFields.DenyFor = ban
@@ -200,17 +181,13 @@ func (d *decoder) denyFor(_ string, n *yaml.Node) {
 
 func (d *decoder) replaces(_ string, n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
-			d.Problem(strictyaml.At(n), "%s is not allowed; use a mapping, such as name: %[1]s", strictyaml.Describe(n))
-			return
-		}
 		const needed = "a name is required; use the name of another limit"
 		hasName := n.Kind != yaml.MappingNode
 		d.Fields(n, []string{"name"}, func(_ string, n *yaml.Node) {
 			hasName = true
 			name := d.neededText(n, d.Text, needed)
 			d.limitFields.Replaces = append(d.limitFields.Replaces, name)
-			d.names.mentions = append(d.names.mentions, mention{name, d.Here(strictyaml.At(n))})
+			d.replaced = append(d.replaced, mention{limiter.Entry{Key: d.domain, Value: name}, d.Here(strictyaml.At(n))})
 		})
 		if !hasName {
 			d.ProblemIn("name", strictyaml.At(n), needed)

@@ -52,9 +52,9 @@ func Load(files []File, opts Options) (*Tree, error) {
 	if opts.Pause == nil {
 		size, ahead = largePart, runtime.GOMAXPROCS(0)
 	}
-	l := newLoader("file", opts)
+	l := newLoader(opts)
 	if !l.files(files, size, ahead) {
-		l = newLoader("file", opts)
+		l = newLoader(opts)
 		l.files(files, strictyaml.MaxFileSize, 0)
 	}
 	return l.result()
@@ -71,7 +71,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 // field. Fields that are not known here, as a newer control plane may send them,
 // are left out; unknown tells the first of each resource.
 func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Problems, err error) {
-	l := newLoader("resource", opts)
+	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
 		if l.ends() {
@@ -118,16 +118,16 @@ func unpack(resource *anypb.Any) (*ratelimit.RateLimitConfig, error) {
 // loader makes a tree of document after document.
 type loader struct {
 	opts     Options
-	kind     string // what holds a document: a file, or a resource of a control plane
 	tree     *Tree
 	valued   []valued                // nodes that are not for any value, in the order of the files
-	names    map[string]*names       // of limits, by domain
+	names    map[limiter.Entry]bool  // of limits, with their domains
+	replaced []mention               // names in the replaces of limits
 	holding  map[limiter.Entry]*Rule // by domain and key: the first rule whose holds entries with that key name
 	roots    []*node                 // of domains, and of the documents whose domain is wrong
 	problems Problems
 }
 
-func newLoader(kind string, opts Options) *loader {
+func newLoader(opts Options) *loader {
 	if opts.Pause == nil {
 		opts.Pause = func() {}
 	}
@@ -136,9 +136,8 @@ func newLoader(kind string, opts Options) *loader {
 	}
 	return &loader{
 		opts:    opts,
-		kind:    kind,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[string][]string)},
-		names:   make(map[string]*names),
+		names:   make(map[limiter.Entry]bool),
 		holding: make(map[limiter.Entry]*Rule),
 	}
 }

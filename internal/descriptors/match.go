@@ -15,9 +15,6 @@ type Tree struct {
 	labels  map[string]string   // of the domains, in metrics
 	holds   map[string][]string // by domain: the keys of entries that name holds
 	rules   []*Rule             // in the order of the files
-	// judgesOverrides is whether some rule has below, override or a hold, which say
-	// something of the limits that requests bring along.
-	judgesOverrides bool
 
 	warnings Problems
 }
@@ -108,16 +105,9 @@ func (t *Tree) All() iter.Seq[*Rule] { return slices.Values(t.rules) }
 // Limits yields the limits of all rules, in the order of the files.
 func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	return func(yield func(*limiter.Limit) bool) {
-		t.LimitsOfRules()(func(_ *Rule, l *limiter.Limit) bool { return yield(l) })
-	}
-}
-
-// LimitsOfRules yields the same limits, each with its rule.
-func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
-	return func(yield func(*Rule, *limiter.Limit) bool) {
 		for _, r := range t.rules {
 			for _, l := range r.Limits {
-				if !yield(r, l) {
+				if !yield(l) {
 					return
 				}
 			}
@@ -128,9 +118,11 @@ func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
 // Places fills in where the rules are written that have limits with the series in
 // places. It leaves those that no rule has.
 func (t *Tree) Places(places map[limiter.Series]string) {
-	for r, l := range t.LimitsOfRules() {
-		if place, wanted := places[l.Series]; wanted && place == "" {
-			places[l.Series] = r.Place()
+	for _, r := range t.rules {
+		for _, l := range r.Limits {
+			if place, wanted := places[l.Series]; wanted && place == "" {
+				places[l.Series] = r.Place()
+			}
 		}
 	}
 }
@@ -208,9 +200,6 @@ func (r *Rule) named(without *Rule, hold int, entries []limiter.Entry) (*Rule, i
 // if no rule has anything to say of that limit, and which entry names a hold, as
 // MatchHold does.
 func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
-	if !t.judgesOverrides {
-		return nil, -1
-	}
 	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
 		return rule, hold
 	}

@@ -63,10 +63,8 @@ func (o *Override) String() string {
 
 // override reads an override.
 func (d *decoder) override(_ string, n *yaml.Node) {
-	outside := d.Gone
-	d.Gone, d.most = goneFromOverride, 0
+	d.most = 0
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
-	d.Gone = outside
 	d.level.override = &Override{Most: d.most}
 }
 

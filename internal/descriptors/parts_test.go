@@ -57,7 +57,7 @@ func TestDecodeParts(t *testing.T) {
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
 	load := func(size, ahead int) (whole bool, outcome string) {
-		l := newLoader("file", Options{})
+		l := newLoader(Options{})
 		if strictyaml.Split(data, "descriptors", size, 0) == nil {
 			whole = true
 		}

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -33,13 +32,14 @@ func (r *regex) matches(value string) bool {
 
 // parseRegex compiles a regular expression, or returns what is wrong with it.
 func parseRegex(text string) (re *regex, wrong string) {
-	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
-		return nil, describeRegex(text, err)
-	}
 	whole := beforeRegex + text + afterRegex
-	parsed, err := syntax.Parse(whole, syntax.Perl)
-	if err != nil { // such as \Q without \E
-		return nil, fmt.Sprintf("%q is not a valid regular expression within %s and %s: %v", text, beforeRegex, afterRegex, err)
+	_, err := syntax.Parse(text, syntax.Perl) // by itself: a)(b is one only with what is around it
+	var parsed *syntax.Regexp
+	if err == nil {
+		parsed, err = syntax.Parse(whole, syntax.Perl) // and \Q is one only without
+	}
+	if err != nil {
+		return nil, invalidRegex(text, err)
 	}
 	re = &regex{literal: literal(parsed)}
 	program, err := syntax.Compile(parsed.Simplify())
@@ -51,9 +51,13 @@ func parseRegex(text string) (re *regex, wrong string) {
 		re.compiled, err = regexp.Compile(whole)
 	}
 	if err != nil {
-		return nil, describeRegex(text, err)
+		return nil, invalidRegex(text, err)
 	}
 	return re, ""
+}
+
+func invalidRegex(text string, err error) string {
+	return fmt.Sprintf("%q is not a valid regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 }
 
 // literal returns the longest text that is known to be in whatever matches re.
@@ -78,22 +82,4 @@ func literal(re *syntax.Regexp) (longest string) {
 
 func tooManySteps(steps int) string {
 	return fmt.Sprintf("%d steps are too many, at most %d are allowed for all regular expressions of a key on one level: a character is about one, and {n} repeats", steps, maxRegexSteps)
-}
-
-// describeRegex returns what is wrong with a regular expression, and where: at the
-// character after the longest beginning of it that is one.
-func describeRegex(text string, err error) string {
-	const longest = 1000 // to be tried character by character
-	var problem *syntax.Error
-	if !errors.As(err, &problem) || len(text) > longest {
-		return fmt.Sprintf("not a valid regular expression: %v", err)
-	}
-	end := len(text) - 1
-	for end > 0 {
-		if _, err := syntax.Parse(text[:end], syntax.Perl); err == nil {
-			break
-		}
-		end--
-	}
-	return fmt.Sprintf("%q is not a valid regular expression: %s at character %d", text, problem.Code, utf8.RuneCountInString(text[:end])+1)
 }

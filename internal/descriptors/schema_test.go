@@ -214,7 +214,6 @@ var beyondSchema = map[string]string{
 	"field_repeated.yaml":          beforeValues,
 	"metadata_not_json.yaml":       beforeValues,
 	"metadata_repeated.yaml":       beforeValues,
-	"tag_directive.yaml":           beforeValues,
 	"value_custom_tag.yaml":        beforeValues,
 }
 

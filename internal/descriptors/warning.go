@@ -6,21 +6,16 @@ import (
 	"strings"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/limiter"
 )
 
 // Warnings tell, sorted by place, what the rules allow and hardly mean: the
 // reference takes it without a word, so it is no Problem.
 func (t *Tree) Warnings() Problems { return t.warnings }
 
-// names are what the limits of a domain are called, and call each other.
-type names struct {
-	given    map[string]bool
-	mentions []mention // in replaces
-}
-
-// mention is a name in the replaces of a limit, and where that is.
+// mention is a name in the replaces of a limit, with its domain, and where that is.
 type mention struct {
-	name  string
+	name  limiter.Entry
 	place Problem // without message
 }
 
@@ -38,11 +33,9 @@ func (l *loader) warnOfDomains() {
 			l.warn(place, "the domain %q has no rules, everything is admitted", name)
 		}
 	}
-	for domain, n := range l.names {
-		for _, m := range n.mentions {
-			if !n.given[m.name] {
-				l.warn(m.place, "no limit of the domain %q has the name %q, so nothing is replaced", domain, m.name)
-			}
+	for _, m := range l.replaced {
+		if !l.names[m.name] {
+			l.warn(m.place, "no limit of the domain %q has the name %q, so nothing is replaced", m.name.Key, m.name.Value)
 		}
 	}
 }

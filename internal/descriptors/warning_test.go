@@ -87,7 +87,7 @@ func TestManyHiddenLimits(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLoader("file", Options{})
+			l := newLoader(Options{})
 			l.files([]File{{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}}, strictyaml.MaxFileSize, 0)
 			testenv.InProcessorTime(t, time.Second, func() {
 				l.tree.warnings = nil

@@ -68,7 +68,7 @@ func TestBadResources(t *testing.T) {
 resource "x": descriptors[1].key: add a key, or a rate_limit for everything that no other rule on this level matches
 resource "y": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches`},
 		{"one domain in two resources", []string{`{"name": "y", "domain": "api"}`, api("")},
-			`resource "y": domain: "api" is already the domain of resource "x"; use one resource per domain unless MERGE_DOMAIN_CONFIG is true`},
+			`resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

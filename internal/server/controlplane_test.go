@@ -186,7 +186,7 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	start(t, fromControlPlane(plane, "--merge-domain-config")...).wantLimit(3)
 	alone := start(t, fromControlPlane(plane)...)
 	plane.WaitFor("that refuses", refusals)
-	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use one resource per domain unless MERGE_DOMAIN_CONFIG is true`)
+	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`)
 	alone.wantHealth(false, "no rules are loaded yet")
 }
 

@@ -106,11 +106,6 @@ func refuse(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)
 	}
-	// The parser compares each of these with all before it: many would take hours.
-	tag := []byte("%TAG")
-	if i := bytes.Index(data, append([]byte("\n"), tag...)); i >= 0 || bytes.HasPrefix(data, tag) {
-		return Position{Line: lineOf(data, i+1)}, "%TAG is not allowed: remove it"
-	}
 	for i, r := range string(data) {
 		invalid := r == utf8.RuneError && data[i] != "\uFFFD"[0]
 		if invalid || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {

@@ -93,7 +93,7 @@ func Explain(q Question) (Answer, error) {
 		a.Levels = append(a.Levels, level)
 	}
 	if !trace.Ends {
-		a.addReason(q.Domain, &trace)
+		a.addReason(q.Tree, q.Domain, &trace)
 	}
 	if r := trace.Rule; r != nil {
 		a.Rule, a.Place, a.Keyless, a.Shared = r.String(), r.Place(), r.IsKeyless(), r.Shared()
@@ -114,9 +114,9 @@ func spell(entries []limiter.Entry) (texts []string) {
 }
 
 // addReason says why the descriptor ends at no rule, and what is there instead.
-func (a *Answer) addReason(domain string, trace *descriptors.Trace) {
-	if !trace.Known {
-		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", domain), trace.Domains
+func (a *Answer) addReason(tree *descriptors.Tree, domain string, trace *descriptors.Trace) {
+	if !tree.HasDomain(domain) {
+		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", domain), tree.DomainNames()
 		return
 	}
 	way, above := trace.Levels, "the domain"

@@ -99,11 +99,19 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	if l.Unlimited {
 		return shown
 	}
-	words := descriptors.WordsFor(l, q.Charge, q.Failure)
 	shown.RequestsPerUnit, shown.Rate = &l.RequestsPerUnit, l.Rate()
-	shown.Period, shown.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
-	shown.Algorithm, shown.TimeZone, shown.Charge, shown.Mode = words.Algorithm, words.TimeZone, words.Charge, words.Mode
-	shown.DenyFor, shown.FailureMode, shown.Hold = words.DenyFor, words.FailureMode, l.HoldKey()
+	shown.Period, shown.PeriodSeconds = l.Per(), int64(l.Period()/time.Second)
+	shown.Algorithm, shown.Mode, shown.Hold = l.Algorithm.String(), descriptors.ModeWord(l.Mode), l.HoldKey()
+	shown.FailureMode = cmp.Or(l.FailureMode, q.Failure, limiter.FailureError).String()
+	if l.Algorithm.Takes(limiter.ChargeOption) {
+		shown.Charge = descriptors.ChargeWord(cmp.Or(l.Charge, q.Charge, limiter.Auto))
+	}
+	if l.Algorithm == limiter.ByCalendar {
+		shown.TimeZone = cmp.Or(l.TimeZone, "UTC")
+	}
+	if l.DenyFor > 0 {
+		shown.DenyFor = descriptors.SpellDuration(l.DenyFor)
+	}
 	if l.Algorithm.Takes(limiter.BurstOption) {
 		shown.Burst = new(l.Size())
 	}

@@ -52,10 +52,12 @@ type engine struct {
 
 func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *engine {
 	e := &engine{name: name, tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan, suggest: suggest}
-	for rule, l := range tree.LimitsOfRules() {
-		if !l.Unlimited {
-			e.byLimit[l] = newStats(rule, l, suggest)
-			e.limits = append(e.limits, e.byLimit[l])
+	for rule := range tree.All() {
+		for _, l := range rule.Limits {
+			if !l.Unlimited {
+				e.byLimit[l] = newStats(rule, l, suggest)
+				e.limits = append(e.limits, e.byLimit[l])
+			}
 		}
 	}
 	return e
