@@ -3,6 +3,7 @@ package limittest
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -241,7 +242,9 @@ func (d *decoder) override(n *yaml.Node) plan.Override {
 	there := d.fields(n,
 		row{"requests_per_unit", func(n *yaml.Node) { o.RequestsPerUnit = d.Amount(n, 0) }},
 		row{"unit", func(n *yaml.Node) {
-			if i := d.Word(n, allowed); i >= 0 {
+			word := *n
+			word.Value = strings.ToLower(n.Value) // Envoy's are in upper case
+			if i := d.Word(&word, allowed); i >= 0 {
 				o.Unit, _ = limiter.ParseUnit(allowed[i])
 			}
 		}},
