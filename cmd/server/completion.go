@@ -12,7 +12,6 @@ import (
 	"weir/internal/settings"
 )
 
-// completion is the command completion.
 type completion struct {
 	Shell string   `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 	Words []string `arg:"" optional:"" name:"word" help:"The words after weir on a command line, the last one unfinished. With them, completion prints what could complete the last."`
@@ -51,11 +50,11 @@ func complete(parser *kong.Kong, words []string) (found []possibility) {
 		words = append([]string{"serve"}, words...)
 	}
 	typed, last := words[:len(words)-1], words[len(words)-1]
-	node, arguments := parser.Model.Node, 0
 	trace, err := kong.Trace(parser, typed)
 	if err != nil {
 		return nil
 	}
+	node, arguments := parser.Model.Node, 0
 	for _, passed := range trace.Path {
 		if passed.Command != nil {
 			node = passed.Command
@@ -63,44 +62,34 @@ func complete(parser *kong.Kong, words []string) (found []possibility) {
 			arguments++
 		}
 	}
-	flags := slices.Concat(node.AllFlags(true)...)
-	find := func(word string) *kong.Flag {
-		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) })
-		if i < 0 {
-			return nil
-		}
-		return flags[i]
+	flags := map[string]*kong.Flag{}
+	for _, flag := range slices.Concat(node.AllFlags(true)...) {
+		flags["--"+flag.Name] = flag
+		found = append(found, possibility{"--" + flag.Name, flag.Help})
 	}
-	onlyArguments, head := slices.Contains(typed, "--"), ""
-	var open *kong.Flag // whose value the last word is
-	if name, value, assigned := strings.Cut(last, "="); !onlyArguments && assigned && strings.HasPrefix(last, "--") {
-		if open = find(name); open == nil {
-			return nil
-		}
-		head, last = name+"=", value
-	} else if f := find(slices.Concat([]string{""}, typed)[len(typed)]); !onlyArguments && f != nil && !f.IsBool() {
-		open = f
-	}
+	name, value, assigned := strings.Cut(last, "=")
+	head, before := "", flags[slices.Concat([]string{""}, typed)[len(typed)]]
 	switch {
-	case open != nil:
-		found = values(parser, open.Value)
-	case !onlyArguments && strings.HasPrefix(last, "-"):
-		for _, flag := range flags {
-			found = append(found, possibility{"--" + flag.Name, flag.Help})
-		}
+	case assigned && flags[name] != nil:
+		head, last, found = name+"=", value, values(parser, flags[name].Value)
+	case before != nil && !before.IsBool():
+		found = values(parser, before.Value)
+	case strings.HasPrefix(last, "-"):
 	case trace.Error != nil && strings.HasPrefix(trace.Error.Error(), "unexpected argument"):
+		return nil
 	case len(node.Children) > 0:
 		found = children(node)
-	case arguments < len(node.Positional):
-		found = values(parser, node.Positional[arguments])
-	case arguments > 0 && node.Positional[arguments-1].IsCumulative():
-		found = values(parser, node.Positional[arguments-1])
+	case len(node.Positional) > 0 && (arguments < len(node.Positional) || node.Positional[arguments-1].IsCumulative()):
+		found = values(parser, node.Positional[min(arguments, len(node.Positional)-1)])
+	default:
+		return nil
 	}
-	found = slices.DeleteFunc(found, func(p possibility) bool { return p.word != wantsFiles && !strings.HasPrefix(p.word, last) })
+	if len(found) == 1 && found[0].word == wantsFiles {
+		return found
+	}
+	found = slices.DeleteFunc(found, func(p possibility) bool { return !strings.HasPrefix(p.word, last) })
 	for i := range found {
-		if found[i].word != wantsFiles {
-			found[i].word = head + found[i].word
-		}
+		found[i].word = head + found[i].word
 	}
 	return found
 }

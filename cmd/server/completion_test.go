@@ -57,7 +57,6 @@ func TestCompletionInBash(t *testing.T) {
 		{"weir serve --failure-mode ''", "error\nallow\ndeny\nlocal"},
 		{"weir --log-level = d", "debug"},
 		{"weir serve --redis-type s", "single\nsentinel"},
-		{"weir validate -- -", "default"},
 		{`weir '$(touch hostile)' '"; exit 1' ''`, ""},
 	}
 	script := "set -eu; source <(weir completion bash)\n" +

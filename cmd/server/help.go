@@ -66,33 +66,19 @@ func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
-	nearLetter   = regexp.MustCompile(`^(unknown flag -\pL), did you mean .*\?$`) // all letters are near each other
 )
 
 // plain says what is wrong with the arguments of a command in words that need no knowledge
 // of the parser.
 func plain(err error, command *kong.Node) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
-	text = nearLetter.ReplaceAllString(text, "$1")
 	text = noValue.ReplaceAllString(text, "needs a value")
 	argument, unexpected := strings.CutPrefix(text, "unexpected argument ")
-	if !unexpected {
-		return text
-	}
-	if _, err := os.Stat(argument); err == nil && (command.Name == "serve" || command.Type == kong.ApplicationNode) { //nolint:gosec // only whether it exists is asked
-		return text + ", did you mean --config " + argument + "?"
-	}
 	switch {
-	case command.Name == "serve": // it is not shown: it may be the rest of a password without quotes
-		return "serve takes no arguments, only flags; put quotes around a value with spaces"
-	case len(command.Children) == 0:
-		return text
-	case strings.Contains(argument, ", did you mean "):
+	case unexpected && command.Name == "serve": // it is not shown: it may be the rest of a password without quotes
+		return "serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces"
+	case unexpected && len(command.Children) > 0:
 		return "unknown command " + argument
 	}
-	var names []string
-	for _, child := range command.Children {
-		names = append(names, child.Name)
-	}
-	return fmt.Sprintf("unknown command %s; use one of %s", argument, strings.Join(names, ", "))
+	return text
 }

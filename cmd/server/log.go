@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/descriptors/plaintext"
@@ -56,70 +58,60 @@ func jsonField(groups []string, a slog.Attr) slog.Attr {
 type escapingWriter struct{ io.Writer }
 
 func (w escapingWriter) Write(line []byte) (int, error) {
-	if _, err := w.Writer.Write(plaintext.JSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+	_, err := w.Writer.Write(plaintext.JSON(line))
+	return len(line), err
 }
 
 // lossyWriter writes lines to another writer in the background, because requests
-// write them: a pipe that nobody reads must hold up none of them. It keeps lossyBytes that
+// write them: a pipe that nobody reads must hold up none of them. It keeps lossyLines that
 // are not written yet, and drops the lines after them.
 type lossyWriter struct {
-	mu      sync.Mutex
-	waiting []byte
-	lost    int64
-	wake    chan struct{} // nil after close
-	ended   chan struct{} // closed when all is written, after close
+	lines chan []byte // nil is the end
+	lost  atomic.Int64
+	ended chan struct{} // closed when all before the end is written
 }
 
-const lossyBytes = 1 << 20
+const lossyLines = 4096
 
 // newLossyWriter returns a writer to w. report writes to w how many lines were dropped.
 func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
-	l := &lossyWriter{wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	go func(wake <-chan struct{}) {
+	l := &lossyWriter{lines: make(chan []byte, lossyLines), ended: make(chan struct{})}
+	go func() {
 		defer close(l.ended)
-		for range wake {
-			l.mu.Lock()
-			lines, lost := l.waiting, l.lost
-			l.waiting, l.lost = nil, 0
-			l.mu.Unlock()
-			_, _ = w.Write(lines) // nobody is left to hear that it fails
-			if lost > 0 {
+		for line := range l.lines {
+			if line == nil {
+				return
+			}
+			_, _ = w.Write(line) // nobody is left to hear that it fails
+			if lost := l.lost.Swap(0); lost > 0 {
 				report(lost)
 			}
 		}
-	}(l.wake)
+	}()
 	return l
 }
 
 // Write implements io.Writer. It takes a line, waits for nobody and never fails.
 func (l *lossyWriter) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting)+len(line) > lossyBytes {
-		l.lost++
-		return len(line), nil
-	}
-	l.waiting = append(l.waiting, line...)
 	select {
-	case l.wake <- struct{}{}:
-	default: // it is awake, or closed
+	case l.lines <- bytes.Clone(line):
+	default:
+		l.lost.Add(1)
 	}
 	return len(line), nil
 }
 
 // close waits until the lines before it are written, but no longer than patience.
 func (l *lossyWriter) close(patience time.Duration) {
-	l.mu.Lock()
-	if l.wake != nil {
-		close(l.wake)
-		l.wake = nil
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case l.lines <- nil:
+	case <-l.ended:
+	case <-ctx.Done():
 	}
-	l.mu.Unlock()
 	select {
 	case <-l.ended:
-	case <-time.After(patience):
+	case <-ctx.Done():
 	}
 }

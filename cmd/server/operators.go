@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -18,6 +17,7 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/client"
+	"weir/internal/settings/follow"
 )
 
 // operatorCommands are the commands that ask a running server.
@@ -86,9 +86,11 @@ func (r remote) connect(p *program) (*client.Client, error) {
 		}
 	}
 	if r.CAFile != "" {
-		if options.CAs, err = authorities(r.CAFile); err != nil {
+		config, err := readTLS(follow.TLSOptions{CAFile: r.CAFile})
+		if err != nil {
 			return nil, fmt.Errorf("--ca-file ($WEIR_CA_FILE): %w", err)
 		}
+		options.CAs = config.RootCAs
 	}
 	for _, passed := range p.parsed.Path { // the flags that suggested commands need, too
 		if f := passed.Flag; f != nil && !passed.Resolved && f.Group != nil && f.Group.Title == serverGroup && f.Target.Kind() == reflect.String {
@@ -105,22 +107,16 @@ func (r remote) connect(p *program) (*client.Client, error) {
 // readToken reads the token in a file, or in what a pipe brings. Its errors do not show the
 // name, which may be the token itself.
 func readToken(name string) (string, error) {
-	const most = 4 << 10
-	var text []byte
-	f, err := os.Open(name)
-	if err == nil {
-		defer f.Close()
-		text, err = io.ReadAll(io.LimitReader(f, most+1))
-	}
+	text, err := os.ReadFile(name)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
-	words := strings.Fields(string(text))
-	if err == nil && (len(words) != 1 || len(text) > most) {
-		err = errors.New("the file must contain one token")
-	}
 	if err != nil {
 		return "", err
+	}
+	words := strings.Fields(string(text))
+	if len(words) != 1 {
+		return "", errors.New("the file must contain one token")
 	}
 	return words[0], nil
 }

@@ -5,100 +5,50 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
 
-// outputFiles are the files that a command writes when all is done, so that one that fails
-// leaves them as they were.
-type outputFiles struct {
-	list []*outputFile
-	read []string // files that the command reads; a dash is the standard input
-}
-
-// outputFile is one of them.
+// outputFile is a file that a command writes when all is done, so that one that fails leaves
+// it as it was. Until then a temporary file without a name has what is to be in it.
 type outputFile struct {
-	flag  string
-	file  *os.File
-	isNew bool
-	text  *os.File // a temporary file with what is to be written
+	*os.File
+	name string
 }
 
-// create returns what is written to the file that a flag names, nil if the flag is not given.
-func (o *outputFiles) create(flag, name string) (io.Writer, error) {
+// newOutput returns the file that a flag names, nil if the flag is not given. It must not be
+// one of those that the command reads or writes besides.
+func newOutput(flag, name string, others []string) (*outputFile, error) {
 	if name == "" {
 		return nil, nil
+	}
+	at, err := os.Stat(name) // which may not be there yet
+	old := err == nil && at.Mode().IsRegular()
+	for _, other := range others {
+		info, err := os.Stat(other)
+		if other != "" && filepath.Clean(other) == filepath.Clean(name) || old && err == nil && os.SameFile(info, at) {
+			return nil, fmt.Errorf("%s: %s is the same file as %s", flag, name, other)
+		}
 	}
 	text, err := os.CreateTemp("", "weir")
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(text.Name()) // it lives until it is closed
-	f := &outputFile{flag: flag, text: text}
-	o.list = append(o.list, f)
-	_, missing := os.Stat(name)
-	f.isNew = missing != nil
-	f.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // G302: as os.Create makes files
-	if err == nil {
-		err = o.check(f, name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return text, nil
+	return &outputFile{text, name}, os.Remove(text.Name()) // it lives until it is closed
 }
 
-// check refuses a file that the command reads or writes already.
-func (o *outputFiles) check(f *outputFile, name string) error {
-	info, err := f.file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+// finish writes the file, if there is one.
+func (o *outputFile) finish() error {
+	if o == nil {
+		return nil
+	}
+	_, err := o.Seek(0, io.SeekStart)
+	if err != nil {
 		return err
 	}
-	same := func(other *os.File) bool {
-		at, err := other.Stat()
-		return err == nil && os.SameFile(at, info)
+	f, err := os.Create(o.name)
+	if err != nil {
+		return err
 	}
-	if same(os.Stdout) {
-		return fmt.Errorf("%s is also the standard output", name)
-	}
-	for _, other := range o.list {
-		if other != f && same(other.file) {
-			return fmt.Errorf("%s is also the file of %s", name, other.flag)
-		}
-	}
-	for _, read := range o.read {
-		at, err := os.Stat(read)
-		if err == nil && os.SameFile(at, info) || read == "-" && same(os.Stdin) {
-			return fmt.Errorf("%s is also an input (%s)", name, read)
-		}
-	}
-	return nil
-}
-
-// finish writes the files.
-func (o *outputFiles) finish() error {
-	for _, f := range o.list {
-		_, err := f.text.Seek(0, io.SeekStart)
-		if info, statErr := f.file.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
-			err = f.file.Truncate(0)
-		}
-		if err == nil {
-			_, err = io.Copy(f.file, f.text)
-		}
-		if err = errors.Join(err, f.file.Close()); err != nil {
-			return fmt.Errorf("%s: %w", f.flag, err)
-		}
-		f.isNew = false
-	}
-	return nil
-}
-
-// close removes files that were not written.
-func (o *outputFiles) close() {
-	for _, f := range o.list {
-		f.text.Close()
-		if f.file != nil {
-			if f.file.Close(); f.isNew {
-				_ = os.Remove(f.file.Name())
-			}
-		}
-	}
+	_, err = io.Copy(f, o)
+	return errors.Join(err, f.Close(), o.Close())
 }

@@ -32,7 +32,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 		newLogger(s.Process, stderr).Warn("log lines were dropped because nothing read the log fast enough", "lines", lost)
 	})
 	defer log.close(grace)
-	recorded, _, _ := build()
+	recorded, _ := build()
 	var running *server.App
 	what, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
 		running, err = server.New(server.Options{

@@ -38,10 +38,10 @@ func TestSimulate(t *testing.T) {
 		{name: "no rules", args: []string{"none.yaml", "access.log"}, code: 2, stderr: []string{"none.yaml: no such file"}},
 		{name: "bad rules", args: []string{"bad.yaml", "access.log"}, code: 2, stderr: []string{"weir: invalid rules:\nbad.yaml:2:14:"}},
 		{name: "unknown action", args: []string{"a.yaml", "access.log", "--envoy=unknown.yaml"}, code: 2, stderr: []string{"unknown.yaml:2:", "no_action"}},
-		{name: "no page", args: []string{"a.yaml", "access.log", "--html=."}, code: 2, stderr: []string{"weir: --html: open .: is a directory"}},
+		{name: "no page", args: []string{"a.yaml", "access.log", "--html=."}, code: 2, stderr: []string{"weir: open .: is a directory"}},
 		{name: "fields of text", args: []string{"a.yaml", "access.log", "--format=nginx", "--fields=time=ts"}, code: 2, stderr: []string{"weir: --fields applies to JSON lines only, but --format is nginx\n"}},
 		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read only once\n"}},
-		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: --denied: ", "none/denied: no such file or directory\n"}},
+		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: open none/denied: no such file or directory\n"}},
 		{name: "nothing", code: 2, stderr: []string{"Usage: weir simulate"}},
 	})
 }
@@ -106,12 +106,12 @@ func TestSimulateKeepsFiles(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log is also an input (access.log)"},
-		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link is also an input (access.log)"},
-		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml is also an input (rules/r.yaml)"},
-		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml is also an input (rules/r.yaml)"},
-		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml is also an input (envoy.yaml)"},
-		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is also the file of --html"},
+		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log is the same file as access.log"},
+		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link is the same file as access.log"},
+		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml is the same file as rules/r.yaml"},
+		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml is the same file as rules/r.yaml"},
+		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml is the same file as envoy.yaml"},
+		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is the same file as x"},
 		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no readable line"},
 	} {
 		code, stdout, stderr := call(t, append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -46,32 +45,26 @@ type simulation struct {
 
 // Run replays the logs and prints the report.
 func (s simulation) Run(ctx context.Context, p *program) error {
-	var opts simulate.Options
-	var outputs outputFiles
-	defer outputs.close()
-	err := within(ctx, grace, func() (err error) { // reading the standard input may never end
-		opts, outputs.read, err = s.options()
-		return err
-	})
+	opts, read, err := s.options()
 	if err != nil {
 		return err
 	}
-	page, err := outputs.create("--html", s.HTML)
+	page, err := newOutput("--html", s.HTML, read)
 	if err != nil {
 		return err
 	}
-	if opts.Denied, err = outputs.create("--denied", s.Denied); err != nil {
+	denied, err := newOutput("--denied", s.Denied, append(read, s.HTML))
+	if err != nil {
 		return err
+	}
+	if denied != nil {
+		opts.Denied = denied
 	}
 	const clearLine = "\r\x1b[K"
 	if isTerminal(p.stderr) {
 		opts.Progress = func(now simulate.Progress) { fmt.Fprint(p.stderr, clearLine, now.Line()) }
 	}
-	var report *simulate.Report
-	err = within(ctx, grace, func() (err error) {
-		report, err = simulate.Run(ctx, opts)
-		return err
-	})
+	report, err := simulate.Run(ctx, opts)
 	if opts.Progress != nil {
 		fmt.Fprint(p.stderr, clearLine)
 	}
@@ -81,18 +74,15 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	}
+	if err := writeResult(p.stdout, s.Output, report); err != nil {
+		return err
+	}
 	if page != nil {
 		if err := report.WriteHTML(page); err != nil {
 			return err
 		}
 	}
-	if err := outputs.finish(); err != nil {
-		return err
-	}
-	if err := writeResult(p.stdout, s.Output, report); err != nil {
-		return err
-	}
-	return report.Err()
+	return errors.Join(page.finish(), denied.finish(), report.Err())
 }
 
 // options reads all that the command names but the logs, and returns what it reads,
@@ -314,40 +304,24 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 }
 
 // config reads the files. It is nil without TLS.
-func (t benchTLS) config() (config *tls.Config, err error) {
+func (t benchTLS) config() (*tls.Config, error) {
 	if t == (benchTLS{}) {
 		return nil, nil
 	}
-	config = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CA != "" {
-		if config.RootCAs, err = authorities(t.CA); err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
+	config, err := readTLS(follow.TLSOptions{CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA})
+	if err == nil {
+		config.ServerName = t.ServerName
 	}
-	if t.Cert != "" {
-		cert, certErr := follow.PEM(t.Cert)
-		key, keyErr := follow.PEM(t.Key)
-		var pair tls.Certificate
-		if err = cmp.Or(certErr, keyErr); err == nil {
-			pair, err = tls.X509KeyPair(cert, key)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert %s with --tls-key %s: %w", t.Cert, t.Key, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+	return config, err
 }
 
-// authorities reads the certificates of those who may have signed that of a server.
-func authorities(path string) (*x509.CertPool, error) {
-	text, err := follow.PEM(path)
+// readTLS reads the files of a client once.
+func readTLS(o follow.TLSOptions) (*tls.Config, error) {
+	o.Logger = slog.New(slog.DiscardHandler)
+	files, err := follow.ClientTLS(o)
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: no PEM certificate", path)
-	}
-	return pool, nil
+	files.Close()
+	return files.TLS().Clone(), nil
 }

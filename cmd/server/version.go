@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"strings"
 
 	"weir/internal/server"
 )
@@ -15,7 +13,6 @@ import (
 // build sees no history, as in the image, the commit and its time.
 var release, commit, date string
 
-// versionCommand is the command version.
 type versionCommand struct{}
 
 // Run prints the version.
@@ -27,33 +24,28 @@ func (versionCommand) Run(p *program) error { //nolint:unparam // as every comma
 // version returns the version of the program, the commit it was built from, the time of
 // that commit, and the Go version, as far as the build recorded them.
 func version() string {
-	b, at, modified := build()
-	words := []string{b.Version}
+	b, at := build()
+	text := b.Version
 	if b.Commit != "" {
-		words = append(words, "revision "+b.Commit)
+		text += ", revision " + b.Commit
 	}
-	words = append(words, at, modified, b.Go)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
+	if at != "" {
+		text += ", " + at
+	}
+	return text + ", " + b.Go
 }
 
-// build returns what the build recorded, the time of its commit, and "modified" if its files
-// were. Without release the version is that of the module.
-func build() (b server.Build, at, modified string) {
-	b, at = server.Build{Version: cmp.Or(release, "unknown"), Commit: commit, Go: runtime.Version()}, date
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b, at, ""
-	}
-	b.Version = cmp.Or(release, info.Main.Version)
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			b.Commit = s.Value
-		case s.Key == "vcs.time":
-			at = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "modified"
+// build returns what the build recorded, and the time of its commit. Without release the
+// version is that of the module.
+func build() (b server.Build, at string) {
+	recorded, module := map[string]string{}, ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+		for _, s := range info.Settings {
+			recorded[s.Key] = s.Value
 		}
 	}
-	return b, at, modified
+	return server.Build{
+		Version: cmp.Or(release, module, "unknown"), Commit: cmp.Or(recorded["vcs.revision"], commit), Go: runtime.Version(),
+	}, cmp.Or(recorded["vcs.time"], date)
 }
