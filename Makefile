@@ -85,7 +85,7 @@ fmt: ## Format the Go files
 	$(GOLANGCI_LINT) fmt
 
 .PHONY: docs
-docs: ## Draw the pictures and tables of docs/algorithms.md anew
+docs: ## Draw the pictures of the documents, and the tables of docs/algorithms.md, anew
 	$(GO) run ./docs/draw
 
 .PHONY: tools

@@ -20,7 +20,6 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "README.md", language: "sh", test: "TestReadme"},
 	{document: "README.md", language: "yaml", test: "TestReadmeYAML"},
 	{document: "README.md", start: "config/api.yaml:4:24", test: "TestProblemsInDocuments"},
-	{document: "README.md", start: "client ──", why: "a picture of a request"},
 	{document: "MIGRATING.md", start: "weir validate", test: "TestMigratingCommands"},
 	{document: "CONTRIBUTING.md", start: "make test ", test: "TestMakeCommands"},
 	{document: "CONTRIBUTING.md", start: "WEIR_TEST_REQUIRE=", test: "TestMakeCommands"},

@@ -27,21 +27,28 @@ const (
 	colorLimit    = "#cf222e"
 )
 
-// chart is a column of panels over one axis of time.
-type chart struct {
-	bytes.Buffer
-	begin, end time.Duration // of the axis
-	panels     int
-}
+// canvas is a picture that is being drawn.
+type canvas struct{ bytes.Buffer }
 
-func newChart(title string, begin, end time.Duration, panels int) *chart {
-	c := &chart{begin: begin, end: end, panels: panels}
-	height := marginTop + panels*(panelHeight+panelGap) + axisHeight
+func newCanvas(title string, height int) *canvas {
+	c := &canvas{}
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12" fill="%s">`+"\n",
 		chartWidth, height, chartWidth, height, colorText)
 	fmt.Fprintf(c, "<title>%s</title>\n", html.EscapeString(title))
 	fmt.Fprintf(c, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	return c
+}
+
+// chart is a column of panels over one axis of time.
+type chart struct {
+	*canvas
+	begin, end time.Duration // of the axis
+	panels     int
+}
+
+func newChart(title string, begin, end time.Duration, panels int) *chart {
+	height := marginTop + panels*(panelHeight+panelGap) + axisHeight
+	return &chart{canvas: newCanvas(title, height), begin: begin, end: end, panels: panels}
 }
 
 // x is where a time is.
@@ -119,7 +126,7 @@ func (c *chart) legend(x float64, color, dash, text string) float64 {
 	return x + 44 + 6.2*float64(len(text))
 }
 
-func (c *chart) line(x1, y1, x2, y2 float64, color, dash string) {
+func (c *canvas) line(x1, y1, x2, y2 float64, color, dash string) {
 	attribute := ""
 	if dash != "" {
 		attribute = fmt.Sprintf(` stroke-width="1.5" stroke-dasharray="%s"`, dash)
@@ -127,7 +134,7 @@ func (c *chart) line(x1, y1, x2, y2 float64, color, dash string) {
 	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"%s/>`+"\n", x1, y1, x2, y2, color, attribute)
 }
 
-func (c *chart) text(x, y float64, anchor, attributes, text string) {
+func (c *canvas) text(x, y float64, anchor, attributes, text string) {
 	if attributes != "" {
 		attributes = " " + attributes
 	}
@@ -137,6 +144,10 @@ func (c *chart) text(x, y float64, anchor, attributes, text string) {
 // finish returns the finished picture.
 func (c *chart) finish() []byte {
 	c.axis()
+	return c.canvas.finish()
+}
+
+func (c *canvas) finish() []byte {
 	c.WriteString("</svg>\n")
 	return c.Bytes()
 }

@@ -1,10 +1,9 @@
-// Command draw makes what docs/algorithms.md shows out of real runs of the
-// algorithms: the pictures, and the tables of the walks, which stand in the
-// document between comments. `make docs` runs it, and a test fails if what is
-// there is not what it makes.
+// Command draw makes the pictures of the documents out of real runs of the rules and
+// algorithms, and the tables of docs/algorithms.md, which stand there between comments.
+// `make docs` runs it, and a test fails if what is there is not what it makes.
 //
-// It writes SVG by itself: two charts of bars and lines do not earn a library,
-// and so the bytes depend on nothing but this repository.
+// It writes SVG by itself: bars, lines and boxes do not earn a library, and so the bytes
+// depend on nothing but this repository.
 package main
 
 import (
@@ -33,15 +32,22 @@ func main() {
 // draw returns by name what shall be in the documents' directory.
 func draw(docs string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for name, picture := range map[string]func() ([]byte, error){
-		"admitted.svg":    admittedPicture,
-		"last-minute.svg": lastMinutePicture,
+	for name, picture := range map[string]func(root string) ([]byte, error){
+		"algorithms/admitted.svg":    admittedPicture,
+		"algorithms/last-minute.svg": lastMinutePicture,
+		"pictures/request.svg":       requestPicture,
+		"pictures/rules.svg":         rulesPicture,
+		"pictures/tokens.svg":        tokensPicture,
+		"pictures/in-flight.svg":     inFlightPicture,
+		"pictures/ban.svg":           banPicture,
+		"pictures/redis-fails.svg":   redisFailsPicture,
+		"pictures/drain.svg":         drainPicture,
 	} {
-		data, err := picture()
+		data, err := picture(filepath.Join(docs, ".."))
 		if err != nil {
 			return nil, fmt.Errorf("drawing %s: %w", name, err)
 		}
-		files[filepath.Join(docs, "algorithms", name)] = data
+		files[filepath.Join(docs, name)] = data
 	}
 	name := filepath.Join(docs, "algorithms.md")
 	text, err := os.ReadFile(name)

@@ -16,11 +16,11 @@ func TestDocumentsAreCurrent(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the algorithms do, run: make docs", name)
+			t.Errorf("%s is not what Weir does, run: make docs", name)
 		}
 	}
-	if len(files) != 3 {
-		t.Errorf("%d files, want two pictures and the document", len(files))
+	if len(files) != 10 {
+		t.Errorf("%d files, want nine pictures and the document", len(files))
 	}
 }
 

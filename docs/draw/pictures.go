@@ -10,7 +10,7 @@ import (
 const bin = 2 * time.Second
 
 // admittedPicture shows what of the load each limit admits.
-func admittedPicture() ([]byte, error) {
+func admittedPicture(string) ([]byte, error) {
 	list, err := subjects(loadAmount)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func bins(times []time.Duration) []int {
 }
 
 // lastMinutePicture shows how much each limit has admitted in the minute before.
-func lastMinutePicture() ([]byte, error) {
+func lastMinutePicture(string) ([]byte, error) {
 	list, err := subjects(loadAmount)
 	if err != nil {
 		return nil, err

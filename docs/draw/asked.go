@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/plan"
+)
+
+// service decides on rules of the repository as a server does, at times of its own.
+type service struct {
+	decider plan.Decider
+	tree    *descriptors.Tree
+	now     time.Time
+}
+
+// newService has the rules of a file.
+func newService(root, file string) (*service, error) {
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return nil, err
+	}
+	return newServiceOf(file, string(text))
+}
+
+func newServiceOf(name, rules string) (*service, error) {
+	tree, err := descriptors.Load([]descriptors.File{{Name: name, Data: []byte(rules)}}, descriptors.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &service{tree: tree, now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	s.decider = plan.Decider{
+		Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
+		Store: memory.New(memory.Options{Now: func() time.Time { return s.now }}), Usage: uncounted{},
+	}
+	return s, nil
+}
+
+// uncounted is a plan.Usage that counts nothing.
+type uncounted struct{}
+
+func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
+func (uncounted) CountFailure()                           {}
+
+// answer is what a request was answered.
+type answer struct {
+	denied   bool
+	statuses []plan.Status
+}
+
+// ask asks for descriptors such as user=alice,path=/login, each of so many units.
+func (s *service) ask(domain string, addend uint64, refund bool, spelled ...string) (answer, error) {
+	request := plan.Request{Domain: domain}
+	for _, text := range spelled {
+		request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: entriesOf(text), HasHitsAddend: addend != 1, HitsAddend: addend, Refund: refund})
+	}
+	result, err := s.decider.Decide(context.Background(), &request)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{result.Denied, result.Statuses}, nil
+}
+
+func entriesOf(spelled string) (entries []limiter.Entry) {
+	for pair := range strings.SplitSeq(spelled, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		entries = append(entries, limiter.Entry{Key: key, Value: value})
+	}
+	return entries
+}
+
+// String is the code, and what is left of each limit.
+func (a answer) String() string {
+	if a.denied {
+		for _, s := range a.statuses {
+			if s.OverLimit {
+				return fmt.Sprintf("OVER_LIMIT, retry after %v", spellDuration(s.UntilReset))
+			}
+		}
+	}
+	var left []string
+	for _, s := range a.statuses {
+		left = append(left, fmt.Sprintf("%s of %s left", thousands(s.Remaining), thousands(s.Limit.RequestsPerUnit)))
+	}
+	return "OK, " + strings.Join(left, ", ")
+}
+
+// spellDuration writes 12h0m0s as 12h.
+func spellDuration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if short, found := strings.CutSuffix(text, zero); found {
+			text = short + zero[:1]
+		}
+	}
+	return text
+}
+
+// thousands writes 1000000 as 1,000,000.
+func thousands(n uint64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
