@@ -43,7 +43,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 			Version:  version(),
 			Build:    recorded,
 			Reload:   reload,
-			Hurry:    paused.Done(),
+			Hurry:    paused,
 		})
 		return err
 	})

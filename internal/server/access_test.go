@@ -42,7 +42,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	write(t, file, token+"\n")
 	f := start(t, "--config="+directory(t, limited(1)), "--debug-host=0.0.0.0", "--admin-token-file="+file)
 	f.wantHealth(true, "OK")
-	_, port, _ := net.SplitHostPort(f.DebugAddr())
+	_, port, _ := net.SplitHostPort(f.debug.addr())
 	ask := func(method, path, token string) (int, string) {
 		r, _ := http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil)
 		if token != "" {
@@ -95,7 +95,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 	}
 	testenv.Eventually(t, func() error {
 		var got api.Status
-		_, body, err := f.request("GET", f.DebugAddr(), "/status", "")
+		_, body, err := f.request("GET", f.debug.addr(), "/status", "")
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		}
 		return nil
 	})
-	f.wantAnswer("GET", f.DebugAddr(), "/status", 200, `"notes": []`)
-	f.wantAnswer("GET", f.DebugAddr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
+	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"notes": []`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
 }

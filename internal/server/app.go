@@ -133,7 +133,7 @@ func (a *App) build() error {
 		Registerer:      serviceMetrics,
 		Logger:          a.logger,
 	})
-	a.rates = newRates(time.Now(), service.Totals)
+	a.rates = newRates(service.Totals)
 	a.parts.background("rates", a.rates.run)
 	return a.bind(service, options)
 }
@@ -176,16 +176,19 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 		return err
 	}
 	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() any { return nil })
-	if bound.metrics != nil {
-		mux := http.NewServeMux()
-		mux.Handle(l.PrometheusPath, metrics)
-		a.metrics = a.add(httpServer("metrics", bound.metrics, mux, metricsConnections, a.logger))
+	serve := func(name string, maxConnections int, handler http.Handler) *server {
+		if bound[name] == nil {
+			return nil
+		}
+		return a.add(httpServer(name, bound[name], handler, maxConnections, a.logger))
 	}
+	// What is large, all readers share. HTTP is for clients without gRPC.
+	mux := http.NewServeMux()
+	mux.Handle(l.PrometheusPath, metrics)
+	a.metrics = serve("metrics", 1024, mux)
 	a.makeOperators(options, metrics)
-	if bound.debug != nil {
-		a.debug = a.add(httpServer("debug", bound.debug, a.operators.Handler(), debugConnections, a.logger))
-	}
-	a.http = a.add(httpServer("HTTP", bound.http, service(a.health.err, requests.JSONHandler()), serviceConnections, a.logger))
+	a.debug = serve("debug", 1024, a.operators.Handler())
+	a.http = serve("HTTP", 4096, service(a.health.err, requests.JSONHandler()))
 
 	headersRead := []string{operators.RequestIDHeader}
 	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {
@@ -199,7 +202,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	requests.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
 	reflection.Register(s)
-	a.grpc = a.add(grpcServer(bound.grpc, s))
+	a.grpc = a.add(grpcServer(bound["gRPC"], s))
 	return nil
 }
 
@@ -255,7 +258,7 @@ func (a *App) Run(ctx context.Context) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	failed := a.parts.start(background)
-	a.logger.Info("listening", "grpc", a.GRPCAddr(), "http", a.HTTPAddr(), "debug", a.DebugAddr(), "metrics", a.MetricsAddr())
+	a.logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
 	var err error
 	select {
 	case <-ctx.Done():
@@ -275,18 +278,13 @@ func (a *App) Run(ctx context.Context) error {
 // meanwhile.
 func (a *App) leave(failed <-chan error) error {
 	delay := a.opts.Settings.Process.DrainDelay
-	select {
-	case <-a.opts.Hurry:
-		return nil
-	default:
-	}
-	if delay > 0 {
+	if delay > 0 && a.opts.Hurry.Err() == nil {
 		a.logger.Info("shutting down: health checks fail, requests are still answered", "at_most", delay)
 	}
 	select {
 	case <-time.After(delay):
 		return nil
-	case <-a.opts.Hurry:
+	case <-a.opts.Hurry.Done():
 		return nil
 	case err := <-failed:
 		return err
@@ -300,14 +298,5 @@ func (a *App) stop() error {
 	return a.parts.stop(ctx)
 }
 
-// GRPCAddr is where gRPC listens, host:port or unix:path.
-func (a *App) GRPCAddr() string { return a.grpc.addr() }
-
 // HTTPAddr is where /healthcheck and /json are, host:port.
 func (a *App) HTTPAddr() string { return a.http.addr() }
-
-// DebugAddr is where operators look, host:port, or "none".
-func (a *App) DebugAddr() string { return a.debug.addr() }
-
-// MetricsAddr is where the metrics are, host:port, or "none".
-func (a *App) MetricsAddr() string { return a.metrics.addr() }

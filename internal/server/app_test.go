@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -90,6 +89,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 		Registry: prometheus.NewRegistry(),
 		Version:  "v0-test",
+		Hurry:    context.Background(),
 	}
 }
 
@@ -105,15 +105,14 @@ func startWith(t *testing.T, change func(*Options), args ...string) *fixture {
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
 	opts := options(t, f.log, args...)
 	opts.Reload = f.reload
-	hurry := make(chan struct{})
+	hurry, hurryUp := context.WithCancel(context.Background())
 	opts.Hurry = hurry
 	change(&opts)
 	app := testenv.Must(New(opts))(t)
 	f.App = app
 	f.http.Transport = &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience}
-	f.conn = testenv.Must(grpc.NewClient(app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	f.conn = testenv.Must(grpc.NewClient(app.grpc.addr(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	ctx, leave := context.WithCancel(context.Background())
-	hurryUp := sync.OnceFunc(func() { close(hurry) })
 	f.leave, f.stop = leave, func() { hurryUp(); leave() }
 	ended := make(chan struct{})
 	go func() {
@@ -266,15 +265,15 @@ func TestServes(t *testing.T) {
 			t.Errorf("/json: got %d %s, want %d (error: %v)", code, body, want, err)
 		}
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "Weir v0-test", "health      OK", "in memory", "1 rule in 1 domain")
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
-	f.wantAnswer("GET", f.DebugAddr(), "/debug/pprof/goroutine", 200)
-	f.wantAnswer("GET", f.MetricsAddr(), "/numbers", 200,
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "Weir v0-test", "health      OK", "in memory", "1 rule in 1 domain")
+	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, "api.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
+	f.wantAnswer("GET", f.debug.addr(), "/debug/pprof/goroutine", 200)
+	f.wantAnswer("GET", f.metrics.addr(), "/numbers", 200,
 		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
 		`ratelimit_service_rate_limit_over_limit{domain="api",key1="user",key2=""} 2`, "go_goroutines", "process_")
 	for _, want := range []string{
 		"version=v0-test", `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
-		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.GRPCAddr(), f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()),
+		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.grpc.addr(), f.HTTPAddr(), f.debug.addr(), f.metrics.addr()),
 	} {
 		f.wantLog(want)
 	}
@@ -422,9 +421,9 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "none loaded", "no such file")
+	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 500, "no rules are loaded yet")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
 	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" path=` + dir + "\n")
 	f.wantLog(`level=ERROR msg="problem in the new rules" problem="rules at ` + dir)
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))

@@ -61,7 +61,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))
 			testenv.Must(f.ask(t.Context(), "alice"))(t)
-			if got := streamsSetting(t, f.GRPCAddr()); got != want {
+			if got := streamsSetting(t, f.grpc.addr()); got != want {
 				t.Errorf("SETTINGS_MAX_CONCURRENT_STREAMS is %q, want %q", got, want)
 			}
 			if value != "1" {

@@ -64,7 +64,7 @@ descriptors:
 			if got := reset("sent", sent); (got-end).Abs() > time.Minute && end > time.Minute {
 				t.Errorf("a limit that the request brings is whole again after %v, want %v", got, end)
 			}
-			f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user_plain: unit=MONTH requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: calendar,")
+			f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, "api.user_plain: unit=MONTH requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: calendar,")
 		})
 	}
 }

@@ -49,15 +49,15 @@ func TestRulesOfControlPlane(t *testing.T) {
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules       none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "rules       none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
 
 	plane.Set("v1", sent("x", 3))
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
 	loaded := fmt.Sprintf("1 rule in 1 domain from the control plane at %s (node default)\n", plane.Addr)
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules       "+loaded, ` ago), version "v1", resources: 1`+"\n            connected since ")
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "# "+loaded, "\napi.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "weir_xds_connected 1\n")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "rules       "+loaded, ` ago), version "v1", resources: 1`+"\n            connected since ")
+	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, "# "+loaded, "\napi.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "weir_xds_connected 1\n")
 
 	plane.Set("v2", sent("x", 7))
 	f.wantLimit(7)
@@ -72,17 +72,17 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantLimit(7)
 	f.wantHealth(true, "OK")
 	failed := []string{`version "v2"`, `The last load, version "v3", failed at `, "and changed nothing", problem}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, failed...)
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, failed...)
+	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
 	// Refused again and again, it counts and is logged once.
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	if n := strings.Count(f.log.String(), "new rules rejected"); n != 1 {
 		t.Errorf("the refusal was logged %d times, want once", n)
 	}
 
 	plane.Set("v4", sent("x", 2))
 	f.wantLimit(2)
-	if code, page, err := f.request("GET", f.DebugAddr(), "/", ""); err != nil || code != 200 || strings.Contains(page, "failed") {
+	if code, page, err := f.request("GET", f.debug.addr(), "/", ""); err != nil || code != 200 || strings.Contains(page, "failed") {
 		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
 	}
 }
@@ -108,8 +108,8 @@ func TestControlPlaneThatSendsAnotherType(t *testing.T) {
 	t.Cleanup(server.Stop)
 	f := start(t, fromControlPlane(&testenv.ControlPlane{Addr: listener.Addr().String()})...)
 	problem := `a response of type "clusters" is not allowed`
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, version "v9", failed at `, problem)
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, `The last load, version "v9", failed at `, problem)
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" version=v9`)
 }
 
@@ -119,8 +119,8 @@ func TestControlPlaneThatIsAway(t *testing.T) {
 	f := start(t, fromControlPlane(plane)...)
 	f.wantLimit(3)
 	plane.Stop()
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_xds_connected 0\n")
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "NOT connected since ", "the last stream ended: ")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_xds_connected 0\n")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "NOT connected since ", "the last stream ended: ")
 	f.wantLog("the control plane is not connected; its last rules stay in use")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
@@ -186,14 +186,14 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	start(t, fromControlPlane(plane, "--merge-domain-config")...).wantLimit(3)
 	alone := start(t, fromControlPlane(plane)...)
 	plane.WaitFor("that refuses", refusals)
-	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`)
+	alone.wantAnswer("GET", alone.debug.addr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`)
 	alone.wantHealth(false, "no rules are loaded yet")
 }
 
 func TestReloadOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane)...)
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "the control plane sends rules when they change")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "the control plane sends rules when they change")
 	f.reload <- syscall.SIGHUP
 	f.wantLog("the control plane sends rules when they change")
 }

@@ -134,7 +134,7 @@ func TestNoCollectorOfDecisions(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(1)), "--decision-log=all", "--decision-log-to=otlp")
 	testenv.Must(f.ask(t.Context(), "alice"))(t)
 	f.wantLog("traces or decisions were lost")
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
 	f.stop()
 	testenv.OK(t, f.wantEnd())
 }
@@ -172,7 +172,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 		testenv.Must(f.ask(t.Context(), "alice"))(t)
 	}
 	testenv.Eventually(t, func() error {
-		_, body, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+		_, body, err := f.request("GET", f.metrics.addr(), "/metrics", "")
 		if err == nil && !strings.Contains(body, `weir_decision_log_left_out_total{reason="slow"} `) || strings.Contains(body, `{reason="slow"} 0`) {
 			err = fmt.Errorf("nothing was left out: %s", body)
 		}
@@ -188,7 +188,7 @@ func TestNoDecisionLog(t *testing.T) {
 	var out testenv.Log
 	f := startWithStdout(t, &out, "--config="+directory(t, limited(1)))
 	testenv.Must(f.limit())(t)
-	if _, body, err := f.request("GET", f.MetricsAddr(), "/metrics", ""); err != nil || strings.Contains(body, "weir_decision_log") {
+	if _, body, err := f.request("GET", f.metrics.addr(), "/metrics", ""); err != nil || strings.Contains(body, "weir_decision_log") {
 		t.Errorf("got %v, %s", err, body)
 	}
 	if out.String() != "" {
@@ -204,13 +204,13 @@ func TestDenialsPage(t *testing.T) {
 		testenv.Must(f.ask(t.Context(), "alice"))(t)
 	}
 	file := onlyFile(t, dir)
-	f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 2`, `"value": "alice"`, `"retry_after": `)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 2`, `"value": "alice"`, `"retry_after": `)
 	write(t, file, "# a comment\n"+limited(1))
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
-	f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 2`)
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 2`)
 	write(t, file, "domain: api\ndescriptors: [{key: tenant}]\n")
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
-	_, body, err := f.request("GET", f.DebugAddr(), "/denials", "")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
+	_, body, err := f.request("GET", f.debug.addr(), "/denials", "")
 	if err != nil || strings.Contains(body, `"place"`) || !strings.Contains(body, `"denied": 2`) {
 		t.Errorf("got %v, %s", err, body)
 	}

@@ -77,7 +77,7 @@ func TestDrainLetsARequestFinish(t *testing.T) {
 	<-asked
 	f.stop()
 	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", 500, "draining")
-	wantRefused(t, f.GRPCAddr())
+	wantRefused(t, f.grpc.addr())
 	close(release)
 	if got := <-answered; got.err != nil || got.code != ratelimitv3.RateLimitResponse_OK {
 		t.Errorf("the request in flight: %v %v", got.code, got.err)
@@ -85,7 +85,7 @@ func TestDrainLetsARequestFinish(t *testing.T) {
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
 	}
-	for _, addr := range []string{f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()} {
+	for _, addr := range []string{f.HTTPAddr(), f.debug.addr(), f.metrics.addr()} {
 		wantRefused(t, addr)
 	}
 	f.wantLog("draining")
@@ -139,7 +139,7 @@ func TestLeavingServesOn(t *testing.T) {
 		t.Errorf("followed: %v (error: %v)", response, err)
 	}
 	f.wantHealth(false, "draining") // on new connections of HTTP, and the old one of gRPC
-	for _, addr := range []string{f.GRPCAddr(), f.HTTPAddr()} {
+	for _, addr := range []string{f.grpc.addr(), f.HTTPAddr()} {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatalf("no new connection: %v", err)
@@ -152,7 +152,7 @@ func TestLeavingServesOn(t *testing.T) {
 	f.wantHealth(false, "draining")
 
 	f.stop()
-	wantRefused(t, f.GRPCAddr())
+	wantRefused(t, f.grpc.addr())
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
 	}
@@ -161,14 +161,14 @@ func TestLeavingServesOn(t *testing.T) {
 // TestPauseIsLogged tells a pause, which is logged at its start, from what SIGINT and
 // a delay of 0 do, after which the drain comes at once.
 func TestPauseIsLogged(t *testing.T) {
-	hurry := make(chan struct{})
-	close(hurry)
+	hurry, hurryUp := context.WithCancel(t.Context())
+	hurryUp()
 	for _, tt := range []struct {
 		name  string
 		delay time.Duration
-		hurry <-chan struct{}
+		hurry context.Context
 		logs  int
-	}{{"a pause", time.Minute, nil, 1}, {"no delay", 0, nil, 0}, {"in a hurry", time.Minute, hurry, 0}} {
+	}{{"a pause", time.Minute, context.Background(), 1}, {"no delay", 0, context.Background(), 0}, {"in a hurry", time.Minute, hurry, 0}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log testenv.Log

@@ -32,7 +32,7 @@ func Example() {
 	if _, err := kong.Must(&s, settings.Parsing()).Parse(strings.Fields(flags)); err != nil {
 		panic(err)
 	}
-	app, err := server.New(server.Options{Settings: s.Settings, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	app, err := server.New(server.Options{Settings: s.Settings, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Hurry: context.Background()})
 	if err != nil {
 		panic(err)
 	}

@@ -87,9 +87,9 @@ func TestExceptions(t *testing.T) {
 			if _, entries, err := deny.Bytes(); err != nil || entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
 				t.Errorf("got %+v, %q, %v", deny, entries, err)
 			}
-			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
+			f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
 				`weir_limit_hits_total{domain="api",limit="deny",outcome="over",rule="exception"} 3`)
-			f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"rule": "exception"`)
+			f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "exception"`)
 			for _, e := range []operators.Exception{allow, deny, amount} {
 				out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
 				if err := f.exceptions.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {

@@ -91,7 +91,7 @@ func TestFailureModes(t *testing.T) {
 	f.wantLog("redis is failing, failure modes apply")
 	f.wantLog("redis does not answer, sending it no requests until it does")
 	f.wantHealth(true, "OK")
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_redis_breaker_open{redis="main"} 1`,
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_redis_breaker_open{redis="main"} 1`,
 		`weir_failure_mode_decisions_total{mode="allow"} 8`, `weir_failure_mode_decisions_total{mode="deny"} 8`,
 		`weir_failure_mode_decisions_total{mode="error"} 16`, `weir_failure_mode_decisions_total{mode="local"} 7`,
 		`ratelimit_service_rate_limit_within_limit{domain="api",key1="allow",key2=""} 10`, `ratelimit_service_rate_limit_over_limit{domain="api",key1="deny",key2=""} 8`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -48,8 +49,16 @@ const (
 	crowded         = 5000
 )
 
-// maxConnections is how many gRPC connections are open at a time, of about 30 KiB each.
-func maxConnections() int { return int(min(16<<10, fileDescriptors()/2)) }
+// maxConnections is how many gRPC connections are open at a time, of about 30 KiB each: at
+// most half as many as the process may have files.
+func maxConnections() int {
+	const most = 16 << 10
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return most
+	}
+	return int(min(most, files.Cur/2)) //nolint:gosec // it is small
+}
 
 // grpcOptions bound what a client may take. Who may be a client is for TLS and the
 // network to say.

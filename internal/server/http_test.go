@@ -48,7 +48,7 @@ func TestServiceListener(t *testing.T) {
 	if _, header, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("/healthcheck: got %q, header %v", body, header)
 	}
-	for _, addr := range []string{f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()} {
+	for _, addr := range []string{f.HTTPAddr(), f.debug.addr(), f.metrics.addr()} {
 		if status, _, _ := answered(t, addr, "GET / HTTP/1.1\r\nHost: weir\r\nX-Large: "+strings.Repeat("x", 32<<10)+"\r\n\r\n"); status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("%s: a header of 32 KiB: got %d, want 431", addr, status)
 		}
@@ -183,7 +183,7 @@ func TestUndecidedRequests(t *testing.T) {
 			if status.Code(err) != codes.InvalidArgument {
 				t.Errorf("a malformed message: got %v, want INVALID_ARGUMENT", err)
 			}
-			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "\n"+tt.metric+"\n")
+			f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "\n"+tt.metric+"\n")
 		})
 	}
 }

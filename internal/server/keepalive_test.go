@@ -44,7 +44,7 @@ func TestConnectionsAge(t *testing.T) {
 func TestPings(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)))
-	conn := testenv.Must(net.Dial("tcp", f.GRPCAddr()))(t)
+	conn := testenv.Must(net.Dial("tcp", f.grpc.addr()))(t)
 	defer conn.Close()
 	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	// RFC 9113: the preface, empty SETTINGS, and what frames begin with.

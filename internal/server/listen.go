@@ -4,104 +4,137 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/settings"
 )
 
-// listeners are bound addresses, each for one server. Requests are answered
-// without debug and metrics, too: these may be nil.
-type listeners struct{ grpc, http, debug, metrics net.Listener }
-
-// place is an address to bind.
+// place is an address to bind, for one server.
 type place struct {
-	name, setting    string
+	name, settings   string
 	network, address string
-	listener         *net.Listener
-	// lost is how severe it is to go on without, if that is possible at all. It is
-	// nil for what Envoy needs.
-	lost *slog.Level
+	lost             slog.Level // how severe it is to go on without
+	required         bool       // nothing goes on without
 }
 
 // places are the addresses that the settings name.
-func (l *listeners) places(s settings.Listen) []place {
+func places(s settings.Listen) []place {
 	tcp := string(s.Proto)
-	unwell, bad := slog.LevelWarn, slog.LevelError
-	grpc := place{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), &l.grpc, nil}
-	if s.GRPCUDS != "" {
-		grpc = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, &l.grpc, nil}
-	}
 	list := []place{
-		grpc,
-		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), &l.http, nil},
-		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), &l.debug, &bad},
+		{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), slog.LevelError, true},
+		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), slog.LevelError, true},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), slog.LevelError, false},
 	}
-	metrics := place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, &l.metrics, &unwell}
+	if s.GRPCUDS != "" {
+		list[0] = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, slog.LevelError, true}
+	}
 	switch {
 	case s.UsePrometheus == "true":
-		metrics.lost = &bad
-	case s.UsePrometheus == "false":
-		return list
+		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, slog.LevelError, false})
+	case s.UsePrometheus != "false": // nobody said that somebody reads them
+		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, slog.LevelWarn, false})
 	}
-	return append(list, metrics)
+	return list
 }
 
-// listen binds all addresses, or none if one is missing that is needed. The
-// error names every one of these, and the setting that it comes from.
-func listen(s settings.Settings, logger *slog.Logger) (listeners, error) {
-	var l listeners
-	config := listenConfig(s)
-	var bound []net.Listener
-	var without []string // listeners that do without IPv6
+// listen binds all places, or none if one is missing that is required. It returns listeners
+// by name. The error names every one that is missing, and the setting that it comes from.
+func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, error) {
+	var config net.ListenConfig
+	if s.Redis.Main.URL != "" { // servers that count in memory would each admit the whole of every limit
+		config.Control = sharePort
+	}
+	bound := map[string]net.Listener{}
 	var errs []error
-	for _, p := range l.places(s.Listen) {
-		listener, err := bind(config, p.network, p.address)
+	for _, p := range places(s.Listen) {
+		var listener net.Listener
+		var err error
+		if p.network == "unix" {
+			listener, err = listenUnix(p.address)
+		} else {
+			listener, err = config.Listen(context.Background(), p.network, p.address)
+		}
 		switch {
-		case err != nil && p.lost != nil:
-			logger.Log(context.Background(), *p.lost, "a listener cannot be bound; serving without it", "listener", p.name, "settings", p.setting, "err", err)
-			continue
-		case err != nil:
-			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.setting, err))
-			continue
+		case err == nil:
+			bound[p.name] = listener
+		case p.required:
+			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.settings, err))
+		default:
+			logger.Log(context.Background(), p.lost, "a listener cannot be bound; serving without it", "listener", p.name, "settings", p.settings, "err", err)
 		}
-		if isIPv4(listener) && strings.HasPrefix(p.address, "[::]:") {
-			without = append(without, p.name)
-		}
-		*p.listener, bound = listener, append(bound, listener)
 	}
 	if errs != nil {
 		for _, listener := range bound {
 			listener.Close()
 		}
-		return listeners{}, errors.Join(errs...)
 	}
-	if without != nil {
-		logger.Warn("this machine has no IPv6; listening on IPv4 only", "listeners", strings.Join(without, " "))
-	}
-	return l, nil
+	return bound, errors.Join(errs...)
 }
 
-// listenConfig lets servers share ports that share their counters, too. Those that
-// count in memory would each admit the whole of every limit, unnoticed.
-func listenConfig(s settings.Settings) net.ListenConfig {
-	if s.Redis.Main.URL == "" {
-		return net.ListenConfig{}
+// sharePort lets other processes of the same user listen at the address, too, if
+// they do the same: the system spreads new connections over them. So one server
+// can take the place of another on the same machine, as envoyproxy/ratelimit lets
+// it. A port that the system is to choose is not shared.
+func sharePort(_, address string, socket syscall.RawConn) error {
+	if strings.HasSuffix(address, ":0") {
+		return nil
 	}
-	return net.ListenConfig{Control: sharePort}
+	var refused error
+	err := socket.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(err, refused)
 }
 
-// bind binds an address. The host :: means all addresses, those of IPv4
-// included, and these alone on a machine without IPv6.
-func bind(config net.ListenConfig, network, address string) (net.Listener, error) {
-	if network == "unix" {
-		return listenUnix(address)
+// listenUnix binds a unix socket at path, in the place of one that nobody listens at any
+// more. Its owner and group may connect. It is removed when the listener is closed. A path
+// that begins with @ is a name that Linux keeps without a file.
+func listenUnix(path string) (net.Listener, error) {
+	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
+		return nil, fmt.Errorf("%s: the path has %d bytes; use at most %d", path, len(path), most)
 	}
-	return config.Listen(context.Background(), network, address)
+	if strings.HasPrefix(path, "@") {
+		return net.Listen("unix", path)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
 }
 
-func isIPv4(listener net.Listener) bool {
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	return ok && addr.IP.To4() != nil
+// removeStale removes the socket that a process left behind which could not
+// clean up, and nothing else.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket; it is not replaced", path)
+	}
+	conn, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		conn.Close()
+		return fmt.Errorf("%s: another process listens there: %w", path, syscall.EADDRINUSE)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return err
+	}
+	return os.Remove(path)
 }

@@ -55,14 +55,14 @@ func TestLastReload(t *testing.T) {
 	}
 
 	write(t, file, "domain: [")
-	f.wantAnswer(http.MethodPost, f.DebugAddr(), "/-/reload", http.StatusUnprocessableEntity)
+	f.wantAnswer(http.MethodPost, f.debug.addr(), "/-/reload", http.StatusUnprocessableEntity)
 	good, _ = f.value("weir_config_last_reload_successful")
 	if at, _ := f.value("weir_config_last_reload_success_timestamp_seconds"); good != 0 || at != first {
 		t.Errorf("after bad rules: successful %v at %v, want 0 at %v", good, at, first)
 	}
 
 	write(t, file, limited(4))
-	f.wantAnswer(http.MethodPost, f.DebugAddr(), "/-/reload", http.StatusOK)
+	f.wantAnswer(http.MethodPost, f.debug.addr(), "/-/reload", http.StatusOK)
 	good, _ = f.value("weir_config_last_reload_successful")
 	if at, _ := f.value("weir_config_last_reload_success_timestamp_seconds"); good != 1 || at <= first {
 		t.Errorf("after good rules: successful %v at %v, want 1 after %v", good, at, first)

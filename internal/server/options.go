@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"weir/internal/settings"
 )
 
-// Options says what an App is made of. All fields but Stdout, Reload and Hurry are required.
+// Options says what an App is made of. All fields but Stdout and Reload are required.
 type Options struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
@@ -25,8 +26,7 @@ type Options struct {
 	Build Build
 	// Reload makes the rules be loaded anew with each signal that it delivers.
 	Reload <-chan os.Signal
-	// Hurry ends the pause before the drain when it is closed. If it is closed
-	// before the context of Run ends, there is no pause. It also ends commands that print
-	// secrets for New.
-	Hurry <-chan struct{}
+	// Hurry ends the pause before the drain when it ends. If it ends before the context of
+	// Run, there is no pause. It also ends commands that print secrets for New.
+	Hurry context.Context
 }

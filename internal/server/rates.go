@@ -8,13 +8,8 @@ import (
 	"weir/internal/operators/api"
 )
 
-// How often rates looks, how many looks it keeps, which is 15 minutes of them, and over
-// how many it says how much is decided now.
-const (
-	ratesEvery  = 5 * time.Second
-	ratesKept   = 180
-	ratesLatest = 2
-)
+// How often rates looks, and how many looks it keeps, which is 15 minutes of them.
+const ratesEvery, ratesKept = 5 * time.Second, 180
 
 // rates keeps how many requests were decided and denied in the last 15 minutes.
 type rates struct {
@@ -30,58 +25,41 @@ type look struct {
 	decided, denied uint64
 }
 
-func newRates(now time.Time, totals func() (decided, denied uint64)) *rates {
+func newRates(totals func() (decided, denied uint64)) *rates {
 	r := &rates{totals: totals}
-	r.look(now)
+	r.looks = []look{r.look()}
 	return r
+}
+
+func (r *rates) look() look {
+	decided, denied := r.totals()
+	return look{time.Now(), decided, denied}
 }
 
 // run looks until ctx ends.
 func (r *rates) run(ctx context.Context) {
-	every := time.NewTicker(ratesEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-every.C:
-			r.look(now)
-		}
+	for pause(ctx, ratesEvery) {
+		r.mu.Lock()
+		r.looks = append(r.looks[max(0, len(r.looks)-ratesKept):], r.look())
+		r.mu.Unlock()
 	}
-}
-
-func (r *rates) look(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.looks) > ratesKept {
-		r.looks = append(r.looks[:0], r.looks[1:]...)
-	}
-	r.looks = append(r.looks, r.totalsAt(now))
-}
-
-func (r *rates) totalsAt(now time.Time) look {
-	decided, denied := r.totals()
-	return look{now, decided, denied}
 }
 
 // history returns the rates of the last 15 minutes, the oldest first.
-func (r *rates) history() []api.Rates {
+func (r *rates) history() (list []api.Rates) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]api.Rates, 0, ratesKept)
-	for i := 1; i < len(r.looks); i++ {
-		list = append(list, r.looks[i-1].until(r.looks[i]))
+	for i, next := range r.looks[1:] {
+		list = append(list, r.looks[i].until(next))
 	}
 	return list
 }
 
-// latest returns the rates of the last ten seconds, or, as long as there is no look that
-// is as old, since the start.
-func (r *rates) latest(now time.Time) api.Rates {
+// latest returns the rates of the last five to ten seconds, or since the start.
+func (r *rates) latest() api.Rates {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from := r.looks[max(0, len(r.looks)-ratesLatest)]
-	return from.until(r.totalsAt(now))
+	return r.looks[max(0, len(r.looks)-2)].until(r.look())
 }
 
 // until returns the rates between two looks.

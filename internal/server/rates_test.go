@@ -10,16 +10,16 @@ import (
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		r := newRates(began, func() (decided, denied uint64) {
+		r := newRates(func() (decided, denied uint64) {
 			seconds := uint64(time.Since(began) / time.Second)
 			return 100 * seconds, 10 * seconds
 		})
-		if got := r.latest(time.Now()); got.Decisions != 0 || got.Denials != 0 || len(r.history()) != 0 {
+		if got := r.latest(); got.Decisions != 0 || got.Denials != 0 || len(r.history()) != 0 {
 			t.Errorf("at the start: %+v %v", got, r.history())
 		}
 		go r.run(t.Context())
 		time.Sleep(2 * time.Second)
-		if got := r.latest(time.Now()); got.Decisions != 100 || got.Denials != 10 {
+		if got := r.latest(); got.Decisions != 100 || got.Denials != 10 {
 			t.Errorf("soon after the start: %+v", got)
 		}
 		time.Sleep(20 * time.Minute)
@@ -34,7 +34,7 @@ func TestRates(t *testing.T) {
 				t.Errorf("%d: got %+v, want 100 and 10 at %v", i, got, at)
 			}
 		}
-		if got := r.latest(time.Now()); got.Decisions != 100 || got.Denials != 10 {
+		if got := r.latest(); got.Decisions != 100 || got.Denials != 10 {
 			t.Errorf("at the end: %+v", got)
 		}
 	})

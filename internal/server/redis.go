@@ -13,9 +13,8 @@ import (
 
 // openRedis makes a store on the Redis, or the two, that the settings name. They need not be
 // there yet.
-func (a *App) openRedis() error {
-	all := a.opts.Settings
-	s := all.Redis
+func (a *App) openRedis() (err error) {
+	s := a.opts.Settings.Redis
 	var encrypt func() *tls.Config
 	if s.Encrypted() {
 		files, err := a.openTLS("redis", follow.ClientTLS, follow.TLSOptions{
@@ -27,25 +26,17 @@ func (a *App) openRedis() error {
 		encrypt = files.TLS
 	}
 	options := redis.Options{
-		KeyPrefix:  all.Store.CacheKeyPrefix,
+		Main:       a.redisServer(encrypt, func(s settings.Redis) settings.RedisServer { return s.Main }),
+		KeyPrefix:  a.opts.Settings.Store.CacheKeyPrefix,
 		DenyMemory: s.DenyMemory,
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,
 	}
-	var err error
-	options.Main, err = redisServer(s.Main, encrypt)
 	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "timeout", options.Main.Timeout}
-	if s.UsePerSecond && err == nil {
-		var second redis.Server
-		second, err = redisServer(s.PerSecond, encrypt)
+	if s.UsePerSecond {
+		second := a.redisServer(encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 		options.PerSecond = &second
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
-	}
-	if err != nil {
-		return err
-	}
-	if a.secrets.has("REDIS_") {
-		followRedis(&options, a.secrets)
 	}
 	if a.store.shared, err = redis.OpenShared(options.Main, options.KeyPrefix); err != nil {
 		return err
@@ -60,47 +51,39 @@ func (a *App) openRedis() error {
 	return nil
 }
 
-// redisServer says how to reach one of the two Redis.
-func redisServer(of settings.RedisServer, encrypt func() *tls.Config) (redis.Server, error) {
-	a, err := of.Address()
-	if err != nil {
-		return redis.Server{}, err
+// redisServer says how to reach one of the two Redis. If secrets of Redis may change, the
+// store asks for the URL, user and password as they are now, and has them read again when
+// Redis refuses a login.
+func (a *App) redisServer(encrypt func() *tls.Config, which func(settings.Redis) settings.RedisServer) redis.Server {
+	describe := func(s settings.Settings) redis.Server {
+		of := which(s.Redis)
+		to, _ := of.Address() // which has been checked
+		server := redis.Server{
+			Type:             redis.Type(of.Type),
+			Network:          to.Network,
+			Addr:             strings.Join(to.Addrs, ","),
+			Primary:          to.Primary,
+			DB:               to.DB,
+			Username:         to.Login.User,
+			Password:         to.Login.Password,
+			SentinelUsername: to.Sentinel.User,
+			SentinelPassword: to.Sentinel.Password,
+			PoolSize:         of.PoolSize,
+			Timeout:          of.Timeout,
+		}
+		if of.Encrypted() {
+			server.TLS = encrypt
+		}
+		return server
 	}
-	server := redis.Server{
-		Type:             redis.Type(of.Type),
-		Network:          a.Network,
-		Addr:             strings.Join(a.Addrs, ","),
-		Primary:          a.Primary,
-		DB:               a.DB,
-		Username:         a.Login.User,
-		Password:         a.Login.Password,
-		SentinelUsername: a.Sentinel.User,
-		SentinelPassword: a.Sentinel.Password,
-		PoolSize:         of.PoolSize,
-		Timeout:          of.Timeout,
-	}
-	if of.Encrypted() {
-		server.TLS = encrypt
-	}
-	return server, nil
-}
-
-// followRedis has the store take URLs, users and passwords as they change: it asks for the
-// settings as they are now, and has them read anew when Redis refuses a login.
-func followRedis(o *redis.Options, changing *changingSecrets) {
-	follow := func(server *redis.Server, which func(settings.Redis) settings.RedisServer) {
-		first := *server
-		server.Renew = changing.renew
-		server.Latest = func() redis.Server {
-			latest, err := redisServer(which(changing.now().Redis), first.TLS)
-			if err != nil {
-				return first // the settings were checked when they changed
+	server := describe(a.opts.Settings)
+	if secrets := a.secrets.ofRedis(); secrets != nil {
+		server.Latest = func() redis.Server { return describe(a.secrets.now()) }
+		server.Renew = func(ctx context.Context) {
+			for _, s := range secrets {
+				s.Renew(ctx)
 			}
-			return latest
 		}
 	}
-	follow(&o.Main, func(s settings.Redis) settings.RedisServer { return s.Main })
-	if o.PerSecond != nil {
-		follow(o.PerSecond, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
-	}
+	return server
 }

@@ -71,7 +71,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	const fails = "redis is failing, failure modes apply"
 	f.wantLog(fails)
 	f.wantUnavailable()
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
 
 	r.Start()
 	f.wantHealth(true, "OK")
@@ -81,12 +81,12 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 		t.Errorf("its absence was logged %d times, want once", n)
 	}
 	f.wantLimit(3)
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "works, last at ")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "works, last at ")
 
 	r.Stop()
 	f.wantUnavailable()
 	f.wantHealth(true, "OK") // old news to Envoy, and a restart would not help
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
 
 	r.Start()
 	f.wantLimit(3)
@@ -104,7 +104,7 @@ func TestRedisThatCannotDecide(t *testing.T) {
 			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
 			f.wantLog(tt.reason)
 			f.wantHealth(false, "redis has not been available yet")
-			f.wantAnswer("GET", f.DebugAddr(), "/", 200, "FAILS since", tt.reason)
+			f.wantAnswer("GET", f.debug.addr(), "/", 200, "FAILS since", tt.reason)
 		})
 	}
 }
@@ -246,7 +246,7 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 				for range 3 { // admitted or denied by Redis, and denied again
 					testenv.Must(f.ask(t.Context(), "alice"))(t)
 				}
-				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+				_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
 				_, count, found := strings.Cut(page, denials)
 				if remembered := !strings.HasPrefix(count, "0\n"); err != nil || !found || remembered != c.remembered {
 					return fmt.Errorf("%.10q denials are remembered, want some: %t (error: %v)", count, c.remembered, err)

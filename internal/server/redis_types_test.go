@@ -85,7 +85,7 @@ func TestRedisCluster(t *testing.T) {
 // wantNoPassword looks for the password of the tests where operators look.
 func (f *fixture) wantNoPassword() {
 	f.t.Helper()
-	_, page, err := f.request("GET", f.DebugAddr(), "/", "")
+	_, page, err := f.request("GET", f.debug.addr(), "/", "")
 	if err != nil || strings.Contains(page+f.log.String(), "swordfish") {
 		f.t.Errorf("the password shows in the log or on the status page (error: %v):\n%s", err, page)
 	}
@@ -129,7 +129,7 @@ func TestRedisPerSecond(t *testing.T) {
 			t.Errorf("counter of alice%s: %q, want 2 used (error: %v)", name, text, err)
 		}
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+", of limits per second at "+second.Addr())
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+first.Addr()+", of limits per second at "+second.Addr())
 	f.wantNoPassword()
 
 	second.Close()

@@ -189,12 +189,12 @@ func TestRulesWithoutSiblings(t *testing.T) {
 func TestReloadOnRequest(t *testing.T) {
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200, "rules loaded")
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200, "rules loaded")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
 	f.reload <- syscall.SIGHUP
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n")
 	remove(t, dir)
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
 }
 
 func TestBadRulesChangeNothing(t *testing.T) {
@@ -204,11 +204,11 @@ func TestBadRulesChangeNothing(t *testing.T) {
 
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
 	problems := []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "The last load failed at ", " and changed nothing:")...)
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 422, problems...)
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, append(problems, "The last load failed at ", " and changed nothing:")...)
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 422, problems...)
 	f.reload <- syscall.SIGHUP
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
 	for _, want := range []string{ // each in a record of its own
@@ -220,12 +220,12 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	}
 
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - shape: round\n")
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "shape")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "shape")
 	f.wantLog(`problem="` + dir + `/rules.yaml:3:5: descriptors[0]: unknown field \"shape\"`)
 
 	replace(t, dir+"/rules.yaml", limited(7))
 	f.wantLimit(7)
-	code, page, err := f.request("GET", f.DebugAddr(), "/", "")
+	code, page, err := f.request("GET", f.debug.addr(), "/", "")
 	if err != nil || code != 200 || strings.Contains(page, "failed") {
 		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
 	}
@@ -236,8 +236,8 @@ func TestManyProblems(t *testing.T) {
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 1_000))
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\n  and 1900 more\n")
-	code, answer, err := f.request("POST", f.DebugAddr(), "/-/reload", "")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\n  and 1900 more\n")
+	code, answer, err := f.request("POST", f.debug.addr(), "/-/reload", "")
 	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 1900 more") {
 		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
 	}
@@ -272,7 +272,7 @@ func TestRulesThatDisappearGoOnServing(t *testing.T) {
 			f := start(t, "--config="+dir)
 			f.wantLimit(3)
 			remove(t, filepath.Join(dir, tt.remove))
-			f.wantAnswer("GET", f.DebugAddr(), "/", 200, tt.problem)
+			f.wantAnswer("GET", f.debug.addr(), "/", 200, tt.problem)
 			f.wantLimit(3)
 			write(t, dir+"/rules.yaml", limited(7))
 			f.wantLimit(7)
@@ -285,7 +285,7 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	write(t, dir+"/notes.txt", "not rules")
 	f := start(t, "--config="+dir)
 	f.wantLog("notes.txt")
-	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
 	if n := strings.Count(f.log.String(), "notes.txt"); n != 1 {
 		t.Errorf("the file was named %d times, want once", n)
 	}

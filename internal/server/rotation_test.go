@@ -245,8 +245,8 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	} {
 		mount(t, dir, bad.text)
 		f.wantLog(bad.problem)
-		f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note        the previous value stays in use: "+bad.note)
-		f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 1\n")
+		f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note        the previous value stays in use: "+bad.note)
+		f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_secrets_refused 1\n")
 		l.more(t)
 	}
 	counter := newOperator(t, "swordfish-2", second).nodes[0]
@@ -265,8 +265,8 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	if _, err := l.ask(t.Context()); err != nil {
 		t.Error(err)
 	}
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+second.Addr())
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 0\n")
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+second.Addr())
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_secrets_refused 0\n")
 	f.wantNoPassword()
 }
 

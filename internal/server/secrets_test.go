@@ -27,10 +27,10 @@ func TestNoPageShowsASecret(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := start(t, append([]string{"--log-level=debug", "--config=" + directory(t, limited(3))}, tt.args...)...)
-			f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user: ")
+			f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, "api.user: ")
 			_, _ = f.ask(t.Context(), "alice") // fails where there is no Redis
 			for _, path := range []string{"/", "/rlconfig", "/stats", "/debug/pprof/goroutine?debug=2"} {
-				code, page, err := f.request("GET", f.DebugAddr(), path, "")
+				code, page, err := f.request("GET", f.debug.addr(), path, "")
 				if err != nil || code != 200 || strings.Contains(page, "swordfish") || strings.Contains(page, "halibut") {
 					t.Errorf("%s shows a secret, or nothing: %d (error: %v)\n%s", path, code, err, page)
 				}

@@ -51,11 +51,8 @@ func (s *server) close(ctx context.Context) error {
 	return err
 }
 
-// How many connections are open at a time; further ones wait. That of HTTP is for clients
-// without gRPC. What is large, all readers of the others share.
-const debugConnections, metricsConnections, serviceConnections = 1024, 1024, 4096
-
-// httpServer makes a server that no slow client can hold up for ever.
+// httpServer makes a server that no slow client can hold up for ever. Beyond maxConnections
+// at a time, further ones wait.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *server {
 	s := &http.Server{
 		Handler:           handler,
@@ -77,10 +74,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 
 // Bodies that may be large are read by so many requests at a time. Others are
 // small enough for every connection to have one.
-const (
-	smallBody   = 16 << 10
-	largeBodies = 64
-)
+const smallBody, largeBodies = 16 << 10, 64
 
 // service serves /healthcheck and /json. health returns why the server should
 // get no requests, or nil.
@@ -92,7 +86,6 @@ func service(health func() error, json http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 		fmt.Fprint(w, "OK")
 	})
 	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) {

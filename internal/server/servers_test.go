@@ -35,7 +35,7 @@ func body(t *testing.T, user string) string {
 // counters asks the debug port for the counters of a user.
 func (f *fixture) counters(path, user string) operators.Counters {
 	f.t.Helper()
-	code, text, err := f.request("POST", f.DebugAddr(), path, body(f.t, user))
+	code, text, err := f.request("POST", f.debug.addr(), path, body(f.t, user))
 	var answer operators.Counters
 	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
 		f.t.Fatalf("%s: got %d %s (error: %v)", path, code, text, err)
@@ -83,7 +83,7 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 			testenv.Until(t, "the decisions are logged", func() bool { return strings.Count(out.String(), "\n") == 3 })
 			usage := func() string {
 				t.Helper()
-				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+				_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +166,7 @@ func TestDenialsOfAllServers(t *testing.T) {
 	if all, _ := b.operators.Denials(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) != 2 || here.Last[1].Count >= all.Last[1].Count {
 		t.Errorf("one server: got %+v of %d servers, error %v; all have %+v", here.Last, here.Servers, err, all.Last)
 	}
-	a.wantAnswer("GET", a.DebugAddr(), "/denials?servers=all", 200, `"servers": 2`)
+	a.wantAnswer("GET", a.debug.addr(), "/denials?servers=all", 200, `"servers": 2`)
 	r.Stop()
 	testenv.Eventually(t, func() error {
 		if _, err := a.operators.Denials(t.Context(), true); !errors.Is(err, operators.ErrUnavailable) {
@@ -174,7 +174,7 @@ func TestDenialsOfAllServers(t *testing.T) {
 		}
 		return nil
 	})
-	if code, text, err := a.request("POST", a.DebugAddr(), "/reset", body(t, "alice")); err != nil || code != 503 || !strings.Contains(text, "resetting the counters") {
+	if code, text, err := a.request("POST", a.debug.addr(), "/reset", body(t, "alice")); err != nil || code != 503 || !strings.Contains(text, "resetting the counters") {
 		t.Errorf("got %d %s (error: %v)", code, text, err)
 	}
 	a.wantLog(`msg="counters not reset everywhere" audit=true`)

@@ -46,8 +46,8 @@ func TestServersOverlap(t *testing.T) {
 	}
 	young.wantHealth(true, "OK")
 	young.wantLimit(3)
-	young.wantAnswer("GET", young.DebugAddr(), "/", 200, "Weir v0-test")
-	young.wantAnswer("GET", young.MetricsAddr(), "/metrics", 200, "ratelimit_service_total_requests")
+	young.wantAnswer("GET", young.debug.addr(), "/", 200, "Weir v0-test")
+	young.wantAnswer("GET", young.metrics.addr(), "/metrics", 200, "ratelimit_service_total_requests")
 }
 
 // TestServersThatCountAloneDoNotOverlap starts a second server without Redis on an

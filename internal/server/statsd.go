@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"weir/internal/limiter"
 	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/telemetry/statsd"
@@ -60,7 +59,12 @@ func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[stat
 	return func(yield func(statsd.Sum) bool) {
 		var name []byte
 		for labels, sums := range l.Sums() {
-			name = appendLabels(name[:0], labels)
+			name = append(name[:0], "ratelimit.service.rate_limit."...)
+			for _, part := range []string{labels.Domain, labels.Key1, labels.Key2, labels.More} {
+				if part != "" {
+					name = append(append(name, part...), '.')
+				}
+			}
 			for sum, total := range sums {
 				if total > 0 && !yield(statsd.Sum{Name: append(name, telemetry.Sum(sum).String()...), Total: total}) {
 					return
@@ -73,7 +77,7 @@ func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[stat
 				continue
 			}
 			for _, m := range f.GetMetric() {
-				for sum := range statsdSums(f.GetName(), m) {
+				for _, sum := range statsdSums(f.GetName(), m) {
 					if !yield(sum) {
 						return
 					}
@@ -83,39 +87,23 @@ func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[stat
 	}
 }
 
-// appendLabels writes what comes before the name of a sum of a limit.
-func appendLabels(dst []byte, l limiter.LabelSet) []byte {
-	dst = append(dst, "ratelimit.service.rate_limit."...)
-	for _, part := range []string{l.Domain, l.Key1, l.Key2, l.More} {
-		if part != "" {
-			dst = append(append(dst, part...), '.')
-		}
+// statsdSums are a counter, or the buckets of a histogram of seconds as timings that took
+// as long as the bucket's upper bound.
+func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
+	name := []byte(statsdName(family, m))
+	h := m.GetHistogram()
+	if h == nil {
+		return []statsd.Sum{{Name: name, Total: uint64(m.GetCounter().GetValue())}}
 	}
-	return dst
-}
-
-// statsdSums yields a counter, or the buckets of a histogram of seconds as
-// timings that took as long as the bucket's upper bound.
-func statsdSums(family string, m *dto.Metric) iter.Seq[statsd.Sum] {
-	return func(yield func(statsd.Sum) bool) {
-		name := []byte(statsdName(family, m))
-		h := m.GetHistogram()
-		if h == nil {
-			yield(statsd.Sum{Name: name, Total: uint64(m.GetCounter().GetValue())})
-			return
-		}
-		var below uint64
-		var bound time.Duration
-		for _, b := range h.GetBucket() {
-			bound = time.Duration(b.GetUpperBound() * float64(time.Second))
-			if !yield(statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound}) {
-				return
-			}
-			below = b.GetCumulativeCount()
-		}
-		// What took longer than any bucket: any longer time tells it apart.
-		yield(statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
+	var below uint64
+	var bound time.Duration
+	for _, b := range h.GetBucket() {
+		bound = time.Duration(b.GetUpperBound() * float64(time.Second))
+		sums = append(sums, statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound})
+		below = b.GetCumulativeCount()
 	}
+	// What took longer than any bucket: any longer time tells it apart.
+	return append(sums, statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
 }
 
 // statsdName is what envoyproxy/ratelimit calls a metric of the service.

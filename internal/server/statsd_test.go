@@ -77,7 +77,7 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 // TestScrapedMetrics compares with what a Prometheus reads of envoyproxy/ratelimit.
 func TestScrapedMetrics(t *testing.T) {
 	f := startMetrics(t)
-	answer, err := f.http.Get("http://" + f.MetricsAddr() + "/metrics")
+	answer, err := f.http.Get("http://" + f.metrics.addr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestNearLimitRatioIsASetting(t *testing.T) {
 	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
 	f := startMetrics(t)
 	// Of 10 for user a: 4 beyond the first 5 in the first request, the tenth in the next.
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
 }
 
 // All that was counted is sent when the server stops, at the latest, if nobody

@@ -12,10 +12,9 @@ import (
 
 // status is how the server is.
 func (a *App) status() api.Status {
-	now := time.Now()
-	rates := a.rates.latest(now)
+	rates := a.rates.latest()
 	status := api.Status{
-		Version: a.opts.Version, UptimeSeconds: now.Sub(a.started).Seconds(), Health: "OK", Notes: a.notes(),
+		Version: a.opts.Version, UptimeSeconds: time.Since(a.started).Seconds(), Health: "OK", Notes: a.notes(),
 		Store: a.storeStatus(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
 		Decisions: rates.Decisions, Denials: rates.Denials,
 	}
@@ -33,16 +32,19 @@ func (a *App) notes() []string {
 
 // oldSecrets says which secrets are in use that were read before, and why not those of now.
 func (a *App) oldSecrets() (notes []string) {
-	for _, problem := range append(a.secrets.problems(), a.access.Problem()) {
+	note := func(problem string) {
 		if problem != "" {
 			notes = append(notes, "the previous value stays in use: "+problem)
 		}
 	}
-	if a.store.redis == nil {
-		return notes
+	for _, s := range a.secrets.secrets {
+		note(s.Problem())
 	}
-	if err := a.store.redis.Refused(); err != nil {
-		notes = append(notes, "the previous value stays in use: Redis rejects a changed URL, user or password: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	note(a.access.Problem())
+	if a.store.redis != nil {
+		if err := a.store.redis.Refused(); err != nil {
+			note("Redis rejects a changed URL, user or password: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
 	}
 	return notes
 }
