@@ -27,13 +27,10 @@ func (r *reader) client(n *node, c client) client {
 	c.hops = r.number(n.get("xff_num_trusted_hops"), c.hops)
 	for i, extension := range n.get("original_ip_detection_extensions").items() {
 		kind, value := extension.get("typed_config").typed()
-		switch cidrs := value.get("xff_trusted_cidrs"); {
-		case kind != xffType || i > 0:
-			r.note(extension, "%s is ignored, the client may have another address", kind)
-		case cidrs != nil:
-			r.note(cidrs, "xff_trusted_cidrs is ignored, the last address of x-forwarded-for is used")
-		default:
+		if kind == xffType && value.get("xff_trusted_cidrs") == nil && i == 0 {
 			c.hops = r.number(value.get("xff_num_trusted_hops"), 0)
+		} else {
+			r.note(extension, "this is ignored, the client may have another address")
 		}
 	}
 	return c

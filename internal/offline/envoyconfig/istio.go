@@ -10,8 +10,8 @@ import (
 
 // patch is a patch of an EnvoyFilter.
 type patch struct {
-	*node                    // of the patch's value
-	applyTo           string // or REMOVE
+	*node             // of the patch's value
+	applyTo           string
 	context, selector string // of the workloads that take it, "" for all
 	host, route       string // names that Istio gives, "" for all
 }
@@ -30,10 +30,16 @@ func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 		}
 		slices.Sort(labels)
 		for _, n := range manifest.get("spec", "config_patches").items() {
-			if p := newPatch(n, strings.Join(labels, ",")); p.node != nil {
-				all = append(all, p)
-				contexts[p.context], selectors[p.selector] = true, true
+			value, host := n.get("patch", "value"), n.get("match", "route_configuration", "vhost")
+			if value == nil || n.get("patch", "operation").text() == "REMOVE" {
+				continue
 			}
+			p := patch{
+				value, n.get("apply_to").text(), strings.TrimPrefix(n.get("match", "context").text(), "ANY"), strings.Join(labels, ","),
+				host.get("name").text(), host.get("route", "name").text(),
+			}
+			all = append(all, p)
+			contexts[p.context], selectors[p.selector] = true, true
 		}
 	}
 	for _, context := range orAll(contexts) {
@@ -41,7 +47,7 @@ func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 			mine := slices.DeleteFunc(slices.Clone(all), func(p patch) bool {
 				return p.context != "" && p.context != context || p.selector != "" && p.selector != selector
 			})
-			if slices.ContainsFunc(mine, patch.hasRateLimits) {
+			if slices.ContainsFunc(mine, func(p patch) bool { return p.applyTo != "CLUSTER" && mentionsRateLimits(p.node) }) {
 				// Istio's gateways have use_remote_address.
 				c := client{connection: context == "GATEWAY"}
 				choices = append(choices, choice{strings.TrimSpace(context + " " + selector), func() *Config { return r.patched(mine, o, c) }})
@@ -54,33 +60,12 @@ func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 	return choices
 }
 
-// newPatch reads what a patch applies to.
-func newPatch(n *node, selector string) patch {
-	host := n.get("match", "route_configuration", "vhost")
-	p := patch{
-		node: n.get("patch", "value"), applyTo: n.get("apply_to").text(), context: n.get("match", "context").text(), selector: selector,
-		host: host.get("name").text(), route: host.get("route", "name").text(),
-	}
-	if n.get("patch", "operation").text() == "REMOVE" {
-		p.applyTo = "REMOVE"
-	}
-	if p.context == "ANY" {
-		p.context = ""
-	}
-	return p
-}
-
 // orAll returns names, or the empty one for all if there is no other.
 func orAll(names map[string]bool) []string {
 	if len(names) > 1 {
 		delete(names, "")
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// hasRateLimits reports whether descriptors come of the patch.
-func (p patch) hasRateLimits() bool {
-	return p.applyTo != "REMOVE" && p.applyTo != "CLUSTER" && mentionsRateLimits(p.node)
 }
 
 // patched reads the patches of a workload: their filters, and virtual hosts with as much
@@ -101,7 +86,6 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 				c = r.client(manager, c)
 			}
 			r.skip(p.node)
-		case "REMOVE":
 		default:
 			r.skip(p.node)
 		}

@@ -87,42 +87,17 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 		passes = rangeTest(s.RangeMatch)
 	case *routepb.HeaderMatcher_StringMatch:
 		passes, err = stringTest(s.StringMatch)
-	default:
-		passes, err = stringTest(oldMatcher(m))
-	}
-	if err != nil || passes == nil {
-		return func(t *Request) bool {
-			_, there, _ := t.header(name, nil)
-			return ((there || empty) == present) != invert
-		}, err
 	}
 	return func(t *Request) bool {
 		_, there, passed := t.header(name, passes)
+		if passes == nil {
+			return ((there || empty) == present) != invert
+		}
 		if !there && empty {
 			there, passed = true, passes("")
 		}
 		return there && passed != invert
-	}, nil
-}
-
-// oldMatcher returns what is deprecated, and in many files, as it is written now.
-//
-//nolint:staticcheck // see above
-func oldMatcher(m *routepb.HeaderMatcher) *matcher.StringMatcher {
-	text := new(matcher.StringMatcher)
-	switch s := m.GetHeaderMatchSpecifier().(type) {
-	case *routepb.HeaderMatcher_ExactMatch:
-		text.MatchPattern = &matcher.StringMatcher_Exact{Exact: s.ExactMatch}
-	case *routepb.HeaderMatcher_PrefixMatch:
-		text.MatchPattern = &matcher.StringMatcher_Prefix{Prefix: s.PrefixMatch}
-	case *routepb.HeaderMatcher_SuffixMatch:
-		text.MatchPattern = &matcher.StringMatcher_Suffix{Suffix: s.SuffixMatch}
-	case *routepb.HeaderMatcher_ContainsMatch:
-		text.MatchPattern = &matcher.StringMatcher_Contains{Contains: s.ContainsMatch}
-	case *routepb.HeaderMatcher_SafeRegexMatch:
-		text.MatchPattern = &matcher.StringMatcher_SafeRegex{SafeRegex: s.SafeRegexMatch}
-	}
-	return text
+	}, err
 }
 
 // rangeTest returns the test of a number.

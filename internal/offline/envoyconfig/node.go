@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -208,7 +209,12 @@ func (n *node) json() any {
 	case n.yaml.Kind == yaml.MappingNode:
 		fields := map[string]any{}
 		for _, child := range n.children {
-			fields[child.step.Field] = child.json()
+			switch old, ok := strings.CutSuffix(child.field, "_match"); {
+			case ok && slices.Contains([]string{"exact", "prefix", "suffix", "contains", "safe_regex"}, old):
+				fields["string_match"] = map[string]any{old: child.json()} // of headers, deprecated and in many files
+			default:
+				fields[child.step.Field] = child.json()
+			}
 		}
 		return fields
 	case n.yaml.Kind == yaml.SequenceNode:

@@ -1,11 +1,10 @@
 package envoyconfig
 
 import (
-	"cmp"
-	"fmt"
+	_ "embed"
 	"io"
 	"strconv"
-	"strings"
+	"text/template"
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
@@ -70,27 +69,10 @@ func newSent(r *Result, command string) Sent {
 	return s
 }
 
+//go:embed report.txt
+var reportText string
+
+var page = template.Must(template.New("report").Funcs(template.FuncMap{"line": plaintext.Line}).Parse(reportText))
+
 // WriteText writes each descriptor and, below, what else is known of it.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	if len(r.Descriptors) == 0 {
-		b.WriteString("Envoy sends no descriptor for this request.\n")
-	}
-	for _, d := range r.Descriptors {
-		fmt.Fprintf(&b, "%s\n  domain: %s\n  from:   %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
-		switch {
-		case d.HitsAddend != nil && d.NegativeHits:
-			fmt.Fprintf(&b, "  hits:   refund of %d\n", *d.HitsAddend)
-		case d.HitsAddend != nil:
-			fmt.Fprintf(&b, "  hits:   %d\n", *d.HitsAddend)
-		}
-		if d.OnStreamDone {
-			b.WriteString("  when:   after the response, too late to deny it\n")
-		}
-		if d.Explain != "" {
-			fmt.Fprintf(&b, "  next:   %s\n", d.Explain)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
+func (r *Report) WriteText(w io.Writer) error { return page.Execute(w, r) }
