@@ -112,7 +112,7 @@ func showsNow(p *tab, w *weir, rules string) {
 		if !regexp.MustCompile(`Calls\s+[0-9.]+ a second`).MatchString(got) || !strings.Contains(got, "ms on average") {
 			return fmt.Errorf("the store shows %s", got)
 		}
-		if points := p.get(`document.querySelector(".line-decided")?.getAttribute("points").split(" ").length`); points == "undefined" || points == "1" {
+		if points := p.get(`document.querySelector(".line-decided")?.getAttribute("points").trim().split(" ").length`); points == "undefined" || points == "1" {
 			return fmt.Errorf("the curve has %s points", points)
 		}
 		return nil
@@ -209,7 +209,7 @@ func showsAsText(p *tab, w *weir) {
 		askFor(p.t, w, 6, "user", value)
 	}
 	p.open("/console/")
-	shown := []string{"user=" + values[0], "user=" + values[1], `user=\x1b[31mred\x1b[0m\u202etxt`, `user=\xff\xfe\x00a`, "user=" + values[4], "user=yyyy", "cut, 10000 bytes"}
+	shown := []string{"user=" + values[0], "user=" + values[1], `user=\x1b[31mred\x1b[0m\xe2\x80\xaetxt`, `user=\xff\xfe\x00a`, "user=" + values[4], "user=yyyy", "(cut, digest "}
 	p.wants("panel-keys", shown...)
 	p.wants("panel-last", shown[1:]...)
 	for _, value := range values[:5] {
@@ -340,7 +340,7 @@ func signsIn(browser context.Context, t *testing.T) {
 	testenv.Until(t, "the token is refused", func() bool { return p.get(`document.querySelector("[role=alert]") !== null`) == "true" })
 	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
 	p.wants("panel-keys", "user=mallory", "6")
-	p.wants("panel-store", "in memory", "Counters", "1 of at most")
+	p.wants("panel-store", "in memory, at most", "Counters\n1")
 	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
 	p.wants("main", "Sign in", "Token")
 

@@ -73,8 +73,8 @@ func TestOperate(t *testing.T) {
 			t.Fatalf("request %d: got %d", n, code)
 		}
 	}
-	out := o.weir(2, "reset api user=alice", `refused this: .*; set --token-file to a file with its token\n`) +
-		o.weir(2, "reset api user=alice --token-file "+dir+"/other", `refused this: .*; it does not accept the token in --token-file\n`)
+	out := o.weir(2, "reset api user=alice", `refused by the server at .*; set --token-file to a file with its token\n`) +
+		o.weir(2, "reset api user=alice --token-file "+dir+"/other", `refused by the server at .*; it does not accept the token in --token-file\n`)
 	t.Setenv("WEIR_TOKEN_FILE", dir+"/token")
 	out += o.weir(0, "status", `health +OK\n`, `rules +1 rule in 1 domain from \S+\n +loaded at .* ago\), files: 1\n`)
 	out += o.weir(0, "top api --this --window minute", `domain api, rule \S*user \(\S+a\.yaml:3:5\)`, `3 per year: 2 denied`, `2 +\d\d:\d\d:\d\d \(\d+ m?s\) +\d\d:\d\d:\d\d +user=alice\n`, `weir peek api user=alice\n`)
@@ -93,7 +93,7 @@ func TestOperate(t *testing.T) {
 	if remove == nil {
 		t.Fatalf("no command removes it: %s", added)
 	}
-	out += o.weir(0, remove[1], `removed\.`) + o.weir(1, remove[1], `weir: the server at \S+ answered: `)
+	out += o.weir(0, remove[1], `removed\.`) + o.weir(1, remove[1], `weir: not found by the server at \S+: `)
 	out += o.weir(0, `except add apii user=alice --deny --for 1s --reason typo`, `note: no rule has the domain apii, did you mean api\?\n`, `deny apii user=alice until`)
 	if code := o.request("alice"); code != http.StatusOK || strings.Contains(out, "swordfish") {
 		t.Errorf("after the exception: got %d, or the token is shown in %s", code, out)

@@ -32,8 +32,8 @@ func TestRemoteBadInput(t *testing.T) {
 	}{
 		{"nobody there", []string{"status", "--server=127.0.0.1:1"}, 2, "weir: cannot reach the server at http://127.0.0.1:1: connection refused; set --server to its debug port\n"},
 		{"bad server", []string{"top", "--server=ftp://u:swordfish@weir"}, 2, "weir: --server ($WEIR_SERVER): invalid address; use host:port, http://host:port or https://host:port\n"},
-		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or invalid; set --token-file to a file with its token\n"},
-		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: the server at " + unauthorized + " refused this: the token is missing or invalid; it does not accept the token in --token-file\n"},
+		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: refused by the server at " + unauthorized + ": the token is missing or invalid; set --token-file to a file with its token\n"},
+		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: refused by the server at " + unauthorized + ": the token is missing or invalid; it does not accept the token in --token-file\n"},
 		{"token instead of a file", []string{"status", "--server=" + ok, "--token-file=swordfish-sword/fish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory\n"},
 		{"directory as token file", []string{"status", "--server=" + ok, "--token-file=" + dir}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): is a directory\n"},
 		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): the file must contain one token\n"},
@@ -53,7 +53,7 @@ func TestRemoteBadInput(t *testing.T) {
 		{"usage", except("--allow", "--for=1d"), 2, "Usage: weir except add --for=2h --reason=TEXT <domain> <descriptor>"},
 		{"past", except("--allow", "--for=-1h"), 2, "weir: --for: -1h0m0s is not allowed; use more than 0s\n"},
 		{"empty reason", except("--allow", "--reason= "), 2, "weir: --reason: it must not be empty\n"},
-		{"no such exception", []string{"except", "remove", "x", "--server=" + notThere.URL}, 1, "weir: the server at " + notThere.URL + " answered: there is no exception x\n"},
+		{"no such exception", []string{"except", "remove", "x", "--server=" + notThere.URL}, 1, "weir: not found by the server at " + notThere.URL + ": there is no exception x\n"},
 		{"misspelt command", []string{"except", "lst"}, 2, `weir: unknown command lst, did you mean "list"?` + "\n"},
 		{"no command", []string{"except"}, 2, "Usage: weir except <command>"},
 	} {

@@ -21,7 +21,7 @@ func TestNoStartWithoutToken(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "token")
 	write(t, short, "too-short\n")
 	for path, want := range map[string]string{
-		short:               "ADMIN_TOKEN_FILE: " + short + ": the token has 9 bytes; use at least 32",
+		short:               "ADMIN_TOKEN_FILE: " + short + ": the token must be 32 to 1024 visible ASCII characters",
 		short + "x":         "ADMIN_TOKEN_FILE: open " + short + "x: no such file or directory",
 		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is not a regular file",
 	} {

@@ -175,7 +175,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	if err != nil {
 		return err
 	}
-	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() any { return nil })
+	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}))
 	serve := func(name string, maxConnections int, handler http.Handler) *server {
 		if bound[name] == nil {
 			return nil

@@ -45,6 +45,6 @@ func (a *App) makeOperators(options plan.Options, metrics http.Handler) {
 	}
 	a.operators.Console = console.New(a.operators, console.Options{
 		History: a.rates.history, Loads: a.rules.lastLoads, Outcomes: a.usage.Outcomes,
-		StoreMetrics: a.storeRegistry, MaxCounters: a.store.maxCounters, Failure: FailureMode(s.Failure.Mode),
+		StoreMetrics: a.storeRegistry, Failure: FailureMode(s.Failure.Mode),
 	})
 }

@@ -5,12 +5,11 @@
 // Access, which knows who sent it (access.go), to a function that reads it and answers
 // (json.go). What is answered comes from operators.Desk, or from the server.
 //
-//	server.go    Server: the parts that are asked, and the table of endpoints
-//	access.go    Access: the token, the cookie, and who comes from this machine
-//	json.go      bodies and answers, and the kinds of errors
-//	status.go    how the server is
-//	page.go      large pages, which are made once for all who read them
-//	profiles.go  /debug/pprof/
+//	server.go   Server: the parts that are asked, and the table of endpoints
+//	access.go   Access: the token, the cookie, and who comes from this machine
+//	json.go     bodies and answers, and the kinds of errors
+//	status.go   how the server is, as the text of status.txt, too
+//	page.go     large pages, which are made once for all who read them
 //
 // To add what operators can ask: its type and work in operators, its row here, the question
 // and the words of its answer in client, and the command in cmd/server/operators.go.

@@ -20,7 +20,7 @@ func ExampleServer_Handler() {
 		return
 	}
 	server := &api.Server{
-		Access: access, Metrics: http.NotFoundHandler(), Console: http.NotFoundHandler(),
+		Access: access, Metrics: http.NotFoundHandler(),
 		Status: func() api.Status { return api.Status{Version: "v1", Health: "OK"} },
 		Dump:   func(w io.Writer) error { _, err := io.WriteString(w, "api.user: unit=MINUTE"); return err },
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -16,88 +15,68 @@ import (
 // slowly as they like, are the same bytes, compressed.
 type Page struct {
 	handler http.Handler
-	version func() any
 
-	mu     sync.Mutex
+	lock   chan struct{} // holds one while the page is made
 	latest *rendering
 }
 
-// NewPage returns what handler shows, without a query. A page is not shown any more when
-// version has another value.
-func NewPage(handler http.Handler, version func() any) *Page {
-	return &Page{handler: handler, version: version}
+// NewPage returns what handler shows, without a query.
+func NewPage(handler http.Handler) *Page {
+	return &Page{handler: handler, lock: make(chan struct{}, 1), latest: &rendering{}}
 }
 
 // rendering is a page as it was at a time. It is the http.ResponseWriter that makes it, too.
 type rendering struct {
-	version any
-	ready   chan struct{} // closed when the rest is there
-	until   time.Time     // it is shown, so that not all time is spent on making the next
-	status  int
-	header  http.Header
-	gzip    bytes.Buffer
-	text    *gzip.Writer // to it
+	until  time.Time // it is shown to who asks
+	status int
+	header http.Header
+	bytes  bytes.Buffer
+	gzip   *gzip.Writer // to bytes
 }
 
 // ServeHTTP implements http.Handler.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	page := p.current()
-	select {
-	case <-page.ready:
-	case <-r.Context().Done():
-		return
-	}
+	page := p.at(time.Now())
 	maps.Copy(w.Header(), page.header)
 	w.Header().Set("Vary", "Accept-Encoding")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.WriteHeader(page.status)
-		_, _ = w.Write(page.gzip.Bytes()) // the client has gone if this fails
+		_, _ = w.Write(page.bytes.Bytes()) // the client has gone if this fails
 		return
 	}
 	w.WriteHeader(page.status)
-	if text, err := gzip.NewReader(bytes.NewReader(page.gzip.Bytes())); err == nil { // it was written here
+	if text, err := gzip.NewReader(bytes.NewReader(page.bytes.Bytes())); err == nil { // it was written here
 		_, _ = io.Copy(w, text) //nolint:gosec // it was written here
 	}
 }
 
-// A page that took longer than cheap to make is shown for so many times as long.
+// A page that took longer than cheap to make is shown for so many times as long, so that not
+// all time is spent on making the next.
 const (
 	cheap = 50 * time.Millisecond
 	shows = 3
 )
 
-// current is the page to read: the one that is being made, or the latest if it is new
-// enough, or else a new one.
-func (p *Page) current() *rendering {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	version := p.version()
-	if page := p.latest; page != nil && page.version == version {
-		select {
-		case <-page.ready:
-			if time.Now().Before(page.until) {
-				return page
-			}
-		default:
-			return page
-		}
+// at returns the page for who has asked at a time: the latest if it became ready since then,
+// or is to be shown for longer, else a new one.
+func (p *Page) at(asked time.Time) *rendering {
+	p.lock <- struct{}{}
+	defer func() { <-p.lock }()
+	if asked.Before(p.latest.until) {
+		return p.latest
 	}
-	p.latest = &rendering{version: version, ready: make(chan struct{}), status: http.StatusOK, header: http.Header{}}
-	go p.render(p.latest)
-	return p.latest
-}
-
-func (p *Page) render(page *rendering) {
-	defer close(page.ready)
-	began := time.Now()
-	page.text, _ = gzip.NewWriterLevel(&page.gzip, gzip.BestSpeed) // which is a level
+	began, page := time.Now(), &rendering{status: http.StatusOK, header: http.Header{}}
+	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // which is a level
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
-	_ = page.text.Close() // a buffer takes all
-	page.text = nil       // which takes more than most pages
-	if now := time.Now(); now.Sub(began) > cheap {
-		page.until = now.Add(shows * now.Sub(began))
+	_ = page.gzip.Close() // a buffer takes all
+	page.gzip = nil       // which takes more than most pages
+	page.until = time.Now()
+	if took := page.until.Sub(began); took > cheap {
+		page.until = page.until.Add(shows * took)
 	}
+	p.latest = page
+	return page
 }
 
 // Header implements http.ResponseWriter.
@@ -107,4 +86,4 @@ func (r *rendering) Header() http.Header { return r.header }
 func (r *rendering) WriteHeader(status int) { r.status = status }
 
 // Write implements http.ResponseWriter.
-func (r *rendering) Write(p []byte) (int, error) { return r.text.Write(p) }
+func (r *rendering) Write(p []byte) (int, error) { return r.gzip.Write(p) }

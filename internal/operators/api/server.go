@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/pprof"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -22,8 +24,10 @@ type Server struct {
 	Access *Access
 	// Status returns how the server is.
 	Status func() Status
-	// Metrics is what GET /stats shows, and Console what is at /console.
-	Metrics, Console http.Handler
+	// Metrics is what GET /stats shows.
+	Metrics http.Handler
+	// Console are the endpoints of the console.
+	Console []Endpoint
 	// Dump writes the rules that serve, one per line. It writes nothing if it fails.
 	Dump func(io.Writer) error
 	// Reload loads the rules anew, or stops waiting for that when its context ends. Its
@@ -31,66 +35,57 @@ type Server struct {
 	Reload func(context.Context) error
 }
 
-// endpoint is a path of the debug port.
-type endpoint struct {
-	method, path string // "": every method
-	class        class
-	help         string // for the list on the status page, "" for none
-	handler      http.Handler
+// Class says who may use an endpoint.
+type Class int
+
+// The classes of endpoints.
+const (
+	Open    Class = iota // everybody who reaches the port
+	Values               // it shows values of requests, or costs much
+	Changes              // it changes something
+)
+
+// Endpoint is a path of the debug port.
+type Endpoint struct {
+	Method, Path string // "": every method
+	Class        Class
+	Help         string // for the list on the status page, "" for none
+	Handler      http.HandlerFunc
+	SignIn       http.HandlerFunc // answers who needs a token, nil: a line of text does
 }
 
 // endpoints are all paths of the debug port, but for the list of them.
-func (s *Server) endpoints() []endpoint {
-	rules := NewPage(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		plain(w)
-		if err := s.Dump(w); err != nil {
-			fail(w, err, plaintext.Lines)
-		}
-	}), func() any { return s.Status().Rules })
-	audit := &rate.Sometimes{Interval: time.Second}
-	return []endpoint{
-		{"GET", "/status", open, "this page as JSON", answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
-		{"GET", "/stats", open, "the metrics", s.Metrics},
-		{"GET", "/console", own, "the console, for browsers", s.Console},
-		{"", "/console/", own, "", s.Console},
-		{"GET", "/rlconfig", values, "the rules in use", rules},
-		{"GET", "/denials", values, "recent denials, of all servers with ?servers=all", ofAll(s.Denials)},
-		{"POST", "/peek", values, "the counters of a descriptor", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+func (s *Server) endpoints() []Endpoint {
+	return append([]Endpoint{
+		{Method: "GET", Path: "/status", Help: "this page as JSON", Handler: answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
+		{Method: "GET", Path: "/stats", Help: "the metrics", Handler: s.Metrics.ServeHTTP},
+		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules)).ServeHTTP},
+		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: ofAll(s.Denials)},
+		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Peek(r.Context(), d)
 		})},
-		{"POST", "/reset", changes, "set the counters of a descriptor to zero", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
-			return named(r, func(ctx context.Context, by, peer string) (any, error) { return s.Reset(ctx, d, by, peer) })
+		{Method: "POST", Path: "/reset", Class: Changes, Help: "set the counters of a descriptor to zero", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+			return s.Reset(r.Context(), d, r.URL.Query().Get("by"), VisitorOf(r).Peer)
 		})},
-		{"GET", "/exceptions", values, "the exceptions in force", ofAll(s.Exceptions)},
-		{"POST", "/exceptions", changes, "add an exception", posted(http.StatusCreated, func(r *http.Request, e operators.NewException) (any, error) {
+		{Method: "GET", Path: "/exceptions", Class: Values, Help: "the exceptions in force", Handler: ofAll(s.Exceptions)},
+		{Method: "POST", Path: "/exceptions", Class: Changes, Help: "add an exception", Handler: posted(http.StatusCreated, func(r *http.Request, e operators.NewException) (any, error) {
 			return s.AddException(r.Context(), e, VisitorOf(r).Peer)
 		})},
-		{"DELETE", "/exceptions/{id}", changes, "remove an exception", answer(http.StatusNoContent, func(r *http.Request) (any, error) {
-			return named(r, func(ctx context.Context, by, peer string) (any, error) {
-				return nil, s.InForce.Remove(ctx, r.PathValue("id"), by, peer)
-			})
+		{Method: "DELETE", Path: "/exceptions/{id}", Class: Changes, Help: "remove an exception", Handler: answer(http.StatusNoContent, func(r *http.Request) (any, error) {
+			return nil, s.InForce.Remove(r.Context(), r.PathValue("id"), r.URL.Query().Get("by"), VisitorOf(r).Peer)
 		})},
-		{"POST", "/-/reload", changes, "reload the rules", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
-			audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
-			if err := s.Reload(r.Context()); err != nil {
-				fail(w, err, plaintext.Lines)
-				return
-			}
-			plain(w)
-			fmt.Fprintln(w, "rules loaded")
-		})},
-		{"", "/debug/pprof/", values, "profiles", profiles(profilePause)},
-	}
+		{Method: "POST", Path: "/-/reload", Class: Changes, Help: "reload the rules", Handler: s.reload()},
+		{Path: "/debug/pprof/", Class: Values, Help: "profiles", Handler: profiles()},
+	}, s.Console...)
 }
 
 // Handler serves the endpoints, and at / the status with a list of them.
 func (s *Server) Handler() http.Handler {
 	mux, list := http.NewServeMux(), ""
-	for _, r := range s.endpoints() {
-		mux.Handle(strings.TrimSpace(r.method+" "+r.path), s.Access.guard(r.class, r.handler))
-		if r.help != "" {
-			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(r.method, http.MethodGet), r.path, r.help, s.Access.whom(r.class))
+	for _, e := range s.endpoints() {
+		mux.Handle(strings.TrimSpace(e.Method+" "+e.Path), s.Access.guard(e))
+		if e.Help != "" {
+			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(e.Method, http.MethodGet), e.Path, e.Help, s.Access.whom(e.Class))
 		}
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -98,19 +93,58 @@ func (s *Server) Handler() http.Handler {
 		status := s.Status()
 		fmt.Fprint(w, status.Text(operators.Times{Now: time.Now().UTC()}), "\n", list)
 	})
-	return http.MaxBytesHandler(mux, bodyBytes)
+	return http.MaxBytesHandler(s.Access.sites.Handler(mux), bodyBytes)
 }
 
-// whom says who may use a route.
-func (a *Access) whom(c class) string {
+// whom says who may use a class of endpoints.
+func (a *Access) whom(c Class) string {
 	switch {
-	case c == open:
+	case c == Open:
 		return ""
 	case a.token == nil:
 		return " (from this machine)"
-	case c == changes:
+	case c == Changes:
 		return " (with the token)"
 	default:
 		return " (with the token, or from this machine)"
+	}
+}
+
+func (s *Server) rules(w http.ResponseWriter, _ *http.Request) {
+	plain(w)
+	if err := s.Dump(w); err != nil {
+		fail(w, err, plaintext.Lines)
+	}
+}
+
+func (s *Server) reload() http.HandlerFunc {
+	audit := rate.Sometimes{Interval: time.Second}
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
+		audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
+		if err := s.Reload(r.Context()); err != nil {
+			fail(w, err, plaintext.Lines)
+			return
+		}
+		plain(w)
+		fmt.Fprintln(w, "rules loaded")
+	}
+}
+
+// profiles serves /debug/pprof/, one at a time, because they slow the server down.
+func profiles() http.HandlerFunc {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // not pprof.Cmdline: flags may hold a password
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	var busy sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !busy.TryLock() {
+			http.Error(w, "another profile is being made", http.StatusServiceUnavailable)
+			return
+		}
+		defer busy.Unlock()
+		mux.ServeHTTP(w, r)
 	}
 }

@@ -46,7 +46,6 @@ func testServer(t *testing.T, access *Access) *Server {
 		Access:  access,
 		Status:  func() Status { return Status{Version: "v1", Health: "OK", Notes: []string{}} },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\nhits 3\n") }),
-		Console: http.NotFoundHandler(),
 		Dump: func(w io.Writer) error {
 			_, err := io.WriteString(w, secret)
 			return err
@@ -92,32 +91,24 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", ` ` + alice + "\n", 200, `"domain": "api"`},
 		{"POST", "/peek", `{"domain":"\u001b[31m<script>\u202e","entries":[{"key":"k","value":""}]}`, 200, `"domain": "\u001b[31m\u003cscript\u003e\u202e"`},
 		{"POST", "/peek", `{"domain":"api","entries":[]}`, 400, "the descriptor has no entries"},
-		{"POST", "/peek", "", 400, "the body is empty, it must be JSON"},
-		{"POST", "/peek", "user=alice", 400, "the body: invalid character 'u' looking for beginning of value"},
-		{"POST", "/peek", alice + alice, 400, "the body: unexpected text after the JSON"},
-		{"POST", "/peek", alice[:20], 400, "the body: unexpected EOF"},
-		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `the body: unknown field "colour"`},
-		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `the body: unknown field "\x1b[2J"`},
-		{"POST", "/peek", `{"domain":3}`, 400, `domain: it cannot be a JSON number`},
-		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `entries.key: it cannot be a JSON array`},
-		{"POST", "/peek", `[]`, 400, `the body: it cannot be a JSON array`},
+		{"POST", "/peek", "", 400, "invalid body: EOF"},
+		{"POST", "/peek", "user=alice", 400, "invalid body: invalid character 'u' looking for beginning of value"},
+		{"POST", "/peek", alice[:20], 400, "invalid body: unexpected EOF"},
+		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `invalid body: unknown field "colour"`},
+		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `invalid body: unknown field "\x1b[2J"`},
+		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `invalid body: cannot unmarshal array into Go struct field Entry.entries.key of type string`},
 		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is not valid base64"},
 		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, put other bytes in the fields that end in _base64"},
 		{"POST", "/peek", long, 413, "the body has more than 65536 bytes"},
 		{"GET", "/peek", "", 405, ""},
 
 		{"POST", "/reset?by=ann", alice, 200, `"reset": 2`},
-		{"POST", "/reset?by=" + strings.Repeat("x", 257), alice, 400, "by: it has 257 bytes; use at most 256"},
-		{"POST", "/reset", `{"effect":"allow"}`, 400, `the body: unknown field "effect"`},
 
 		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"by":"ann","reason":"abuse"}`, 201, `"reason": "abuse"`},
 		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "domain_base64 is not valid base64"},
-		{"POST", "/exceptions", `{"for":"2h"}`, 400, "for: it cannot be a JSON string"},
-		{"POST", "/exceptions", `{"entries":"user"}`, 400, "entries: it cannot be a JSON string"},
 		{"DELETE", "/exceptions/" + added.ID + "?by=ann", "", 204, ""},
 		{"DELETE", "/exceptions/y?by=ann", "", 404, `exception "y": there is no such exception`},
 		{"DELETE", "/exceptions/", "", 404, ""},
-		{"DELETE", "/exceptions/y?by=" + strings.Repeat("x", 257), "", 400, "by: it has 257 bytes"},
 
 		{"GET", "/rlconfig", "", 200, secret},
 		{"GET", "/stats", "", 200, "\nhits 3\n"},
@@ -237,12 +228,6 @@ rules       4 rules in 3 domains from the control plane at cp:1
 The last load, version "8", failed at 04:02:01 UTC (0 s ago) and changed nothing:
   bad
 `, `"failing_since":"2026-05-04T03:02:01Z","failed_at":"2026-05-04T04:02:01Z","problem":"readonly: redis is a replica","failure_mode":"error","breaker":"open"}`},
-		{"waiting for a control plane, store works", Status{
-			Store: Store{Works: true, WorkedAt: at, FailureMode: "deny"}, Rules: Rules{Path: "cp:1", ControlPlane: "connected since 2026-05-04T03:02:01Z"},
-		}, "            works, last at 03:02:01 UTC (60 min ago)\nrules       none loaded from cp:1 yet\n            connected since 2026-05-04T03:02:01Z\n", `"control_plane":"connected since`},
-		{"store works again", Status{
-			Store: Store{Works: true, WorkedAt: later, FailedAt: at, Problem: "timeout: no answer", FailureMode: "local"},
-		}, "            works, last at 04:02:01 UTC (0 s ago)\n            last error at 03:02:01 UTC (60 min ago): timeout: no answer\n", `"worked_at":"2026-05-04T04:02:01Z"`},
 		{"hostile texts", Status{
 			Health: evil, Store: Store{Name: evil, FailingSince: at, FailedAt: at, Problem: "timeout: " + evil, FailureMode: "error"},
 			Rules: Rules{Path: evil, LoadedAt: at, FailedAt: at, Problems: evil, Version: evil, FailedVersion: evil, ControlPlane: evil},
@@ -272,38 +257,32 @@ The last load, version "8", failed at 04:02:01 UTC (0 s ago) and changed nothing
 }
 
 // TestPage has a page made once for all who ask meanwhile, with and without gzip, and anew
-// for those who come later.
+// for those who come later, but not for all time.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, version, slow := 0, 1, 10*time.Millisecond
+		made, slow := 0, 10*time.Millisecond
 		page := NewPage(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			made++
 			time.Sleep(slow)
 			plain(w)
 			w.WriteHeader(http.StatusTeapot)
 			fmt.Fprint(w, strings.Repeat("page ", 10_000), made)
-		}), func() any { return version })
+		}))
 		read := func(encoding string) string {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			w := httptest.NewRecorder()
 			page.ServeHTTP(w, r)
-			if w.Code != http.StatusTeapot || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || w.Header().Get("Vary") != "Accept-Encoding" {
-				t.Errorf("got %d %v", w.Code, w.Header())
+			h := w.Header()
+			if w.Code != http.StatusTeapot || h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("Vary") != "Accept-Encoding" || (h.Get("Content-Encoding") == "gzip") != (w.Body.Len() < 1000) {
+				t.Errorf("got %d %v, %d bytes", w.Code, h, w.Body.Len())
 			}
-			if encoding != "" {
-				if w.Header().Get("Content-Encoding") != "gzip" || w.Body.Len() > 1000 {
-					t.Errorf("got %d bytes, %v", w.Body.Len(), w.Header())
-				}
-				return ""
-			}
-			_, last, _ := strings.Cut(w.Body.String()[49_000:], " ")
-			return strings.TrimPrefix(strings.TrimLeft(strings.ReplaceAll(last, "page", ""), " "), " ")
+			return strings.TrimPrefix(w.Body.String(), strings.Repeat("page ", 10_000))
 		}
-		want := func(number string, n int) {
+		want := func(n int) {
 			t.Helper()
-			if got := read(""); got != number || made != n {
-				t.Errorf("got page %q, %d were made, want %s and %d", got, made, number, n)
+			if got := read(""); got != fmt.Sprint(n) || made != n {
+				t.Errorf("got page %q, %d were made, want %d", got, made, n)
 			}
 		}
 		var readers sync.WaitGroup
@@ -315,80 +294,45 @@ func TestPage(t *testing.T) {
 		if made != 1 {
 			t.Errorf("it was made %d times for 100 readers", made)
 		}
-		want("2", 2) // it is cheap, so the next reader gets a new one
+		want(2) // it is cheap, so the next reader gets a new one
 		slow = time.Second
-		want("3", 3)
+		want(3)
 		time.Sleep(2 * time.Second)
-		want("3", 3) // it took long
+		want(3) // it took long
 		time.Sleep(2 * time.Second)
-		want("4", 4)
-		version++
-		want("5", 5)
+		want(4)
 	})
 }
 
-// TestProfiles asks for more than an operator needs, at a time and one after the other.
+// TestProfiles asks for a profile while another one is made.
 func TestProfiles(t *testing.T) {
-	for path, want := range map[string]int{
-		"/debug/pprof/profile?seconds=61":  400,
-		"/debug/pprof/profile?seconds=NaN": 400,
-		"/debug/pprof/trace?seconds=10.5":  400,
-		"/debug/pprof/heap?seconds=1000":   400,
-		"/debug/pprof/heap?gc=1":           400,
-		"/debug/pprof/heap?debug=1":        200,
-	} {
-		if w := ask(profiles(time.Hour), "GET", path, ""); w.Code != want {
-			t.Errorf("%s: got %d, want %d", path, w.Code, want)
-		}
-	}
-	handler := profiles(profilePause)
-	if w := ask(handler, "GET", "/debug/pprof/goroutine?debug=1", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "goroutine profile:") {
-		t.Errorf("got %d %.100s", w.Code, w.Body)
-	}
-	w := ask(handler, "GET", "/debug/pprof/heap", "")
-	if after := w.Header().Get("Retry-After"); w.Code != 503 || after == "" || after > "5" {
-		t.Errorf("another one: got %d, Retry-After %q, want 503 and 5 at most", w.Code, after)
-	}
-	if w := ask(handler, "GET", "/debug/pprof/", ""); w.Code != 200 {
-		t.Errorf("the list of profiles: got %d", w.Code)
-	}
-
-	port := serveAll(t, profiles(0))
-	ctx, cancel := context.WithCancel(t.Context())
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/debug/pprof/trace?seconds=10", nil)
-	ended := make(chan error, 1)
-	go func() {
-		response, err := http.DefaultClient.Do(r)
-		if err == nil {
-			_, err = io.Copy(io.Discard, response.Body)
-			response.Body.Close()
-		}
-		ended <- err
-	}()
+	server := httptest.NewServer(profiles())
+	defer server.Close()
 	code := func() int {
-		response, err := http.Get("http://127.0.0.1:" + port + "/debug/pprof/heap")
-		if err != nil {
-			t.Fatal(err)
+		response := testenv.Must(http.Get(server.URL + "/debug/pprof/goroutine?debug=1"))(t)
+		defer response.Body.Close()
+		if text, _ := io.ReadAll(response.Body); (response.StatusCode == 200) != strings.Contains(string(text), "goroutine profile:") {
+			t.Errorf("got %d %.100s", response.StatusCode, text)
 		}
-		response.Body.Close()
 		return response.StatusCode
 	}
+	if got := code(); got != 200 {
+		t.Errorf("got %d", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/debug/pprof/trace?seconds=60", nil))(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil { // it may be the one that is refused
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			}
+		}
+	}()
 	testenv.Until(t, "a second one at a time is refused", func() bool { return code() == 503 })
 	cancel()
 	<-ended
 	testenv.Until(t, "the next one is taken", func() bool { return code() == 200 })
-}
-
-// TestReloadsAreAudited asks again and again.
-func TestReloadsAreAudited(t *testing.T) {
-	log := new(testenv.Log)
-	s := testServer(t, withToken(t, "", io.Discard))
-	s.Logger = slog.New(slog.NewTextHandler(log, nil))
-	handler := s.Handler()
-	for range 20 {
-		ask(handler, "POST", "/-/reload", "")
-	}
-	if n := strings.Count(log.String(), `msg="the rules are loaded on request" audit=true peer="127.0.0.1:9 by loopback"`); n != 1 {
-		t.Errorf("there are %d lines, want 1 a second:\n%s", n, log)
-	}
 }

@@ -1,10 +1,11 @@
 package api
 
 import (
-	"cmp"
-	"fmt"
+	_ "embed"
 	"strings"
+	"text/template"
 	"time"
+	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/operators"
@@ -62,103 +63,50 @@ type Rules struct {
 	FailedVersion string    `json:"failed_version,omitempty"`
 }
 
-// Text is the page, but for the list of endpoints.
-func (s *Status) Text(v operators.Times) string {
-	var b strings.Builder
-	line := func(field, format string, args ...any) {
-		fmt.Fprintf(&b, "%-11s %s\n", field, plaintext.Line(operators.Begin(fmt.Sprintf(format, args...), longestLine)))
-	}
-	line("version", "Weir %s, up %s", s.Version, operators.Span(operators.Seconds(s.UptimeSeconds)))
-	line("health", "%s", s.Health)
-	for _, note := range s.Notes {
-		line("note", "%s", note)
-	}
-	line("requests", "%.1f a second, %.1f of them denied", s.Decisions, s.Denials)
-	line("exceptions", "%d in force", s.Exceptions)
-	line("counters", "%s", s.Store.Name)
-	s.Store.lines(v, line)
-	served, failed := s.Rules.lines(v)
-	for i, text := range served {
-		line([]string{"rules", ""}[min(i, 1)], "%s", text)
-	}
-	return b.String() + failed
+//go:embed status.txt
+var statusText string
+
+var texts = template.Must(template.New("").Funcs(Words).Funcs(template.FuncMap{
+	"problems": func(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") },
+}).Parse(statusText))
+
+// Words are functions of templates that show what a server answers.
+var Words = map[string]any{
+	"counted": operators.Counted,
+	"failure": func(mode string) string { return failures[mode] },
+	"line":    func(s string) string { return Short(s, 500) },
+	"span":    func(seconds float64) string { return operators.Span(operators.Seconds(seconds)) },
 }
+
+// failures say what failure modes mean for requests.
+var failures = map[string]string{
+	"error": "callers get UNAVAILABLE",
+	"allow": "requests pass and are not counted",
+	"deny":  "requests are denied",
+	"local": "each server counts alone, in memory",
+}
+
+// Short returns at most n characters of text of others, which may be long to harm, to be shown.
+func Short(s string, n int) string {
+	s = plaintext.Line(s[:min(len(s), utf8.UTFMax*n)]) // enough, and cheap to escape
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// Text is the page, but for the list of endpoints.
+func (s *Status) Text(v operators.Times) string { return text("status", v, s, &s.Rules) }
 
 // Text says which rules serve, and what became of newer ones.
-func (r *Rules) Text(v operators.Times) string {
-	served, failed := r.lines(v)
-	return plaintext.Lines(strings.Join(served, "\n")+"\n") + failed
-}
+func (r *Rules) Text(v operators.Times) string { return text("rules", v, nil, r) }
 
-func (r *Rules) lines(v operators.Times) (served []string, failed string) {
-	files := "files"
-	if r.ControlPlane != "" {
-		files = "resources"
-	}
-	if r.LoadedAt.IsZero() {
-		served = append(served, fmt.Sprintf("none loaded from %s yet", r.Path))
-	} else {
-		served = append(served, fmt.Sprintf("%s in %s from %s", operators.Counted(r.Rules, "rule"), operators.Counted(r.Domains, "domain"), r.Path),
-			fmt.Sprintf("loaded at %s%s %s: %d", v.Ago(r.LoadedAt), cmp.Or(version(r.Version), ","), files, r.Files))
-	}
-	if r.ControlPlane != "" {
-		served = append(served, r.ControlPlane)
-	}
-	if !r.FailedAt.IsZero() {
-		failed = fmt.Sprintf("\nThe last load%s failed at %s and changed nothing:\n", plaintext.Line(version(r.FailedVersion)), v.Ago(r.FailedAt))
-		for problem := range strings.Lines(r.Problems) {
-			failed += "  " + plaintext.Line(strings.TrimSuffix(problem, "\n")) + "\n"
-		}
-	}
-	return served, failed
-}
-
-// longestLine bounds a line, whose text may be of others, in bytes.
-const longestLine = 500
-
-func version(v string) string {
-	if v == "" {
-		return ""
-	}
-	return fmt.Sprintf(", version %q,", v)
-}
-
-// lines says whether a store that can fail works.
-func (s *Store) lines(v operators.Times, line func(field, format string, args ...any)) {
-	switch {
-	case s.FailureMode == "": // it cannot fail
-		return
-	case !s.FailingSince.IsZero():
-		line("", "FAILS %s, failure modes decide", v.Since(s.FailingSince))
-		line("", "failure mode %s: %s, unless a limit has a mode of its own", s.FailureMode, Failure(s.FailureMode))
-		if !s.WorkedAt.IsZero() {
-			line("", "last worked at %s", v.Ago(s.WorkedAt))
-		}
-	case s.WorkedAt.IsZero():
-		line("", "not asked yet")
-	default:
-		line("", "works, last at %s", v.Ago(s.WorkedAt))
-	}
-	if !s.FailedAt.IsZero() {
-		line("", "last error at %s: %s", v.Ago(s.FailedAt), s.Problem)
-	}
-	if s.Breaker != "" {
-		line("", "breaker %s", s.Breaker)
-	}
-}
-
-// Failure says what a failure mode means for requests.
-func Failure(mode string) string {
-	switch mode {
-	case "error":
-		return "callers get UNAVAILABLE"
-	case "allow":
-		return "requests pass and are not counted"
-	case "deny":
-		return "requests are denied"
-	case "local":
-		return "each server counts alone, in memory"
-	default: // of a later version
-		return "see its documents"
-	}
+func text(name string, v operators.Times, s *Status, r *Rules) string {
+	var b strings.Builder
+	_ = texts.ExecuteTemplate(&b, name, struct { // which fits
+		operators.Times
+		Status *Status
+		Rules  *Rules
+	}{v, s, r})
+	return b.String()
 }

@@ -3,16 +3,16 @@
 // values do, with descriptors that can be pasted into the next command. It follows no
 // redirect, which might lead the token elsewhere.
 //
-//	client.go    Client: one method for each thing to ask
-//	ask.go       a request -> its answer, of bounded size and time, or what went wrong
-//	words.go     what all the texts share: times, numbers, tables
-//	denials.go   the texts of what was denied
-//	counters.go  the texts of counters and exceptions
+//	client.go    Client: one method for each thing to ask, and how it is asked
+//	words.go     Answer, and the functions of its texts
+//	answers.txt  the texts
 //
 // What others wrote is shown through plaintext.
 package client
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -58,11 +59,8 @@ func New(o Options) (*Client, error) {
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
 	transport.DisableKeepAlives = true // a command asks once
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{o, base.String(), &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+	return &Client{o, base.String(), &http.Client{Transport: transport, CheckRedirect: noRedirects, Timeout: o.Timeout}}, nil
 }
-
-// debugPort is where a server listens unless its settings say otherwise.
-const debugPort = "6070"
 
 var errAddress = errors.New("invalid address; use host:port, http://host:port or https://host:port")
 
@@ -77,46 +75,19 @@ func parseAddress(server string) (*url.URL, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasSuffix(u.Host, ":") || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return nil, errAddress
 	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "127.0.0.1"
-	}
+	host, port := cmp.Or(u.Hostname(), "127.0.0.1"), u.Port()
 	if port == "" && plain {
-		port = debugPort
+		port = "6070" // where a server listens unless its settings say otherwise
 	}
 	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
 }
 
-// Answer is what a server has answered.
-type Answer struct {
-	Note   string // that a person should read, "" for none
-	NoRule bool   // no rule matches the descriptor
-	value  any
-	text   func(w io.Writer)
-}
-
-// MarshalJSON implements json.Marshaler.
-func (a *Answer) MarshalJSON() ([]byte, error) { return json.Marshal(a.value) }
-
-// WriteText writes the answer for people.
-func (a *Answer) WriteText(w io.Writer) error {
-	a.text(w)
-	return nil
-}
-
 // Status asks how the server is.
 func (c *Client) Status(ctx context.Context) (*Answer, error) {
-	s, v, err := ask[api.Status](ctx, c, request{method: http.MethodGet, path: "/status"})
-	return &Answer{value: s, text: func(w io.Writer) {
-		fmt.Fprintf(w, "server      %s\n%s", text(c.server), s.Text(v.Times))
-		if s.Denials > 0 {
-			v.suggest(w, "Who is denied", "top")
-		} else if s.Exceptions > 0 {
-			v.suggest(w, "The exceptions", "except list")
-		}
-	}}, err
+	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil, nil)
+	return a, err
 }
 
 // Scope is what of a list is shown.
@@ -136,65 +107,154 @@ func (s Scope) hides(domain string) bool { return s.Domain != "" && s.Domain != 
 
 // Top asks who was denied most in the last hour or minute.
 func (c *Client) Top(ctx context.Context, s Scope, minute bool) (*Answer, error) {
-	d, v, err := c.denials(ctx, s)
-	window := &d.Hour
+	d, a, err := c.denials(ctx, "top", s)
+	a.Window = &d.Hour
 	if minute {
-		window = &d.Minute
+		a.Window = &d.Minute
 	}
-	return &Answer{value: d, text: func(w io.Writer) { v.top(w, d, window) }}, err
+	return a, err
 }
 
 // Denials asks for the last n denials.
 func (c *Client) Denials(ctx context.Context, s Scope, n int) (*Answer, error) {
-	d, v, err := c.denials(ctx, s)
+	d, a, err := c.denials(ctx, "denials", s)
 	d.Last = d.Last[:min(len(d.Last), n)]
-	return &Answer{value: d, text: func(w io.Writer) { v.denials(w, d) }}, err
+	return a, err
 }
 
-func (c *Client) denials(ctx context.Context, s Scope) (*operators.Denials, view, error) {
-	d, v, err := ask[operators.Denials](ctx, c, request{method: http.MethodGet, path: "/denials", query: s.query()})
-	v.Now = d.At.In(v.Now.Location())
+func (c *Client) denials(ctx context.Context, text string, s Scope) (*operators.Denials, *Answer, error) {
+	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials", s.query(), nil)
+	a.Now = d.At.In(a.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
 	}
 	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return s.hides(e.Domain) })
-	return d, v, err
+	return d, a, err
 }
 
 // Peek asks for the counters of a descriptor.
 func (c *Client) Peek(ctx context.Context, d operators.Descriptor) (*Answer, error) {
-	return c.counters(ctx, request{method: http.MethodPost, path: "/peek", body: d})
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", nil, d)
+	a.NoRule = counters.Rule == ""
+	return a, err
 }
 
 // Reset sets the counters of a descriptor to zero, in the name of by.
 func (c *Client) Reset(ctx context.Context, d operators.Descriptor, by string) (*Answer, error) {
-	return c.counters(ctx, request{method: http.MethodPost, path: "/reset", query: url.Values{"by": {by}}, body: d})
-}
-
-func (c *Client) counters(ctx context.Context, r request) (*Answer, error) {
-	counters, v, err := ask[operators.Counters](ctx, c, r)
-	text := func(w io.Writer) { v.counters(w, counters, r.path == "/reset") }
-	return &Answer{NoRule: counters.Rule == "", value: counters, text: text}, err
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset", url.Values{"by": {by}}, d)
+	a.NoRule, a.Reset = counters.Rule == "", true
+	return a, err
 }
 
 // Exceptions asks for those in force.
 func (c *Client) Exceptions(ctx context.Context, s Scope) (*Answer, error) {
-	list, v, err := ask[operators.ExceptionList](ctx, c, request{method: http.MethodGet, path: "/exceptions", query: s.query()})
+	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions", s.query(), nil)
 	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
-		domain, _, err := x.Bytes()
-		return err != nil && s.Domain != "" || s.hides(domain)
+		domain, _, _ := x.Bytes()
+		return s.hides(domain)
 	})
-	return &Answer{value: list, text: func(w io.Writer) { v.exceptions(w, list) }}, err
+	return a, err
 }
 
 // Add adds an exception.
 func (c *Client) Add(ctx context.Context, e operators.NewException) (*Answer, error) {
-	x, v, err := ask[operators.Exception](ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e})
-	return &Answer{Note: x.Note, value: x, text: func(w io.Writer) { v.added(w, x) }}, err
+	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", nil, e)
+	a.Note = x.Note
+	return a, err
 }
 
 // Remove removes an exception, in the name of by. The error is an ErrNotFound if there is none.
 func (c *Client) Remove(ctx context.Context, id, by string) (*Answer, error) {
-	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/exceptions/" + url.PathEscape(id), query: url.Values{"by": {by}}})
-	return &Answer{value: map[string]string{"id": id}, text: func(w io.Writer) { removed(w, id) }}, err
+	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(id), url.Values{"by": {by}}, nil)
+	return &Answer{text: "removed", Value: map[string]string{"id": id}}, err
+}
+
+// What callers may want to say more about.
+var (
+	ErrUnreachable  = errors.New("cannot reach the server")
+	ErrUnauthorized = errors.New("refused by the server")
+	ErrNotFound     = errors.New("not found by the server")
+)
+
+// ask sends a request and reads its answer, which is never nil, and is shown as text says.
+func ask[T any](ctx context.Context, c *Client, text, method, path string, query url.Values, body any) (*T, *Answer, error) {
+	value := new(T)
+	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
+	got, date, err := c.send(ctx, method, path, query, body)
+	if err == nil && (json.Unmarshal(got, value) != nil || reflect.ValueOf(value).Elem().IsZero()) {
+		err = fmt.Errorf("%s is not the debug port of a Weir server: it does not answer %s as Weir does", c.server, path)
+	}
+	a.Now = time.Now()
+	if at, err := http.ParseTime(date); err == nil {
+		a.Now = at.Local()
+	}
+	return value, a, err
+}
+
+// maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
+const maxAnswer = 64 << 20
+
+// send sends a request, with a body in JSON unless it is nil, and returns the body and the
+// date of an answer that is a success. Each error is one sentence that names the server.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) ([]byte, string, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, "", err
+	}
+	if body == nil {
+		text = nil
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, "", err
+	}
+	request.URL.RawQuery = query.Encode()
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.options.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.options.Token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, "", c.unreachable(ctx, err)
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, "", c.unreachable(ctx, err)
+	}
+	kind := fmt.Errorf("status %d from the server", response.StatusCode)
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return text, response.Header.Get("Date"), nil
+	case http.StatusUnauthorized:
+		kind = ErrUnauthorized
+	case http.StatusNotFound:
+		kind = ErrNotFound
+	}
+	return nil, "", c.failure(kind, string(text))
+}
+
+// unreachable words an error of the connection, without what surrounds it in err.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	var timeout net.Error
+	switch {
+	case ctx.Err() != nil:
+		return c.failure(context.Canceled, "interrupted")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return c.failure(ErrUnreachable, fmt.Sprintf("no answer within %v", c.options.Timeout))
+	}
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return c.failure(ErrUnreachable, err.Error())
+}
+
+// failure is an error of a kind, with the first line of a reason that others may have written.
+func (c *Client) failure(kind error, reason string) error {
+	reason, _, _ = strings.Cut(strings.TrimSpace(reason), "\n")
+	return fmt.Errorf("%w at %s: %s", kind, c.server, api.Short(cmp.Or(reason, "no reason given"), 500))
 }

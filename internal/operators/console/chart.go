@@ -1,10 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/operators/api"
@@ -25,38 +25,33 @@ const (
 )
 
 // draw makes a chart of rates, the oldest first, up to now.
-func draw(rates []api.Rates, now time.Time) chart {
-	most := 0.0
+func draw(rates []api.Rates, now time.Time) (c chart) {
+	top, last := 1.0, ""
 	for _, r := range rates {
-		most = max(most, r.Decisions, r.Denials)
+		top = max(top, roundUp(r.Decisions), roundUp(r.Denials))
 	}
-	top := roundUp(most)
-	c := chart{Ticks: []float64{top, top / 2, 0}}
-	var decisions, denials, bottom []string
+	c.Ticks = []float64{top, top / 2, 0}
 	for _, r := range rates {
 		if x := chartWidth - now.Sub(r.At).Seconds(); x >= 0 {
-			decisions = append(decisions, point(x, r.Decisions/top))
-			denials = append(denials, point(x, r.Denials/top))
-			bottom = append(bottom, point(x, 0))
+			c.Decisions += point(x, r.Decisions/top)
+			c.Denials += point(x, r.Denials/top)
+			last = point(x, 0)
+			c.Area = cmp.Or(c.Area, last)
 		}
 	}
-	c.Decisions, c.Denials = strings.Join(decisions, " "), strings.Join(denials, " ")
-	if len(bottom) > 0 {
-		c.Area = bottom[0] + " " + c.Denials + " " + bottom[len(bottom)-1]
-	}
+	c.Area += c.Denials + last
 	for chunk := range slices.Chunk(rates, 12) {
 		var m api.Rates
 		for _, r := range chunk {
 			m.At, m.Decisions, m.Denials = r.At, m.Decisions+r.Decisions/float64(len(chunk)), m.Denials+r.Denials/float64(len(chunk))
 		}
-		c.Minutes = append(c.Minutes, m)
+		c.Minutes = slices.Insert(c.Minutes, 0, m)
 	}
-	slices.Reverse(c.Minutes)
 	return c
 }
 
 // point is one of a curve, at a part of the height.
-func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f", x, chartHeight*(1-part)) }
+func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
 
 // roundUp returns the next number above n, and 1, that is 1, 2 or 5 times a power of ten.
 func roundUp(n float64) float64 {

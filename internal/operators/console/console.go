@@ -1,13 +1,12 @@
 // Package console is the part of the debug port that people look at with a browser:
 // pages about who is limited and why, and forms to do something about it.
 //
-//	console.go     Console: the routes, and what every answer has in common
-//	pages.go       the data of each page
-//	rules.go       the busiest rules, as a tree
-//	forms.go       what forms ask for
-//	lately.go      what changed in the last ten seconds, of rules and store
-//	chart.go       the curves of the last minutes
-//	descriptor.go  descriptors as text, in forms and links
+//	console.go  New: the endpoints, and what all pages have in common
+//	pages.go    the data of the pages Now, Exceptions and Explain
+//	forms.go    what forms ask for
+//	rules.go    the busiest rules, as a tree
+//	lately.go   what changed in the last ten seconds, of rules and store
+//	chart.go    the curves of the last minutes
 //
 // The pages work without JavaScript; with it, their panels are replaced every two seconds.
 // The package decides nothing, and asks an api.Server for what it shows and changes.
@@ -15,10 +14,12 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"html/template"
 	"io/fs"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,9 +38,8 @@ type Options struct {
 	Loads func() []Load
 	// Outcomes returns what became of the requests to each limit since the start.
 	Outcomes func() map[limiter.Series]telemetry.Outcome
-	// StoreMetrics are those of the store, which in memory keeps MaxCounters at most.
+	// StoreMetrics are those of the store.
 	StoreMetrics prometheus.Gatherer
-	MaxCounters  int
 	// Failure is the mode of limits that have none of their own.
 	Failure limiter.FailureMode
 }
@@ -56,11 +56,13 @@ type Load struct {
 //go:embed assets pages
 var files embed.FS
 
+// layout is what all pages share; a page adds its title, forms and panels.
+var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(words).ParseFS(files, "pages/layout.html", "pages/parts.html"))
+
 // pages are the templates of the pages, by name.
 var pages = parse("now", "rules", "exceptions", "explain", "signin")
 
 func parse(names ...string) map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(words).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 	parsed := make(map[string]*template.Template, len(names))
 	for _, name := range names {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
@@ -68,138 +70,96 @@ func parse(names ...string) map[string]*template.Template {
 	return parsed
 }
 
-// Console serves /console/ and what is below it.
-type Console struct {
+// console asks a server for what its pages show.
+type console struct {
 	*api.Server
 	Options
 	outcomes lately[map[limiter.Series]telemetry.Outcome]
 	store    lately[map[string]float64] // by name
-	mux      http.ServeMux
+	// data returns what a page shows, by its name, and why a form cannot be answered.
+	data map[string]func(*http.Request) (any, error)
 }
 
-// New returns the console of a server.
-func New(server *api.Server, o Options) *Console {
-	c := &Console{Server: server, Options: o}
+// New returns the endpoints of the console of a server.
+func New(server *api.Server, o Options) []api.Endpoint {
+	c := &console{Server: server, Options: o}
 	c.outcomes.take, c.store.take = o.Outcomes, c.storeMetrics
+	c.data = map[string]func(*http.Request) (any, error){"now": c.now, "rules": c.rules, "exceptions": c.exceptions, "explain": c.explain}
 	assets, _ := fs.Sub(files, "assets") // which is there
-	c.mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
-	c.mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusSeeOther))
-	c.mux.HandleFunc("GET /console/signin", func(w http.ResponseWriter, r *http.Request) { signInPage(w, r, http.StatusOK, "") })
-	c.mux.HandleFunc("POST /console/signin", func(w http.ResponseWriter, r *http.Request) {
-		if code, reason := c.Access.SignIn(w, r); reason != "" {
-			signInPage(w, r, code, reason)
-			return
-		}
-		http.Redirect(w, r, "/console/", http.StatusSeeOther)
-	})
-	c.mux.HandleFunc("POST /console/signout", func(w http.ResponseWriter, r *http.Request) {
-		if code, reason := c.Access.SignOut(w, r); reason != "" {
-			http.Error(w, reason, code)
-			return
-		}
-		http.Redirect(w, r, "/console/", http.StatusSeeOther)
-	})
-	c.mux.Handle("GET /console/{$}", values(c.now))
-	c.mux.Handle("GET /console/rules", values(func(w http.ResponseWriter, r *http.Request) {
-		c.show(w, r, "rules", "Rules", c.busiest(r.URL.Query().Get("filter")), nil)
-	}))
-	c.mux.Handle("GET /console/exceptions", values(func(w http.ResponseWriter, r *http.Request) {
-		c.showExceptions(w, r, fillIn(r.URL.Query()), nil)
-	}))
-	c.mux.Handle("GET /console/explain", values(func(w http.ResponseWriter, r *http.Request) {
-		c.showExplain(w, r, ask(r.URL.Query()), nil)
-	}))
-	c.mux.Handle("POST /console/exceptions", changes(c.addException))
-	c.mux.Handle("POST /console/exceptions/remove", changes(c.removeException))
-	c.mux.Handle("POST /console/reset", changes(c.reset))
-	return c
+	home := http.RedirectHandler("/console/", http.StatusSeeOther).ServeHTTP
+	signIn := func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusUnauthorized, "signin", view{}) }
+	endpoints := []api.Endpoint{
+		{Method: "GET", Path: "/console", Class: api.Values, Help: "the console, for browsers", Handler: home, SignIn: signIn},
+		{Method: "POST", Path: "/console/exceptions", Class: api.Changes, Handler: c.addException, SignIn: signIn},
+		{Method: "POST", Path: "/console/exceptions/remove", Class: api.Changes, Handler: c.removeException, SignIn: signIn},
+		{Method: "POST", Path: "/console/reset", Class: api.Changes, Handler: c.reset, SignIn: signIn},
+		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/assets/", http.FileServerFS(assets)).ServeHTTP},
+		{Method: "GET", Path: "/console/signin", Handler: func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, "signin", view{}) }},
+		{Method: "POST", Path: "/console/signin", Handler: func(w http.ResponseWriter, r *http.Request) {
+			if !c.Access.SignIn(w, r) {
+				show(w, http.StatusUnauthorized, "signin", view{Problem: "The token is missing or invalid."})
+				return
+			}
+			home(w, r)
+		}},
+		{Method: "POST", Path: "/console/signout", Handler: func(w http.ResponseWriter, r *http.Request) {
+			c.Access.SignOut(w, r)
+			home(w, r)
+		}},
+	}
+	for name := range c.data {
+		path := "/console/" + strings.Replace(name, "now", "{$}", 1)
+		endpoints = append(endpoints, api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
+			c.show(w, r, name, nil)
+		}})
+	}
+	return endpoints
+}
+
+// view is what a page shows.
+type view struct {
+	Name    string
+	Visitor api.Visitor
+	Done    string // what the last form has done
+	Problem string // why it has done nothing
+	Status  api.Status
+	Data    any
+	part    string // of the page, "" for all
+}
+
+// show writes a page, with why a form was refused, if it was, or its panels alone if the
+// script asks for them.
+func (c *console) show(w http.ResponseWriter, r *http.Request, name string, refused error) {
+	_ = r.ParseForm() // what cannot be read is missing
+	data, problem := c.data[name](r)
+	v := view{Visitor: api.VisitorOf(r), Done: r.Form.Get("done"), Status: c.Status(), Data: data}
+	code := http.StatusOK
+	if refused = cmp.Or(problem, refused); refused != nil {
+		v.Problem, code = refused.Error(), http.StatusUnprocessableEntity
+	} else if r.Form.Get("part") == "panels" {
+		v.part = "panels"
+	}
+	show(w, code, name, v)
 }
 
 // policy lets pages load what this server has, and run no other script than that.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP implements http.Handler.
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// show writes a page.
+func show(w http.ResponseWriter, code int, name string, v view) {
+	v.Name = name
+	var b bytes.Buffer // so that a page is whole, or an error
+	if err := pages[name].ExecuteTemplate(&b, cmp.Or(v.part, "layout.html"), v); err != nil {
+		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
+		return
+	}
 	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms say that they are of no origin
 	h.Set("Cache-Control", "no-store")
-	c.mux.ServeHTTP(w, r)
-}
-
-// values serves a page to who may see values of requests, and asks others to sign in.
-func values(page http.HandlerFunc) http.Handler {
-	allowed := api.Values(page)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if api.VisitorOf(r).NeedsToSignIn() {
-			signInPage(w, r, http.StatusUnauthorized, "")
-			return
-		}
-		allowed(w, r)
-	})
-}
-
-// changes serves a form, whose bytes the listener bounds, to who may change anything.
-func changes(form http.HandlerFunc) http.Handler {
-	return api.Changes(func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseForm(); err != nil {
-			http.Error(w, "the form is too large or invalid", http.StatusBadRequest)
-			return
-		}
-		form(w, r)
-	})
-}
-
-// signInPage writes the page to sign in, with why that was refused, if it was.
-func signInPage(w http.ResponseWriter, r *http.Request, code int, refused string) {
-	p := newPage(r, "Sign in", nil)
-	p.Problem = refused
-	p.write(w, code, "signin", "layout.html")
-}
-
-// page is what every page shows.
-type page struct {
-	Title               string
-	SignedIn, MayChange bool
-	Anonymous           bool   // nothing but signing in is possible
-	Done                string // what the last form has done
-	Problem             string // why it has done nothing
-	Status              api.Status
-	Data                any
-}
-
-func newPage(r *http.Request, title string, data any) page {
-	v := api.VisitorOf(r)
-	return page{
-		Title: title, SignedIn: v.SignedIn, MayChange: v.MayChange(), Anonymous: v.NeedsToSignIn(),
-		Done: outcomes[r.URL.Query().Get("done")], Data: data,
-	}
-}
-
-// show writes a page, with why a form was refused, if it was, or its panels alone if the
-// script asks for them.
-func (c *Console) show(w http.ResponseWriter, r *http.Request, name, title string, data any, refused error) {
-	p := newPage(r, title, data)
-	p.Status = c.Status()
-	code, part := http.StatusOK, "layout.html"
-	if refused != nil {
-		p.Problem, code = refused.Error(), http.StatusUnprocessableEntity
-	} else if r.URL.Query().Get("part") == "panels" {
-		part = "panels"
-	}
-	p.write(w, code, name, part)
-}
-
-// write writes a part of a page.
-func (p page) write(w http.ResponseWriter, code int, name, part string) {
-	var b bytes.Buffer // so that a page is whole, or an error
-	if err := pages[name].ExecuteTemplate(&b, part, p); err != nil {
-		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write(b.Bytes()) // if it fails, the client has gone
 }

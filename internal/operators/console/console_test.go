@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/testenv"
 )
 
 // TestChart draws no rates, one, and those of 15 minutes, of which one is too old.
@@ -22,7 +24,7 @@ func TestChart(t *testing.T) {
 		{At: now.Add(-15 * time.Minute), Decisions: 100, Denials: 50},
 		{At: now, Decisions: 150, Denials: 20},
 	}, now)
-	if c.Decisions != "0.0,100.0 900.0,50.0" || c.Denials != "0.0,150.0 900.0,180.0" || c.Area != "0.0,200.0 0.0,150.0 900.0,180.0 900.0,200.0" || c.Ticks[0] != 200 {
+	if c.Decisions != "0.0,100.0 900.0,50.0 " || c.Denials != "0.0,150.0 900.0,180.0 " || c.Area != "0.0,200.0 0.0,150.0 900.0,180.0 900.0,200.0 " || c.Ticks[0] != 200 {
 		t.Errorf("got %+v", c)
 	}
 	var rates []api.Rates
@@ -50,40 +52,33 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestLinksHoldAnyBytes makes links of what is kept of descriptors, and reads them.
+// TestLinksHoldAnyBytes makes links of what is kept of descriptors, and reads them. What is
+// not all of a descriptor has none.
 func TestLinksHoldAnyBytes(t *testing.T) {
 	for _, value := range []string{"alice", "a,b=c\\", " x ", "\xff\xfe\x00", "\x1b[31m", "größer\u202e", `<script>`, "", `\x41`} {
 		source := operators.Asked{Domain: "a,=b\xff", Entries: []limiter.Entry{{Key: "us=er", Value: value}, {Key: "path"}}}
-		s := showExcerpt("a,=b\xff", source.Excerpt(512))
-		link := url.Values{"domain": {s.Domain}, "descriptor": {s.Text}}
-		domain, entries, err := ask(link).parse()
-		if err != nil || !s.Whole {
-			t.Fatalf("%q: got %+v (error: %v) from %s", value, s, err, link)
-		}
-		again := showWhole(operators.NewDescriptor(domain, entries))
-		if domain != "a,=b\xff" || len(again.Entries) != 2 || again.Entries[0].Entry != source.Entries[0] || again.Entries[1].Entry != source.Entries[1] || again.asked != s.asked {
-			t.Errorf("%q: got %+v (error: %v) from %s", value, again, err, link)
+		s := kept("a,=b\xff", source.Excerpt(512))
+		domain, entries, err := read(url.Values{"domain": {s.Domain}, "descriptor": {s.Text}})
+		if err != nil || s.Lacks != "" || domain != "a,=b\xff" || !slices.Equal(entries, source.Entries) {
+			t.Errorf("%q: got %+v, %q %q (error: %v)", value, s, domain, entries, err)
 		}
 	}
-	long := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}}}
-	if s := showExcerpt("api", long.Excerpt(256)); s.Whole || s.Entries[0].Note != "cut, 10000 bytes" {
-		t.Errorf("got %+v", s)
-	}
-	wild := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/a/1"}}, Patterns: []string{"/a/*"}}
-	if s := showExcerpt("api", wild.Excerpt(256)); s.Whole || s.Entries[0].Note != "all that match" {
-		t.Errorf("a counter that values share: got %+v, which has no link", s)
-	}
-	rest := operators.Asked{Domain: "api", Patterns: []string{"*"}}
-	if s := showExcerpt("api", rest.Excerpt(256)); s.Whole || len(s.Entries) != 1 || s.Entries[0].Note != "all" {
-		t.Errorf("a counter of all descriptors: got %+v, which has no link", s)
-	}
-	bad := operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}
-	if s := showExcerpt("api", bad); s.Whole || s.Entries[0].Note != "not readable" {
-		t.Errorf("no base64: got %+v", s)
-	}
-	long.Hashed, long.Entries[0].Value = true, "alice"
-	if s := showExcerpt("api", long.Excerpt(256)); s.Whole || s.Entries[0].Note != "hash" {
-		t.Errorf("got %+v", s)
+	alice := []limiter.Entry{{Key: "user", Value: "alice"}}
+	for _, tt := range []struct {
+		asked operators.Asked
+		want  string
+	}{
+		{operators.Asked{Entries: alice}, `<span class="descriptor"><a href="/console/explain?domain=api&amp;descriptor=user%3dalice">user=alice</a></span>`},
+		{operators.Asked{Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}}}, "xxx… <small>(cut, digest "},
+		{operators.Asked{Entries: alice, Patterns: []string{"a*"}}, `<span class="descriptor">user=a* <small>(all that match)</small></span>`},
+		{operators.Asked{Patterns: []string{"*"}}, `<span class="descriptor"> <small>(all)</small></span>`},
+		{operators.Asked{Entries: alice, Hashed: true}, " <small>(hash)</small></span>"},
+	} {
+		var text strings.Builder
+		testenv.OK(t, layout.ExecuteTemplate(&text, "descriptor", kept("api", tt.asked.Excerpt(256))))
+		if !strings.Contains(text.String(), tt.want) {
+			t.Errorf("got %s, want %s", &text, tt.want)
+		}
 	}
 }
 
@@ -93,30 +88,16 @@ func TestBadForms(t *testing.T) {
 		{"domain", "", "a domain and a descriptor are required"},
 		{"domain", `a\`, "domain: a backslash at the end"},
 		{"descriptor", "=x", "descriptor: entry 1 has no key"},
-		{"descriptor", `a\`, "descriptor: a backslash at the end"},
 		{"factor", "many", `times: "many" is not a number`},
 		{"for", "soon", `for: "soon" is not a duration`},
 	} {
-		form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"amount"}, "reason": {"x"}}
-		form.Set(tt.field, tt.value)
-		filled := fillIn(form)
-		if tt.field == "for" {
-			filled.For = tt.value
+		form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"amount"}, "factor": {"2x"}, "for": {"1h"}, "reason": {"x"}}
+		if _, err := exception(form); err != nil {
+			t.Errorf("a good form: %v", err)
 		}
-		if _, err := filled.exception(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		form.Set(tt.field, tt.value)
+		if _, err := exception(form); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s=%s: got %v, want %s", tt.field, tt.value, err, tt.want)
 		}
-	}
-}
-
-// TestNowShowsDenials makes the first page of what was denied.
-func TestNowShowsDenials(t *testing.T) {
-	alice := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: "alice"}}}
-	key := operators.Key{Descriptor: alice.Excerpt(256)}
-	data := nowPage{Chart: draw(nil, time.Now()), Window: "minute", Servers: "this", Last: []operators.LastDenial{{Key: key}}}
-	data.addKeys(operators.Window{Limits: []operators.LimitDenials{{Keys: []operators.KeyDenials{{Key: key, Denied: 3}}}}})
-	var text strings.Builder
-	if err := pages["now"].ExecuteTemplate(&text, "layout.html", page{Data: data, MayChange: true}); err != nil || strings.Count(text.String(), "alice") < 2 {
-		t.Errorf("error %v, got %s", err, text.String())
 	}
 }

@@ -2,19 +2,21 @@ package console_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
 )
 
 func ExampleNew() {
-	server := &api.Server{Status: func() api.Status { return api.Status{} }}
-	page := httptest.NewRecorder()
-	console.New(server, console.Options{StoreMetrics: prometheus.NewRegistry()}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/console/", nil))
-	fmt.Println(page.Code) // of the page to sign in: nobody has let this request in, as api.Server does
-	// Output: 401
+	server := &api.Server{} // that the pages ask
+	server.Console = console.New(server, console.Options{})
+	for _, e := range server.Console {
+		if e.Class == api.Changes {
+			fmt.Println(e.Method, e.Path)
+		}
+	}
+	// Output:
+	// POST /console/exceptions
+	// POST /console/exceptions/remove
+	// POST /console/reset
 }

@@ -1,7 +1,7 @@
 package console
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,92 +9,93 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/limiter"
+	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 )
 
-// outcomes are what forms have done, by the word that the next page has in its address.
-var outcomes = map[string]string{
-	"added":    "The exception is added. It applies on all servers within a second.",
-	"noDomain": "The exception is added, but its domain has no rules.",
-	"removed":  "The exception is removed.",
-	"reset":    "The counters are set to zero.",
+// spelled is a descriptor as forms and links have it: as the text of commands, which can hold
+// any bytes.
+type spelled struct{ Domain, Text string }
+
+func spell(domain string, entries []limiter.Entry) spelled {
+	return spelled{explain.FormatDomain(domain), explain.FormatDescriptor(entries)}
 }
 
-// exceptionForm is the form that adds an exception, as it was filled in.
-type exceptionForm struct {
-	asked
-	Effect, Factor, For, Reason, By string
-}
-
-func fillIn(form url.Values) exceptionForm {
-	return exceptionForm{
-		asked: ask(form), Effect: cmp.Or(form.Get("effect"), operators.Allow), Factor: cmp.Or(form.Get("factor"), "10"),
-		For: cmp.Or(form.Get("for"), "2h"), Reason: form.Get("reason"), By: form.Get("by"),
+// read returns the descriptor of a form, or what is wrong with it.
+func read(form url.Values) (domain string, entries []limiter.Entry, err error) {
+	domain, text := strings.TrimSpace(form.Get("domain")), strings.TrimSpace(form.Get("descriptor"))
+	if domain == "" || text == "" {
+		return "", nil, errors.New("a domain and a descriptor are required")
 	}
+	if domain, err = explain.ParseDomain(domain); err != nil {
+		return "", nil, fmt.Errorf("domain: %w", err)
+	}
+	if entries, err = explain.ParseDescriptor(text); err != nil {
+		return "", nil, fmt.Errorf("descriptor: %w", err)
+	}
+	return domain, entries, nil
 }
 
-// exception returns what the form asks for, or what is wrong with it.
-func (f exceptionForm) exception() (e operators.NewException, err error) {
-	e.Effect, e.By, e.Reason = f.Effect, strings.TrimSpace(f.By), strings.TrimSpace(f.Reason)
-	domain, entries, err := f.parse()
+// exception returns what a form asks for, or what is wrong with it.
+func exception(form url.Values) (e operators.NewException, err error) {
+	domain, entries, err := read(form)
 	if err != nil {
 		return e, err
 	}
-	e.Descriptor = operators.NewDescriptor(domain, entries)
+	e.Descriptor, e.Effect = operators.NewDescriptor(domain, entries), form.Get("effect")
+	e.By, e.Reason = strings.TrimSpace(form.Get("by")), strings.TrimSpace(form.Get("reason"))
 	if e.Effect == operators.Amount {
-		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(f.Factor), "x"), 64); err != nil {
-			return e, fmt.Errorf("times: %q is not a number", f.Factor)
+		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(form.Get("factor")), "x"), 64); err != nil {
+			return e, fmt.Errorf("times: %q is not a number", form.Get("factor"))
 		}
 	}
-	lasts, err := time.ParseDuration(strings.TrimSpace(f.For))
+	lasts, err := time.ParseDuration(strings.TrimSpace(form.Get("for")))
 	if err != nil {
-		return e, fmt.Errorf("for: %q is not a duration such as 30m, 2h or 24h", f.For)
+		return e, fmt.Errorf("for: %q is not a duration such as 30m, 2h or 24h", form.Get("for"))
 	}
 	e.For = lasts.Seconds()
 	return e, nil
 }
 
-func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
-	form := fillIn(r.PostForm)
-	e, err := form.exception()
+func (c *console) addException(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm() // what cannot be read is missing
+	e, err := exception(r.PostForm)
 	var added operators.Exception
 	if err == nil {
 		added, err = c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
-	}
-	if err != nil {
-		c.showExceptions(w, r, form, err)
-		return
 	}
 	done := "added"
 	if added.Note != "" {
 		done = "noDomain"
 	}
-	http.Redirect(w, r, "/console/exceptions?done="+done, http.StatusSeeOther)
-}
-
-func (c *Console) removeException(w http.ResponseWriter, r *http.Request) {
-	if err := c.InForce.Remove(r.Context(), r.PostForm.Get("id"), byConsole, api.VisitorOf(r).Peer); err != nil {
-		c.showExceptions(w, r, fillIn(url.Values{}), err)
-		return
-	}
-	http.Redirect(w, r, "/console/exceptions?done=removed", http.StatusSeeOther)
+	c.end(w, r, "exceptions", url.Values{"done": {done}}, err)
 }
 
 // byConsole names who changes something where no form asks for a name: the audit log has
 // the peer, too.
 const byConsole = "console"
 
-func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
-	form := ask(r.PostForm)
-	domain, entries, err := form.parse()
+func (c *console) removeException(w http.ResponseWriter, r *http.Request) {
+	err := c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
+	c.end(w, r, "exceptions", url.Values{"done": {"removed"}}, err)
+}
+
+func (c *console) reset(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	domain, entries, err := read(r.PostForm)
 	if err == nil {
 		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
+	c.end(w, r, "explain", url.Values{"done": {"reset"}, "domain": r.PostForm["domain"], "descriptor": r.PostForm["descriptor"]}, err)
+}
+
+// end shows a page after a form: what it has done, or why nothing, with the form as it was.
+func (c *console) end(w http.ResponseWriter, r *http.Request, page string, done url.Values, err error) {
 	if err != nil {
-		c.showExplain(w, r, form, err)
+		c.show(w, r, page, err)
 		return
 	}
-	query := url.Values{"done": {"reset"}, "domain": {form.Domain}, "descriptor": {form.Text}}
-	http.Redirect(w, r, "/console/explain?"+query.Encode(), http.StatusSeeOther)
+	http.Redirect(w, r, "/console/"+page+"?"+done.Encode(), http.StatusSeeOther)
 }

@@ -11,33 +11,29 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 )
 
-// How many lines the tables have at most.
-const (
-	maxKeys       = 25
-	maxLast       = 50
-	maxExceptions = 500
-)
+// maxKeys is how many keys the page Now has at most.
+const maxKeys = 25
 
 // nowPage is the page of what happens now.
 type nowPage struct {
 	Chart chart
 	// Window is minute or hour, Servers this or all, as the address asks for.
 	Window, Servers string
-	Asked           int // servers
+	Denials         operators.Denials
+	Exceptions      operators.ExceptionList
+	Problem         error // why nothing is known of other servers
 	From            time.Time
 	Keys            []deniedKey // of all limits
 	OthersMost      uint64
-	Last            []operators.LastDenial
-	Problem         string // why nothing is known of denials
 	Store           []figure
 	Loads           []Load
-	Exceptions      exceptionList
 }
 
 // deniedKey is a key that was denied often.
@@ -46,28 +42,21 @@ type deniedKey struct {
 	operators.KeyDenials
 }
 
-func (c *Console) now(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	data := nowPage{
-		Chart: draw(c.History(), time.Now()), Store: c.storeFigures(), Loads: c.Loads(),
-		Window: "minute", Servers: "this",
-	}
-	all := query.Get("servers") == "all"
+func (c *console) now(r *http.Request) (any, error) {
+	page := nowPage{Chart: draw(c.History(), time.Now()), Store: c.storeFigures(), Loads: c.Loads(), Window: "minute", Servers: "this"}
+	all := r.Form.Get("servers") == "all"
 	if all {
-		data.Servers = "all"
+		page.Servers = "all"
 	}
-	summary, err := c.Denials(r.Context(), all)
-	if err != nil {
-		data.Problem = err.Error()
+	page.Denials, page.Problem = c.Denials(r.Context(), all)
+	exceptions, err := c.Exceptions(r.Context(), all)
+	page.Exceptions, page.Problem = exceptions, cmp.Or(page.Problem, err)
+	window := page.Denials.Minute
+	if r.Form.Get("window") == "hour" {
+		page.Window, window = "hour", page.Denials.Hour
 	}
-	data.Asked, data.Last = summary.Servers, summary.Last[:min(len(summary.Last), maxLast)]
-	window := summary.Minute
-	if query.Get("window") == "hour" {
-		data.Window, window = "hour", summary.Hour
-	}
-	data.addKeys(window)
-	data.Exceptions = c.listExceptions(r, all)
-	c.show(w, r, "now", "Now", data, nil)
+	page.addKeys(window)
+	return page, nil
 }
 
 // addKeys adds the keys of all limits that were denied most.
@@ -86,92 +75,75 @@ func (n *nowPage) addKeys(window operators.Window) {
 	}
 }
 
-// exceptionList is a table of exceptions.
-type exceptionList struct {
-	List      []operators.Exception
-	Left      int    // that are not in List
-	Problem   string // why there is no list
-	Servers   int    // that their uses are of
-	MayChange bool
-}
-
-func (c *Console) listExceptions(r *http.Request, all bool) exceptionList {
-	known, err := c.Exceptions(r.Context(), all)
-	list := exceptionList{MayChange: api.VisitorOf(r).MayChange(), Servers: known.Servers, List: known.Exceptions}
-	if err != nil {
-		list.Problem = err.Error()
-	}
-	if list.Left = len(list.List) - maxExceptions; list.Left > 0 {
-		list.List = list.List[:maxExceptions]
-	}
-	return list
-}
-
-// showExceptions writes the page with a form, and with why that was refused, if it was.
-func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form exceptionForm, refused error) {
-	data := struct {
-		List exceptionList
-		Form exceptionForm
-	}{c.listExceptions(r, true), form}
-	c.show(w, r, "exceptions", "Exceptions", data, refused)
+func (c *console) exceptions(r *http.Request) (any, error) {
+	list, err := c.Exceptions(r.Context(), true)
+	return struct {
+		Form       url.Values
+		Exceptions operators.ExceptionList
+		Problem    error
+	}{r.Form, list, err}, nil
 }
 
 // explainPage is the page that explains a descriptor.
 type explainPage struct {
-	asked
+	Form        url.Values
 	Answer      *explain.Answer // nil: there is none
-	Counters    *operators.Counters
-	PeekProblem string
-	Form        exceptionForm
+	Counters    operators.Counters
+	PeekProblem error
 }
 
-func (c *Console) showExplain(w http.ResponseWriter, r *http.Request, form asked, refused error) {
-	data := explainPage{asked: form, Form: fillIn(url.Values{})}
-	if form.Text != "" {
-		refused = cmp.Or(data.ask(c, r), refused)
+// explain explains the descriptor of a form by the rules that serve, and looks at its
+// counters. The error is why it cannot be asked for.
+func (c *console) explain(r *http.Request) (any, error) {
+	page := explainPage{Form: r.Form}
+	if r.Form.Get("descriptor") == "" {
+		return page, nil
 	}
-	c.show(w, r, "explain", "Explain", data, refused)
-}
-
-// ask explains the descriptor by the rules that serve, and looks at its counters. The error
-// is why it cannot be asked for.
-func (e *explainPage) ask(c *Console, r *http.Request) error {
-	domain, entries, err := e.parse()
+	domain, entries, err := read(r.Form)
 	if err != nil {
-		return err
+		return page, err
 	}
 	tree := c.Tree()
 	if tree == nil {
-		return errors.New("no rules are loaded yet")
+		return page, errors.New("no rules are loaded yet")
 	}
 	answer, err := explain.Explain(explain.Question{Options: c.Plan, Tree: tree, Failure: c.Failure, Domain: domain, Descriptor: entries})
 	if err != nil {
-		return err
+		return page, err
 	}
-	e.Answer = &answer
-	if counters, err := c.Peek(r.Context(), operators.NewDescriptor(domain, entries)); err != nil {
-		e.PeekProblem = err.Error()
-	} else {
-		e.Counters = &counters
-	}
-	return nil
+	page.Answer = &answer
+	page.Counters, page.PeekProblem = c.Peek(r.Context(), operators.NewDescriptor(domain, entries))
+	return page, nil
 }
 
-// words are the functions of the templates.
+// words are the functions of the templates, beside those of api.
 var words = template.FuncMap{
-	"kept":    showExcerpt,
-	"given":   showWhole,
-	"line":    plaintext.Line,
-	"lines":   plaintext.Lines,
-	"short":   shorten,
-	"number":  number,
-	"rate":    rate,
-	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
-	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
-	"failure": api.Failure,
-	"span":    func(seconds float64) string { return operators.Span(operators.Seconds(seconds)) },
-	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"kept": kept,
+	"given": func(d operators.Descriptor) shown {
+		domain, entries, _ := d.Bytes()
+		return shown{spelled: spell(domain, entries)}
+	},
+	"lines":  plaintext.Lines,
+	"short":  func(s string) string { return api.Short(s, 256) },
+	"mode":   descriptors.ModeWord,
+	"number": number,
+	"rate":   rate,
+	"ago":    func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
+	"until":  func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
+	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+}
+
+// shown is a descriptor to read, and to click if it lacks nothing.
+type shown struct {
+	spelled
+	Lacks  string // as operators.Excerpt says it
+	Digest string // of a descriptor that is cut
+}
+
+func kept(domain string, d operators.Excerpt) shown {
+	text, lacks := d.Spell()
+	return shown{spelled{explain.FormatDomain(domain), text}, lacks, d.Digest}
 }
 
 // number writes a number with commas between thousands.
