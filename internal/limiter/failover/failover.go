@@ -26,6 +26,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,10 +35,18 @@ import (
 	"weir/internal/limiter"
 )
 
+// calm is how long nothing was counted in memory when the store counts as back. One of
+// which a part fails, such as a node of a cluster, must not make the counters of that
+// part start anew with everything that another part decides.
+const calm = 10 * time.Second
+
 // Failover decides by failure modes what a store cannot. nil decides nothing.
 type Failover struct {
 	mode      limiter.FailureMode
-	local     local
+	open      func() limiter.CounterStore
+	began     time.Time
+	counted   atomic.Int64                                 // when something was counted in memory last, since began
+	local     atomic.Pointer[limiter.CounterStore]         // counts in memory during an outage; nil: there is none
 	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
 }
 
@@ -45,7 +54,7 @@ type Failover struct {
 // makes an empty store in memory, for one outage, and must not fail. reg takes the
 // metrics; nil means that nobody reads them.
 func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg prometheus.Registerer) *Failover {
-	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), local: local{open: openLocal, began: time.Now()}}
+	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), open: openLocal, began: time.Now()}
 	decisions := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_failure_mode_decisions_total",
 		Help: "Hits that the store could not decide, by the failure mode that decided instead. error leaves the request undecided.",
@@ -62,10 +71,21 @@ func (f *Failover) StoreDecided() {
 	if f == nil {
 		return
 	}
-	l := &f.local
-	s := l.current.Load()
-	if s != nil && time.Since(l.began)-time.Duration(l.counted.Load()) >= calm {
-		l.current.CompareAndSwap(s, nil)
+	s := f.local.Load()
+	if s != nil && time.Since(f.began)-time.Duration(f.counted.Load()) >= calm {
+		f.local.CompareAndSwap(s, nil)
+	}
+}
+
+// localStore returns the store of the outage.
+func (f *Failover) localStore() limiter.CounterStore {
+	f.counted.Store(int64(time.Since(f.began)))
+	for {
+		if s := f.local.Load(); s != nil {
+			return *s
+		}
+		s := f.open()
+		f.local.CompareAndSwap(nil, &s)
 	}
 }
 
@@ -74,7 +94,7 @@ func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 	if f == nil {
 		return nil
 	}
-	if s := f.local.current.Load(); s != nil {
+	if s := f.local.Load(); s != nil {
 		return (*s).Reset(ctx, hits)
 	}
 	return nil
@@ -151,7 +171,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 	}
 	if !counts {
 		denied = limiter.Settle(hits, out)
-	} else if denied, err = f.local.store().Decide(ctx, questions, out); err != nil {
+	} else if denied, err = f.localStore().Decide(ctx, questions, out); err != nil {
 		return false, err
 	}
 	for i := range hits {

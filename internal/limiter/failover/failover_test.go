@@ -46,7 +46,7 @@ func (g guarded) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.D
 }
 
 func (g guarded) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	return g.local.store().Peek(ctx, hits)
+	return g.localStore().Peek(ctx, hits)
 }
 
 // errDown is why a store fails.
@@ -144,7 +144,7 @@ func TestLocalCountersAreForgotten(t *testing.T) {
 		}
 		used(nil)
 		time.Sleep(calm)
-		if used(nil); s.local.current.Load() != nil {
+		if used(nil); s.local.Load() != nil {
 			t.Error("the memory is kept")
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +36,7 @@ type backend struct {
 	mu      sync.RWMutex
 	nodes   map[caller]*node // of a cluster, by their clients
 	closed  bool
-	working sync.WaitGroup // nodes to which calls are made, and requests whose callers left
+	working sync.WaitGroup // nodes to which calls are made, requests across slots, and those whose callers left
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
@@ -52,7 +51,7 @@ func newBackend(name string, client *client, denials *denials, local func() time
 		probeKey: limiter.ProbeKey(o.KeyPrefix),
 		metrics:  metrics,
 		log:      named,
-		outage:   outage{log: named},
+		outage:   outage{log: named, warn: rate.Sometimes{Interval: reminder}},
 		lateLog:  rate.Sometimes{Interval: reminder},
 	}
 	b.any = &node{backend: b}
@@ -91,11 +90,20 @@ func (b *backend) node(key []byte) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n = b.nodes[client]; n == nil {
-		maps.DeleteFunc(b.nodes, func(_ caller, n *node) bool { return n.isIdle() }) // also what left the cluster
 		n = &node{backend: b, asks: client, closed: b.closed}
 		b.nodes[client] = n
 	}
 	return n
+}
+
+// enter adds to what drain waits for, unless the store is closed.
+func (b *backend) enter() bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.closed {
+		b.working.Add(1)
+	}
+	return !b.closed
 }
 
 // drain refuses further requests and waits until those that it has are decided.

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 	"strconv"
@@ -59,9 +58,12 @@ func (d *definition) append(dst []byte, now int64) []byte {
 		w := d.calendar.Windows(now - earlier)
 		constants[1], constants[2], constants[3] = w.Start, w.Next, w.End
 	}
-	dst = appendIntegers(append(append(dst, d.algorithm.String()...), ' '), constants[:]...)
+	dst = append(append(dst, d.algorithm.String()...), ' ')
+	for _, n := range constants {
+		dst = append(strconv.AppendInt(dst, n, 10), ' ')
+	}
 	if d.ban > 0 {
-		dst = appendIntegers(dst, d.ban.Microseconds())
+		dst = append(strconv.AppendInt(dst, d.ban.Microseconds(), 10), ' ')
 	}
 	return dst
 }
@@ -91,12 +93,9 @@ func (b *batch) credits(h batchHit) bool {
 // denied, or failed, somewhere else. decide.lua takes it back as
 // limiter.Limit.GiveBack does.
 type giveBack struct {
-	key     []byte
-	limit   *limiter.Limit
-	cost    int64
-	charged limiter.State // of the counter, after the charge
-	hold    []byte        // its name, which is given back instead of the cost
-	first   int           // hit on the counter, of those of the request there
+	limiter.Hit               // of the hits on the counter the first, with the cost of all, or its hold
+	charged     limiter.State // of the counter, after the charge
+	first       int           // which hit it is, of those of the request there
 }
 
 // numbers finds the limits and the counters of a batch that is being made.
@@ -119,39 +118,31 @@ func newBatch(slot, expected int) *batch {
 // add appends a request, or a part of one.
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
-		h := &hits[i]
-		limit, cost := b.limit(h.Limit), h.CountedCost()
-		n := b.counter(h.Key, limit)
-		c := &b.counters[n]
-		c.sum = min(c.sum+min(cost, maxSum), maxSum)
-		c.separate = c.separate || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
-		if h.Hold != nil {
-			cost += b.name(h.Hold)
-		}
-		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost, nil})
-		b.mustBeCalled = b.mustBeCalled || h.Unconditional()
+		b.addHit(&hits[i], how(&hits[i], isPart), nil)
+		b.mustBeCalled = b.mustBeCalled || hits[i].Unconditional()
 	}
 	b.ends = append(b.ends, int32(len(b.hits)))
-}
-
-// name adds the name of a hold and returns twice its number, from 1 on: the cost of a hit
-// that asks for it, and 1 less than that of one that takes it.
-func (b *batch) name(hold []byte) int64 {
-	b.names = append(b.names, hold...)
-	return 2 * int64(len(b.names)/limiter.HoldSize)
 }
 
 // addGiveBack appends g, as a request of one hit.
 func (b *batch) addGiveBack(g giveBack) {
-	cost := g.cost
-	if g.hold != nil {
-		cost = b.name(g.hold) + 1
+	b.addHit(&g.Hit, giveBackHow, &g.charged)
+	b.ends, b.mustBeCalled = append(b.ends, int32(len(b.hits))), true
+}
+
+// addHit appends a hit. The cost of one with a hold is twice the number of the name, from 1
+// on, and 1 more unless it only asks for it.
+func (b *batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
+	limit, cost := b.limit(h.Limit), h.CountedCost()
+	n := b.counter(h.Key, limit)
+	c := &b.counters[n]
+	c.sum = min(c.sum+min(cost, maxSum), maxSum)
+	c.separate = c.separate || how >= 3*refundCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
+	if h.Hold != nil {
+		b.names = append(b.names, h.Hold...)
+		cost += 2 * int64(len(b.names)/limiter.HoldSize)
 	}
-	limit := b.limit(g.limit)
-	n := b.counter(g.key, limit)
-	b.counters[n].separate, b.mustBeCalled = true, true
-	b.hits = append(b.hits, batchHit{giveBackHow, limit, n, cost, &g.charged})
-	b.ends = append(b.ends, int32(len(b.hits)))
+	b.hits = append(b.hits, batchHit{how, limit, n, cost, charged})
 }
 
 // hitsOf returns the hits of the request at place.
@@ -277,10 +268,8 @@ func (b *batch) appendGroups(dst []byte) []byte {
 		if straight {
 			period, n = b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
 		}
-		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(n>>16))
-		dst = binary.BigEndian.AppendUint16(dst, uint16(n))
-		dst = binary.BigEndian.AppendUint32(dst, uint32(c.sum))
-		dst = binary.BigEndian.AppendUint16(dst, uint16(i-begin))
+		dst = appendInteger(appendInteger(dst, period, 7), n, 3)
+		dst = appendInteger(appendInteger(dst, c.sum, 4), int64(i-begin), 2)
 	}
 	return dst
 }
@@ -301,15 +290,10 @@ func (b *batch) appendHits(dst []byte) []byte {
 			if i == len(hits)-1 {
 				how += lastHit
 			}
-			n, limit := places[h.counter]+1, h.limit+1
-			// The highest byte of a cost is 0: in its place is the last of the limit.
-			dst = binary.BigEndian.AppendUint32(dst, uint32(n)<<8|uint32(how))
-			dst = append(dst, byte(limit>>16), byte(limit>>8))
-			dst = binary.BigEndian.AppendUint64(dst, uint64(limit)<<56|uint64(h.cost))
-			if h.charged != nil {
-				for _, number := range []int64{h.charged.At, h.charged.Used, h.charged.Prev} {
-					dst = append(binary.BigEndian.AppendUint32(dst, uint32(number>>24)), byte(number>>16), byte(number>>8), byte(number))
-				}
+			dst = append(appendInteger(dst, int64(places[h.counter]+1), 3), how)
+			dst = appendInteger(appendInteger(dst, int64(h.limit+1), 3), h.cost, 7)
+			if c := h.charged; c != nil {
+				dst = appendInteger(appendInteger(appendInteger(dst, c.At, 7), c.Used, 7), c.Prev, 7)
 			}
 		}
 	}
@@ -323,10 +307,10 @@ const (
 	giveBackHow  = 3 * 3 // batchHit.how of what is given back
 )
 
-// appendIntegers appends integers as the scripts read them.
-func appendIntegers(dst []byte, integers ...int64) []byte {
-	for _, n := range integers {
-		dst = append(strconv.AppendInt(dst, n, 10), ' ')
+// appendInteger appends so many bytes of n, as the script reads an integer.
+func appendInteger(dst []byte, n int64, bytes int) []byte {
+	for bytes--; bytes >= 0; bytes-- {
+		dst = append(dst, byte(n>>(8*bytes)))
 	}
 	return dst
 }

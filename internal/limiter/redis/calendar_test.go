@@ -2,8 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
-	"weir/internal/testenv"
 )
 
 // At the very change of a window, whatever the clocks of processes show, the clock of Redis
@@ -106,82 +103,5 @@ func TestClockOfRedisIsFoundOut(t *testing.T) {
 		if got := redis.CommandCount() - before; got != want {
 			t.Errorf("%v wrong: %d commands of three requests, want %d", off, got, want)
 		}
-	}
-}
-
-// The clocks of two nodes of a cluster may differ by more than a window. What one call finds
-// out about its node must hold for that call, whatever others find out meanwhile.
-func TestClocksOfNodesDiffer(t *testing.T) {
-	redis := miniredis.RunT(t)
-	redisNow := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	redis.SetTime(redisNow)
-	s := open(t, Options{Main: at(redis.Addr())})
-	s.main.local = func() time.Time {
-		s.main.ahead.Store(0) // as another node says
-		return redisNow.Add(1000 * time.Hour)
-	}
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, Algorithm: limiter.ByCalendar})
-	if first, second := mustAsk(t, s, "k", l), mustAsk(t, s, "k", l); first.Over || !second.Over {
-		t.Errorf("got %+v, then %+v, want the second denied", first, second)
-	}
-}
-
-// What is given back is given back to the window of Redis' clock.
-func TestGiveBackByAWrongClock(t *testing.T) {
-	redis := miniredis.RunT(t)
-	now := time.Date(2026, 3, 31, 23, 59, 59, 0, time.UTC)
-	redis.SetTime(now)
-	s := open(t, Options{Main: at(redis.Addr())})
-	s.main.local = func() time.Time { return now.Add(-1000 * time.Hour) }
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Month, Algorithm: limiter.ByCalendar})
-	hit := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 3}
-	out := make([]limiter.Decision, 1)
-	testenv.Must(s.Decide(t.Context(), []limiter.Hit{hit}, out))(t)
-	for _, left := range []int64{2, 0} {
-		s.main.ahead.Store(0)
-		b := newBatch(0, 0)
-		march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
-		b.addGiveBack(giveBack{key: hit.Key, limit: l, cost: 3 - left, charged: limiter.State{At: march, Used: 3}})
-		if call(s, b); b.err != nil {
-			t.Fatal(b.err)
-		}
-		states, err := ticket{b, 0}.outcomes(out, nil)
-		if err != nil || states[0].Used != left {
-			t.Fatalf("%+v, error %v, want %d used", states, err, left)
-		}
-	}
-}
-
-// Processes whose clocks are wrong in any direction admit one amount together, by a real
-// Redis and with a memory of denials.
-func TestProcessesWithWrongClocksAdmitOneAmount(t *testing.T) {
-	const amount = 500
-	r := testenv.RedisServer(t)
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: limiter.ByCalendar})
-	if w := l.Calendar().Windows(time.Now().UnixMicro()); w.Next-time.Now().UnixMicro() < time.Hour.Microseconds() {
-		l = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"})
-	}
-	var stores []*store
-	for _, off := range []time.Duration{0, time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 366 * 24 * time.Hour, -366 * 24 * time.Hour} {
-		s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
-		s.main.local = func() time.Time { return time.Now().Add(off) }
-		stores = append(stores, s)
-	}
-	var callers sync.WaitGroup
-	var admitted atomic.Int64
-	for i := range 8 * len(stores) {
-		callers.Go(func() {
-			for range 30 {
-				if d, err := ask(t.Context(), stores[i%len(stores)], "k", l); err != nil {
-					t.Error(err)
-				} else if !d.Over {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	if n := admitted.Load(); n != amount {
-		t.Errorf("%d are admitted, want %d", n, amount)
 	}
 }

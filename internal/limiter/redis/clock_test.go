@@ -1,81 +1,15 @@
 package redis
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
-
-// tenPerSecond are limits of 10 per second, by every algorithm, with the longest
-// time that each lets anybody wait for one unit.
-var tenPerSecond = []struct {
-	name    string
-	spec    limiter.Spec
-	longest time.Duration
-}{
-	{"fixed", limiter.Spec{}, time.Second},
-	{"first hit", limiter.Spec{Algorithm: limiter.FirstHit}, time.Second},
-	{"sliding", limiter.Spec{Algorithm: limiter.SlidingWindow}, 1100 * time.Millisecond},
-	{"bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 100 * time.Millisecond},
-}
-
-// TestRedisBehindItsCounters asks a Redis whose clock is behind the counters that it
-// has: after a failover to a server that is behind by 25 s, or when its clock was two
-// hours ahead for a moment. A limit of 10 per second must admit again within a second.
-func TestRedisBehindItsCounters(t *testing.T) {
-	t.Parallel()
-	for _, ahead := range []time.Duration{25 * time.Second, 2 * time.Hour} {
-		r := testenv.RedisServer(t)
-		admin := connect(t, r)
-		was := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return time.Now().Add(ahead) }})
-		is := open(t, Options{Main: at(r.Addr())})
-		for _, c := range tenPerSecond {
-			t.Run(fmt.Sprintf("%s, %v", c.name, ahead), func(t *testing.T) {
-				c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Second
-				l := storetest.Must(c.spec)
-				all := []limiter.Hit{hit(c.name, l, 10)}
-				if denied, err := was.Decide(t.Context(), all, make([]limiter.Decision, 1)); denied || err != nil {
-					t.Fatalf("denied %v, error %v", denied, err)
-				}
-				do(t, admin, "pexpire", c.name, (ahead + time.Second).Milliseconds()) // as on that clock
-
-				// Redis' clock, read before a request and after the one before, so that a
-				// machine that is slow makes no difference.
-				var first, last time.Time
-				testenv.Until(t, "a request is admitted", func() bool {
-					before := redisTime(t, admin)
-					d := mustAsk(t, is, c.name, l)
-					if !d.Over {
-						return true
-					}
-					if d.RetryAfter > c.longest || d.ResetAfter > 2*time.Second {
-						t.Fatalf("told to come back after %v, all after %v", d.RetryAfter, d.ResetAfter)
-					}
-					if last = before; first.IsZero() {
-						first = redisTime(t, admin)
-					}
-					return false
-				})
-				if waited := last.Sub(first); waited > c.longest {
-					t.Errorf("still denied after %v", waited)
-				}
-			})
-		}
-	}
-}
-
-// redisTime is what Redis' clock says.
-func redisTime(t *testing.T, admin *redis.Client) time.Time {
-	t.Helper()
-	return testenv.Must(admin.Time(t.Context()).Result())(t)
-}
 
 // What is remembered of denials is counted by what passes in this process. Neither a
 // step of Redis' clock nor one of its own makes it deny for longer than a second.

@@ -87,9 +87,8 @@ type client struct {
 	ended   <-chan struct{}
 	running sync.WaitGroup
 
-	changing sync.Mutex               // one change at a time
-	refused  atomic.Pointer[error]    // why what was read last is not in use; nil if it is
-	secrets  atomic.Pointer[[]string] // passwords that errors may repeat, the newest first
+	changing sync.Mutex            // one change at a time
+	refused  atomic.Pointer[error] // why what was read last is not in use; nil if it is
 }
 
 // connected is a client of go-redis and what it was made of.
@@ -111,7 +110,6 @@ func newClient(s Server, log *slog.Logger) (*client, error) {
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{server: s, log: log, end: cancel, ended: ctx.Done()}
-	c.remember(s)
 	c.now.Store(dialed(s))
 	if s.Latest != nil {
 		c.running.Go(func() { c.follow(ctx) })

@@ -5,17 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"weir/internal/limiter"
 )
-
-// maxCrossSlotHits is the most hits of the requests across slots that are being
-// decided, except that a larger request may be alone: four full lines. It also
-// bounds what they give back, which is never refused.
-const maxCrossSlotHits = 4 * maxQueue
-
-var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counters in several slots are waiting for Redis", limiter.ErrUnavailable, maxCrossSlotHits)
 
 // crossSlot is a request across slots: its counters have several locations, in slots of
 // a cluster or in the two Redis of Options.PerSecond. No script sees all of them,
@@ -30,14 +22,10 @@ var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counte
 //     other parts are given back, each in its own window.
 //
 // Between the steps, counters of a denied request are too high. So others may be
-// denied that need not be, but never is more admitted than a limit says. After the
-// second step, nothing is left of a denied request but what is written whatever
-// becomes of it: all or nothing, if not at once.
-//
-// One thing is not exact: if a denied request has, on one counter, a hit that is
-// given back beside a refund or an always charged hit, these met a counter that
-// was too high. So a refund may give back more than it would have found, and a
-// charge that ends at the brim of a bucket leave less debt.
+// denied that need not be, but never is more admitted than a limit says. Then
+// nothing is left of a denied request but what is written whatever becomes of it.
+// Only a hit that is given back beside such a hit on the same counter is not exact,
+// because that met a counter that was too high.
 //
 // Both steps are done even if the caller leaves. Charges that cannot be given
 // back, because Redis fails or this process dies between the steps, count until
@@ -112,8 +100,8 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 			return false, errOpen // rather than charge the other parts in vain
 		}
 	}
-	if err := s.beginCrossSlot(len(hits)); err != nil {
-		return false, err
+	if !s.main.enter() { // so that its charges are given back before the store is closed
+		return false, errClosed
 	}
 	timeout := s.main.timeout(ctx)
 	for i := range r.parts {
@@ -121,7 +109,7 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		p.ticket, p.err = p.send(context.Background(), p.hits, true, timeout)
 	}
 	go func() {
-		defer s.endCrossSlot(len(hits))
+		defer s.main.working.Done()
 		r.run()
 	}()
 	if err := s.main.wait(ctx, timeout, r.done); err != nil {
@@ -145,30 +133,6 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		s.main.metrics.errors[kindQueueFull].Inc()
 	}
 	return r.denied, r.err
-}
-
-// beginCrossSlot admits a request across slots of so many hits, unless the store is
-// closed or too many are being decided.
-func (s *store) beginCrossSlot(hits int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errClosed
-	case s.crossSlotHits > 0 && s.crossSlotHits+hits > maxCrossSlotHits:
-		s.main.metrics.errors[kindQueueFull].Inc()
-		return errCrossSlotFull
-	}
-	s.crossSlotHits += hits
-	s.crossSlots.Add(1)
-	return nil
-}
-
-func (s *store) endCrossSlot(hits int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.crossSlotHits -= hits
-	s.crossSlots.Done()
 }
 
 // run does both steps. The parts are queued.
@@ -228,7 +192,7 @@ func (r *crossSlot) merge() {
 		}
 		now := p.batch.reply.now
 		for _, g := range p.charges {
-			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.cost, now)
+			p.states[g.first] = g.Limit.GiveBack(p.states[g.first], g.charged, g.CountedCost(), now)
 		}
 		if len(p.charges) > 0 {
 			for j := range p.states { // later hits on the same counters
@@ -261,9 +225,9 @@ func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Dec
 		switch {
 		case h.Unconditional() || h.Cost == 0 || out[i].Over || out[i].Already:
 		case h.Hold == nil && size[first] > 0:
-			list[size[first]-1].cost += h.CountedCost()
+			list[size[first]-1].Cost += uint64(h.CountedCost())
 		default:
-			list = append(list, giveBack{h.Key, h.Limit, h.CountedCost(), states[i], h.Hold, first})
+			list = append(list, giveBack{*h, states[i], first})
 			if h.Hold == nil {
 				size[first] = len(list)
 			}

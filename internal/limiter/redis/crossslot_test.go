@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
@@ -138,35 +136,6 @@ func mixesCharges(hits []limiter.Hit) bool {
 	return false
 }
 
-func TestCrossSlotAdmitsNoMoreThanTheLimit(t *testing.T) {
-	p := newPair(t)
-	tight, loose := perSeconds(100), storetest.Must(limiter.Spec{RequestsPerUnit: 150, Unit: limiter.Year})
-	var both, alone atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 1000 {
-		wg.Go(func() {
-			hits := []limiter.Hit{{Limit: loose, Key: []byte("loose"), Cost: 1}, {Limit: tight, Key: []byte("tight"), Cost: 1}}
-			count := &both
-			if i%2 == 0 {
-				hits, count = hits[:1], &alone
-			}
-			denied, err := p.Decide(context.Background(), hits, make([]limiter.Decision, len(hits)))
-			if err != nil {
-				t.Errorf("Decide: %v", err)
-			} else if !denied {
-				count.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if got, want := p.used(t, "tight", tight), both.Load(); got != want || got > 100 {
-		t.Errorf("tight holds %d, want the %d admitted, at most 100", got, want)
-	}
-	if got, want := p.used(t, "loose", loose), both.Load()+alone.Load(); got != want || got > 150 {
-		t.Errorf("loose holds %d, want the %d admitted, at most 150", got, want)
-	}
-}
-
 func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(10)
@@ -237,64 +206,6 @@ func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 	}
 }
 
-// What others used meanwhile shows as soon as the charges are given back.
-func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
-	p := newPair(t)
-	year := yearly(10)
-	end := heldBack(context.Background(), t, p, year)
-	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now})
-	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
-		t.Fatalf("denied %v, error %v", denied, err)
-	}
-	end()
-	out := make([]limiter.Decision, 2)
-	denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", perSeconds(1), 1)}, out)
-	if !denied || err != nil || !out[1].Remembered || out[0].Used != 3 {
-		t.Errorf("denied %v, error %v, %+v; want a denial from memory, with 3 used by others", denied, err, out)
-	}
-}
-
-// refusing is a hook that replaces the reply about what is given back by one that refuses.
-type refusing struct{ gate }
-
-// isGiveBack reports whether the first hit of a call is given back.
-func isGiveBack(cmd redis.Cmder) bool {
-	args := cmd.Args()
-	if _, isOurs := cmd.(once); !isOurs {
-		return false
-	}
-	text := args[3+args[2].(int)+1].([]byte)
-	return text[bytes.IndexByte(text, ';')+4]%lastHit == giveBackHow
-}
-
-func (refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if isGiveBack(cmd) {
-			cmd.(once).SetVal([]int64{1, wordRefused})
-		}
-		return err
-	}
-}
-
-// A reply that is none of the script's does no harm.
-func TestGivingBackIsRefused(t *testing.T) {
-	p := newPair(t)
-	year, second := yearly(10), perSeconds(1)
-	mustAsk(t, p, "second", second)
-	p.main.client.current().AddHook(refusing{})
-	out := make([]limiter.Decision, 2)
-	for range 2 {
-		denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", second, 1)}, out)
-		if !denied || err != nil || out[0].Over {
-			t.Errorf("denied %v, error %v, %+v", denied, err, out)
-		}
-	}
-	if got := p.used(t, "year", year); got != 0 {
-		t.Errorf("%d used by denied requests", got)
-	}
-}
-
 // A caller who leaves before the decision leaves nothing behind.
 func TestCallerOfACrossSlotLeaves(t *testing.T) {
 	p := newPair(t)
@@ -347,9 +258,11 @@ func TestCloseWaitsForCrossSlots(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		s.(*store).mu.Lock()
-		defer s.(*store).mu.Unlock()
-		return s.(*store).closed
+		entered := s.(*store).main.enter()
+		if entered {
+			s.(*store).main.working.Done()
+		}
+		return !entered
 	})
 	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
 		t.Errorf("got error %v, want %v", err, errClosed)
@@ -362,36 +275,6 @@ func TestCloseWaitsForCrossSlots(t *testing.T) {
 	if keys := first.Keys(); len(keys) != 0 {
 		t.Errorf("%q are left of a denied request", keys)
 	}
-}
-
-func TestCrossSlotsAreBounded(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := open(t, Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg})
-	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
-	out := make([]limiter.Decision, len(hits))
-
-	if err := s.beginCrossSlot(2 * maxCrossSlotHits); err != nil {
-		t.Fatalf("a large one alone: %v", err)
-	}
-	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errCrossSlotFull) || !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("beside it: got error %v, want %v", err, errCrossSlotFull)
-	}
-	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
-		t.Errorf("%v refused requests are counted, want 1", n)
-	}
-	if keys := first.Keys(); len(keys) != 0 {
-		t.Errorf("a refused request left %q", keys)
-	}
-	s.endCrossSlot(2 * maxCrossSlotHits)
-	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
-		t.Errorf("after it: denied %v, error %v", denied, err)
-	}
-	testenv.Until(t, "all has ended", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.crossSlotHits == 0
-	})
 }
 
 // TestARefundBetweenTheStepsOfACrossSlotIsKnown has another request give back to a counter
@@ -415,30 +298,5 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	r.giveBack()
 	if _, denied := mustDecide(t, p, hit("x", x, 1)); denied {
 		t.Error("x is denied from memory although this process has given it back")
-	}
-}
-
-// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
-func TestKnownDenialInTwoPlaces(t *testing.T) {
-	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
-	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
-	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
-	out := make([]limiter.Decision, 2)
-	ask := func() bool {
-		return testenv.Must(s.Decide(t.Context(), request, out))(t)
-	}
-	for i, want := range []bool{false, false, true} {
-		if got := ask(); got != want {
-			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
-		}
-	}
-	if out[0].Used != 2 || out[0].Over {
-		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
-	}
-	calls := value(t, reg, "weir_redis_calls_total", "")
-	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
-		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
 	}
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,26 +50,21 @@ type failedConn struct {
 func (c failedConn) Read([]byte) (int, error)  { return 0, c.err }
 func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
 
-// conn is a connection whose errors tell what Redis said last, if that was an error: Redis
-// says why before it closes.
+// conn is a connection that go-redis can look at, also below TLS, and whose errors tell what
+// Redis said last, if that was an error: it says why before it closes.
 type conn struct {
 	net.Conn
 	dialer *dialer
 	age    int64  // of the dialer when it was made
-	said   []byte // an error, or nothing
+	said   string // an error, or nothing
 }
-
-// maxSaid is how many bytes of an error are kept.
-const maxSaid = 4 << 10
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.said = c.said[:0]
-		last := bytes.TrimSuffix(p[:min(n, maxSaid)], []byte("\r\n"))
-		last = last[bytes.LastIndexByte(last, '\n')+1:]
-		if line, isError := bytes.CutPrefix(last, []byte("-")); isError {
-			c.said = append(c.said, line...)
+		c.said = ""
+		if p[0] == '-' {
+			c.said = ", after Redis said: " + string(p[1:n])
 		}
 	}
 	return n, c.explain(err)
@@ -81,19 +75,18 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.explain(err)
 }
 
-// explain adds to an error what Redis said last.
 func (c *conn) explain(err error) error {
-	if network := net.Error(nil); err == nil || len(c.said) == 0 || errors.As(err, &network) && network.Timeout() {
+	if err == nil || c.said == "" {
 		return err
 	}
-	return fmt.Errorf("%w, after Redis said: %s", err, c.said)
+	return fmt.Errorf("%w%s", err, c.said)
 }
 
 var errReplaced = errors.New("the connection is to be replaced")
 
-// SyscallConn returns the socket, also below TLS. go-redis looks at it before each call: if
-// the other side has closed the connection, or there is an error, it takes a new one instead
-// of failing the call.
+// SyscallConn returns the socket. go-redis looks at it before each call: if the other side
+// has closed the connection, or there is an error, it takes a new one instead of failing the
+// call.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if c.age != c.dialer.age.Load() {
 		return nil, errReplaced

@@ -7,18 +7,8 @@
 // together into the next one. No timer delays a request, and the busier the store, the
 // fewer calls per request it makes.
 //
-// Read store.go first. Then a request goes through these files: denials.go denies it without
-// a call, if that is known. node.go is where it waits, in the batch of batch.go, which writes
-// the arguments of a call, and where calls are made. script.go is how, and reply.go reads
-// the answer. waiting.go is how long a caller waits, and what becomes of later answers.
-// backend.go is one Redis, and breaker.go decides whether calls are of use. connect.go makes a
-// client of go-redis, dial.go its connections, and follow.go replaces it when a password or an
-// address changes. shared.go is what servers share beside the counters.
-//
-// In a cluster each primary has a node, whose calls are pipelines with a batch for each hash
-// slot. What limiter.Keys spells for clusters has one of few hash tags, so that requests share
-// calls there, too. A request whose counters are in several slots is decided in two steps, see
-// crossslot.go.
+// Read store.go first, then ARCHITECTURE.md for the files through which a request goes. In a
+// cluster each primary has a node, whose calls are pipelines with a batch for each hash slot.
 //
 // The time is that of Redis' clock, so that processes need not agree on theirs.
 // Counters expire with their window. A value that is not a state of a counter

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -166,42 +164,4 @@ func silent(t *testing.T) string {
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() }) // the kernel accepts by itself
 	return l.Addr().String()
-}
-
-// TestRedisDoesNotAnswer has calls time out. TestTimeoutOfACaller is about deadlines before that.
-func TestRedisDoesNotAnswer(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		deadline time.Duration // of the caller, 0: none
-	}{
-		{"op timeout before deadline", time.Minute},
-		{"op timeout without deadline", 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: Server{Addr: silent(t), Timeout: 50 * time.Millisecond}, Registerer: reg})
-			var wg sync.WaitGroup
-			for i := range 100 {
-				wg.Go(func() {
-					ctx := context.Background()
-					if c.deadline > 0 {
-						var cancel context.CancelFunc
-						ctx, cancel = context.WithTimeout(ctx, c.deadline)
-						defer cancel()
-					}
-					_, err := ask(ctx, s, fmt.Sprint(i), perYear)
-					if !errors.Is(err, limiter.ErrUnavailable) {
-						t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
-					}
-					if ctx.Err() != nil {
-						t.Error("the caller's deadline was missed")
-					}
-				})
-			}
-			wg.Wait()
-			testenv.Until(t, "a call has timed out", func() bool {
-				return value(t, reg, "weir_redis_errors_total", kindTimeout) > 0
-			})
-		})
-	}
 }

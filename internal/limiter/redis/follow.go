@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -69,7 +68,6 @@ func (c *client) update(ctx context.Context) error {
 	if latest.isSame(before.server) || ctx.Err() != nil {
 		return nil
 	}
-	c.remember(latest)
 	latest.Timeout = c.server.Timeout
 	next := dialed(latest)
 	ctx, cancel := context.WithTimeout(ctx, c.server.Timeout)
@@ -150,23 +148,6 @@ func (c *client) mayRetry(ctx context.Context, began time.Time, pause time.Durat
 	return true
 }
 
-// maxSecrets is how many passwords are kept to be hidden.
-const maxSecrets = 8
-
-// remember notes the passwords of a server.
-func (c *client) remember(s Server) {
-	var list []string
-	if before := c.secrets.Load(); before != nil {
-		list = *before
-	}
-	for _, secret := range []string{s.Password, s.SentinelPassword} {
-		if secret != "" && !slices.Contains(list, secret) {
-			list = append([]string{secret}, list[:min(len(list), maxSecrets-1)]...)
-		}
-	}
-	c.secrets.Store(&list)
-}
-
 // maxText is the most bytes of an error that Redis wrote.
 const maxText = 400
 
@@ -193,8 +174,16 @@ func (c *client) clean(err error) error {
 		return nil
 	}
 	text, _, _ := strings.Cut(plainly.Replace(err.Error()), ", with args beginning with")
-	for _, secret := range *c.secrets.Load() {
-		text = strings.ReplaceAll(text, secret, "***")
+	servers := []Server{c.now.Load().server}
+	if c.server.Latest != nil {
+		servers = append(servers, c.server.Latest())
+	}
+	for _, s := range servers {
+		for _, secret := range []string{s.Password, s.SentinelPassword} {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "***")
+			}
+		}
 	}
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {

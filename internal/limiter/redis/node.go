@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// smallRequest is the most hits of a request that does not wait behind large ones.
-	smallRequest = 16
 	// maxBatch is the most hits that go into one call, except that a larger request
 	// goes alone. A call of this size keeps Redis busy for one to three milliseconds
 	// (BenchmarkPrice), in which it serves nobody else. Larger calls would save round
@@ -37,20 +35,15 @@ var (
 // next one, which in a cluster is a pipeline with a batch for each slot, so that the slots of
 // a primary share writes, reads and wake-ups.
 //
-// Small requests, large ones, and charges to be given back have lines of their own, which take
-// turns, so that none delays another by more than one call. The order between lines does not
-// matter: no request in them has an answer yet, and charges that are given back belong to
-// requests that have one.
-//
-// A full line refuses requests. Charges to be given back are never refused: they would
-// count until the end of their window. They are bounded by maxCrossSlotHits, which bounds
-// the requests that made them.
+// Requests and charges to be given back have a line each, which take turns. A full line refuses
+// requests. Charges to be given back are never refused: they would count until the end of their
+// window. They are no more than those of the requests that wait somewhere else.
 type node struct {
 	*backend
 	asks caller // nil: of a cluster, whichever node it names for a batch
 
 	mu      sync.Mutex
-	lines   [3]line
+	lines   [2]line
 	turn    int // the line whose turn it is
 	closed  bool
 	serving bool // a goroutine makes calls until nothing waits
@@ -64,8 +57,7 @@ type line struct {
 }
 
 const (
-	smallLine = iota
-	largeLine
+	requestLine = iota
 	giveBackLine
 )
 
@@ -80,12 +72,8 @@ type ticket struct {
 func (n *node) send(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (ticket, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	which := smallLine
-	if len(hits) > smallRequest {
-		which = largeLine
-	}
 	err := limiter.Left(ctx, hits)
-	switch waiting := n.lines[which].hits; {
+	switch waiting := n.lines[requestLine].hits; {
 	case errors.Is(err, context.DeadlineExceeded):
 		n.countTimeout()
 		return ticket{}, err
@@ -97,7 +85,7 @@ func (n *node) send(ctx context.Context, slot int, hits []limiter.Hit, isPart bo
 		n.metrics.errors[kindQueueFull].Inc()
 		return ticket{}, errQueueFull
 	}
-	b := n.batchFor(which, slot, len(hits), timeout)
+	b := n.batchFor(requestLine, slot, len(hits), timeout)
 	b.add(hits, isPart)
 	return ticket{b, len(b.ends) - 1}, nil
 }
@@ -146,7 +134,7 @@ func (n *node) batchFor(which, slot, hits int, timeout time.Duration) *batch {
 func (n *node) requeue(b *batch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	line := &n.lines[smallLine]
+	line := &n.lines[requestLine]
 	line.batches = append(line.batches, b)
 	line.hits += len(b.hits)
 	n.wake()
@@ -254,11 +242,4 @@ func (n *node) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closed = true
-}
-
-// isIdle reports whether no calls are made.
-func (n *node) isIdle() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return !n.serving
 }

@@ -4,15 +4,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-const (
-	// quiet is the least time between two warnings. A Redis that fails every
-	// other call, such as a full one, must not fill the log.
-	quiet = 10 * time.Second
-	// reminder is the time between two warnings of one outage.
-	reminder = time.Minute
-)
+// reminder is the least time between two warnings. A Redis that fails every other call, such as
+// a full one, must not fill the log.
+const reminder = time.Minute
 
 // State says whether Redis decides.
 type State struct {
@@ -26,7 +24,9 @@ type State struct {
 
 // state returns whether b decides.
 func (b *backend) state() State {
-	state := b.outage.now()
+	b.outage.mu.Lock()
+	state := b.outage.state
+	b.outage.mu.Unlock()
 	switch {
 	case b.breaker.isOpen():
 		state.Breaker = "open"
@@ -43,9 +43,9 @@ type outage struct {
 
 	mu       sync.Mutex
 	state    State
+	warn     rate.Sometimes
 	logged   bool // that it fails
-	warned   time.Time
-	failures int // since the last warning
+	failures int  // since the last warning
 }
 
 // observe notes the outcome of a call.
@@ -65,20 +65,9 @@ func (o *outage) observe(err error) {
 	}
 	o.state.FailedAt, o.state.Kind, o.state.Problem = now, string(classify(err)), err.Error()
 	o.failures++
-	pause := quiet
-	if o.logged {
-		pause = reminder
-	}
-	if now.Sub(o.warned) >= pause {
+	o.warn.Do(func() {
 		o.log().Warn("redis is failing, failure modes apply", "kind", o.state.Kind, "err", o.state.Problem,
 			"failed_calls", o.failures, "for", now.Sub(o.state.FailingSince).Round(time.Millisecond))
-		o.logged, o.warned, o.failures = true, now, 0
-	}
-}
-
-// now returns the state.
-func (o *outage) now() State {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.state
+		o.logged, o.failures = true, 0
+	})
 }

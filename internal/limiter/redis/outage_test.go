@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"weir/internal/testenv"
 )
 
@@ -31,7 +33,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
 			{2 * time.Second, nil, "INFO redis works again after=2s"},
 			{time.Second, nil, ""},
-			{quiet, timeout, fails + "failed_calls=1 for=0s"},
+			{reminder, timeout, fails + "failed_calls=1 for=0s"},
 		}},
 		{"fails for long", []step{
 			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
@@ -52,7 +54,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				o := outage{log: func() *slog.Logger {
+				o := outage{warn: rate.Sometimes{Interval: reminder}, log: func() *slog.Logger {
 					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
 				}}
 				for i, s := range c.steps {

@@ -131,7 +131,7 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		if i < 2 {
 			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
 		} else {
-			one.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
+			one.addGiveBack(giveBack{Hit: limiter.Hit{Limit: probeLimit, Key: []byte(key), Cost: 2}, charged: last})
 		}
 		var answers []answer
 		if batches := []*batch{one}; command == "evalsha" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ func waiting(s *store) int {
 	l := s.main.any
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lines[smallLine].hits + l.lines[largeLine].hits
+	return l.lines[requestLine].hits
 }
 
 // inFlight reports whether calls are made.
@@ -117,87 +116,33 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-// sizes is a hook that notes how many keys each call has, and which is the first.
-type sizes struct {
-	gate // for the hooks that do nothing
-	mu   sync.Mutex
-	list []string
-}
-
-func (s *sizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); cmd.Name() == "evalsha" {
-			name, _, _ := strings.Cut(*args[3].(*string), " ")
-			s.mu.Lock()
-			s.list = append(s.list, fmt.Sprint(args[2], " ", name))
-			s.mu.Unlock()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-// TestLargeRequestsDoNotHoldSmallOnesBack lets large requests fill their line while
-// Redis stands. Small ones that come after them all are taken on nevertheless, and
-// decided by the next call but one at the latest.
-func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
-	r := testenv.RedisServer(t)
+// A full line refuses what comes, and those in it are decided in calls of maxBatch hits.
+func TestAFullLineRefuses(t *testing.T) {
+	r, reg := testenv.RedisServer(t), prometheus.NewRegistry()
 	admin := connect(t, r)
-	reg := prometheus.NewRegistry()
 	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
 	rest(t, s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-	calls := &sizes{}
-	s.main.client.current().AddHook(calls)
-
 	var wg sync.WaitGroup
-	requests := 0
-	decide := func(name string, hits int) {
-		requests++
-		n := requests
+	wg.Go(func() { mustAsk(t, s, "first", perYear) })
+	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+	for range maxQueue / 64 {
 		wg.Go(func() {
-			request := make([]limiter.Hit, hits)
-			for i := range request {
-				request[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "%s %d of request %d", name, i, n), Cost: 1}
-			}
-			if denied, err := s.Decide(context.Background(), request, make([]limiter.Decision, hits)); denied || err != nil {
-				t.Errorf("%s request of %d hits: denied %v, error %v", name, hits, denied, err)
+			if denied, err := s.Decide(context.Background(), request(64), make([]limiter.Decision, 64)); !denied && err != nil {
+				t.Errorf("denied %v, error %v", denied, err)
 			}
 		})
 	}
-	decide("first", 1)
-	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
-	const large, small = maxQueue / 100, 50
-	for range large {
-		decide("large", 100)
-	}
-	testenv.Until(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
+	testenv.Until(t, "the line is full", func() bool { return waiting(s) == maxQueue })
 	const full = "store unavailable: more than 8192 hits are waiting for Redis"
-	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, limiter.ErrUnavailable) || err.Error() != full {
-		t.Errorf("a further large one: got error %v, want %s", err, full)
+	if err := mustFail(t, s); err.Error() != full || value(t, reg, "weir_redis_errors_total", kindQueueFull) != 1 {
+		t.Errorf("one more: got error %v, want %s", err, full)
 	}
-	for range small {
-		decide("small", 1)
-	}
-	testenv.Until(t, "the small ones wait", func() bool { return waiting(s) == 100*large+small })
 	do(t, admin, "client", "unpause")
 	wg.Wait()
-
-	want := append([]string{"1 first"}, slices.Repeat([]string{"200 large"}, large/2)...)
-	if large%2 == 1 {
-		want = append(want, "100 large")
-	}
-	var got []string
-	for i, call := range calls.list {
-		switch {
-		case call != fmt.Sprint(small, " small"):
-			got = append(got, call)
-		case i > 2:
-			t.Errorf("the small ones are in call %d of %q", i, calls.list)
-		}
-	}
-	if !slices.Equal(got, want) || len(calls.list) != len(want)+1 {
-		t.Errorf("calls %q, want %q and the small ones", calls.list, want)
+	if calls := value(t, reg, "weir_redis_calls_total", ""); calls != 2+maxQueue/maxBatch {
+		t.Errorf("%v calls, want one for each of %d hits", calls, maxBatch)
 	}
 }
 
@@ -244,11 +189,4 @@ func TestCloseIsBounded(t *testing.T) {
 	if inFlight(s.(*store)) {
 		t.Error("calls go on after Close")
 	}
-}
-
-// made is how many calls there were.
-func (s *sizes) made() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.list)
 }

@@ -1,16 +1,12 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
@@ -153,16 +149,5 @@ func (p *proxy) reply(client, server net.Conn) {
 		if _, err := client.Write(buf[:n]); err != nil {
 			return
 		}
-	}
-}
-
-func TestTheErrorOfAScriptIsRedisOwn(t *testing.T) {
-	var reply redis.Error
-	err := unavailable(scriptError("READONLY You can't write against a read only replica."))
-	if !errors.As(err, &reply) || classify(err) != kindReadOnly || !strings.Contains(err.Error(), "replica") {
-		t.Errorf("%v is of kind %s, want %s", err, classify(err), kindReadOnly)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v passes for a timeout", err)
 	}
 }

@@ -63,20 +63,18 @@ func newReply(a answer, b *batch) (reply, error) {
 	if impossible(r.now) || slices.ContainsFunc(r.integers, impossible) {
 		return reply{}, errReply
 	}
-	switch {
-	case way == wayTogether && len(r.integers) == 3*len(b.counters):
-		err := r.readTogether(b, func(i int) limiter.State {
-			n := r.integers[3*i:]
-			return limiter.State{At: n[0], Used: n[1], Prev: n[2]}
-		})
-		return r, err
-	case way >= 0 && len(r.integers) == len(b.counters):
-		err := r.readTogether(b, func(i int) limiter.State {
-			return limiter.State{At: r.integers[i] / million, Used: r.integers[i] % million}
-		})
-		return r, err
+	var state func(i int) limiter.State
+	switch n := r.integers; {
+	case way == wayTogether && len(n) == 3*len(b.counters):
+		state = func(i int) limiter.State { return limiter.State{At: n[3*i], Used: n[3*i+1], Prev: n[3*i+2]} }
+	case way >= 0 && len(n) == len(b.counters):
+		state = func(i int) limiter.State { return limiter.State{At: n[i] / million, Used: n[i] % million} }
 	case way != waySingle:
 		return reply{}, errReply
+	}
+	if state != nil {
+		err := r.readTogether(b, state)
+		return r, err
 	}
 	end := perHit * len(b.hits)
 	if len(r.integers) < end {

@@ -110,48 +110,41 @@ type answer struct {
 	err      error
 }
 
-// run runs the scripts of batches by their names, and sends the texts of those that
-// Redis does not have: after NOSCRIPT a node can be asked again. So it can if a script says
-// that it has done nothing, or if Redis did not let the call in, see follow.go.
+// run runs the scripts of batches by their names, and again those that have done nothing: with
+// its text a script that Redis does not have, at its time one that says that its calendar windows
+// are not those of Redis' clock, and all if Redis did not let the call in, see follow.go.
 func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
 	began := time.Now()
 	answers := b.send(ctx, client, batches, "evalsha")
 	for pause := firstPause; client == b.client && isRefused(answers[0].err) && b.client.mayRetry(ctx, began, pause); pause = min(2*pause, lastPause) {
 		answers = b.send(ctx, client, batches, "evalsha")
 	}
-	b.repeat(ctx, client, batches, answers, "eval", func(_ *batch, a answer) bool {
-		unknown := redis.HasErrorPrefix(a.err, "NOSCRIPT")
-		if unknown {
-			b.metrics.errors[kindNoScript].Inc()
-		}
-		return unknown
-	})
-	b.repeat(ctx, client, batches, answers, "evalsha", func(batch *batch, a answer) bool {
-		far := a.noWindow() // the clock of Redis is far from what this process took it for
-		if far {
-			batch.redisTime = a.integers[0]
-			b.ahead.Store(batch.redisTime - batch.asked.UnixMicro())
-		}
-		return far
-	})
-	return answers
-}
-
-// repeat runs the scripts again that have done nothing, and replaces their answers.
-func (b *backend) repeat(ctx context.Context, client caller, batches []*batch, answers []answer, command string, hasDoneNothing func(*batch, answer) bool) {
-	var again []*batch
-	var places []int
-	for i, batch := range batches {
-		if hasDoneNothing(batch, answers[i]) {
+	for range 2 {
+		var again []*batch
+		var places []int
+		command := "evalsha"
+		for i, batch := range batches {
+			a := answers[i]
+			switch {
+			case redis.HasErrorPrefix(a.err, "NOSCRIPT"):
+				b.metrics.errors[kindNoScript].Inc()
+				command = "eval"
+			case a.noWindow():
+				batch.redisTime = a.integers[0]
+				b.ahead.Store(batch.redisTime - batch.asked.UnixMicro())
+			default:
+				continue
+			}
 			again, places = append(again, batch), append(places, i)
 		}
+		if again == nil {
+			break
+		}
+		for i, a := range b.send(ctx, client, again, command) {
+			answers[places[i]] = a
+		}
 	}
-	if again == nil {
-		return
-	}
-	for i, a := range b.send(ctx, client, again, command) {
-		answers[places[i]] = a
-	}
+	return answers
 }
 
 // send sends a command for each of the batches, all at once.
@@ -186,8 +179,12 @@ func (b *backend) command(ctx context.Context, batch *batch, name string) once {
 	if name == "eval" {
 		script = scriptText
 	}
+	clock := ""
+	if b.now != nil {
+		clock = strconv.FormatInt(b.now().UnixMicro(), 10)
+	}
 	args := make([]any, 0, 7+len(batch.counters))
-	args = batch.arguments(append(args, name, script), b.clock())
+	args = batch.arguments(append(args, name, script), clock)
 	return once{redis.NewIntSliceCmd(ctx, args...)}
 }
 
@@ -212,12 +209,4 @@ func (c *piped) SetErr(err error) {
 		c.ended = true
 		c.once.SetErr(err)
 	}
-}
-
-// clock is the time of a call as the scripts read it, see time.lua.
-func (b *backend) clock() string {
-	if b.now == nil {
-		return ""
-	}
-	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }

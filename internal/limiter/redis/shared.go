@@ -43,7 +43,7 @@ func (s *shared) Close() error { return s.client.close() }
 
 func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
-// Exceptions returns the texts of exceptions by their IDs.
+// Exceptions implements limiter.Shared.
 func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
 	texts, err := s.client.current().HGetAll(ctx, s.key("exceptions")).Result()
 	return texts, s.failed(err)
@@ -61,12 +61,12 @@ func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) err
 	return s.failed(s.client.current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
 }
 
-// RemoveExceptions removes the texts with these IDs.
+// RemoveExceptions implements limiter.Shared.
 func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
 	return s.failed(s.client.current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
-// ReportsWanted reports whether Reports was called lately.
+// ReportsWanted implements limiter.Shared.
 func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
 	n, err := s.client.current().Exists(ctx, s.key("wanted")).Result()
 	return n > 0, s.failed(err)
@@ -78,7 +78,7 @@ const (
 	wantedFor   = 3 * time.Second
 )
 
-// Report leaves the report of a server for a while.
+// Report implements limiter.Shared.
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
 	_, err := s.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, s.key("servers"), server, "")
@@ -88,7 +88,7 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 	return s.failed(err)
 }
 
-// Reports asks all servers for reports, and returns those that are there, by their names.
+// Reports implements limiter.Shared.
 func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	c, reports := s.client.current(), map[string]string{}
 	if err := c.Set(ctx, s.key("wanted"), "", wantedFor).Err(); err != nil {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -89,24 +88,6 @@ func testSharedReports(t *testing.T, o Server) {
 		wanted, err := a.ReportsWanted(t.Context())
 		return err == nil && !wanted
 	})
-}
-
-// TestManyExceptions keeps as many exceptions as there may be, each with much text, and does
-// not let them expire.
-func TestManyExceptions(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := openShared(t, at(r.Addr()), "")
-	texts, text := map[string]string{}, strings.Repeat("<script>", 100)
-	for i := range 10_000 {
-		texts[fmt.Sprintf("id%05d", i)] = text
-	}
-	testenv.OK(t, s.SetExceptions(t.Context(), texts))
-	if got, err := s.Exceptions(t.Context()); err != nil || !maps.Equal(got, texts) {
-		t.Errorf("got %d texts, error %v", len(got), err)
-	}
-	if ttl := do(t, connect(t, r), "pttl", s.key("exceptions")).(int64); ttl != -1 {
-		t.Errorf("they expire in %d ms", ttl)
-	}
 }
 
 // TestSharedOnARedisThatFails wants an error in time, and changes of exceptions in a Redis that

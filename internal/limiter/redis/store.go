@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"weir/internal/limiter"
@@ -32,19 +31,11 @@ type Store interface {
 	Close() error
 }
 
-// store is the Store. Its Decide delays a request while the call
-// before is in flight.
-//
-// Whatever Redis does, Decide returns in time, see timeout.
+// store is the Store. Whatever Redis does, Decide returns in time, see timeout.
 type store struct {
 	main      *backend
 	perSecond *backend // nil: none
 	denials   *denials // nil: none
-
-	mu            sync.Mutex
-	closed        bool           // no more requests across slots
-	crossSlots    sync.WaitGroup // requests across slots that are being decided
-	crossSlotHits int            // of them
 }
 
 // New returns a store on the Redis that o names, or an error that names what is
@@ -182,13 +173,9 @@ func (s *store) Refused() error {
 
 // Close implements Store.
 func (s *store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		s.crossSlots.Wait() // they give back through lines of calls that are still open
 		for _, b := range s.backends() {
 			b.drain()
 		}

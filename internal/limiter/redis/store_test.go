@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,31 +23,6 @@ func TestStoreOnRedis(t *testing.T) {
 		do(t, connect(t, r), "flushall")
 		return open(t, Options{Main: at(r.Addr()), Now: now})
 	})
-}
-
-// Two stores on one Redis stand for two processes.
-func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
-	r := testenv.RedisServer(t)
-	stores := []*store{
-		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
-		open(t, Options{Main: Server{Network: "unix", Addr: r.Socket(), Timeout: long}, DenyMemory: 1 << 20}),
-	}
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 1000 {
-		wg.Go(func() {
-			d, err := ask(context.Background(), stores[i%2], "k", perYear)
-			if err != nil {
-				t.Errorf("Decide: %v", err)
-			} else if !d.Over {
-				admitted.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if n := admitted.Load(); n != 100 {
-		t.Errorf("%d of 1000 requests were admitted, want 100", n)
-	}
 }
 
 // TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no

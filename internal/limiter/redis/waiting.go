@@ -68,13 +68,12 @@ func (b *backend) noteLater(ctx context.Context, t ticket, hits []limiter.Hit) {
 
 // whenDone calls do when done is closed, unless the store is closed before.
 func (b *backend) whenDone(done <-chan struct{}, do func()) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if !b.closed {
-		b.working.Go(func() {
+	if b.enter() {
+		go func() {
+			defer b.working.Done()
 			<-done
 			do()
-		})
+		}()
 	}
 }
 
