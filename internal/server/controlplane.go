@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/credentials/insecure"
+
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/operators/api"
@@ -31,6 +33,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
+	options.Credentials = insecure.NewCredentials()
 	if s.XDS.UseTLS {
 		files, err := a.openTLS("xds", follow.ClientTLS, follow.TLSOptions{
 			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN,

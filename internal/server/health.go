@@ -22,11 +22,8 @@ type health struct {
 	draining context.Context
 	drain    context.CancelFunc
 
-	mu          sync.Mutex
-	rulesLoaded bool
-	storeFound  bool
-	storeKnown  bool // has been found once
-	leaving     bool
+	mu                               sync.Mutex
+	rulesLoaded, storeFound, leaving bool
 }
 
 func newHealth() *health {
@@ -36,16 +33,9 @@ func newHealth() *health {
 	return h
 }
 
-// setRulesLoaded says that there are rules.
-func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
-
-// setStoreFound notes whether the store can decide.
-func (h *health) setStoreFound(found bool) {
-	h.update(func() { h.storeFound, h.storeKnown = found, true })
-}
-
-// setLeaving fails all checks from now on.
-func (h *health) setLeaving() { h.update(func() { h.leaving = true }) }
+func (h *health) setRulesLoaded()          { h.update(func() { h.rulesLoaded = true }) }
+func (h *health) setStoreFound(found bool) { h.update(func() { h.storeFound = found }) }
+func (h *health) setLeaving()              { h.update(func() { h.leaving = true }) }
 
 // setDraining fails all checks, too, and ends those that are followed.
 func (h *health) setDraining() {
@@ -57,13 +47,15 @@ func (h *health) setDraining() {
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.problem()
+}
+
+func (h *health) problem() error {
 	switch {
 	case h.leaving:
 		return errors.New("draining")
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
-	case !h.storeKnown:
-		return errors.New("redis has not been available yet")
 	case !h.storeFound:
 		return errors.New("redis is unavailable")
 	}
@@ -76,9 +68,9 @@ func (h *health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
-	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if h.rulesLoaded && h.storeFound && !h.leaving {
-		serving = grpc_health_v1.HealthCheckResponse_SERVING
+	serving := grpc_health_v1.HealthCheckResponse_SERVING
+	if h.problem() != nil {
+		serving = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
 	for _, service := range []string{"", "ratelimit"} {
 		h.grpc.SetServingStatus(service, serving)

@@ -67,7 +67,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
-	f.wantHealth(false, "redis has not been available yet")
+	f.wantHealth(false, "redis is unavailable")
 	const fails = "redis is failing, failure modes apply"
 	f.wantLog(fails)
 	f.wantUnavailable()
@@ -103,7 +103,7 @@ func TestRedisThatCannotDecide(t *testing.T) {
 			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
 			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
 			f.wantLog(tt.reason)
-			f.wantHealth(false, "redis has not been available yet")
+			f.wantHealth(false, "redis is unavailable")
 			f.wantAnswer("GET", f.debug.addr(), "/", 200, "FAILS since", tt.reason)
 		})
 	}

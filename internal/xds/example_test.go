@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"weir/internal/xds"
@@ -43,7 +44,7 @@ func ExampleClient_Run() {
 
 	ctx, stop := context.WithCancel(context.Background())
 	client, err := xds.New(xds.Options{
-		Server: listener.Addr().String(), NodeID: "weir", Type: typeURL,
+		Server: listener.Addr().String(), NodeID: "weir", Type: typeURL, Credentials: insecure.NewCredentials(), MaxMessageSize: 1 << 20,
 		Apply: func(_ context.Context, u xds.Update) error {
 			fmt.Println("version", u.Version, "resources", len(u.Resources))
 			stop() // here one is enough
