@@ -9,8 +9,7 @@
 //	denials.go      Recorder: who was denied most, and last
 //	summary.go      Denials, as JSON, and those of several servers merged
 //	decisionlog.go  DecisionLog: which decisions are written, and how many
-//	logrecord.go    LogRecord: one decision as JSON, and Lines, a sink
-//	otlp.go         OTLP: a sink that sends to a collector of OpenTelemetry
+//	logrecord.go    LogRecord: one decision as JSON, and the sinks Lines and OTLP
 //	counters.go     peek and reset
 //	exception.go    Exception: what it may be, and how servers share it
 //	exceptions.go   Exceptions: those in force, shared with other servers

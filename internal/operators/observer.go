@@ -22,11 +22,8 @@ type Observer struct {
 // Observe does nothing for an admitted request that is not logged. It is Observe of
 // rls.Options.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
-	over, log := p.AnyOver(), ob.Log
-	if log != nil && !over && !log.all() {
-		log = nil
-	}
-	if log == nil && !over {
+	all := ob.Log != nil && ob.Log.opts.All
+	if !all && !p.AnyOver() {
 		return
 	}
 	id := requestID(ctx, r)
@@ -38,11 +35,18 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
-		if log != nil && (isDenial || log.all()) && log.admit(now) {
-			log.add(ob.record(ctx, now, r, o, id))
+		if ob.Log != nil && (isDenial || all) && ob.Log.admit(now) {
+			ob.Log.add(ob.record(ctx, now, r, o, id))
 		}
 	}
 }
+
+// logText bounds what is kept of a descriptor, and logRule what is shown of the texts of a
+// rule, in bytes.
+const (
+	logText = 1024
+	logRule = 256
+)
 
 func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome, id string) LogRecord {
 	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), RequestID: validUTF8(Begin(id, requestSize)), Trace: traceOf(ctx)}
@@ -66,7 +70,7 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	if r.Trace.HasTraceID() {
 		r.TraceID = r.Trace.TraceID().String()
 	}
-	r.Descriptor = new(asked.Excerpt(logText))
+	r.Descriptor = asked.Excerpt(logText)
 	r.Domain = r.Descriptor.Domain
 	return r
 }
