@@ -19,16 +19,9 @@ type Denial struct {
 	Shadow     bool          // the request was not denied, because of a shadow mode
 }
 
-// The sub-windows of a Recorder. The one that is counted in is among them, so a minute is
-// the last 50 to 60 seconds.
 const (
-	partSeconds = 10
-	minuteParts = 6
-	hourSeconds = 300
-	hourParts   = 12
-)
-
-const (
+	// hourParts is how many sub-windows of five minutes the hour has.
+	hourParts = 12
 	// sketchSize is how many keys are kept of a sub-window.
 	sketchSize = 512
 	// keySize bounds the text that is kept of a key, requestSize that of a request's ID, in
@@ -48,16 +41,22 @@ type Recorder struct {
 	began time.Time // for a monotonic clock
 	seed  maphash.Seed
 
-	mu     sync.Mutex
-	latest int64 // second since the epoch
-	minute [minuteParts]part
-	hour   [hourParts]part
+	mu           sync.Mutex
+	latest       int64 // second since the epoch
+	minute, hour parts
+}
+
+// parts are the sub-windows of a window. The one that is counted in is among them, so a minute
+// is the last 50 to 60 seconds.
+type parts struct {
+	seconds int64 // of each
+	ring    []part
 }
 
 // part is a sub-window, known by its number: seconds since the epoch / its length.
 type part struct {
 	number int64
-	keys   *sketch.Sketch[denied]
+	keys   *sketch.Sketch[denied] // nil if there are none
 }
 
 // denied is what is known of a key besides its denials.
@@ -72,7 +71,13 @@ type denied struct {
 
 // NewRecorder returns a Recorder that begins now.
 func NewRecorder(now time.Time) *Recorder {
-	return &Recorder{began: now, seed: maphash.MakeSeed()}
+	return &Recorder{began: now, seed: maphash.MakeSeed(), minute: parts{10, make([]part, 6)}, hour: parts{300, make([]part, hourParts)}}
+}
+
+// advance goes on to now, by a clock that does not step: windows begin at the same time in all
+// processes, as far as their clocks agree at their start.
+func (r *Recorder) advance(now time.Time) {
+	r.latest = max(r.latest, r.began.Unix()+int64(max(now.Sub(r.began), 0)/time.Second))
 }
 
 // Record takes a denial, of which it keeps neither bytes nor slices.
@@ -87,16 +92,20 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	defer r.mu.Unlock()
 	r.advance(now)
 	var shown *Excerpt
-	for _, p := range []*part{&r.hour[r.latest/hourSeconds%hourParts], &r.minute[r.latest/partSeconds%minuteParts]} {
+	for _, window := range []*parts{&r.hour, &r.minute} {
+		number := r.latest / window.seconds
+		p := &window.ring[number%int64(len(window.ring))]
+		if p.keys == nil || p.number != number {
+			*p = part{number, sketch.New[denied](sketchSize)}
+		}
 		c, known := p.keys.Add(group, key)
 		v := &c.Value
-		switch {
-		case known:
+		if known {
 			shown = v.shown
-		case shown == nil:
-			shown = new(d.Excerpt(keySize))
-		}
-		if !known {
+		} else {
+			if shown == nil {
+				shown = new(d.Excerpt(keySize))
+			}
 			v.shown, v.first = shown, now.UnixMilli()
 		}
 		v.limit, v.shadow, v.last, v.retryAfter = d.Limit, d.Shadow, now.UnixMilli(), d.RetryAfter
@@ -104,28 +113,12 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	}
 }
 
-// advance begins the sub-windows of now, unless later ones have begun.
-func (r *Recorder) advance(now time.Time) {
-	// By a clock that does not step: windows begin at the same time in all processes, as far
-	// as their clocks agree at their start.
-	r.latest = max(r.latest, r.began.Unix()+int64(max(now.Sub(r.began), 0)/time.Second))
-	begin(r.minute[:], r.latest/partSeconds)
-	begin(r.hour[:], r.latest/hourSeconds)
-}
-
-// begin begins the sub-window with a number, if it has not begun.
-func begin(parts []part, number int64) {
-	if p := &parts[number%int64(len(parts))]; p.keys == nil || p.number != number {
-		*p = part{number, sketch.New[denied](sketchSize)}
-	}
-}
-
 // Denials returns all that is known, but for the last denials and where the rules are written.
 func (r *Recorder) Denials(now time.Time) Denials {
 	r.mu.Lock()
 	r.advance(now)
-	minute, hour := windowsOf(r.minute[:], r.latest/partSeconds), windowsOf(r.hour[:], r.latest/hourSeconds)
-	minuteFrom, hourFrom := (r.latest/partSeconds-minuteParts+1)*partSeconds, (r.latest/hourSeconds-hourParts+1)*hourSeconds
+	minute, minuteFrom := r.minute.windows(r.latest)
+	hour, hourFrom := r.hour.windows(r.latest)
 	r.mu.Unlock()
 	d := Denials{At: now.UTC(), Minute: mergeWindows(minute), Hour: mergeWindows(hour)}
 	d.Minute.From = time.Unix(max(minuteFrom, r.began.Unix()), 0).UTC()
@@ -133,30 +126,33 @@ func (r *Recorder) Denials(now time.Time) Denials {
 	return d
 }
 
-// windowsOf shows the sub-windows that have not passed.
-func windowsOf(parts []part, current int64) (windows []Window) {
-	for i := range parts {
-		if p := &parts[i]; p.keys != nil && p.number > current-int64(len(parts)) {
+// windows shows the sub-windows that have not passed, and returns the second in which the
+// first begins.
+func (ps *parts) windows(latest int64) (windows []Window, from int64) {
+	first := latest/ps.seconds - int64(len(ps.ring)) + 1
+	for i := range ps.ring {
+		if p := &ps.ring[i]; p.keys != nil && p.number >= first {
 			windows = append(windows, p.window())
 		}
 	}
-	return windows
+	return windows, first * ps.seconds
 }
 
 // window shows all that is known of a sub-window.
 func (p *part) window() Window {
 	w := Window{OthersAtMost: p.keys.Floor}
-	limits := make(map[uint64]*LimitDenials, len(p.keys.Groups))
+	places := map[uint64]int{} // in w.Limits, by group
 	for i := range p.keys.Counters {
 		c := &p.keys.Counters[i]
 		v := &c.Value
-		l := limits[c.Group]
-		if l == nil {
+		place, known := places[c.Group]
+		if !known {
+			place = len(w.Limits)
+			places[c.Group] = place
 			g, labels := p.keys.Groups[c.Group], v.limit.Series.Labels()
-			l = &LimitDenials{Denied: g.Count, Error: g.Error, OthersAtMost: g.Floor, Source: Source{
+			w.Limits = append(w.Limits, LimitDenials{Denied: g.Count, Error: g.Error, OthersAtMost: g.Floor, Source: Source{
 				Domain: v.shown.Domain, Rule: labels.Rule, Limit: labels.Limit, Rate: v.limit.Rate(), Shadow: v.shadow, Series: v.limit.Series,
-			}}
-			limits[c.Group] = l
+			}})
 		}
 		k := KeyDenials{Denied: c.Count, Error: c.Error, Key: Key{
 			Descriptor: *v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(), RequestID: validUTF8(string(v.request)),
@@ -164,10 +160,7 @@ func (p *part) window() Window {
 		if v.retryAfter != limiter.Never {
 			k.RetryAfter = new(v.retryAfter.Seconds())
 		}
-		l.Keys = append(l.Keys, k)
-	}
-	for _, l := range limits {
-		w.Limits = append(w.Limits, *l)
+		w.Limits[place].Keys = append(w.Limits[place].Keys, k)
 	}
 	return w
 }

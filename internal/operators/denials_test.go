@@ -175,7 +175,7 @@ func TestFloodLeaves(t *testing.T) {
 		d.RequestID = fmt.Sprint("request-", i)
 		r.Record(noon.Add(time.Duration(i)*time.Second), d)
 	}
-	at := noon.Add(hourSeconds * time.Second)
+	at := noon.Add(5 * time.Minute)
 	deny(r, at, quiet, "alice", 3)
 	deny(r, at, flooded, "abuser", 700)
 	for range 10 {
@@ -246,13 +246,13 @@ func TestMemoryIsBounded(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			at := noon
 			const fill = 2 * sketchSize
-			for i := range fill * (hourParts + minuteParts) {
+			for i := range fill * (hourParts + 6) {
 				switch {
 				case i%fill > 0:
 				case i < fill*hourParts:
-					at = at.Add(hourSeconds * time.Second)
+					at = at.Add(5 * time.Minute)
 				default:
-					at = at.Add(partSeconds * time.Second)
+					at = at.Add(10 * time.Second)
 				}
 				d := denialOf(limit(i), fmt.Sprint(i, strings.Repeat("x", random.IntN(10_000))))
 				d.Entries = append(d.Entries, d.Entries[0], d.Entries[0], d.Entries[0])
@@ -265,7 +265,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Logf("%d KiB", got>>10)
 			}
 			keys := 0
-			for _, p := range append(r.hour[:], r.minute[:]...) {
+			for _, p := range append(r.hour.ring, r.minute.ring...) {
 				keys += len(p.keys.Counters)
 			}
 			if keys > 9216 {

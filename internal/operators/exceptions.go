@@ -2,10 +2,13 @@ package operators
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +24,7 @@ import (
 // process at once, and in others that share it within a second. While Redis fails, those
 // known stay in force.
 type Exceptions struct {
-	shared  sharedExceptions
+	shared  limiter.Shared
 	logger  *slog.Logger
 	current atomic.Pointer[plan.Exceptions] // nil: there are none
 	inForce prometheus.Gauge
@@ -35,29 +38,23 @@ type Exceptions struct {
 	failing bool
 }
 
-// sharedExceptions is the part of limiter.Shared that keeps exceptions.
-type sharedExceptions interface {
-	Exceptions(ctx context.Context) (map[string]string, error)
-	SetExceptions(ctx context.Context, texts map[string]string) error
-	RemoveExceptions(ctx context.Context, ids ...string) error
+// alone is what a server without Redis shares with nobody.
+type alone struct {
+	limiter.Shared
+	texts map[string]string
 }
 
-// ownExceptions are those of a server that has no Redis.
-type ownExceptions map[string]string
-
-func (own ownExceptions) Exceptions(context.Context) (map[string]string, error) {
-	return maps.Clone(own), nil
+func (a alone) Exceptions(context.Context) (map[string]string, error) {
+	return maps.Clone(a.texts), nil
 }
 
-func (own ownExceptions) SetExceptions(_ context.Context, texts map[string]string) error {
-	maps.Copy(own, texts)
+func (a alone) SetExceptions(_ context.Context, texts map[string]string) error {
+	maps.Copy(a.texts, texts)
 	return nil
 }
 
-func (own ownExceptions) RemoveExceptions(_ context.Context, ids ...string) error {
-	for _, id := range ids {
-		delete(own, id)
-	}
+func (a alone) RemoveExceptions(_ context.Context, ids ...string) error {
+	maps.DeleteFunc(a.texts, func(id, _ string) bool { return slices.Contains(ids, id) })
 	return nil
 }
 
@@ -75,7 +72,7 @@ func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slo
 		}),
 	}
 	if shared == nil {
-		es.shared = ownExceptions{}
+		es.shared = alone{texts: map[string]string{}}
 	}
 	for _, effect := range plan.Effects {
 		es.used.WithLabelValues(string(effect))
@@ -95,29 +92,33 @@ const maxExceptions = 10_000
 
 // Add adds an exception for somebody at the address peer. Its errors are of a Kind.
 func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
-	x := n.begin()
-	added, err := x.check()
+	e, err := n.check()
 	if err != nil {
 		return Exception{}, err
 	}
-	text, _ := json.Marshal(sharedException{exceptionFormat, x}) // which has nothing that JSON has not
-	err = es.ask(ctx, func(ctx context.Context) error {
+	e.ID = strings.ToLower(rand.Text()[:8]) // letters and digits that cannot be taken for each other
+	e.Created = time.Now().Round(0).UTC()
+	e.Until = e.Created.Add(Seconds(n.For))
+	added := exceptionOf(e)
+	shared := added
+	shared.For = n.For
+	text, _ := json.Marshal(shared) // which has nothing that JSON has not
+	return added, es.ask(ctx, func(ctx context.Context) error {
 		if err := es.load(ctx); err != nil {
 			return err
 		}
 		if len(es.All()) >= maxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
 		}
-		if err := es.shared.SetExceptions(ctx, map[string]string{x.ID: string(text), isThere: "yes"}); err != nil {
+		if err := es.shared.SetExceptions(ctx, map[string]string{e.ID: string(text), isThere: "yes"}); err != nil {
 			return Errorf(ErrUnavailable, changeFailed, err)
 		}
 		texts := maps.Clone(es.texts)
-		texts[x.ID] = string(text)
+		texts[e.ID] = string(text)
 		es.take(texts)
-		es.audit("exception added", added, plain("by", x.By), plain("peer", peer))
+		es.audit("exception added", e, plain("by", e.By), plain("peer", peer))
 		return nil
 	})
-	return exceptionOf(added), err
 }
 
 const changeFailed = "Redis failed, so the exception may or may not apply: %w"
@@ -232,7 +233,12 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 	for id, text := range texts {
 		e, same := es.known[id]
 		if !same || es.texts[id] != text {
-			e = es.read(id, text)
+			var err error
+			if e, err = readException(id, text); err != nil {
+				es.logger.Warn("an exception is ignored because it cannot be read, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
+			} else {
+				e.Uses = es.used.WithLabelValues(string(e.Effect))
+			}
 		}
 		known[id] = e
 		switch {
@@ -248,17 +254,6 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 	es.current.Store(plan.NewExceptions(list))
 	es.inForce.Set(float64(len(list)))
 	return old
-}
-
-// read returns the exception of a text, nil if it cannot be read.
-func (es *Exceptions) read(id, text string) *plan.Exception {
-	e, err := readException(text)
-	if err != nil {
-		es.logger.Warn("an exception is ignored because it cannot be read, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
-		return nil
-	}
-	e.ID, e.Uses = id, es.used.WithLabelValues(string(e.Effect))
-	return e
 }
 
 // audit logs what became of e, and by whom.

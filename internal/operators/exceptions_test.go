@@ -29,13 +29,13 @@ import (
 type fake struct {
 	limiter.Shared
 	mu    sync.Mutex
-	texts ownExceptions
+	texts alone
 	sets  int
 	fails bool
 	hangs bool
 }
 
-func newFake() *fake { return &fake{texts: ownExceptions{}} }
+func newFake() *fake { return &fake{texts: alone{texts: map[string]string{}}} }
 
 var errDown = errors.New("down\x1b[31m")
 
@@ -57,12 +57,12 @@ func (f *fake) call(ctx context.Context, do func()) error {
 }
 
 func (f *fake) Exceptions(ctx context.Context) (texts map[string]string, err error) {
-	return texts, f.call(ctx, func() { texts = maps.Clone(f.texts) })
+	return texts, f.call(ctx, func() { texts = maps.Clone(f.texts.texts) })
 }
 
 func (f *fake) SetExceptions(ctx context.Context, texts map[string]string) error {
 	return f.call(ctx, func() {
-		maps.Copy(f.texts, texts)
+		maps.Copy(f.texts.texts, texts)
 		f.sets++
 	})
 }
@@ -73,7 +73,7 @@ func (f *fake) RemoveExceptions(ctx context.Context, ids ...string) error {
 
 // stored is how many exceptions there are.
 func (f *fake) stored() (n int) {
-	_ = f.call(context.Background(), func() { n = len(f.texts) - 1 })
+	_ = f.call(context.Background(), func() { n = len(f.texts.texts) - 1 })
 	return n
 }
 
@@ -275,12 +275,12 @@ func TestLostStore(t *testing.T) {
 		a.add(allowing("user=alice", time.Hour))
 		removed := a.add(allowing("user=bob", time.Hour))
 		testenv.OK(t, a.Remove(t.Context(), removed.ID, "", ""))
-		testenv.OK(t, store.SetExceptions(t.Context(), map[string]string{"newer": `{"format":9}`}))
+		testenv.OK(t, store.SetExceptions(t.Context(), map[string]string{"newer": `{"twice":9}`}))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		use(t, b, "user=alice")
 		store.mu.Lock()
-		clear(store.texts)
+		clear(store.texts.texts)
 		store.mu.Unlock()
 		time.Sleep(time.Second)
 		for _, s := range []*server{a, b} {
@@ -292,15 +292,15 @@ func TestLostStore(t *testing.T) {
 		c := newServer(t, store)
 		defer c.run()()
 		c.want("user=alice")
-		if store.stored() != 2 || store.texts["newer"] != `{"format":9}` {
-			t.Errorf("the store has %q", store.texts)
+		if store.stored() != 2 || store.texts.texts["newer"] != `{"twice":9}` {
+			t.Errorf("the store has %q", store.texts.texts)
 		}
 		sets := store.sets
 		time.Sleep(10 * time.Second)
 		if store.sets != sets {
 			t.Error("servers go on changing the store")
 		}
-		const unread = `an exception is ignored because it cannot be read, a newer version may have added it" err="it has format 9`
+		const unread = `an exception is ignored because it cannot be read, a newer version may have added it" err="json: unknown field`
 		if log := a.log.String() + b.log.String(); strings.Count(log, unread) != 2 || strings.Count(log, `msg="Redis has lost the exceptions, they are restored"`) != 1 {
 			t.Errorf("got log %s", log)
 		}
@@ -358,7 +358,7 @@ func TestFull(t *testing.T) {
 		store := newFake()
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
-		fields, text := map[string]string{}, store.texts[e.ID]
+		fields, text := map[string]string{}, store.texts.texts[e.ID]
 		for i := range maxExceptions - 1 {
 			fields[fmt.Sprint("x", i)] = strings.NewReplacer("00:00:02", "01:00:02", "alice", "bob").Replace(text)
 		}
@@ -437,8 +437,10 @@ func FuzzException(f *testing.F) {
 		if 3*(len(a)+len(b)) > maxText-10 {
 			return
 		}
-		text := testenv.Must(json.Marshal(sharedException{exceptionFormat, exceptionOf(want)}))(t)
-		if got, err := readException(string(text)); err != nil || !reflect.DeepEqual(got, want) {
+		x := exceptionOf(want)
+		x.For = 10_000
+		text := testenv.Must(json.Marshal(x))(t)
+		if got, err := readException("x", string(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v from %s, want %+v", got, err, text, want)
 		}
 	})
@@ -446,18 +448,18 @@ func FuzzException(f *testing.F) {
 
 // What a newer version wrote, or anybody else, is not guessed at.
 func TestUnreadableExceptions(t *testing.T) {
-	const rest = `"domain":"api","entries":[{"key":"user","value":"a"}],"created":"2026-01-01T00:00:00Z","until":"2026-02-01T00:00:00Z","reason":"x"`
+	const rest = `"domain":"api","entries":[{"key":"user","value":"a"}],"for":60,"reason":"x"`
 	for text, want := range map[string]string{
-		`{"format":3,"effect":"allow",` + rest + `}`:         "it has format 3, and this version reads format 2",
-		`{"format":2,"effect":"slow",` + rest + `}`:          `undefined effect "slow"`,
-		`{"format":2,"effect":"amount",` + rest + `}`:        "a factor of 0 is not allowed",
-		`{"format":2,"effect":"allow","domain":"api"}`:       "it has no entries",
-		`{"format":2,"effect":"allow","domain_base64":"?"}`:  "domain_base64 is not valid base64",
-		`{"format":1,"entries":[["user","a"]],"domain":"x"}`: "cannot unmarshal array",
+		`{"effect":"allow","share":1,` + rest + `}`: `unknown field "share"`,
+		`{"effect":"slow",` + rest + `}`:            `undefined effect "slow"`,
+		`{"effect":"amount",` + rest + `}`:          "a factor of 0 is not allowed",
+		`{"effect":"allow","domain":"api"}`:         "it has no entries",
+		`{"effect":"allow","domain_base64":"?"}`:    "domain_base64 is not valid base64",
+		`{"entries":[["user","a"]],"domain":"x"}`:   "cannot unmarshal array",
 		`nonsense`: "invalid character",
-		``:         "unexpected end",
+		``:         "EOF",
 	} {
-		if e, err := readException(text); err == nil || !strings.Contains(err.Error(), want) {
+		if e, err := readException("x", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v, want %s", text, e, err, want)
 		}
 	}

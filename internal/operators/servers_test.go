@@ -94,7 +94,7 @@ func TestReportsFit(t *testing.T) {
 	random, recorder := rand.New(rand.NewPCG(1, 2)), NewRecorder(at)
 	for i := range hourParts * sketchSize {
 		if i%sketchSize == 0 {
-			at = at.Add(hourSeconds * time.Second)
+			at = at.Add(5 * time.Minute)
 		}
 		value := string(limiter.AppendDigest(nil, fmt.Sprint(random.Uint64())))
 		recorder.Record(at, denialOf(newLimit(t, fmt.Sprint("rule", i%100)), strings.Repeat(value, 6)))
