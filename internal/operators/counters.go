@@ -53,65 +53,53 @@ type Counter struct {
 // Peek returns what is used of the limits of a descriptor: of its rule, and of those above.
 // It counts nothing.
 func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
-	answer, hits, err := d.find(of)
-	if err == nil {
-		err = d.read(ctx, &answer, hits)
+	answer, rule, hits, err := d.find(of)
+	if err == nil && rule != nil {
+		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
 	}
 	return answer, err
 }
 
 // Reset sets the counters of a descriptor to zero, without bans and holds, and returns them
 // as they are then. Other servers may go on to deny for another second. It logs who wanted
-// it: by is what they say themselves, peer who they are.
+// it: by is what they say themselves, peer who they are. The log does not show all of a long
+// descriptor, and digests where no value is to be readable.
 func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Counters, error) {
-	answer, hits, err := d.find(of)
-	if err != nil || answer.Rule == "" {
+	answer, rule, hits, err := d.find(of)
+	if err != nil || rule == nil {
 		return answer, err
 	}
 	if err = d.Store.Reset(ctx, hits); err != nil {
-		err = unavailable("resetting the counters (some may be reset already)", err)
+		err = Errorf(ErrUnavailable, "resetting the counters (some may be reset already): %w", err)
 	} else {
 		answer.Reset = len(hits)
-		err = d.read(ctx, &answer, hits)
+		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
 	}
-	d.logReset(ctx, answer, by, peer, err)
+	domain, entries, _ := answer.Bytes() // which are ours
+	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
+	shown := asked.Excerpt(logText)
+	text, _ := shown.Spell()
+	level, what := slog.LevelInfo, "counters reset"
+	attrs := []slog.Attr{
+		slog.Bool("audit", true), slog.String("by", Begin(by, keptValue)), slog.String("peer", peer),
+		slog.String("domain", shown.Domain), slog.String("descriptor", text), slog.String("rule", answer.Rule), slog.Int("counters", answer.Reset),
+	}
+	if err != nil {
+		level, what, attrs = slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))
+	}
+	d.Logger.LogAttrs(ctx, level, what, attrs...)
 	return answer, err
 }
 
-// shownText bounds the text of a descriptor in the log, in bytes.
-const shownText = 1024
-
-// logReset logs a reset. Of the descriptor it shows not too much, and digests where no value
-// is to be readable.
-func (d *Desk) logReset(ctx context.Context, c Counters, by, peer string, err error) {
-	domain, entries, _ := c.Bytes() // which have been read
-	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
-	shown := asked.Excerpt(shownText)
-	text, _ := shown.Spell()
-	attrs := []slog.Attr{
-		slog.Bool("audit", true), slog.String("by", Begin(by, MaxValue)), slog.String("peer", peer),
-		slog.String("domain", shown.Domain), slog.String("descriptor", text), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
-	}
-	if err != nil {
-		d.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
-		return
-	}
-	d.Logger.LogAttrs(ctx, slog.LevelInfo, "counters reset", attrs...)
-}
-
-func unavailable(what string, err error) error {
-	return Errorf(ErrUnavailable, "%s: %w", what, err)
-}
-
-// find returns the rule of a descriptor with its limits, and the hits of their counters. It
-// asks the code that serves: plan makes the hits.
-func (d *Desk) find(of Descriptor) (Counters, []limiter.Hit, error) {
+// find returns the rule of a descriptor, nil if there is none, and the hits of its counters.
+// It asks the code that serves: plan makes the hits.
+func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, error) {
 	domain, entries, err := of.Bytes()
 	if err == nil && len(entries) == 0 {
 		err = Errorf(ErrBadRequest, "the descriptor has no entries")
 	}
 	if err != nil {
-		return Counters{}, nil, err
+		return Counters{}, nil, nil, err
 	}
 	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
 	if e := d.Plan.Exceptions.Load().Find(domain, entries); e != nil {
@@ -119,40 +107,19 @@ func (d *Desk) find(of Descriptor) (Counters, []limiter.Hit, error) {
 	}
 	tree := d.Tree()
 	if tree == nil {
-		return answer, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
+		return answer, nil, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	rule, entries := named(tree, domain, entries)
+	if rule != nil {
+		answer.Rule, answer.Place = rule.Way(), rule.Place()
+	}
 	options := d.Plan
 	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
 	var p plan.Result
 	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
-		return answer, nil, Errorf(ErrBadRequest, "%w", err)
+		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}
-	if rule != nil {
-		answer.Rule, answer.Place = rule.Way(), rule.Place()
-		answer.Limits = append(answer.Limits, d.counters(rule, p.Hits)...)
-	}
-	return answer, p.Hits, nil
-}
-
-// read fills in what the counters of hits hold.
-func (d *Desk) read(ctx context.Context, answer *Counters, hits []limiter.Hit) error {
-	if x := answer.Exception; x != nil && x.Effect == Amount {
-		for i := range hits {
-			hits[i].Limit = hits[i].Limit.Times(x.Factor)
-		}
-	}
-	held, err := d.Store.Peek(ctx, hits)
-	if err != nil {
-		return unavailable("reading the counters", err)
-	}
-	for i, next := 0, 0; i < len(answer.Limits); i++ {
-		if c := &answer.Limits[i]; !c.Unlimited && !c.Replaced {
-			c.fill(hits[next].Limit, held[next])
-			next++
-		}
-	}
-	return nil
+	return answer, rule, p.Hits, nil
 }
 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if
@@ -168,27 +135,39 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*des
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"})
 }
 
-// counters returns those of a rule and of those above that hold below, in the order of their
-// hits, without what they hold. Those without hit are not counted.
-func (d *Desk) counters(rule *descriptors.Rule, hits []limiter.Hit) (list []Counter) {
+// counters returns those of a rule and of those above that hold below, with what the counters
+// of hits hold, which have the same order. Limits without hit are not counted.
+func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
+	asked := slices.Clone(hits)
+	if x != nil && x.Effect == Amount {
+		for i := range asked {
+			asked[i].Limit = asked[i].Limit.Times(x.Factor)
+		}
+	}
+	held, err := d.Store.Peek(ctx, asked)
+	if err != nil {
+		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
+	}
+	list, n := []Counter{}, 0
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			c := Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
 			if !l.Unlimited {
 				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
-				c.Replaced = len(hits) == 0 || hits[0].Limit != l
+				c.Replaced = n == len(hits) || hits[n].Limit != l
 			}
 			if !l.Unlimited && !c.Replaced {
 				c.Shared = r.Shared()
 				if d.Servers != nil {
-					c.Key = limiter.KeyText(hits[0].Key)
+					c.Key = limiter.KeyText(hits[n].Key)
 				}
-				hits = hits[1:]
+				c.fill(asked[n].Limit, held[n])
+				n++
 			}
 			list = append(list, c)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // fill fills in what a counter holds.

@@ -10,8 +10,8 @@ import (
 
 // How many bytes are kept of a key or a domain, and of a value.
 const (
-	MaxKey   = 64
-	MaxValue = 128
+	keptKey   = 64
+	keptValue = 128
 )
 
 // Excerpt is what is kept of a descriptor of a request, which may hold any bytes and any
@@ -45,13 +45,12 @@ type ExcerptEntry struct {
 // all values that match; "" if it is that descriptor.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
-	cut, hash, shared := x.More > 0 || x.Digest != "", false, false
+	cut, hash, shared := x.Digest != "", false, false
 	for i := range x.Entries {
 		e := &x.Entries[i]
 		var err error
 		entries[i], err = e.Bytes()
-		cut = cut || err != nil || e.KeyBytes > 0 || e.ValueBytes > 0
-		hash, shared = hash || e.Hashed, shared || e.Shared
+		cut, hash, shared = cut || err != nil, hash || e.Hashed, shared || e.Shared
 	}
 	switch {
 	case cut:
@@ -85,13 +84,13 @@ const (
 // Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.
 func (a *Asked) Excerpt(size int) Excerpt {
 	x := Excerpt{
-		Domain: validUTF8(Begin(a.Domain, MaxKey)), All: len(a.Patterns) > len(a.Entries),
+		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),
 		Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue))),
 	}
-	cut := len(a.Domain) > MaxKey
-	room := size - entryBytes - min(len(a.Domain), MaxKey)
+	cut := len(a.Domain) > keptKey
+	room := size - entryBytes - min(len(a.Domain), keptKey)
 	for i, from := range a.Entries {
-		key, value := Begin(from.Key, MaxKey), from.Value
+		key, value := Begin(from.Key, keptKey), from.Value
 		if room -= entryBytes + len(key); room < minValue {
 			break
 		}
@@ -102,7 +101,7 @@ func (a *Asked) Excerpt(size int) Excerpt {
 		} else if hashed {
 			value = string(limiter.AppendDigest(nil, value))
 		}
-		kept := Begin(value, min(MaxValue, room))
+		kept := Begin(value, min(keptValue, room))
 		room -= len(kept)
 		e := ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed}
 		if len(key) < len(from.Key) {

@@ -28,15 +28,13 @@ type Desk struct {
 
 // Denials returns what was denied lately, here or on all servers.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
+	others, err := d.others(ctx, all)
+	if err != nil {
+		return Denials{}, err
+	}
 	each := []Denials{d.denialsHere()}
-	if all {
-		others, err := d.others(ctx)
-		if err != nil {
-			return Denials{}, err
-		}
-		for _, r := range others {
-			each = append(each, r.Denials)
-		}
+	for _, r := range others {
+		each = append(each, r.Denials)
 	}
 	return mergeDenials(each...), nil
 }
@@ -48,6 +46,18 @@ func (d *Desk) denialsHere() Denials {
 		here.locate(tree.Places)
 	}
 	return here
+}
+
+// others returns what the other servers report, if all are asked for.
+func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
+	if !all || d.Servers == nil {
+		return nil, nil
+	}
+	reports, err := d.Servers.Reports(ctx)
+	if err != nil {
+		err = Errorf(ErrUnavailable, "the other servers cannot be asked (use --this or servers=this for this server only): %w", err)
+	}
+	return reports, err
 }
 
 // reportedKeys is how many keys of all limits a report has, about. Each that is cut off adds
@@ -64,26 +74,13 @@ func (d *Desk) Report() Report {
 	return report
 }
 
-// others returns what the other servers report, if there are any.
-func (d *Desk) others(ctx context.Context) ([]Report, error) {
-	reports, err := d.Servers.Reports(ctx)
-	if err != nil {
-		err = Errorf(ErrUnavailable, "the other servers cannot be asked (use --this or servers=this for this server only): %w", err)
-	}
-	return reports, err
-}
-
 // Exceptions returns those in force, with their uses here or on all servers.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
-	list := ExceptionList{Exceptions: []Exception{}, Servers: 1}
-	var others []Report
-	if all {
-		var err error
-		if others, err = d.others(ctx); err != nil {
-			return list, err
-		}
+	others, err := d.others(ctx, all)
+	if err != nil {
+		return ExceptionList{}, err
 	}
-	list.Servers += len(others)
+	list := ExceptionList{Exceptions: []Exception{}, Servers: 1 + len(others)}
 	for _, e := range d.InForce.All() {
 		answer := exceptionOf(e)
 		for _, r := range others {

@@ -15,7 +15,7 @@ import (
 )
 
 // Servers is this server among those that share its Redis: it reports to them, and asks them
-// for reports. It is safe for concurrent use. A nil Servers is alone.
+// for reports. It is safe for concurrent use.
 type Servers struct {
 	shared limiter.Shared
 	name   string
@@ -63,9 +63,6 @@ func (s *Servers) Run(ctx context.Context, report func() Report) {
 // Reports returns what the other servers report. The first time, it waits for them. It never
 // fails for one of them, but if Redis does.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
-	if s == nil {
-		return nil, nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock() // who comes meanwhile need not wait anew
 	found, err := s.shared.Reports(ctx)
