@@ -38,12 +38,10 @@ const dumpHead = `# One limit per line, as the rules configure it: what is used 
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, dumpHead)
-	d := new(decoder) // whose tables spell
-	d.tables = newTables(d)
 	for _, r := range t.rules {
 		name, options := r.dotted(), append(r.options(), "from: "+r.Place())
 		for _, l := range r.Limits {
-			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(d.describeLimit(l), options...), ", "))
+			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(describeLimit(l), options...), ", "))
 		}
 		if len(r.Limits) == 0 {
 			fmt.Fprintf(b, "%s: no limit, %s\n", name, strings.Join(options, ", "))

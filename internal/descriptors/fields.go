@@ -4,10 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
-	"strconv"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -23,8 +20,7 @@ import (
 //go:embed rules.schema.json
 var Schema []byte
 
-// field is a row of the tables of the format, by which rule files are read, and limits
-// are spelled for people.
+// field is a row of the tables of the format, by which rule files are read.
 type field struct {
 	name string
 	into any                                  // a pointer to its value, which says by its type how that is read
@@ -77,18 +73,18 @@ func newTables(d *decoder) *tables {
 			field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false},
 		),
 		newTable(
-			field{"unit", &l.Unit, d.unit, "", true},
+			field{"unit", nil, d.unit, "", true},
 			field{"unit_multiplier", &l.UnitMultiplier, nil, "", true},
 			field{"requests_per_unit", nil, func(_ string, n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
 			field{"unlimited", &l.Unlimited, nil, "", false},
 			field{"name", nil, func(_ string, n *yaml.Node) { l.Name, _ = d.Text(n) }, "", false},
 			field{"replaces", nil, d.replaces, "", false},
 			field{"algorithm", &l.Algorithm, nil, "", true},
-			field{"time_zone", &l.TimeZone, d.timeZone, limiter.TimeZoneOption, true},
+			field{"time_zone", nil, d.timeZone, limiter.TimeZoneOption, true},
 			field{"burst", &l.Burst, nil, limiter.BurstOption, true},
-			field{"hold", &l.Hold, d.hold, limiter.HoldOption, true},
+			field{"hold", nil, d.hold, limiter.HoldOption, true},
 			field{"charge", &l.Charge, nil, limiter.ChargeOption, true},
-			field{"deny_for", &l.DenyFor, d.denyFor, limiter.DenyForOption, true},
+			field{"deny_for", nil, d.denyFor, limiter.DenyForOption, true},
 			field{"failure_mode", &l.FailureMode, nil, "", true},
 			field{"shadow_mode", nil, func(_ string, n *yaml.Node) {
 				if d.Flag(n) {
@@ -160,39 +156,6 @@ func (d *decoder) value(into any, n *yaml.Node) {
 	case *limiter.FailureMode:
 		*v = limiter.FailureError + limiter.FailureMode(d.Word(n, limiter.FailureModeNames()))
 	}
-}
-
-// spell returns the value to which a pointer points in the words of rule files, "" if it
-// is the one of a field that is left out.
-func spell(value any) string {
-	if value == nil || reflect.ValueOf(value).Elem().IsZero() {
-		return ""
-	}
-	switch v := value.(type) {
-	case *string:
-		return word(*v)
-	case *uint32:
-		if *v == 1 {
-			return ""
-		}
-		return strconv.FormatUint(uint64(*v), 10)
-	case *limiter.Charge:
-		return ChargeWord(*v)
-	case *time.Duration:
-		return SpellDuration(*v)
-	default:
-		return fmt.Sprint(reflect.ValueOf(value).Elem())
-	}
-}
-
-// spelled returns the fields of a table that are not left out, but for some.
-func (t *table) spelled(but ...string) (words []string) {
-	for _, f := range t.fields {
-		if text := spell(f.into); text != "" && !slices.Contains(but, f.name) {
-			words = append(words, f.name+": "+text)
-		}
-	}
-	return words
 }
 
 // elsewhere returns where a field belongs that is not allowed where it is.

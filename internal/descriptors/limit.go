@@ -107,35 +107,26 @@ func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 
 // wholeLimit reports which fields of a limit do not go together, and which are missing.
 func (d *decoder) wholeLimit(f *limitFields) {
-	if f.Unlimited {
-		for _, row := range d.tables.limit.fields {
-			if row.counts && f.given.Has(row.name) {
-				d.ProblemIn(row.name, f.given.At(row.name), "an unlimited limit has no %s: remove one of %[1]s and unlimited", row.name)
-			}
+	for _, row := range d.tables.limit.fields {
+		switch {
+		case !f.given.Has(row.name):
+		case f.Unlimited && row.counts:
+			d.ProblemIn(row.name, f.given.At(row.name), "an unlimited limit has no %s: remove one of %[1]s and unlimited", row.name)
+		case !f.Unlimited && row.option != "" && !f.Algorithm.Takes(row.option):
+			d.ProblemIn(row.name, f.given.At(row.name), "%s does not take %s: use it with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}
-	} else {
-		if !f.given.Has("unit") {
-			d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is required; use %s", strictyaml.OneOf(limiter.UnitNames()))
-		}
-		if !f.given.Has("requests_per_unit") {
-			d.ProblemIn("requests_per_unit", strictyaml.At(f.given.Mapping), "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
-		}
-		d.takenFields(f)
+	}
+	if !f.Unlimited && !f.given.Has("unit") {
+		d.ProblemIn("unit", strictyaml.At(f.given.Mapping), "a unit is required; use %s", strictyaml.OneOf(limiter.UnitNames()))
+	}
+	if !f.Unlimited && !f.given.Has("requests_per_unit") {
+		d.ProblemIn("requests_per_unit", strictyaml.At(f.given.Mapping), "requests_per_unit must be a whole number from 0 to %d (or set unlimited: true)", uint64(limiter.MaxAmount))
 	}
 	if f.DenyFor > 0 && f.Mode == limiter.Shadow {
 		d.WarnIn("deny_for", f.given.At("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
 		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q); use the name of another limit", f.Name)
-	}
-}
-
-// takenFields reports fields that the algorithm does not take.
-func (d *decoder) takenFields(f *limitFields) {
-	for _, row := range d.tables.limit.fields {
-		if row.option != "" && f.given.Has(row.name) && !f.Algorithm.Takes(row.option) {
-			d.ProblemIn(row.name, f.given.At(row.name), "%s does not take %s: use it with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
-		}
 	}
 }
 
@@ -195,21 +186,33 @@ func (d *decoder) replaces(_ string, n *yaml.Node) {
 	})
 }
 
-// describeLimit tells unit, amount and modes, then what is not the default. The
-// unit of an unlimited limit is UNKNOWN.
-func (d *decoder) describeLimit(l *limiter.Limit) []string {
+// describeLimit returns the fields of a limit: unit, amount and modes, then what is not the
+// default. The unit of an unlimited limit is UNKNOWN.
+func describeLimit(l *limiter.Limit) []string {
 	words := []string{
 		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
 		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
 		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
 	}
-	d.limitFields.Spec = l.Spec
-	words = append(words, d.tables.limit.spelled("unit")...)
-	if l.Name != "" {
-		words = append(words, "name: "+word(l.Name))
+	add := func(is bool, field string, value any) {
+		if is {
+			words = append(words, fmt.Sprintf("%s: %v", field, value))
+		}
 	}
+	add(l.UnitMultiplier > 1, "unit_multiplier", l.UnitMultiplier)
+	add(l.Unlimited, "unlimited", true)
+	add(l.Algorithm != limiter.FixedWindow, "algorithm", l.Algorithm)
+	add(l.TimeZone != "", "time_zone", l.TimeZone)
+	add(l.Burst > 0, "burst", l.Burst)
+	add(l.Hold != "", "hold", word(l.Hold))
+	if l.Charge != limiter.ByDefault {
+		add(true, "charge", ChargeWord(l.Charge))
+	}
+	add(l.DenyFor > 0, "deny_for", SpellDuration(l.DenyFor))
+	add(l.FailureMode != limiter.FailureByDefault, "failure_mode", l.FailureMode)
+	add(l.Name != "", "name", word(l.Name))
 	for _, name := range l.Replaces {
-		words = append(words, "replaces: "+word(name))
+		add(true, "replaces", word(name))
 	}
 	return words
 }

@@ -69,8 +69,8 @@ func Load(files []File, opts Options) (*Tree, error) {
 //
 // The error is of type Problems, which name the resource and the way to the
 // field. Fields that are not known here, as a newer control plane may send them,
-// are left out; unknown tells the first of each resource.
-func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Problems, err error) {
+// are left out, with a warning.
+func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
@@ -86,15 +86,12 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 	}
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
-		writer := messageWriter{pause: l.opts.Pause}
-		writer.File = fmt.Sprintf("resource %q", config.GetName())
-		d := l.decoder(writer.File)
+		d := l.decoder(fmt.Sprintf("resource %q", config.GetName()))
+		writer := messageWriter{&d.Reporter, l.opts.Pause}
 		d.whole(writer.message(config.ProtoReflect()))
 		l.add(d)
-		unknown = append(unknown, writer.Problems...)
 	}
-	tree, err = l.result()
-	return tree, unknown, err
+	return l.result()
 }
 
 // ResourceType is the type of the resources in which a control plane sends

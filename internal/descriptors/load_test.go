@@ -156,7 +156,7 @@ descriptors:
 // What a control plane sends as text stays text.
 func TestTextInMetadataOfResources(t *testing.T) {
 	m := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "a", "metadata": {"v": "yes", "w": true}}]}`)
-	tree, _, err := LoadResources(packed(t, m), Options{})
+	tree, err := LoadResources(packed(t, m), Options{})
 	testenv.OK(t, err)
 	if got, want := tree.Match("api", entries("a=b")).Metadata, (map[string]any{"v": "yes", "w": true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,10 +14,10 @@ import (
 )
 
 // messageWriter writes a message of a control plane as the YAML nodes of a file that says
-// the same, so that the decoder of files judges both. The nodes have no position. Its
-// problems are the fields that it does not know.
+// the same, so that the decoder of files judges both. The nodes have no position. It warns
+// of fields that it does not know.
 type messageWriter struct {
-	strictyaml.Reporter
+	*strictyaml.Reporter
 	pause func() // is called for every message
 }
 
@@ -28,12 +27,12 @@ const mostUnknown = 20
 func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 	w.pause()
 	rest := m.GetUnknown()
-	for len(rest) > 0 && len(w.Problems) < mostUnknown {
+	for len(rest) > 0 && len(w.Warnings) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
 			break // Unmarshal lets no such bytes pass
 		}
-		w.Problem(strictyaml.Position{}, "unknown field %d in %s", number, m.Descriptor().Name())
+		w.Warn(strictyaml.Position{}, "field %d of %s is unknown and ignored", number, m.Descriptor().Name())
 		rest = rest[size:]
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
@@ -77,14 +76,12 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
 			return scalar("!!str", string(value.Name()))
 		}
-		return scalar("!!str", fmt.Sprint(v.Enum()))
 	case protoreflect.BoolKind:
 		return scalar("!!bool", v.String())
 	case protoreflect.Uint32Kind:
 		return scalar("!!int", v.String())
-	default:
-		return scalar("!!str", v.String())
 	}
+	return scalar("!!str", v.String())
 }
 
 func structNode(m *structpb.Struct) *yaml.Node {

@@ -76,7 +76,7 @@ resource "y": descriptors[0].key: add a key, or a rate_limit for everything that
 			for _, text := range tt.messages {
 				messages = append(messages, message(t, text))
 			}
-			tree, _, err := LoadResources(packed(t, messages...), Options{})
+			tree, err := LoadResources(packed(t, messages...), Options{})
 			if tree != nil || err == nil || err.Error() != tt.want {
 				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
 			}
@@ -87,7 +87,7 @@ resource "y": descriptors[0].key: add a key, or a rate_limit for everything that
 func TestBadNumbersInMetadata(t *testing.T) {
 	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a", "metadata": {"list": [1]}}]}`)
 	m.Descriptors[0].Metadata.Fields["list"].GetListValue().Values[0] = structpb.NewNumberValue(math.Inf(1))
-	_, _, err := LoadResources(packed(t, m), Options{})
+	_, err := LoadResources(packed(t, m), Options{})
 	if want := `resource "x": descriptors[0].metadata.list[0]: "+Inf" is not allowed; use a number that JSON has`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -110,7 +110,7 @@ func TestBytesThatAreNoRules(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := LoadResources([]*anypb.Any{good, tt.resource}, Options{})
+			_, err := LoadResources([]*anypb.Any{good, tt.resource}, Options{})
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
@@ -125,13 +125,13 @@ func TestDepthOfResources(t *testing.T) {
 		d = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{d}}
 	}
 	m := &ratelimit.RateLimitConfig{Name: "x", Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{d}}
-	if _, _, err := LoadResources(packed(t, m), Options{}); err == nil || !strings.Contains(err.Error(), "nested too deep, at most 100 levels are allowed") {
+	if _, err := LoadResources(packed(t, m), Options{}); err == nil || !strings.Contains(err.Error(), "nested too deep, at most 100 levels are allowed") {
 		t.Errorf("got %.200v", err)
 	}
 }
 
 func TestNoResourceIsNoRule(t *testing.T) {
-	tree, _, err := LoadResources(nil, Options{})
+	tree, err := LoadResources(nil, Options{})
 	if err != nil || tree.Rules() != 0 || tree.Domains() != 0 {
 		t.Errorf("got %v, error: %v", tree, err)
 	}
@@ -143,7 +143,7 @@ func TestMergedResources(t *testing.T) {
 	a := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "path", "value": "/x*", "rate_limit": {"unit": "DAY", "requests_per_unit": 1}}]}`)
 	b := message(t, `{"name": "b", "domain": "api", "descriptors": [{"key": "path", "value": "/*", "rate_limit": {"unit": "DAY", "requests_per_unit": 2}}]}`)
 	for _, messages := range [][]*ratelimit.RateLimitConfig{{a, b}, {b, a}} {
-		tree, _, err := LoadResources(packed(t, messages...), Options{MergeDomains: true})
+		tree, err := LoadResources(packed(t, messages...), Options{MergeDomains: true})
 		testenv.OK(t, err)
 		if rule := tree.Match("api", entries("path=/xy")); rule == nil || rule.Limits[0].RequestsPerUnit != 1 {
 			t.Errorf("got %v, want that of resource a", rule)
@@ -163,7 +163,7 @@ func TestLoadsPause(t *testing.T) {
 		d.Value = fmt.Sprint(i)
 	}
 
-	if _, _, err := LoadResources(packed(t, config), opts); err != nil {
+	if _, err := LoadResources(packed(t, config), opts); err != nil {
 		t.Fatal(err)
 	}
 	if want := 1 + 1 + 3*n - 1; pauses != want { // unpacking; writing the domain, and each descriptor; decoding, and looking at what each value hides
@@ -177,7 +177,7 @@ func TestLoadsPause(t *testing.T) {
 }
 
 func TestUnknownFieldsOfMessages(t *testing.T) {
-	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a"}, {"key": "b", "rate_limit": {"unit": "DAY", "replaces": [{"name": "n"}]}}]}`)
+	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a", "rate_limit": {"unit": "DAY", "name": "n"}}, {"key": "b", "rate_limit": {"unit": "DAY", "replaces": [{"name": "n"}]}}]}`)
 	unknown := func(m proto.Message, numbers ...protowire.Number) {
 		var raw []byte
 		for _, n := range numbers {
@@ -189,16 +189,16 @@ func TestUnknownFieldsOfMessages(t *testing.T) {
 	unknown(m.Descriptors[1], 22, 22)
 	unknown(m.Descriptors[1].RateLimit, 23)
 	unknown(m.Descriptors[1].RateLimit.Replaces[0], 24)
-	tree, got, err := LoadResources(packed(t, m), Options{})
+	tree, err := LoadResources(packed(t, m), Options{})
 	if err != nil || tree.Rules() != 2 {
 		t.Fatalf("got %v, error: %v", tree, err)
 	}
-	want := `resource "x": unknown field 20 in RateLimitConfig
-resource "x": unknown field 21 in RateLimitConfig
-resource "x": descriptors[1]: unknown field 22 in RateLimitDescriptor
-resource "x": descriptors[1].rate_limit: unknown field 23 in RateLimitPolicy
-resource "x": descriptors[1].rate_limit.replaces[0]: unknown field 24 in RateLimitReplace`
-	if got.Error() != want {
+	want := `resource "x": field 20 of RateLimitConfig is unknown and ignored
+resource "x": field 21 of RateLimitConfig is unknown and ignored
+resource "x": descriptors[1]: field 22 of RateLimitDescriptor is unknown and ignored
+resource "x": descriptors[1].rate_limit: field 23 of RateLimitPolicy is unknown and ignored
+resource "x": descriptors[1].rate_limit.replaces[0]: field 24 of RateLimitReplace is unknown and ignored`
+	if got := tree.Warnings().Error(); got != want {
 		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}
 }
@@ -211,9 +211,9 @@ func TestUnknownFieldsAreBounded(t *testing.T) {
 		list[i] = &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i)}
 		list[i].ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 20, protowire.VarintType), 1))
 	}
-	_, unknown, err := LoadResources(packed(t, &ratelimit.RateLimitConfig{Domain: "api", Descriptors: list}), Options{})
-	if err != nil || len(unknown) != mostUnknown {
-		t.Errorf("got %d, want %d (error: %v)", len(unknown), mostUnknown, err)
+	tree, err := LoadResources(packed(t, &ratelimit.RateLimitConfig{Domain: "api", Descriptors: list}), Options{})
+	if err != nil || len(tree.Warnings()) != mostUnknown {
+		t.Errorf("got %d, want %d (error: %v)", len(tree.Warnings()), mostUnknown, err)
 	}
 }
 
@@ -250,7 +250,7 @@ func FuzzLoadResources(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tree, _, err := LoadResources([]*anypb.Any{{TypeUrl: ResourceType, Value: data}}, Options{})
+		tree, err := LoadResources([]*anypb.Any{{TypeUrl: ResourceType, Value: data}}, Options{})
 		if (tree == nil) == (err == nil) {
 			t.Fatalf("got the tree %v and the error %v", tree, err)
 		}

@@ -101,22 +101,17 @@ func (c *controlPlane) reload(context.Context) error {
 // apply lets rules serve that the control plane sent, or returns what is wrong with
 // them.
 func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
-	var unknown descriptors.Problems
-	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (tree *descriptors.Tree, err error) {
+	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if u.Type != descriptors.ResourceType {
 			return nil, fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
 		}
-		tree, unknown, err = descriptors.LoadResources(u.Resources, o)
-		return tree, err
+		return descriptors.LoadResources(u.Resources, o)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
 			c.logRefusal(err, "version", u.Version)
 		}
 		return err
-	}
-	for _, field := range unknown.First(mostProblems) {
-		c.logger.Warn("unknown field in the rules of the control plane, ignored", "field", field.String())
 	}
 	if len(u.Resources) == 0 {
 		c.logger.Warn("the control plane sent no rules; every request is allowed", "version", u.Version)
