@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
@@ -59,7 +60,7 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 		if !ok {
 			return false
 		}
-		if len(items) == 0 || d.ends() {
+		if len(items) == 0 {
 			break
 		}
 		for i, item := range items {
@@ -125,9 +126,7 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	parent.makeRoom(len(list.Content))
 	i := 0
 	d.Items(list, func(n *yaml.Node) {
-		if !d.ends() {
-			d.descriptorAt(parent, i, n)
-		}
+		d.descriptorAt(parent, i, n)
 		i++
 	})
 }
@@ -141,6 +140,7 @@ func (n *node) makeRoom(children int) {
 
 // descriptorAt reads the descriptor at an index of a list, and what is below it.
 func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
+	runtime.Gosched() // lets requests go first
 	d.level = level{how: ByKey}
 	d.level.given = d.fields(n, &d.descriptor, nil)
 	l := d.level

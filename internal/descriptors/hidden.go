@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
@@ -73,7 +74,7 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 		return nil
 	}
 	for _, value := range v.values {
-		h.opts.Pause()
+		runtime.Gosched()
 		if p != nil {
 			h.steps += len(p.regexes)
 		}

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -24,33 +23,28 @@ type Problems = strictyaml.Problems
 
 // Options say how rules are loaded.
 type Options struct {
-	// MergeDomains lets several files hold rules of one domain. They are joined
+	// MergeDomains lets several files have rules of one domain. They are joined
 	// in the order of the files; the same descriptor may be in one of them only.
 	MergeDomains bool
 	// CalendarMonths counts limits of unit month without an algorithm by the calendar.
 	CalendarMonths bool
-	// Pause is called again and again during a load, so that a large one can let
-	// others work. If it is nil, there are no others, and the load keeps all
-	// processors busy.
-	Pause func()
-	// Context ends a load early, whose error is then that of the context. Nil
-	// never does.
-	Context context.Context
+	// Background leaves all processors but one to others. Otherwise a load keeps all busy.
+	Background bool
 }
 
 // How much of a large file is parsed at once, in bytes.
 const (
-	part      = 8 << 10  // with pauses: a smaller file is parsed without any, in a millisecond
+	part      = 8 << 10  // in the background: a millisecond
 	largePart = 64 << 10 // by all processors, which seldom wait for each other then
 )
 
 // Load checks files and builds the Tree of their rules. The error is of type
-// Problems and holds every problem of every file; no file at all is one, too,
+// Problems and has every problem of every file; no file at all is one, too,
 // because rules that got lost must not pass for rules that allow everything.
 func Load(files []File, opts Options) (*Tree, error) {
-	size, ahead := part, 0
-	if opts.Pause == nil {
-		size, ahead = largePart, runtime.GOMAXPROCS(0)
+	size, ahead := largePart, runtime.GOMAXPROCS(0)
+	if opts.Background {
+		size, ahead = part, 0
 	}
 	l := newLoader(opts)
 	if !l.files(files, size, ahead) {
@@ -60,23 +54,16 @@ func Load(files []File, opts Options) (*Tree, error) {
 	return l.result()
 }
 
-// LoadResources checks the resources of a control plane, each of them a
-// RateLimitConfig, and builds the Tree of their rules. What is allowed in a file
-// is allowed there, and the same checks apply; a field that is not set means what
-// it means in a file that leaves it out, except that requests_per_unit is then 0.
-// Resources are joined in the order of their names. No resource at all makes an
-// empty Tree, because so a control plane says that it has no rules.
-//
-// The error is of type Problems, which name the resource and the way to the
-// field. Fields that are not known here, as a newer control plane may send them,
-// are left out, with a warning.
+// LoadResources builds the Tree of the resources of a control plane, each of them a
+// RateLimitConfig, with the checks of files. A field that is not set means what it means in
+// a file that omits it, except that requests_per_unit is then 0. Resources are joined in the
+// order of their names. No resource at all makes an empty Tree, because so a control plane
+// says that it has no rules. Of fields that are not known here, Warnings tell.
 func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
-		if l.ends() {
-			break
-		}
+		runtime.Gosched()
 		config, err := unpack(resource)
 		if err != nil {
 			l.problems = append(l.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: err.Error()})
@@ -87,7 +74,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
 		d := l.decoder(fmt.Sprintf("resource %q", config.GetName()))
-		writer := messageWriter{&d.Reporter, l.opts.Pause}
+		writer := messageWriter{&d.Reporter}
 		d.whole(writer.message(config.ProtoReflect()))
 		l.add(d)
 	}
@@ -125,24 +112,12 @@ type loader struct {
 }
 
 func newLoader(opts Options) *loader {
-	if opts.Pause == nil {
-		opts.Pause = func() {}
-	}
-	if opts.Context == nil {
-		opts.Context = context.Background()
-	}
 	return &loader{
 		opts:    opts,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[string][]string)},
 		names:   make(map[limiter.Entry]bool),
 		holding: make(map[limiter.Entry]*Rule),
 	}
-}
-
-// ends pauses, and reports whether the load shall end early.
-func (l *loader) ends() bool {
-	l.opts.Pause()
-	return l.opts.Context.Err() != nil
 }
 
 // files decodes files, one that is larger than size part by part: size and ahead are
@@ -173,9 +148,6 @@ func (l *loader) add(d *decoder) {
 
 // result is the tree or, if there is any problem, all of them.
 func (l *loader) result() (*Tree, error) {
-	if err := l.opts.Context.Err(); err != nil {
-		return nil, err
-	}
 	if len(l.holding) > 0 {
 		l.checkHolds()
 	}

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 
@@ -16,16 +17,13 @@ import (
 // messageWriter writes a message of a control plane as the YAML nodes of a file that says
 // the same, so that the decoder of files judges both. The nodes have no position. It warns
 // of fields that it does not know.
-type messageWriter struct {
-	*strictyaml.Reporter
-	pause func() // is called for every message
-}
+type messageWriter struct{ *strictyaml.Reporter }
 
 // mostUnknown bounds how many unknown fields of a resource are reported.
 const mostUnknown = 20
 
 func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
-	w.pause()
+	runtime.Gosched()
 	rest := m.GetUnknown()
 	for len(rest) > 0 && len(w.Warnings) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)

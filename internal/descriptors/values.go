@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/gaissmai/bart"
@@ -25,7 +26,12 @@ func (d *decoder) values(field string, n *yaml.Node) {
 		return
 	case field == "regex":
 		l.how = ByRegex
-		l.value, l.regex = d.regex(n)
+		if l.value = d.neededText(n, d.Text, "a regular expression is required; use any but the empty one"); l.value != "" {
+			var problem string
+			if l.regex, problem = parseRegex(l.value); problem != "" {
+				d.Problem(strictyaml.At(n), "%s", problem)
+			}
+		}
 	case field == "value" && n.Kind == yaml.SequenceNode:
 		l.how = ByList
 	case field == "networks":
@@ -42,18 +48,6 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	l.from = field
 }
 
-func (d *decoder) regex(n *yaml.Node) (text string, re *regex) {
-	text = d.neededText(n, d.Text, "a regular expression is required; use any but the empty one")
-	if text == "" {
-		return "", nil
-	}
-	re, wrong := parseRegex(text)
-	if wrong != "" {
-		d.Problem(strictyaml.At(n), "%s", wrong)
-	}
-	return text, re
-}
-
 // attach makes the node of l, which n says, a child of its parent, to which its values
 // lead, unless there is an equal one.
 func (d *decoder) attach(l *level, mapping *yaml.Node) {
@@ -64,7 +58,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
-			d.Problem(n.at(), "%s is already at %s: a key and value may be in one rule only", n.spelled(), twin.place())
+			d.Problem(n.at(), twice, n.word(), twin.place())
 		}
 		return
 	}
@@ -135,7 +129,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 		case value == "":
 			d.Problem(strictyaml.At(item), textNeeded, "value")
 		default:
-			d.repeated(item, n, n.parent.exact[e], "value %q", value)
+			d.repeated(item, n, n.parent.exact[e], value)
 			n.parent.exact[e] = n
 			if isWildcard(value) {
 				p := n.parent.patternsOf(e.Key)
@@ -168,7 +162,7 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addre
 			return
 		}
 		twin, _ := p.networks.Get(network)
-		d.repeated(item, n, twin, "network %s", network)
+		d.repeated(item, n, twin, network.String())
 		p.networks.Insert(network, n)
 		n.add(network.String(), len(addresses))
 		addresses = append(addresses, network.Addr().String())
@@ -184,21 +178,23 @@ func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 		return
 	}
 	d.Items(list, func(item *yaml.Node) {
-		d.opts.Pause()
+		runtime.Gosched()
 		read(item)
 	})
 }
 
 // repeated reports that an item of the list of n leads to twin, which may be n, if that is
 // not nil.
-func (d *decoder) repeated(item *yaml.Node, n, twin *node, format string, value any) {
-	switch what := fmt.Sprintf(format, value); {
+func (d *decoder) repeated(item *yaml.Node, n, twin *node, value string) {
+	switch {
 	case twin == n:
-		d.Problem(strictyaml.At(item), "%s is repeated: remove one", what)
+		d.Problem(strictyaml.At(item), "%s is repeated: remove one", word(value))
 	case twin != nil:
-		d.Problem(strictyaml.At(item), "key %q with %s is already at %s: a key and value may be in one rule only", n.entry.Key, what, twin.place())
+		d.Problem(strictyaml.At(item), twice, Spell(limiter.Entry{Key: n.entry.Key, Value: value}), twin.place())
 	}
 }
+
+const twice = "%s is already at %s: a key and value may be in one rule only"
 
 // add notes a value that leads to n. The first one names it.
 func (n *node) add(value string, before int) {
@@ -206,18 +202,6 @@ func (n *node) add(value string, before int) {
 		n.entry.Value = value
 	} else {
 		n.more++
-	}
-}
-
-// spelled names n in a problem.
-func (n *node) spelled() string {
-	switch n.how {
-	case ByKey:
-		return fmt.Sprintf("key %q without value", n.entry.Key)
-	case ByRegex:
-		return fmt.Sprintf("key %q with regex %q", n.entry.Key, n.entry.Value)
-	default:
-		return fmt.Sprintf("key %q with value %q", n.entry.Key, n.entry.Value)
 	}
 }
 

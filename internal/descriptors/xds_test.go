@@ -62,7 +62,7 @@ func TestBadResources(t *testing.T) {
 		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
 			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is required; use the name of another limit`},
 		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
-			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
+			`resource "x": descriptors[2]: b=c is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
 		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
 			`resource "x": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches
 resource "x": descriptors[1].key: add a key, or a rate_limit for everything that no other rule on this level matches
@@ -148,31 +148,6 @@ func TestMergedResources(t *testing.T) {
 		if rule := tree.Match("api", entries("path=/xy")); rule == nil || rule.Limits[0].RequestsPerUnit != 1 {
 			t.Errorf("got %v, want that of resource a", rule)
 		}
-	}
-}
-
-// Whether rules come from a file or a control plane, each step of a load lets
-// others work at each descriptor, those below others included.
-func TestLoadsPause(t *testing.T) {
-	const n = 10 // descriptors
-	pauses := 0
-	opts := Options{Pause: func() { pauses++ }}
-	config := message(t, `{"domain": "api", "descriptors": [{"key": "user", "descriptors": [`+
-		strings.TrimSuffix(strings.Repeat(`{"key": "path"},`, n-1), ",")+`]}]}`)
-	for i, d := range config.GetDescriptors()[0].GetDescriptors() {
-		d.Value = fmt.Sprint(i)
-	}
-
-	if _, err := LoadResources(packed(t, config), opts); err != nil {
-		t.Fatal(err)
-	}
-	if want := 1 + 1 + 3*n - 1; pauses != want { // unpacking; writing the domain, and each descriptor; decoding, and looking at what each value hides
-		t.Errorf("%d pauses in a load of a resource, want %d", pauses, want)
-	}
-	pauses = 0
-	testenv.Must(Load([]File{{Name: "rules.yaml", Data: []byte(asYAML(config))}}, opts))(t)
-	if want := 2*n - 1; pauses != want { // decoding, and looking at what each value hides
-		t.Errorf("%d pauses in a load of a file, want %d", pauses, want)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -67,9 +66,8 @@ const mostProblems, maxWarnings, mostLoads = 100, 20, 10
 // stay. from says where the new ones come from. One load runs at a time.
 func (r *rules) load(ctx context.Context, from api.Rules, compile func(descriptors.Options) (*descriptors.Tree, error)) error {
 	options := r.options
-	options.Context = ctx
 	if r.tree.Load() != nil {
-		options.Pause = runtime.Gosched // on one processor, and requests first
+		options.Background = true
 		r.tuner.load(true)
 		defer r.tuner.load(false)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"weir/internal/operators/console"
 
-	"weir/internal/descriptors"
 	"weir/internal/testenv"
 )
 
@@ -34,31 +32,6 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 // forcedCollections is how many collections somebody asked for, as giving back
 // memory does.
 func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
-
-// TestLoadEndsWithItsContext ends a load while it rests.
-func TestLoadEndsWithItsContext(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("domain: api\ndescriptors:\n")
-	for range 10_000 {
-		text.WriteString("- key: user\n")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	pauses := 0
-	_, err := descriptors.Load([]descriptors.File{{Name: "a", Data: []byte(text.String())}}, descriptors.Options{
-		Context: ctx,
-		Pause: func() {
-			if pauses++; pauses == 2 { // of a dozen
-				cancel()
-			}
-		},
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %.200v, want that of the context", err)
-	}
-	if pauses > 3 {
-		t.Errorf("the load went on for %d pauses", pauses-2)
-	}
-}
 
 // TestLoadsAreRemembered loads well, badly again and again, and well.
 func TestLoadsAreRemembered(t *testing.T) {
