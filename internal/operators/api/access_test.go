@@ -122,8 +122,14 @@ func TestClassesOfRoutes(t *testing.T) {
 		}
 		port := serveAll(t, server.Handler())
 		refused, reason := http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy or under another name\n"
+		whom := "(from this machine)"
 		if token != "" {
+			whom = "(with the token, or from this machine)"
 			refused, reason = http.StatusUnauthorized, "the token is missing or invalid\n"
+		}
+		_, list := asked{route: "GET /", to: outer, want: http.StatusOK}.send(t, port)
+		if !strings.Contains(list, "\nGET    /rlconfig        the rules in use "+whom+"\n") || !strings.Contains(list, "\nGET    /stats           the metrics\n") {
+			t.Errorf("got the list\n%s", list)
 		}
 		for route, class := range known {
 			for _, to := range []string{"127.0.0.1", ipv6(), outer} {

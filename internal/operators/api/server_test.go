@@ -79,21 +79,17 @@ func TestOperations(t *testing.T) {
 		want               string
 	}{
 		{"GET", "/denials", "", 200, `"servers": 1`},
-		{"GET", "/denials?servers=this", "", 200, `"servers": 1`},
 		{"GET", "/denials?servers=all", "", 200, `"servers": 1`},
 		{"GET", "/denials?servers=%1b[31m", "", 400, `servers: "\x1b[31m" is unknown; use this or all`},
 		{"GET", "/exceptions", "", 200, `"servers": 1`},
 		{"GET", "/exceptions?servers=all", "", 200, `"servers": 1`},
-		{"GET", "/exceptions?servers=some", "", 400, `servers: "some" is unknown`},
 
 		{"POST", "/peek", alice, 200, `"value": "alice"`},
 		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"/w=="}]}`, 200, `"value_base64": "/w=="`},
-		{"POST", "/peek", ` ` + alice + "\n", 200, `"domain": "api"`},
 		{"POST", "/peek", `{"domain":"\u001b[31m<script>\u202e","entries":[{"key":"k","value":""}]}`, 200, `"domain": "\u001b[31m\u003cscript\u003e\u202e"`},
 		{"POST", "/peek", `{"domain":"api","entries":[]}`, 400, "the descriptor has no entries"},
 		{"POST", "/peek", "", 400, "invalid body: EOF"},
 		{"POST", "/peek", "user=alice", 400, "invalid body: invalid character 'u' looking for beginning of value"},
-		{"POST", "/peek", alice[:20], 400, "invalid body: unexpected EOF"},
 		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `invalid body: unknown field "colour"`},
 		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `invalid body: unknown field "\x1b[2J"`},
 		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `invalid body: cannot unmarshal array into Go struct field Entry.entries.key of type string`},
@@ -160,21 +156,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestListOfRoutes says who may use them.
-func TestListOfRoutes(t *testing.T) {
-	for token, lines := range map[string][]string{
-		"":        {"\nGET    /rlconfig        the rules in use (from this machine)\n", "\nPOST   /-/reload        reload the rules (from this machine)\n", "\nGET    /stats           the metrics\n"},
-		goodToken: {"\nGET    /rlconfig        the rules in use (with the token, or from this machine)\n", "\nPOST   /-/reload        reload the rules (with the token)\n"},
-	} {
-		page := ask(testServer(t, withToken(t, token, io.Discard)).Handler(), "GET", "/", "").Body.String()
-		for _, line := range lines {
-			if !strings.Contains(page, line) {
-				t.Errorf("%q is not in\n%s", line, page)
-			}
-		}
-	}
-}
-
 // TestStatus shows a status as a page and as JSON.
 func TestStatus(t *testing.T) {
 	const evil = "\x1b[2J\u009b31m\nhealth      OK\x00\xff\u202e"
@@ -185,18 +166,6 @@ func TestStatus(t *testing.T) {
 		status     Status
 		page, json string // that they hold
 	}{
-		{"well", Status{
-			Version: "v1.2.3", UptimeSeconds: 90.001, Health: "OK", Notes: []string{"SHADOW_MODE is on: no request is denied"}, Store: Store{Name: "in memory", Works: true},
-			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4}, Decisions: 1234.56, Denials: 0.25, Exceptions: 3,
-		}, `version     Weir v1.2.3, up 90 s
-health      OK
-note        SHADOW_MODE is on: no request is denied
-requests    1234.6 a second, 0.2 of them denied
-exceptions  3 in force
-counters    in memory
-rules       4 rules in 3 domains from config
-            loaded at 03:02:01 UTC (60 min ago), files: 2
-`, `"store":{"name":"in memory","works":true},"rules":{"path":"config","rules":4,"domains":3,"files":2,"loaded_at":"2026-05-04T03:02:01Z"},"exceptions":3,"decisions_per_second":1234.56,"denials_per_second":0.25}`},
 		{"nothing loaded, store not asked", Status{
 			Version: "v1.2.3", Health: "redis was not reached yet", Notes: []string{}, Store: Store{Name: "redis at db:6379", FailureMode: "error"},
 			Rules: Rules{Path: "config", FailedAt: at, Problems: "a.yaml:1:1: bad\nb.yaml:1:1: worse"},
@@ -306,33 +275,19 @@ func TestPage(t *testing.T) {
 
 // TestProfiles asks for a profile while another one is made.
 func TestProfiles(t *testing.T) {
-	server := httptest.NewServer(profiles())
-	defer server.Close()
-	code := func() int {
-		response := testenv.Must(http.Get(server.URL + "/debug/pprof/goroutine?debug=1"))(t)
-		defer response.Body.Close()
-		if text, _ := io.ReadAll(response.Body); (response.StatusCode == 200) != strings.Contains(string(text), "goroutine profile:") {
-			t.Errorf("got %d %.100s", response.StatusCode, text)
-		}
-		return response.StatusCode
-	}
-	if got := code(); got != 200 {
-		t.Errorf("got %d", got)
-	}
+	handler := profiles()
+	code := func() int { return ask(handler, "GET", "/debug/pprof/goroutine?debug=1", "").Code }
 	ctx, cancel := context.WithCancel(t.Context())
-	r := testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/debug/pprof/trace?seconds=60", nil))(t)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var other sync.WaitGroup
+	other.Go(func() {
 		for ctx.Err() == nil { // it may be the one that is refused
-			if response, err := http.DefaultClient.Do(r); err == nil {
-				_, _ = io.Copy(io.Discard, response.Body)
-				response.Body.Close()
-			}
+			handler(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/debug/pprof/trace?seconds=60", nil))
 		}
-	}()
-	testenv.Until(t, "a second one at a time is refused", func() bool { return code() == 503 })
+	})
+	testenv.Until(t, "a second one at a time is refused", func() bool { return code() == http.StatusServiceUnavailable })
 	cancel()
-	<-ended
-	testenv.Until(t, "the next one is taken", func() bool { return code() == 200 })
+	other.Wait()
+	if w := ask(handler, "GET", "/debug/pprof/goroutine?debug=1", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "goroutine profile:") {
+		t.Errorf("the next one: got %d %.100s", w.Code, w.Body)
+	}
 }
