@@ -62,7 +62,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	}
 	const clearLine = "\r\x1b[K"
 	if isTerminal(p.stderr) {
-		opts.Progress = func(now simulate.Progress) { fmt.Fprint(p.stderr, clearLine, now.Line()) }
+		opts.Progress = func(lines int64) { fmt.Fprintf(p.stderr, "%s%d lines", clearLine, lines) }
 	}
 	report, err := simulate.Run(ctx, opts)
 	if opts.Progress != nil {

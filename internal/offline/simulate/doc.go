@@ -2,11 +2,10 @@
 // have been denied, to whom, and which amounts would have denied how many clients.
 //
 // Logs, Envoy's configuration and rules come in by Options, and Run makes a Report of them.
-// Begin with simulate.go. The other files are in the order in which a line passes them:
+// Begin with simulate.go, which merges the logs. The other files are in the order in which a line passes them:
 //
 //	accesslog/   a block of a file -> lines -> what each says of its request
-//	line.go      worker: a line -> an event, with the hits that Envoy's configuration and the rules say
-//	merge.go     merger: blocks of all logs, each read beside the others -> events in the order of their times
+//	source.go    source: lines of a log -> events, with the hits that Envoy's configuration and the rules say
 //	engine.go    engine: events -> decisions, by limiter.Count
 //	table.go     table: what is known of the clients of a limit
 //	demand.go    demand: the amount that each client needs

@@ -208,8 +208,8 @@ func (r *run) finish() {
 	}
 	names, domains := map[string]bool{}, map[string]bool{}
 	for _, s := range r.sources {
-		maps.Copy(names, s.worker.names)
-		maps.Copy(domains, s.worker.domains)
+		maps.Copy(names, s.names)
+		maps.Copy(domains, s.domains)
 	}
 	for _, e := range engines {
 		if !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.clients) > 0 }) {

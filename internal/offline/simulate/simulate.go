@@ -3,6 +3,7 @@ package simulate
 import (
 	"bufio"
 	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"weir/internal/descriptors"
@@ -30,37 +32,40 @@ type Options struct {
 	Plan    plan.Options      // of the server
 	Suggest bool              // amounts
 	Denied  io.Writer         // takes a line for each request that is denied; nil: none is written
-	// Progress, if it is not nil, is called now and then.
-	Progress func(Progress)
-}
-
-// Progress is how far a run has come.
-type Progress struct {
-	Lines      int64
-	Read, Size int64 // bytes of the files; Size is 0 if it is not known
-	Elapsed    time.Duration
+	// Progress, if it is not nil, is called now and then, with the lines that were read.
+	Progress func(lines int64)
 }
 
 // run is one replay.
 type run struct {
 	*Options
-	merger
+	sources  []*source
+	batches  sync.Pool // to use again
+	number   uint64    // of batches
+	waiting  queue[*batch]
+	events   int          // in waiting
 	seed     maphash.Seed // of the hashes of keys, which no client can make alike
 	engine   *engine
 	old      *engine // nil unless rules are compared
 	report   *Report
 	list     *bufio.Writer // for Denied
-	began    time.Time
 	shownAt  time.Time
 	clock    int64 // of the request decided last
 	nowOnly  difference
 	wereOnly difference
 }
 
+// Lines may be in the wrong order by a minute: a request is decided once lines a minute later
+// have been read, or when more than maxWaiting requests wait.
+const (
+	disorder   = minute
+	maxWaiting = 500_000
+)
+
 // Run replays the logs. The error is about a log that cannot be opened or has no line that
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied), began: time.Now()}
+	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied)}
 	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {
 		r.old = newEngine("the old rules", opts.Old, &opts, false)
@@ -72,7 +77,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		}
 		defer func() { _ = log.Close() }()
 		log.Name = plaintext.Line(log.Name)
-		r.sources = append(r.sources, &source{worker: newWorker(r), log: log, clock: noTime, queue: make(chan *batch, 4)})
+		r.sources = append(r.sources, newSource(r, log))
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
 	if err := r.replay(ctx); err != nil {
@@ -94,40 +99,66 @@ func (r *run) replay(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range r.sources {
-		go r.feed(ctx, s)
+		go s.read(ctx)
+		s.next = <-s.batches
 	}
-	for _, s := range r.sources {
-		s.receive(ctx)
+	// earliest returns the log that must be read next, nil if all are at their end.
+	earliest := func() (first *source) {
+		for _, s := range r.sources {
+			if s.next != nil && (first == nil || s.clock < first.clock) {
+				first = s
+			}
+		}
+		return first
 	}
-	for s := r.earliest(); s != nil; s = r.earliest() {
+	for s := earliest(); s != nil && ctx.Err() == nil; s = earliest() {
 		b := s.next
-		s.receive(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		s.next = <-s.batches
+		s.add(&b.Counts)
+		s.clock = max(s.clock, b.clock)
 		r.report.add(&b.Counts)
-		r.showProgress()
 		r.wait(b)
-		if s = r.earliest(); s != nil {
-			r.release(s.clock-disorder, r.decide)
+		if s = earliest(); s != nil {
+			r.release(s.clock - disorder)
+		}
+		if now := time.Now(); r.Progress != nil && now.Sub(r.shownAt) > 200*time.Millisecond {
+			r.shownAt = now
+			r.Progress(r.report.Lines)
 		}
 	}
-	r.release(math.MaxInt64, r.decide)
+	r.release(math.MaxInt64)
 	return ctx.Err()
 }
 
-func (r *run) showProgress() {
-	now := time.Now()
-	if r.Progress == nil || now.Sub(r.shownAt) < 200*time.Millisecond {
+// wait lets the requests of a batch wait for their turn.
+func (r *run) wait(b *batch) {
+	if len(b.events) == 0 {
+		r.batches.Put(b)
 		return
 	}
-	r.shownAt = now
-	p := Progress{Lines: r.report.Lines, Elapsed: now.Sub(r.began)}
-	for _, s := range r.sources {
-		p.Read += s.log.Progress()
-		p.Size += s.log.Size
+	r.number++
+	b.number = r.number
+	r.events += len(b.events)
+	heap.Push(&r.waiting, b)
+}
+
+// release decides the requests up to a time, before which no line will come anymore.
+func (r *run) release(until int64) {
+	for len(r.waiting) > 0 {
+		b := r.waiting[0]
+		ev := &b.events[b.next]
+		if ev.at > until && r.events <= maxWaiting {
+			return
+		}
+		r.decide(b, ev)
+		r.events--
+		if b.next++; b.next < len(b.events) {
+			heap.Fix(&r.waiting, 0)
+		} else {
+			heap.Pop(&r.waiting)
+			r.batches.Put(b)
+		}
 	}
-	r.Progress(p)
 }
 
 // decide decides a request.

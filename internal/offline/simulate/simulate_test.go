@@ -326,16 +326,6 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
-	p := Progress{Lines: 1000, Read: 250, Size: 1000, Elapsed: time.Minute}
-	if got, want := p.Line(), "1,000 lines  25 %  3m0s left"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got, want := (Progress{Lines: 5}).Line(), "5 lines"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestWithoutPort(t *testing.T) {
 	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "10.0.0.1": "10.0.0.1", "[::1]:80": "::1", "[::1]": "::1", "2001:db8::1": "2001:db8::1", "": "", "[": ""} {
 		if got := withoutPort(address); got != want {

@@ -118,13 +118,3 @@ func percent(share float64) string {
 	s := strconv.FormatFloat(p, 'f', digits, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + " %"
 }
-
-// Line shows progress in one line.
-func (p Progress) Line() string {
-	line := fmt.Sprintf("%s lines", number(p.Lines))
-	if p.Read > 0 && p.Size > p.Read {
-		left := time.Duration(float64(p.Elapsed) * float64(p.Size-p.Read) / float64(p.Read))
-		line += fmt.Sprintf("  %d %%  %v left", p.Read*100/p.Size, left.Round(time.Second))
-	}
-	return line
-}

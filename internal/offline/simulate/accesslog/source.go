@@ -19,8 +19,6 @@ const blockSize = 64 << 10
 // Source reads the lines of one log.
 type Source struct {
 	Name string
-	Size int64 // in bytes of the file, 0 if it is not known
-
 	file *os.File
 	in   *bufio.Reader // nil before the first block
 	line int64         // lines that were read
@@ -43,24 +41,11 @@ func Open(name string) (*Source, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	s := &Source{Name: name, file: f}
-	if info.Mode().IsRegular() {
-		s.Size = info.Size()
-	}
-	return s, nil
+	return &Source{Name: name, file: f}, nil
 }
 
 // Close closes the file.
 func (s *Source) Close() error { return s.file.Close() }
-
-// Progress returns how many bytes of the file were read, 0 if that is not known. It may be called at any time.
-func (s *Source) Progress() int64 {
-	n, err := s.file.Seek(0, io.SeekCurrent)
-	if err != nil { // a pipe
-		return 0
-	}
-	return n
-}
 
 // begin finds out whether the log is compressed, by its first bytes, and drops a byte order mark.
 func (s *Source) begin() error {

@@ -1,0 +1,293 @@
+package simulate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+	"weir/internal/offline/envoyconfig"
+	"weir/internal/offline/simulate/accesslog"
+	"weir/internal/plan"
+)
+
+// batch is what became of a block of lines, in the order of their times.
+type batch struct {
+	Counts
+	log    string
+	number uint64 // of batches, in the order in which they were read
+	data   []byte // of the block
+	clock  int64  // the latest time of a line
+	events []event
+	next   int    // event, see run.release
+	hits   []hit  // of all events
+	texts  []byte // keys of counters, one after the other
+}
+
+// event is a request that asks for limits. Times are whole milliseconds, in microseconds.
+type event struct {
+	at       int64 // since the epoch
+	duration int64
+	line     int64
+	now, old asked // of the rules, and of those that they are compared with
+}
+
+// asked are the hits of a request when it begins, and those when it ends.
+type asked struct{ begins, ends []hit }
+
+// hit is what a request asks of a limit.
+type hit struct {
+	limiter.Hit
+	of      *limitStats
+	hash    uint64 // of the key
+	newCall bool   // it is the first of a request to the server
+}
+
+// source makes batches of a log, ahead of what is decided: a line is parsed, Envoy's configuration says which
+// descriptors it sends, and plan what they ask for, as in the server.
+type source struct {
+	run     *run
+	log     *accesslog.Source
+	parser  *accesslog.Parser
+	record  accesslog.Record
+	request envoyconfig.Request
+	results []envoyconfig.Result
+	planner *plan.Planner
+	plan    plan.Result
+	ask     plan.Request
+	names   map[string]bool // what lines have of what Envoy's configuration looks at
+	domains map[string]bool // of requests without limits
+	batches chan *batch     // of its blocks, in their order
+	failed  error           // there when batches is closed, nil at the end of the log
+
+	Counts        // of what was decided
+	next   *batch // the one that follows, nil at the end
+	clock  int64  // how far its lines have come
+}
+
+// noTime is the clock before the first line.
+const noTime = math.MinInt64 / 2
+
+func newSource(r *run, log *accesslog.Source) *source {
+	return &source{
+		run: r, log: log, parser: accesslog.NewParser(r.Format, r.Mapping), planner: plan.New(r.Plan),
+		names: map[string]bool{}, domains: map[string]bool{}, batches: make(chan *batch, 4), clock: noTime,
+	}
+}
+
+// useless is the error of a log that was read to its end without a readable line.
+func (s *source) useless() error {
+	switch {
+	case s.Lines > s.Unreadable:
+		return nil
+	case s.Lines == 0:
+		return cmp.Or(s.failed, fmt.Errorf("%s: the log is empty", s.log.Name))
+	}
+	lines := []error{fmt.Errorf("%s: no readable line", s.log.Name)}
+	for _, w := range s.WrongLines {
+		lines = append(lines, errors.New(w.String()))
+	}
+	return errors.Join(append(lines, s.failed)...)
+}
+
+// before reports whether the next event of b is the earlier one, or of two at the same time the one read first.
+func (b *batch) before(o *batch) bool { //nolint:unused // queue calls it
+	at, other := b.events[b.next].at, o.events[o.next].at
+	return at < other || at == other && b.number < o.number
+}
+
+// maxShown is how many lines that cannot be read are shown.
+const maxShown = 5
+
+// read reads the log, and makes a batch of each of its blocks.
+func (s *source) read(ctx context.Context) {
+	defer close(s.batches)
+	for {
+		b, ok := s.run.batches.Get().(*batch)
+		if !ok {
+			b = new(batch)
+		}
+		block, number, err := s.log.Next(b.data)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.failed = err
+			}
+			return
+		}
+		*b = batch{log: s.log.Name, data: block, clock: noTime, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0]}
+		for line := range bytes.Lines(block) {
+			line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
+			if len(line) > 0 {
+				b.Lines++
+				s.line(b, line, number)
+			}
+			number++
+		}
+		byTime := func(x, y event) int { return cmp.Compare(x.at, y.at) }
+		if !slices.IsSortedFunc(b.events, byTime) {
+			slices.SortStableFunc(b.events, byTime)
+		}
+		select {
+		case s.batches <- b:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reject counts a line that cannot be read.
+func (b *batch) reject(number int64, why error, line []byte) {
+	b.Unreadable++
+	if len(b.WrongLines) < maxShown {
+		const shown = 100
+		text := plaintext.Line(string(line[:min(len(line), shown)]))
+		if len(line) > shown {
+			text += "..."
+		}
+		b.WrongLines = append(b.WrongLines, WrongLine{Log: b.log, Line: number, Why: why.Error(), Text: text})
+	}
+}
+
+// line makes an event of a line.
+func (s *source) line(b *batch, line []byte, number int64) {
+	r := &s.record
+	if err := s.parser.Parse(line, r); err != nil {
+		b.reject(number, err, line)
+		return
+	}
+	ev := event{at: r.At - r.At%1000, duration: max(r.Duration, 0) / 1000 * 1000, line: number}
+	b.clock = max(b.clock, r.At)
+	if r.NoRequest {
+		b.noRequest++
+		b.Idle++
+		return
+	}
+	s.describe(r)
+	if s.results = s.run.Envoy.AppendDescriptors(s.results[:0], &s.request); len(s.results) == 0 {
+		b.Idle++
+		return
+	}
+	if r.Duration < 0 {
+		b.endless++
+	}
+	hits, texts := len(b.hits), len(b.texts)
+	err := s.appendHits(b, s.run.engine, &ev.now)
+	if err == nil && s.run.old != nil {
+		err = s.appendHits(b, s.run.old, &ev.old)
+	}
+	switch {
+	case err != nil:
+		b.hits, b.texts = b.hits[:hits], b.texts[:texts]
+		if b.Refused++; b.Refusal == "" {
+			b.Refusal = fmt.Sprintf("%s:%d: %s", b.log, number, plaintext.Line(err.Error()))
+		}
+	case len(b.hits) == hits:
+		b.Idle++
+	default:
+		b.events = append(b.events, ev)
+	}
+}
+
+// describe makes what Envoy knew of a request from what its log says.
+func (s *source) describe(r *accesslog.Record) {
+	q := &s.request
+	q.Headers = q.Headers[:0]
+	s.addHeader(":path", r.Path)
+	s.addHeader(":method", r.Method)
+	for _, name := range s.run.Envoy.Needs() {
+		there := false
+		switch name {
+		case ":path", ":method":
+			there = r.Get(name) != ""
+		case envoyconfig.RemoteAddress:
+			if q.RemoteAddress = withoutPort(r.Get(accesslog.RemoteAddress)); q.RemoteAddress == "" {
+				q.RemoteAddress = s.run.Envoy.LoggedClient(r.Get("x-forwarded-for"), withoutPort(r.Get(accesslog.DirectAddress)))
+			}
+			if !s.names[name] {
+				_, err := netip.ParseAddr(q.RemoteAddress)
+				there = err == nil
+			}
+		case envoyconfig.RouteName:
+			q.Route = r.Get(accesslog.RouteName)
+			there = q.Route != ""
+		default:
+			there = s.addHeader(name, r.Get(name))
+		}
+		if there && !s.names[name] {
+			s.names[name] = true
+		}
+	}
+}
+
+// addHeader adds a header if the log says it, and reports whether it does.
+func (s *source) addHeader(name, value string) bool {
+	if value != "" {
+		s.request.Headers = append(s.request.Headers, envoyconfig.Header{Name: name, Value: value})
+	}
+	return value != ""
+}
+
+// withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.
+func withoutPort(address string) string {
+	if inside, ok := strings.CutPrefix(address, "["); ok {
+		address, _, _ = strings.Cut(inside, "]")
+	} else if host, port, ok := strings.Cut(address, ":"); ok && !strings.Contains(port, ":") {
+		return host
+	}
+	return address
+}
+
+// appendHits appends the hits of all descriptors by the rules of an engine.
+func (s *source) appendHits(b *batch, e *engine, of *asked) error {
+	first, ends := len(b.hits), -1
+	for rest := s.results; len(rest) > 0; { // those that Envoy waits for come first
+		n := 1
+		for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
+			n++
+		}
+		if rest[0].OnStreamDone && ends < 0 {
+			ends = len(b.hits)
+		}
+		if err := s.call(b, e, rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if ends < 0 {
+		ends = len(b.hits)
+	}
+	of.begins, of.ends = b.hits[first:ends:ends], b.hits[ends:len(b.hits):len(b.hits)]
+	return nil
+}
+
+// call appends the hits of one request to the server.
+func (s *source) call(b *batch, e *engine, results []envoyconfig.Result) error {
+	s.ask.Domain = results[0].Domain
+	s.ask.Descriptors = s.ask.Descriptors[:0]
+	for i := range results {
+		s.ask.Descriptors = append(s.ask.Descriptors, results[i].Descriptor)
+	}
+	if err := s.planner.Prepare(&s.plan, e.tree, &s.ask); err != nil {
+		return err
+	}
+	if len(s.plan.Hits) == 0 && !s.domains[s.ask.Domain] {
+		s.domains[strings.Clone(s.ask.Domain)] = true
+	}
+	for i := range s.plan.Hits {
+		h := hit{Hit: s.plan.Hits[i], newCall: i == 0}
+		b.texts = append(b.texts, h.Key...)
+		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // which are those of the planner
+		h.of, h.hash = e.byLimit[h.Limit], maphash.Bytes(s.run.seed, h.Key)
+		b.hits = append(b.hits, h)
+	}
+	return nil
+}
