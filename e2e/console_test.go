@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestConsole(t *testing.T) {
 	}
 	run("now", func(t *testing.T, p *tab) { showsNow(p, w, rules) })
 	run("rules", func(t *testing.T, p *tab) { showsRules(p, w) })
-	run("pictures", func(t *testing.T, p *tab) { takePictures(p, rules) })
+	t.Run("pictures", func(t *testing.T) { takePictures(browser, t) })
 	run("exception by keyboard", func(t *testing.T, p *tab) { letsPass(p, w) })
 	run("typed text stays", func(t *testing.T, p *tab) { keepsText(p, w) })
 	run("hostile values", func(t *testing.T, p *tab) { showsAsText(p, w) })
@@ -353,23 +354,86 @@ func signsIn(browser context.Context, t *testing.T) {
 	}
 }
 
-// takePictures takes those of docs/console.md, or looks whether they are there.
-func takePictures(p *tab, rules string) {
-	p.do(chromedp.EmulateViewport(1000, 1100))
-	document := readDocument(p.t, "docs/console.md")
+// takePictures takes those of docs/console.md of a server under load, or looks whether they
+// are there.
+func takePictures(browser context.Context, t *testing.T) {
+	var take func(name, path string)
+	if *updatePictures {
+		underLoad, stop := picturesUnderLoad(browser, t)
+		defer stop()
+		take = underLoad
+	}
+	document := readDocument(t, "docs/console.md")
 	for name, path := range map[string]string{"now": "", "rules": "rules", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
-		file := filepath.Join(testenv.Repository(p.t), "docs/console", name+".png")
 		if !strings.Contains(document, "console/"+name+".png") {
-			p.t.Errorf("docs/console.md does not show %s", name)
+			t.Errorf("docs/console.md does not show %s", name)
 		}
-		if *updatePictures {
-			p.open("/console/" + path)
-			p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, "config"); return ""; })()`, rules))
-			picture := testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t)
-			testenv.OK(p.t, os.WriteFile(file, picture, 0o644))
+		if take != nil {
+			take(name, path)
 		}
-		if info, err := os.Stat(file); err != nil || info.Size() >= 150_000 {
-			p.t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
+		if info, err := os.Stat(picture(t, name)); err != nil || info.Size() >= 150_000 {
+			t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
 		}
+	}
+}
+
+// picture takes one of the page, which says something else of where the rules are.
+func (p *tab) picture(file, rules, say string) {
+	p.t.Helper()
+	p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, %q); return ""; })()`, rules, say))
+	testenv.OK(p.t, os.WriteFile(file, testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t), 0o644))
+}
+
+// picture is the file of a picture of the console.
+func picture(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(testenv.Repository(t), "docs/console", name+".png")
+}
+
+// picturesUnderLoad has a server asked for five minutes, and on until stop. It returns what
+// takes a picture of a page.
+func picturesUnderLoad(browser context.Context, t *testing.T) (take func(name, path string), stop func()) {
+	rules := writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1))
+	w := startWeir(t, rules, onRedis(testenv.RedisServer(t))...)
+	o := newOperator(t, w, t.TempDir())
+	o.shell(`weir except add api user=nightly --amount 10x --for 6h --reason "import of Monday"`)
+	o.shell(`weir except add api user=eve --deny --for 2h --reason "stolen key"`)
+	end, minutes := make(chan struct{}), make(chan struct{})
+	var task sync.WaitGroup
+	task.Go(func() {
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
+		for second := 0; ; second++ {
+			if second == 300 {
+				close(minutes)
+			}
+			wave := 1 + second%60/20 // some seconds have more to do
+			askFor(t, w, 4*wave, "user", "mallory")
+			askFor(t, w, 2*wave, "user", "nightly")
+			askFor(t, w, 1, "user", "eve")
+			askFor(t, w, 9*wave, "tenant", "acme")
+			for user := range 10 * wave {
+				askFor(t, w, 1, "user", fmt.Sprintf("user%d", user+second%7))
+			}
+			select {
+			case <-end:
+				return
+			case <-every.C:
+			}
+		}
+	})
+	<-minutes
+	p := newTab(browser, t, w.debug)
+	p.do(chromedp.EmulateViewport(1000, 1100))
+	take = func(name, path string) {
+		p.open("/console/" + path)
+		if name == "rules" {
+			testenv.Until(t, "rates are measured", func() bool { return strings.Contains(p.get("document.body.innerText"), "/s asked") })
+		}
+		p.picture(picture(t, name), rules, "config")
+	}
+	return take, func() {
+		close(end)
+		task.Wait()
 	}
 }

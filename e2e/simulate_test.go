@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"weir/internal/testenv"
 )
@@ -245,5 +249,13 @@ func TestLargeLog(t *testing.T) {
 	}
 	if !strings.Contains(readDocument(t, filepath.Join(dir, "report.html")), truth.Abusers[0].Address) {
 		t.Error("the page does not name the worst client")
+	}
+	if *updatePictures {
+		files := httptest.NewServer(http.FileServer(http.Dir(dir)))
+		t.Cleanup(files.Close)
+		p := newTab(testenv.Browser(t), t, files.Listener.Addr().String())
+		p.do(chromedp.EmulateViewport(1000, 900))
+		p.open("/report.html")
+		p.picture(filepath.Join(root, "docs/simulate/report.png"), root+"/", "")
 	}
 }
