@@ -19,8 +19,5 @@
 //	excerpt.go      Excerpt: what fits of a descriptor of a request
 //	errors.go       kinds of errors, as statuses of HTTP
 //
-// Below it, api is the debug port, client asks it, and console is its page for people. To add
-// what operators can ask: its work and its type here with a row in api/server.go, the words of
-// its answer in client, and the command in cmd/server/operators.go. A page of the console is a
-// row in console.go, its data in pages.go and a template in console/pages.
+// Below it, api is the debug port, client asks it, and console is its page for people.
 package operators

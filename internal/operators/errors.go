@@ -24,16 +24,13 @@ func (k Kind) Error() string { return strings.ToLower(http.StatusText(int(k))) }
 // Errorf returns an error of a kind: errors.Is(err, kind) holds. Its text is the formatted
 // one alone, and what that wraps is wrapped, too.
 func Errorf(kind Kind, format string, args ...any) error {
-	return &kindError{kind, fmt.Errorf(format, args...)}
+	return kindError{fmt.Errorf(format, args...), kind}
 }
 
 type kindError struct {
+	error
 	kind Kind
-	err  error
 }
 
-// Error implements error.
-func (e *kindError) Error() string { return e.err.Error() }
-
 // Unwrap is for errors.Is and errors.As.
-func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
+func (e kindError) Unwrap() []error { return []error{e.kind, e.error} }

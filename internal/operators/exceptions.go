@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,7 @@ import (
 // process at once, and in others that share it within a second. While Redis fails, those
 // known stay in force.
 type Exceptions struct {
-	shared  limiter.Shared
+	shared  limiter.Shared // nil: this server has its own
 	logger  *slog.Logger
 	current atomic.Pointer[plan.Exceptions] // nil: there are none
 	inForce prometheus.Gauge
@@ -36,26 +35,6 @@ type Exceptions struct {
 	known   map[string]*plan.Exception // by ID, nil: this version cannot read it
 	next    time.Time                  // when one of them ends, or is to be removed
 	failing bool
-}
-
-// alone is what a server without Redis shares with nobody.
-type alone struct {
-	limiter.Shared
-	texts map[string]string
-}
-
-func (a alone) Exceptions(context.Context) (map[string]string, error) {
-	return maps.Clone(a.texts), nil
-}
-
-func (a alone) SetExceptions(_ context.Context, texts map[string]string) error {
-	maps.Copy(a.texts, texts)
-	return nil
-}
-
-func (a alone) RemoveExceptions(_ context.Context, ids ...string) error {
-	maps.DeleteFunc(a.texts, func(id, _ string) bool { return slices.Contains(ids, id) })
-	return nil
 }
 
 // NewExceptions returns those of the servers that share them, nil for this server alone. It
@@ -70,9 +49,6 @@ func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slo
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_exceptions_load_errors_total", Help: "Failed attempts to load the exceptions that other servers added or removed.",
 		}),
-	}
-	if shared == nil {
-		es.shared = alone{texts: map[string]string{}}
 	}
 	for _, effect := range plan.Effects {
 		es.used.WithLabelValues(string(effect))
@@ -110,18 +86,13 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 		if len(es.All()) >= maxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
 		}
-		if err := es.shared.SetExceptions(ctx, map[string]string{e.ID: string(text), isThere: "yes"}); err != nil {
-			return Errorf(ErrUnavailable, changeFailed, err)
+		if err := es.change(ctx, e.ID, string(text)); err != nil {
+			return err
 		}
-		texts := maps.Clone(es.texts)
-		texts[e.ID] = string(text)
-		es.take(texts)
 		es.audit("exception added", e, plain("by", e.By), plain("peer", peer))
 		return nil
 	})
 }
-
-const changeFailed = "Redis failed, so the exception may or may not apply: %w"
 
 // Remove ends the exception with id, for by at the address peer. Its errors are of a Kind.
 func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
@@ -133,18 +104,35 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 		if !known {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
 		}
-		if err := es.shared.RemoveExceptions(ctx, id); err != nil {
-			return Errorf(ErrUnavailable, changeFailed, err)
+		if err := es.change(ctx, id, ""); err != nil {
+			return err
 		}
-		texts := maps.Clone(es.texts)
-		delete(texts, id)
-		es.take(texts)
 		if was == nil {
 			was = &plan.Exception{ID: id}
 		}
 		es.audit("exception removed", was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
 		return nil
 	})
+}
+
+// change sets the text of an exception, or removes it if that is empty.
+func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
+	texts := maps.Clone(es.texts)
+	if texts[id] = text; text == "" {
+		delete(texts, id)
+	}
+	switch {
+	case es.shared == nil:
+	case text == "":
+		err = es.shared.RemoveExceptions(ctx, id)
+	default:
+		err = es.shared.SetExceptions(ctx, map[string]string{id: text, isThere: "yes"})
+	}
+	if err != nil {
+		return Errorf(ErrUnavailable, "Redis failed, so the exception may or may not apply: %w", err)
+	}
+	es.take(texts)
+	return nil
 }
 
 // ask asks Redis as nobody else does meanwhile.
@@ -190,7 +178,29 @@ func (es *Exceptions) Run(ctx context.Context) {
 func (es *Exceptions) Load(ctx context.Context) error { return es.ask(ctx, es.load) }
 
 // load is Load for a caller of ask.
-func (es *Exceptions) load(ctx context.Context) error {
+func (es *Exceptions) load(ctx context.Context) (err error) {
+	texts := maps.Clone(es.texts)
+	if es.shared != nil {
+		texts, err = es.read(ctx)
+		switch {
+		case err == nil && es.failing:
+			es.logger.Info("exceptions can be loaded again")
+		case err != nil && !es.failing && !errors.Is(ctx.Err(), context.Canceled):
+			es.logger.Warn("exceptions could not be loaded, known ones stay in force", "err", plaintext.Line(err.Error()))
+		}
+		if es.failing = err != nil; err != nil {
+			es.errors.Inc()
+			texts, err = maps.Clone(es.texts), Errorf(ErrUnavailable, "Redis failed: %w", err)
+		}
+	}
+	if old := es.take(texts); len(old) > 0 && es.shared != nil {
+		_ = es.shared.RemoveExceptions(ctx, old...) // or with the next load
+	}
+	return err
+}
+
+// read returns what is shared. A Redis that has lost it gets it back.
+func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
 	if _, there := texts[isThere]; err == nil && !there && len(es.texts) > 0 {
 		es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(es.texts))
@@ -198,22 +208,8 @@ func (es *Exceptions) load(ctx context.Context) error {
 		texts[isThere] = "yes"
 		err = es.shared.SetExceptions(ctx, texts)
 	}
-	if err != nil {
-		texts = es.texts
-		es.errors.Inc()
-		if !es.failing && !errors.Is(ctx.Err(), context.Canceled) {
-			es.logger.Warn("exceptions could not be loaded, known ones stay in force", "err", plaintext.Line(err.Error()))
-		}
-		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
-	} else if es.failing {
-		es.logger.Info("exceptions can be loaded again")
-	}
-	es.failing = err != nil
 	delete(texts, isThere)
-	if old := es.take(texts); len(old) > 0 && err == nil {
-		_ = es.shared.RemoveExceptions(ctx, old...) // or with the next load
-	}
-	return err
+	return texts, err
 }
 
 // take puts in force what texts say, if they are new or one of them has ended. It returns the
@@ -248,6 +244,7 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 			next = earlier(next, e.Until)
 		case now.Sub(e.Until) >= forgetAfter:
 			old = append(old, id)
+			delete(texts, id)
 		}
 	}
 	es.texts, es.known, es.next = texts, known, next

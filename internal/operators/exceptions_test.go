@@ -29,13 +29,13 @@ import (
 type fake struct {
 	limiter.Shared
 	mu    sync.Mutex
-	texts alone
+	texts map[string]string
 	sets  int
 	fails bool
 	hangs bool
 }
 
-func newFake() *fake { return &fake{texts: alone{texts: map[string]string{}}} }
+func newFake() *fake { return &fake{texts: map[string]string{}} }
 
 var errDown = errors.New("down\x1b[31m")
 
@@ -57,23 +57,23 @@ func (f *fake) call(ctx context.Context, do func()) error {
 }
 
 func (f *fake) Exceptions(ctx context.Context) (texts map[string]string, err error) {
-	return texts, f.call(ctx, func() { texts = maps.Clone(f.texts.texts) })
+	return texts, f.call(ctx, func() { texts = maps.Clone(f.texts) })
 }
 
 func (f *fake) SetExceptions(ctx context.Context, texts map[string]string) error {
 	return f.call(ctx, func() {
-		maps.Copy(f.texts.texts, texts)
+		maps.Copy(f.texts, texts)
 		f.sets++
 	})
 }
 
 func (f *fake) RemoveExceptions(ctx context.Context, ids ...string) error {
-	return f.call(ctx, func() { _ = f.texts.RemoveExceptions(ctx, ids...) })
+	return f.call(ctx, func() { maps.DeleteFunc(f.texts, func(id, _ string) bool { return slices.Contains(ids, id) }) })
 }
 
 // stored is how many exceptions there are.
 func (f *fake) stored() (n int) {
-	_ = f.call(context.Background(), func() { n = len(f.texts.texts) - 1 })
+	_ = f.call(context.Background(), func() { n = len(f.texts) - 1 })
 	return n
 }
 
@@ -280,7 +280,7 @@ func TestLostStore(t *testing.T) {
 		synctest.Wait()
 		use(t, b, "user=alice")
 		store.mu.Lock()
-		clear(store.texts.texts)
+		clear(store.texts)
 		store.mu.Unlock()
 		time.Sleep(time.Second)
 		for _, s := range []*server{a, b} {
@@ -292,8 +292,8 @@ func TestLostStore(t *testing.T) {
 		c := newServer(t, store)
 		defer c.run()()
 		c.want("user=alice")
-		if store.stored() != 2 || store.texts.texts["newer"] != `{"twice":9}` {
-			t.Errorf("the store has %q", store.texts.texts)
+		if store.stored() != 2 || store.texts["newer"] != `{"twice":9}` {
+			t.Errorf("the store has %q", store.texts)
 		}
 		sets := store.sets
 		time.Sleep(10 * time.Second)
@@ -358,7 +358,7 @@ func TestFull(t *testing.T) {
 		store := newFake()
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
-		fields, text := map[string]string{}, store.texts.texts[e.ID]
+		fields, text := map[string]string{}, store.texts[e.ID]
 		for i := range maxExceptions - 1 {
 			fields[fmt.Sprint("x", i)] = strings.NewReplacer("00:00:02", "01:00:02", "alice", "bob").Replace(text)
 		}

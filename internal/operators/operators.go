@@ -62,7 +62,7 @@ func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 
 // reportedKeys is how many keys of all limits a report has, about. Each that is cut off adds
 // to the error of all.
-const reportedKeys = 4000
+const reportedKeys = 2000
 
 // Report returns what other servers want to know of this one.
 func (d *Desk) Report() Report {

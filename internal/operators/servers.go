@@ -1,13 +1,9 @@
 package operators
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,15 +39,14 @@ const (
 	// others follow, as limiter/redis says.
 	reportPatience = 1250 * time.Millisecond
 	keepAsking     = 3 * time.Second
-	// maxReport bounds the text of a report: whatever else uses the Redis may write there.
-	maxReport = 16 << 20
 )
 
 // Run reports what report returns, while somebody wants it, until ctx ends.
 func (s *Servers) Run(ctx context.Context, report func() Report) {
 	for ctx.Err() == nil {
 		if wanted, err := s.shared.ReportsWanted(ctx); err == nil && wanted {
-			_ = s.shared.Report(ctx, s.name, encode(report())) // or the next one
+			text, _ := json.Marshal(report())      // which has nothing that JSON has not
+			_ = s.shared.Report(ctx, s.name, text) // or the next one
 		}
 		select {
 		case <-time.After(reportEvery):
@@ -79,27 +74,10 @@ func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	s.asked = time.Now()
 	delete(found, s.name)
 	for _, text := range found {
-		if report, err := decode(text); err == nil { // else of a server of another version
+		var report Report
+		if json.Unmarshal([]byte(text), &report) == nil { // else of a server of another version
 			reports = append(reports, report)
 		}
 	}
 	return reports, nil
-}
-
-// encode returns a report as JSON, compressed.
-func encode(report Report) []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // which is a level
-	_ = json.NewEncoder(w).Encode(report)           // which has nothing that JSON has not
-	_ = w.Close()                                   // into memory
-	return b.Bytes()
-}
-
-// decode reads a report.
-func decode(text string) (r Report, err error) {
-	unpacked, err := gzip.NewReader(strings.NewReader(text))
-	if err != nil {
-		return Report{}, err
-	}
-	return r, json.NewDecoder(io.LimitReader(unpacked, maxReport)).Decode(&r)
 }
