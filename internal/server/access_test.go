@@ -15,23 +15,6 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestNoStartWithoutToken has a file of a token that cannot be used.
-func TestNoStartWithoutToken(t *testing.T) {
-	config := directory(t, limited(3))
-	short := filepath.Join(t.TempDir(), "token")
-	write(t, short, "too-short\n")
-	for path, want := range map[string]string{
-		short:               "ADMIN_TOKEN_FILE: " + short + ": the token must be 32 to 1024 visible ASCII characters",
-		short + "x":         "ADMIN_TOKEN_FILE: open " + short + "x: no such file or directory",
-		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is not a regular file",
-	} {
-		_, err := New(options(t, io.Discard, "--config="+config, "--admin-token-file="+path))
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: got error %v, want %q", path, err, want)
-		}
-	}
-}
-
 // TestTokenOpensTheDebugPort comes from elsewhere with a token and without one, until the
 // token is another one.
 func TestTokenOpensTheDebugPort(t *testing.T) {

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -87,32 +86,6 @@ func TestRulesOfControlPlane(t *testing.T) {
 	}
 }
 
-// wrongPlane is a control plane that sends what nobody asked for.
-type wrongPlane struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-}
-
-func (wrongPlane) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: "clusters", VersionInfo: "v9"}); err != nil {
-		return err
-	}
-	<-stream.Context().Done()
-	return nil
-}
-
-func TestControlPlaneThatSendsAnotherType(t *testing.T) {
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	server := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, wrongPlane{})
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	f := start(t, fromControlPlane(&testenv.ControlPlane{Addr: listener.Addr().String()})...)
-	problem := `a response of type "clusters" is not allowed`
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, `The last load, version "v9", failed at `, problem)
-	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" version=v9`)
-}
-
 func TestControlPlaneThatIsAway(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Set("1", sent("x", 3))
@@ -147,20 +120,6 @@ func TestControlPlaneThatSentNothingGood(t *testing.T) {
 		if strings.Contains(f.log.String(), "its last rules stay in use") {
 			t.Errorf("the control plane sent nothing good (bad: %t), and that is said to stay", bad)
 		}
-	}
-}
-
-// TestProblemsOfTheControlPlane are logged one by one.
-func TestProblemsOfTheControlPlane(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	plane.Set("1", sent("x", 3))
-	f := start(t, fromControlPlane(plane)...)
-	f.wantLimit(3)
-	plane.Set("2", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"), strings.ReplaceAll(sent("y", 3), "YEAR", "UNKNOWN"))
-	plane.WaitFor("that refuses", refusals)
-	f.wantLog(`level=ERROR msg="new rules rejected; the old ones stay in use" version=2` + "\n")
-	for _, name := range []string{"x", "y"} {
-		f.wantLog(`level=ERROR msg="problem in the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is required`)
 	}
 }
 
@@ -246,18 +205,6 @@ func TestTLSToControlPlane(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %s", err, want)
 		}
-	}
-}
-
-// TestControlPlaneDoesNotDelayTheEnd stops a server whose control plane neither
-// sends nor closes anything.
-func TestControlPlaneDoesNotDelayTheEnd(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	f := start(t, fromControlPlane(plane)...)
-	plane.WaitFor("of a stream", func(*discovery.DiscoveryRequest) bool { return true })
-	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
 	}
 }
 

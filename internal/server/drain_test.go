@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -47,51 +45,6 @@ func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release cha
 	return []string{"--redis-url=" + redis.Addr(), "--redis-timeout=" + wait}, first, release
 }
 
-// wantRefused waits until nobody listens at addr.
-func wantRefused(t *testing.T, addr string) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return nil
-		}
-		conn.Close()
-		return fmt.Errorf("%s takes a connection", addr)
-	})
-}
-
-func TestDrainLetsARequestFinish(t *testing.T) {
-	onRedis, asked, release := heldRedis(t)
-	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
-	f.wantHealth(true, "OK")
-
-	type answer struct {
-		code ratelimitv3.RateLimitResponse_Code
-		err  error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		code, err := f.ask(context.Background(), "alice")
-		answered <- answer{code, err}
-	}()
-	<-asked
-	f.stop()
-	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", 500, "draining")
-	wantRefused(t, f.grpc.addr())
-	close(release)
-	if got := <-answered; got.err != nil || got.code != ratelimitv3.RateLimitResponse_OK {
-		t.Errorf("the request in flight: %v %v", got.code, got.err)
-	}
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
-	}
-	for _, addr := range []string{f.HTTPAddr(), f.debug.addr(), f.metrics.addr()} {
-		wantRefused(t, addr)
-	}
-	f.wantLog("draining")
-	f.wantLog("stopped")
-}
-
 func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
 	f.wantHealth(true, "OK")
@@ -118,41 +71,6 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	if got := <-statuses; got != http.StatusOK {
 		t.Errorf("the request in flight: %d", got)
 	}
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestLeavingServesOn looks at the time between the end of the health and the
-// drain.
-func TestLeavingServesOn(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)))
-	f.wantHealth(true, "OK")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	follow := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "ratelimit"}))(t)
-	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Fatalf("followed: %v (error: %v)", response, err)
-	}
-	f.leave()
-	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
-		t.Errorf("followed: %v (error: %v)", response, err)
-	}
-	f.wantHealth(false, "draining") // on new connections of HTTP, and the old one of gRPC
-	for _, addr := range []string{f.grpc.addr(), f.HTTPAddr()} {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatalf("no new connection: %v", err)
-		}
-		conn.Close()
-	}
-	f.wantLimit(3)
-	write(t, f.opts.Settings.Rules.Path()+"/rules.yaml", limited(2))
-	f.wantLimit(2) // even rules are still loaded
-	f.wantHealth(false, "draining")
-
-	f.stop()
-	wantRefused(t, f.grpc.addr())
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
 	}

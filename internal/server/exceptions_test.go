@@ -1,10 +1,7 @@
 package server
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -120,28 +117,6 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	f.wantUnavailable()
 	f.wantPasses("allow", 3, 3)
 	f.wantPasses("deny", 3, 0)
-}
-
-// TestBadExceptions wants errors that a handler can answer with.
-func TestBadExceptions(t *testing.T) {
-	app := testenv.Must(New(options(t, io.Discard, "--config="+directory(t, limited(1)))))(t)
-	defer app.stop()
-	for want, change := range map[string]func(n *operators.NewException){
-		"value_base64 is not valid base64": func(n *operators.NewException) { n.Entries[0].ValueBase64 = "?" },
-		`undefined effect "pass"`:          func(n *operators.NewException) { n.Effect = "pass" },
-		"use 1 second to 366":              func(n *operators.NewException) { n.For = -math.MaxFloat64 },
-		"a reason is required":             func(n *operators.NewException) { n.Reason = "" },
-	} {
-		n := newExceptionOf("alice", "allow")
-		change(&n)
-		if _, err := app.operators.AddException(t.Context(), n, ""); !errors.Is(err, operators.ErrBadRequest) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	const want = `exception "x\x1b": there is no such exception`
-	if err := app.exceptions.Remove(t.Context(), "x\x1b", "", ""); !errors.Is(err, operators.ErrNotFound) || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
 }
 
 // TestExceptionForUnknownDomain adds it all the same, and says what was meant.

@@ -14,9 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/grpc/test/bufconn"
 
 	"weir/internal/testenv"
 )
@@ -84,106 +82,37 @@ func TestServiceListener(t *testing.T) {
 	})
 }
 
-// pipes is a listener whose connections are in memory.
-type pipes struct {
-	conns chan net.Conn
-	ended context.Context
-	end   context.CancelFunc
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.ended.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error   { p.end(); return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // TestSlowClientsAreCutOff has clients that stop on their way, on a clock of its own.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	const header = "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 2\r\n"
 	for _, tt := range []struct {
 		name, sends string
-		reads       bool
+		reads       time.Duration // after which it reads
 		want        time.Duration
 	}{
-		{"half a header", header, true, 5 * time.Second},
-		{"half a body", header + "\r\n1", true, 10 * time.Second},
-		{"reads no answer", header + "\r\n12", false, 30 * time.Second},
-		{"asks for nothing more", header + "\r\n12", true, 2 * time.Minute},
+		{"half a header", header, 0, 5 * time.Second},
+		{"half a body", header + "\r\n1", 0, 10 * time.Second},
+		{"reads no answer", header + "\r\n12", 31 * time.Second, 31 * time.Second}, // and is cut off by then
+		{"asks for nothing more", header + "\r\n12", 0, 2 * time.Minute},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, end := context.WithCancel(t.Context())
-				listener, released := pipes{make(chan net.Conn), ctx, end}, make(chan time.Duration, 1)
-				began := time.Now()
-				s := httpServer("test", listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					_, _ = io.Copy(io.Discard, r.Body)
-					_, _ = io.WriteString(w, strings.Repeat("x", 64<<10))
-				}), 1, slog.New(slog.DiscardHandler))
-				served := make(chan error, 1)
-				go func() { served <- s.run() }()
-				client, conn := net.Pipe()
-				defer client.Close()
-				listener.conns <- closeTold{conn, began, released}
-				go func() {
-					_, _ = io.WriteString(client, tt.sends)
-					if tt.reads {
-						_, _ = io.Copy(io.Discard, client)
-					}
-				}()
-				if got := <-released; got != tt.want {
-					t.Errorf("cut off after %v, want %v", got, tt.want)
-				}
-				if err := errors.Join(s.close(context.Background()), <-served); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// closeTold is a connection that tells when it was closed first.
-type closeTold struct {
-	net.Conn
-	began  time.Time
-	closed chan<- time.Duration
-}
-
-func (c closeTold) Close() error {
-	select {
-	case c.closed <- time.Since(c.began):
-	default:
-	}
-	return c.Conn.Close()
-}
-
-// TestUndecidedRequests asks without rules, and without Redis. What is no request is
-// refused as such either way: no rules could make it one.
-func TestUndecidedRequests(t *testing.T) {
-	malformed := new(emptypb.Empty)
-	malformed.ProtoReflect().SetUnknown([]byte{0x0a, 0xff}) // a field longer than the message
-	for _, tt := range []struct {
-		name, rules, metric string
-		args                []string
-	}{
-		{"no rules", "domain: [", "ratelimit_service_should_rate_limit_error{err_type=\"service_error\"} 2", []string{"--force-start-without-initial-config"}},
-		{"no Redis", limited(3), "weir_store_errors_total 1", []string{"--redis-url=127.0.0.1:1"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := start(t, append(tt.args, "--config="+directory(t, tt.rules))...)
-			if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-				t.Errorf("got %v, want UNAVAILABLE", err)
+		synctest.Test(t, func(t *testing.T) {
+			listener := bufconn.Listen(1 << 10)
+			began := time.Now()
+			s := httpServer("test", listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(w, strings.Repeat("x", 64<<10))
+			}), 1, slog.New(slog.DiscardHandler))
+			served := make(chan error, 1)
+			go func() { served <- s.run() }()
+			client := testenv.Must(listener.Dial())(t)
+			_, _ = io.WriteString(client, tt.sends)
+			time.Sleep(tt.reads)
+			_, _ = io.Copy(io.Discard, client)
+			if got := time.Since(began); got != tt.want {
+				t.Errorf("%s: cut off after %v, want %v", tt.name, got, tt.want)
 			}
-			err := f.conn.Invoke(t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", malformed, new(emptypb.Empty))
-			if status.Code(err) != codes.InvalidArgument {
-				t.Errorf("a malformed message: got %v, want INVALID_ARGUMENT", err)
-			}
-			f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "\n"+tt.metric+"\n")
+			client.Close()
+			testenv.OK(t, errors.Join(s.close(context.Background()), <-served))
 		})
 	}
 }

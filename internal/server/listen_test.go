@@ -1,94 +1,66 @@
 package server
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"weir/internal/testenv"
 )
 
-func TestUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weir.sock")
-	f := start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+path, "--grpc-port=1")
-	if f.grpc.addr() != "unix:"+path {
-		t.Errorf("gRPC is at %s", f.grpc.addr())
-	}
-	f.wantLimit(3)
-	info := testenv.Must(os.Stat(path))(t)
-	if want := fs.ModeSocket | 0o660; info.Mode() != want {
-		t.Errorf("the socket has mode %v, want %v", info.Mode(), want)
-	}
-	f.stop()
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is left behind (%v)", err)
-	}
-}
-
-// stale makes a unix socket that nobody listens at, as a killed process leaves it.
-func stale(t *testing.T, path string) {
-	t.Helper()
-	listener := testenv.Must(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
-	listener.SetUnlinkOnClose(false)
-	listener.Close()
-}
-
-func TestStaleUnixSocketIsReplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weir.sock")
-	stale(t, path)
-	start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+path).wantLimit(3)
-}
-
-func TestUnixSocketThatCannotBe(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	write(t, at("file"), "precious")
-	stale(t, at("stale"))
-	testenv.OK(t, os.Symlink("stale", at("link")))
-	live := testenv.Must(net.Listen("unix", at("live")))(t)
+// TestUnixSockets binds paths at which something else is. Only a socket that a killed process
+// left behind is replaced. A name that begins with @ is no file.
+func TestUnixSockets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	abstract := fmt.Sprintf("@weir-%d", time.Now().UnixNano())
+	write(t, "file", "precious")
+	write(t, abstract, "precious")
+	stale := testenv.Must(net.ListenUnix("unix", &net.UnixAddr{Name: "stale", Net: "unix"}))(t)
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	testenv.OK(t, os.Symlink("stale", "link"))
+	live := testenv.Must(net.Listen("unix", "live"))(t)
 	defer live.Close()
-	for _, test := range []struct{ name, path, want string }{
-		{"a file", at("file"), "file exists and is not a socket; it is not replaced"},
-		{"a directory", dir, " exists and is not a socket"},
-		{"a link", at("link"), "link exists and is not a socket"},
-		{"a live socket", at("live"), "live: another process listens there: address already in use"},
-		{"no directory", at("no/such"), "no such file or directory"},
-		{"a long path", at(strings.Repeat("x", 108)), "bytes; use at most 107"},
+	for path, want := range map[string]string{
+		"file": "file exists and is not a socket; it is not replaced", ".": " exists and is not a socket", "link": "link exists and is not a socket",
+		"live": "live: another process listens there: address already in use", "no/such": "no such file or directory",
+		strings.Repeat("x", 108): "bytes; use at most 107",
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := New(options(t, io.Discard, "--config="+directory(t, limited(3)), "--grpc-uds="+test.path))
-			if err == nil || !strings.Contains(err.Error(), "binding the gRPC listener (see GRPC_UDS): ") || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
-		})
+		if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", path, err, want)
+		}
 	}
-	if content, err := os.ReadFile(at("file")); string(content) != "precious" {
-		t.Errorf("the file holds %q (%v)", content, err)
+	for _, path := range []string{"stale", "new", abstract} {
+		listener, err := listenUnix(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Error(err)
+		} else {
+			conn.Close()
+		}
+		if info, err := os.Stat(path); path != abstract && (err != nil || info.Mode() != fs.ModeSocket|0o660) {
+			t.Errorf("%s is %v, error %v", path, info.Mode(), err)
+		}
+		listener.Close()
+		if _, err := os.Lstat(path); path != abstract && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left behind (%v)", path, err)
+		}
 	}
-	if conn, err := net.Dial("unix", at("live")); err != nil {
-		t.Errorf("nobody listens at the live socket any more: %v", err)
-	} else {
-		conn.Close()
+	for _, path := range []string{"file", abstract} {
+		if content, err := os.ReadFile(path); string(content) != "precious" {
+			t.Errorf("%s holds %q (%v)", path, content, err)
+		}
 	}
 }
 
@@ -152,108 +124,21 @@ func TestAllAddresses(t *testing.T) {
 	}
 }
 
-func TestTLSFilesAreNamed(t *testing.T) {
-	authority, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
-	certificate, key := authority.Issue(t, "localhost")
-	_, otherKey := other.Issue(t, "localhost")
-	dir := t.TempDir()
-	for name, content := range map[string][]byte{"crt": certificate, "key": key, "other": otherKey, "ca": authority.PEM()} {
-		write(t, filepath.Join(dir, name), string(content))
-	}
-	for _, test := range []struct{ name, cert, key, ca, want string }{
-		{"no certificate", "none", "key", "ca", "open " + dir + "/none: no such file"},
-		{"no key", "crt", "none", "ca", "open " + dir + "/none: no such file"},
-		{"another key", "crt", "other", "ca", "certificate " + dir + "/crt with key " + dir + "/other: tls: private key does not match public key"},
-		{"no authority", "crt", "key", "key", "authorities " + dir + "/key: no PEM certificate"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := New(options(t, io.Discard, "--config="+directory(t, limited(3)), "--grpc-server-use-tls",
-				"--grpc-server-tls-cert="+dir+"/"+test.cert, "--grpc-server-tls-key="+dir+"/"+test.key, "--grpc-client-tls-cacert="+dir+"/"+test.ca))
-			for _, want := range []string{"TLS of the gRPC listener", "GRPC_SERVER_TLS_CERT", test.want} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %s", err, want)
-				}
-			}
-			if err != nil && bytes.Contains([]byte(err.Error()), otherKey[30:60]) {
-				t.Errorf("the error shows a key: %v", err)
-			}
-		})
-	}
-}
-
-// describe asks reflection for the names of the services, and for the methods
-// of the one of Envoy.
-func describe(ctx context.Context, conn *grpc.ClientConn) (services, methods []string, err error) {
-	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	ask := func(request *reflectionpb.ServerReflectionRequest) (*reflectionpb.ServerReflectionResponse, error) {
-		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		return stream.Recv()
-	}
-	list, err := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, service := range list.GetListServicesResponse().GetService() {
-		services = append(services, service.Name)
-	}
-	const service = "envoy.service.ratelimit.v3.RateLimitService"
-	found, err := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}})
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, encoded := range found.GetFileDescriptorResponse().GetFileDescriptorProto() {
-		var file descriptorpb.FileDescriptorProto
-		if err := proto.Unmarshal(encoded, &file); err != nil {
-			return nil, nil, err
-		}
-		for _, s := range file.Service {
-			for _, method := range s.Method {
-				methods = append(methods, s.GetName()+"."+method.GetName())
-			}
-		}
-	}
-	return services, methods, nil
-}
-
+// TestReflection lists the services, on a stream that the end of the server ends.
 func TestReflection(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
-	services, methods, err := describe(t.Context(), f.conn)
-	if err != nil {
-		t.Fatal(err)
+	stream := testenv.Must(reflectionpb.NewServerReflectionClient(f.conn).ServerReflectionInfo(t.Context()))(t)
+	testenv.OK(t, stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}))
+	list := testenv.Must(stream.Recv())(t)
+	var got []string
+	for _, service := range list.GetListServicesResponse().GetService() {
+		got = append(got, service.Name)
 	}
-	got := fmt.Sprint(services, methods)
-	want := "[envoy.service.ratelimit.v3.RateLimitService grpc.health.v1.Health grpc.reflection.v1.ServerReflection grpc.reflection.v1alpha.ServerReflection] [RateLimitService.ShouldRateLimit]"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	if want := []string{"envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	f.stop() // the stream is still open
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestTLSOnUnixSocket sets both, which are then used together.
-func TestTLSOnUnixSocket(t *testing.T) {
-	authority := testenv.NewAuthority(t)
-	certificate, key := authority.Issue(t, "localhost")
-	dir := t.TempDir()
-	write(t, dir+"/crt", string(certificate))
-	write(t, dir+"/key", string(key))
-	f := start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+dir+"/sock",
-		"--grpc-server-use-tls", "--grpc-server-tls-cert="+dir+"/crt", "--grpc-server-tls-key="+dir+"/key")
-	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-		t.Errorf("without TLS: %v", err)
-	}
-	write(t, dir+"/ca", string(authority.PEM()))
-	transport := testenv.Must(credentials.NewClientTLSFromFile(dir+"/ca", "localhost"))(t)
-	f.conn.Close()
-	f.conn = testenv.Must(grpc.NewClient(f.grpc.addr(), grpc.WithTransportCredentials(transport)))(t)
-	f.wantLimit(3)
+	f.stop()
+	testenv.OK(t, f.wantEnd())
 }
 
 // TestListenersToDoWithout takes the addresses that only operators look at, or

@@ -69,16 +69,6 @@ func TestLastReload(t *testing.T) {
 	}
 }
 
-// Before the first load nothing has succeeded.
-func TestNoLoadYet(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	f := start(t, fromControlPlane(plane)...)
-	good, _ := f.value("weir_config_last_reload_successful")
-	if at, _ := f.value("weir_config_last_reload_success_timestamp_seconds"); good != 0 || at != 0 {
-		t.Errorf("successful %v at %v, want 0 at 0", good, at)
-	}
-}
-
 // startTLS runs a server whose gRPC listener has a certificate, which it returns.
 func startTLS(t *testing.T) (f *fixture, certificate *x509.Certificate) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -10,14 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"weir/internal/testenv"
 )
@@ -109,51 +105,10 @@ func TestRedisThatCannotDecide(t *testing.T) {
 	}
 }
 
-// wantUnavailable asks with a deadline, and wants UNAVAILABLE before it.
-func (f *fixture) wantUnavailable() {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
-	defer cancel()
-	if code, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
-		f.t.Errorf("got %v %v, want UNAVAILABLE", code, err)
-	}
-}
-
-// TestShortDeadline holds to Envoy's default deadline although Redis may take
-// longer.
-func TestShortDeadline(t *testing.T) {
-	onRedis, _, release := heldRedis(t)
-	defer close(release)
-	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
-	f.wantHealth(true, "OK")
-	testenv.Eventually(t, func() error { // a busy machine may miss so short a deadline
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		if _, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
-			return fmt.Errorf("got %v, want UNAVAILABLE", err)
-		}
-		return nil
-	})
-}
-
 // countersAmong leaves out of keys those that probes charge, and what servers share beside
 // counters.
 func countersAmong(keys []string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "w1|probe") || strings.Contains(key, "w1|{weir}") })
-}
-
-func TestRedisOptions(t *testing.T) {
-	server := miniredis.RunT(t)
-	server.RequireUserAuth("weir", "pa:ss")
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+server.Addr(), inTime, "--redis-auth=weir:pa:ss", "--cache-key-prefix=blue:")
-	f.wantHealth(true, "OK")
-	if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
-		t.Fatalf("got %v %v", code, err)
-	}
-	keys := countersAmong(server.DB(0).Keys())
-	if len(keys) != 1 || keys[0] != "blue:w1|api|user=alice|365d" {
-		t.Errorf("keys: %q", keys)
-	}
 }
 
 // TestOneRequestIsOneCommand watches Redis while Envoy asks about five limits.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/codes"
@@ -21,18 +20,6 @@ import (
 
 	"weir/internal/testenv"
 )
-
-// askMany asks about several users at once, and wants an answer.
-func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
-	f.t.Helper()
-	request := &ratelimitv3.RateLimitRequest{Domain: "api"}
-	for _, user := range users {
-		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{
-			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}},
-		})
-	}
-	return testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), request))(f.t)
-}
 
 // TestRedisCluster asks about users whose counters are on all nodes at once.
 func TestRedisCluster(t *testing.T) {
@@ -80,15 +67,6 @@ func TestRedisCluster(t *testing.T) {
 		return err
 	})
 	f.wantNoPassword()
-}
-
-// wantNoPassword looks for the password of the tests where operators look.
-func (f *fixture) wantNoPassword() {
-	f.t.Helper()
-	_, page, err := f.request("GET", f.debug.addr(), "/", "")
-	if err != nil || strings.Contains(page+f.log.String(), "swordfish") {
-		f.t.Errorf("the password shows in the log or on the status page (error: %v):\n%s", err, page)
-	}
 }
 
 func TestRedisSentinel(t *testing.T) {

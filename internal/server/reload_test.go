@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,162 +13,60 @@ import (
 	"weir/internal/testenv"
 )
 
+// change changes files below root: each line is a verb and its words. A number is that of
+// the requests that the rules in the file let pass, or it is "other" for rules of another domain.
+func change(t *testing.T, root, lines string) {
+	t.Helper()
+	for line := range strings.SplitSeq(lines, "; ") {
+		words := strings.Fields(line)
+		first, second := filepath.Join(root, words[1]), words[len(words)-1]
+		rules := "domain: other\n"
+		if n, err := strconv.Atoi(second); err == nil {
+			rules = limited(n)
+		}
+		switch words[0] {
+		case "write":
+			write(t, first, rules)
+		case "mount":
+			configMap(t, first, rules)
+		case "link":
+			link(t, second, first)
+		case "rename":
+			rename(t, first, filepath.Join(root, second))
+		case "remove":
+			remove(t, first)
+		}
+	}
+}
+
+// TestReloadOnChange changes the rules at a path, or beside the directory that the runtime
+// settings name.
 func TestReloadOnChange(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name   string
-		config func(t *testing.T, root string) string // makes the rules, returns their path
-		change func(t *testing.T, root string)        // lets 7 pass instead of 3
-	}{
-		{
-			name: "file written",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/config/a.yaml", limited(3))
-				return root + "/config"
-			},
-			change: func(t *testing.T, root string) { write(t, root+"/config/a.yaml", limited(7)) },
-		},
-		{
-			name: "file replaced, as editors do",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/config/a.yaml", limited(3))
-				return root + "/config"
-			},
-			change: func(t *testing.T, root string) {
-				write(t, root+"/config/.a.yaml.swp", limited(7))
-				rename(t, root+"/config/.a.yaml.swp", root+"/config/a.yaml")
-			},
-		},
-		{
-			name: "single file replaced",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/a.yaml", limited(3))
-				return root + "/a.yaml"
-			},
-			change: func(t *testing.T, root string) {
-				write(t, root+"/new", limited(7))
-				rename(t, root+"/new", root+"/a.yaml")
-			},
-		},
-		{
-			name: "ConfigMap swapped",
-			config: func(t *testing.T, root string) string {
-				configMap(t, root+"/config", limited(3))
-				return root + "/config"
-			},
-			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
-		},
-		{
-			name: "single file of a ConfigMap swapped",
-			config: func(t *testing.T, root string) string {
-				configMap(t, root+"/config", limited(3))
-				return root + "/config/rules.yaml"
-			},
-			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
-		},
-		{
-			name: "link on the way turned elsewhere",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/v1/ratelimit/config/a.yaml", limited(3))
-				write(t, root+"/v2/ratelimit/config/a.yaml", limited(7))
-				link(t, "v1", root+"/current")
-				return root + "/current/ratelimit/config"
-			},
-			change: func(t *testing.T, root string) { link(t, "v2", root+"/current") },
-		},
-		{
-			name: "file moved to a new subdirectory",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/config/a.yaml", limited(3))
-				return root + "/config"
-			},
-			change: func(t *testing.T, root string) {
-				write(t, root+"/config/.new/a.yaml", limited(7))
-				rename(t, root+"/config/.new", root+"/config/sub")
-				remove(t, root+"/config/a.yaml")
-			},
-		},
-		{
-			name: "directory replaced",
-			config: func(t *testing.T, root string) string {
-				write(t, root+"/config/a.yaml", limited(3))
-				return root + "/config"
-			},
-			change: func(t *testing.T, root string) {
-				rename(t, root+"/config", root+"/old")
-				write(t, root+"/config/a.yaml", limited(7))
-			},
-		},
-	}
-	for _, tt := range tests {
+	for _, tt := range []struct{ name, path, make, change string }{
+		{"file written", "config", "write config/a.yaml 3", "write config/a.yaml 7"},
+		{"file replaced, as editors do", "config", "write config/a.yaml 3", "write config/.a.yaml.swp 7; rename config/.a.yaml.swp config/a.yaml"},
+		{"single file replaced", "a.yaml", "write a.yaml 3", "write new 7; rename new a.yaml"},
+		{"ConfigMap swapped", "config", "mount config 3", "mount config 7"},
+		{"single file of a ConfigMap swapped", "config/rules.yaml", "mount config 3", "mount config 7"},
+		{"link on the way turned elsewhere", "current/ratelimit/config", "write v1/ratelimit/config/a.yaml 3; write v2/ratelimit/config/a.yaml 7; link current v1", "link current v2"},
+		{"file moved to a new subdirectory", "config", "write config/a.yaml 3", "write config/.new/a.yaml 7; rename config/.new config/sub; remove config/a.yaml"},
+		{"directory replaced", "config", "write config/a.yaml 3", "rename config old; write config/a.yaml 7"},
+		{"file beside no directory", "", "write ratelimit/config.yaml 3", "write ratelimit/config.yaml 7"},
+		{"file that leads elsewhere", "", "mount ratelimit/mounted 3; link ratelimit/config.yaml mounted/rules.yaml", "mount ratelimit/mounted 7"},
+		{"file that comes later", "", "write ratelimit/config/a.yaml 3", "write ratelimit/config/a.yaml other; write ratelimit/config.api.yaml 7"},
+		{"directory beside the directory", "", "write ratelimit/config/a.yaml other; write ratelimit/config.d/sub/a.yaml 3", "write ratelimit/config.d/sub/a.yaml 7"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
-			f := start(t, "--config="+tt.config(t, root))
+			change(t, root, tt.make)
+			args := []string{"--config=" + filepath.Join(root, tt.path)}
+			if tt.path == "" {
+				args = []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
+			}
+			f := start(t, args...)
 			f.wantLimit(3)
-			tt.change(t, root)
-			f.wantLimit(7)
-		})
-	}
-}
-
-// TestChangeInNewSubdirectory holds the watch to directories that came later.
-func TestChangeInNewSubdirectory(t *testing.T) {
-	t.Parallel()
-	dir := directory(t, "domain: other\n")
-	f := start(t, "--config="+dir)
-	write(t, dir+"/.new/a.yaml", limited(3))
-	rename(t, dir+"/.new", dir+"/sub")
-	f.wantLimit(3)
-	write(t, dir+"/sub/a.yaml", limited(7))
-	f.wantLimit(7)
-}
-
-// TestSiblingsOfTheRules changes what is beside the directory that the runtime
-// settings name.
-func TestSiblingsOfTheRules(t *testing.T) {
-	t.Parallel()
-	const other = "domain: other\n"
-	for _, test := range []struct {
-		name         string
-		make, change func(t *testing.T, dir string) // lets 3, and then 7 pass
-	}{
-		{
-			"file alone",
-			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(3)) },
-			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(7)) },
-		},
-		{
-			"file that leads elsewhere",
-			func(t *testing.T, dir string) {
-				configMap(t, dir+"/mounted", limited(3))
-				link(t, "mounted/rules.yaml", dir+"/config.yaml")
-			},
-			func(t *testing.T, dir string) { configMap(t, dir+"/mounted", limited(7)) },
-		},
-		{
-			"file that comes later",
-			func(t *testing.T, dir string) { write(t, dir+"/config/a.yaml", limited(3)) },
-			func(t *testing.T, dir string) {
-				write(t, dir+"/config/a.yaml", other)
-				write(t, dir+"/config.api.yaml", limited(7))
-			},
-		},
-		{
-			"directory beside the directory",
-			func(t *testing.T, dir string) {
-				write(t, dir+"/config/a.yaml", other)
-				write(t, dir+"/config.d/sub/a.yaml", limited(3))
-			},
-			func(t *testing.T, dir string) { write(t, dir+"/config.d/sub/a.yaml", limited(7)) },
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			root := t.TempDir()
-			test.make(t, root+"/ratelimit")
-			where := []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
-			f := start(t, where...)
-			f.wantLimit(3)
-			test.change(t, root+"/ratelimit")
+			change(t, root, tt.change)
 			f.wantLimit(7)
 		})
 	}
@@ -258,25 +157,15 @@ func TestManyProblems(t *testing.T) {
 
 func TestRulesThatDisappearGoOnServing(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name    string
-		remove  string // below the directory of the rules
-		problem string
-	}{
-		{"directory", "", "no such file"},
-		{"all files", "rules.yaml", "no rule files"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := directory(t, limited(3))
-			f := start(t, "--config="+dir)
-			f.wantLimit(3)
-			remove(t, filepath.Join(dir, tt.remove))
-			f.wantAnswer("GET", f.debug.addr(), "/", 200, tt.problem)
-			f.wantLimit(3)
-			write(t, dir+"/rules.yaml", limited(7))
-			f.wantLimit(7)
-		})
+	for gone, problem := range map[string]string{"": "no such file", "rules.yaml": "no rule files"} {
+		dir := directory(t, limited(3))
+		f := start(t, "--config="+dir)
+		f.wantLimit(3)
+		remove(t, filepath.Join(dir, gone))
+		f.wantAnswer("GET", f.debug.addr(), "/", 200, problem)
+		f.wantLimit(3)
+		write(t, dir+"/rules.yaml", limited(7))
+		f.wantLimit(7)
 	}
 }
 
@@ -321,25 +210,6 @@ func link(t *testing.T, target, name string) {
 	t.Helper()
 	testenv.OK(t, os.Symlink(target, name+"_tmp"))
 	rename(t, name+"_tmp", name)
-}
-
-// replace puts content in the place of a file in one step, so that nobody reads a
-// part of it.
-func replace(t *testing.T, path, content string) {
-	t.Helper()
-	next := filepath.Join(filepath.Dir(path), ".next")
-	write(t, next, content)
-	rename(t, next, path)
-}
-
-func rename(t *testing.T, from, to string) {
-	t.Helper()
-	testenv.OK(t, os.Rename(from, to))
-}
-
-func remove(t *testing.T, path string) {
-	t.Helper()
-	testenv.OK(t, os.RemoveAll(path))
 }
 
 // What is hardly meant is told whenever rules are loaded, and does not keep them

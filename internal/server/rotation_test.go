@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
 
 	"weir/internal/testenv"
@@ -67,10 +65,7 @@ func newLoad(t *testing.T, f *fixture) *load {
 
 // ask makes one call and returns how much is used.
 func (l *load) ask(ctx context.Context) (used int64, err error) {
-	response, err := ratelimitv3.NewRateLimitServiceClient(l.f.conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
-		Domain:      "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
-	})
+	response, err := l.f.decide(ctx, describe("user=alice"))
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +134,10 @@ func (o *operator) requirePass(password string) {
 
 // rotate replaces the password of Redis under load: first in the file, then in Redis, and
 // then the other way round, each with all connections broken when only one place has it.
-func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(password string), prefix string) {
+func rotate(t *testing.T, o *operator, replace func(password string), prefix string, args ...string) {
+	dir := t.TempDir()
+	f := start(t, append(args, "--config="+directory(t, limited(yearly)), "--redis-auth-file="+mount(t, dir, prefix+"swordfish-1"), inTime)...)
+	f.wantHealth(true, "OK")
 	l := newLoad(t, f)
 	l.more(t)
 	changed := func(times int) {
@@ -169,64 +167,46 @@ func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(pass
 	l.end(t)
 }
 
-// rotating are the flags of a server whose password is in a file.
-func rotating(t *testing.T, text string, more ...string) (dir string, args []string) {
-	dir = t.TempDir()
-	return dir, append([]string{"--config=" + directory(t, limited(yearly)), "--redis-auth-file=" + mount(t, dir, text), inTime}, more...)
-}
-
-// TestPasswordOfRedisIsReplaced replaces a password as docs/operations.md says, with a file.
-func TestPasswordOfRedisIsReplaced(t *testing.T) {
+// TestPasswordsOfRedisAreReplaced replaces a password as docs/operations.md says, with a
+// file: of one Redis, of a user in its access control list, of a cluster, and of sentinels.
+func TestPasswordsOfRedisAreReplaced(t *testing.T) {
 	t.Parallel()
-	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
-	dir, args := rotating(t, "swordfish-1", "--redis-url="+redis.Addr())
-	f := start(t, args...)
-	f.wantHealth(true, "OK")
-	o := newOperator(t, "swordfish-1", redis)
-	rotate(t, f, dir, o, o.requirePass, "")
-}
-
-// TestUserOfRedisIsReplaced has a user of an access control list.
-func TestUserOfRedisIsReplaced(t *testing.T) {
-	t.Parallel()
-	redis := testenv.RedisServer(t)
-	o := newOperator(t, "", redis)
-	o.do("acl", "setuser", "weir", "on", ">swordfish-1", "~*", "+@all")
-	dir, args := rotating(t, "weir:swordfish-1", "--redis-url="+redis.Addr())
-	f := start(t, args...)
-	f.wantHealth(true, "OK")
-	rotate(t, f, dir, o, func(password string) { o.do("acl", "setuser", "weir", "resetpass", ">"+password) }, "weir:")
-}
-
-func TestPasswordOfClusterIsReplaced(t *testing.T) {
-	t.Parallel()
-	nodes := testenv.RedisCluster(t, 2, 0)
-	o := newOperator(t, "", nodes...)
-	o.requirePass("swordfish-1")
-	dir, args := rotating(t, "swordfish-1", "--redis-url="+nodes[0].Addr()+","+nodes[1].Addr(), "--redis-type=cluster")
-	f := start(t, args...)
-	f.wantHealth(true, "OK")
-	rotate(t, f, dir, o, o.requirePass, "")
-}
-
-// TestPasswordsOfSentinelAreReplaced replaces that of the sentinel, too.
-func TestPasswordsOfSentinelAreReplaced(t *testing.T) {
-	t.Parallel()
-	primary := testenv.RedisServer(t, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
-	testenv.RedisReplica(t, primary, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
-	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish-1", "requirepass swordfish-0", "sentinel down-after-milliseconds weir 600000")
-	watcher := newOperator(t, "swordfish-0", sentinel)
-	second := t.TempDir()
-	dir, args := rotating(t, "swordfish-1", "--redis-url=weir,"+sentinel.Addr(), "--redis-type=sentinel", "--redis-sentinel-auth-file="+mount(t, second, "swordfish-0"))
-	f := start(t, args...)
-	f.wantHealth(true, "OK")
-	o := newOperator(t, "swordfish-1", primary)
-	rotate(t, f, dir, o, func(password string) {
-		o.requirePass(password)
-		watcher.do("acl", "setuser", "default", "resetpass", ">"+password)
-		watcher.kill()
-		mount(t, second, password)
-	}, "")
+	for name, test := range map[string]func(t *testing.T){
+		"single": func(t *testing.T) {
+			redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
+			o := newOperator(t, "swordfish-1", redis)
+			rotate(t, o, o.requirePass, "", "--redis-url="+redis.Addr())
+		},
+		"user": func(t *testing.T) {
+			redis := testenv.RedisServer(t)
+			o := newOperator(t, "", redis)
+			o.do("acl", "setuser", "weir", "on", ">swordfish-1", "~*", "+@all")
+			rotate(t, o, func(password string) { o.do("acl", "setuser", "weir", "resetpass", ">"+password) }, "weir:", "--redis-url="+redis.Addr())
+		},
+		"cluster": func(t *testing.T) {
+			nodes := testenv.RedisCluster(t, 2, 0)
+			o := newOperator(t, "", nodes...)
+			o.requirePass("swordfish-1")
+			rotate(t, o, o.requirePass, "", "--redis-url="+nodes[0].Addr()+","+nodes[1].Addr(), "--redis-type=cluster")
+		},
+		"sentinel": func(t *testing.T) { // its password, too
+			primary := testenv.RedisServer(t, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
+			testenv.RedisReplica(t, primary, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
+			sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish-1", "requirepass swordfish-0", "sentinel down-after-milliseconds weir 600000")
+			o, watcher, second := newOperator(t, "swordfish-1", primary), newOperator(t, "swordfish-0", sentinel), t.TempDir()
+			rotate(t, o, func(password string) {
+				o.requirePass(password)
+				watcher.do("acl", "setuser", "default", "resetpass", ">"+password)
+				watcher.kill()
+				mount(t, second, password)
+			}, "", "--redis-url=weir,"+sentinel.Addr(), "--redis-type=sentinel", "--redis-sentinel-auth-file="+mount(t, second, "swordfish-0"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
 }
 
 // TestURLOfRedisIsReplaced has the server count in another Redis, and stay where it is while
