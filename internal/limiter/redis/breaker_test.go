@@ -49,18 +49,6 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-func gaugeOf(t testing.TB, reg prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	families := testenv.Must(reg.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no gauge %s", name)
-	return 0
-}
-
 // A Redis that hangs is not waited for, although a call may take long, and is used
 // again when it goes on.
 func TestBreakerOnRedisThatHangs(t *testing.T) {
@@ -102,7 +90,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	}
 	do(t, admin, "client", "unpause")
 	testenv.Until(t, "requests are decided again", works)
-	if n := gaugeOf(t, reg, "weir_redis_breaker_open"); n != 0 {
+	if n := value(t, reg, "weir_redis_breaker_open", ""); n != 0 {
 		t.Errorf("the breaker's gauge is %v, want 0", n)
 	}
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
@@ -48,13 +45,11 @@ func TestCluster(t *testing.T) {
 		run  func(*testing.T, *cluster)
 	}{
 		{"suite", testStoreOnCluster},
-		{"never asked across slots", testNeverAskedAcrossSlots},
 		{"peek and reset", testCountersInSeveralPlaces},
 		{"shared exceptions", func(t *testing.T, c *cluster) { testSharedExceptions(t, c.o.Main) }},
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
 		{"password", testPasswordOfACluster},
-		{"slot moves", testSlotMoves},
 		{"faults", testFaultsOfACluster}, // which leave slots where they moved
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,100 +97,6 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		in[i].Key = []byte("{" + player + "}" + counter)
 	}
 	return s.Store.Decide(ctx, in, out)
-}
-
-// testNeverAskedAcrossSlots lets tenants share two limits and have two
-// of their own, all with hash tags.
-func testNeverAskedAcrossSlots(t *testing.T, c *cluster) {
-	o, reg := c.o, prometheus.NewRegistry()
-	o.Registerer = reg
-	s := open(t, o)
-	keys := testenv.Must(limiter.Keys{}.InBuckets())(t)
-	hour, day := storetest.Must(limiter.Spec{RequestsPerUnit: 40, Unit: limiter.Year}), storetest.Must(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Year, UnitMultiplier: 2})
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 400 {
-		wg.Go(func() {
-			var hits []limiter.Hit
-			for _, tenant := range []string{"shared", fmt.Sprint("tenant ", i%20)} {
-				for _, l := range []*limiter.Limit{hour, day} {
-					entries := []limiter.Entry{{Key: "tenant", Value: tenant}, {Key: "path", Value: "/"}}
-					hits = append(hits, limiter.Hit{Limit: l, Key: keys.Append(nil, "api", entries, nil, l), Cost: 1})
-				}
-			}
-			denied, err := s.Decide(context.Background(), hits, make([]limiter.Decision, len(hits)))
-			if err != nil {
-				t.Errorf("Decide: %v", err)
-			} else if !denied {
-				admitted.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if n := admitted.Load(); n != 40 {
-		t.Errorf("%d requests admitted, want 40", n)
-	}
-	if n := value(t, reg, "weir_redis_errors_total", kindCluster); n != 0 {
-		t.Errorf("%v errors of the cluster", n)
-	}
-	var mutex sync.Mutex // of what the nodes report at the same time
-	used, loaded := int64(0), 0
-	testenv.OK(t, c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-		keys, err := node.Keys(ctx, "*").Result()
-		if err != nil {
-			return err
-		}
-		mutex.Lock()
-		defer mutex.Unlock()
-		if len(keys) > 0 {
-			loaded++
-		}
-		for _, key := range keys {
-			short, err := node.Get(ctx, key).Int64()
-			if err != nil {
-				return err
-			}
-			used += short % million
-		}
-		return nil
-	}))
-	if used != 4*40 {
-		t.Errorf("all counters hold %d together, want 4 for each of the 40 requests admitted", used)
-	}
-	if loaded != len(c.nodes) {
-		t.Errorf("counters are on %d of %d nodes", loaded, len(c.nodes))
-	}
-}
-
-// testSlotMoves asks for one counter while its slot moves to another node.
-func testSlotMoves(t *testing.T, c *cluster) {
-	s, nodes := open(t, c.o), c.nodes
-	const key = "{a}counter" // slot 15495, of the last node
-	slot := limiter.Slot([]byte(key))
-	from, to := connect(t, nodes[2]), connect(t, nodes[0])
-	fromID, toID := do(t, from, "cluster", "myid"), do(t, to, "cluster", "myid")
-	host, port, _ := net.SplitHostPort(nodes[0].Addr())
-
-	want := int64(0)
-	ask := func(when string) {
-		t.Helper()
-		for range 3 {
-			want++
-			if d := mustAsk(t, s, key, perYear); d.Used != want {
-				t.Errorf("%s: %d used, want %d", when, d.Used, want)
-			}
-		}
-	}
-	ask("before")
-	do(t, to, "cluster", "setslot", slot, "importing", fromID)
-	do(t, from, "cluster", "setslot", slot, "migrating", toID)
-	ask("while the slot is to move")
-	do(t, from, "migrate", host, port, key, 0, 5000)
-	ask("while only the counter has moved") // ASK
-	for _, n := range nodes {
-		do(t, connect(t, n), "cluster", "setslot", slot, "node", toID)
-	}
-	ask("after the slot has moved") // MOVED
 }
 
 // TestNodeOfAClusterIsReplaced has a replica that takes over when it is told to,

@@ -104,29 +104,3 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 		t.Errorf("the counter on the other Redis: got %+v, error %v", got, err)
 	}
 }
-
-// A Redis that is silent keeps nobody waiting, and one that is read only says so.
-func TestCountersOfARedisThatFails(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := open(t, Options{Main: Server{Addr: r.Addr(), Timeout: 200 * time.Millisecond}})
-	hits := []limiter.Hit{hit("k", perYear, 1)}
-	testenv.Until(t, "Redis answers in time", func() bool {
-		_, err := s.Peek(t.Context(), hits)
-		return err == nil
-	})
-	r.Pause()
-	began := time.Now()
-	if _, err := s.Peek(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("Peek: got error %v", err)
-	}
-	if err := s.Reset(t.Context(), hits); classify(err) != kindTimeout {
-		t.Errorf("Reset: got error %v", err)
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("that took %v", took)
-	}
-	r.Resume()
-	testenv.Until(t, "Redis answers again", func() bool { return s.Reset(t.Context(), hits) == nil })
-	do(t, connect(t, r), "replicaof", "127.0.0.1", "1")
-	testenv.Until(t, "it says that it is read only", func() bool { return classify(s.Reset(t.Context(), hits)) == kindReadOnly })
-}

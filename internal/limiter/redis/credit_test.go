@@ -9,7 +9,7 @@ import (
 )
 
 // TestGivingBackIsKnownAtOnce has a charge that makes a counter full taken back
-// while the denial that it led to is remembered, and a refund whose caller left.
+// while the denial that it led to is remembered.
 func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	l := yearly(1)
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
@@ -25,14 +25,6 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		back := f.store.main.any.sendBack(0, giveBacks(part, &counters, out, states))
 		<-back.done
 		f.want("after it was given back", false, 1, hit("k", l, 1))
-	})
-	t.Run("of a refund whose caller left", func(t *testing.T) {
-		f := newMemoryFixture(t)
-		f.want("first", false, 1, hit("k", l, 1))
-		f.want("denied", true, 1, hit("k", l, 1))
-		sent := testenv.Must(f.store.main.any.send(t.Context(), 0, []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour))(t)
-		<-sent.batch.done
-		f.want("after the refund", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		d := newDenials(1<<20, time.Now)

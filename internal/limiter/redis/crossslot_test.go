@@ -76,7 +76,10 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	for _, unit := range []limiter.Unit{limiter.Second, limiter.Minute} {
 		for _, spec := range []limiter.Spec{{}, {Algorithm: limiter.FirstHit}, {Algorithm: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.Concurrency}} {
 			for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Shadow, limiter.Quota} {
-				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode = unit, 30, 7, mode
+				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode, spec.DenyFor = unit, 30, 7, mode, 0
+				if spec.Algorithm.Takes(limiter.DenyForOption) {
+					spec.DenyFor = 20 * time.Second
+				}
 				limits = append(limits, storetest.Must(spec))
 			}
 		}
@@ -274,29 +277,5 @@ func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first.FastForward(time.Millisecond) // for which unused counters are kept
 	if keys := first.Keys(); len(keys) != 0 {
 		t.Errorf("%q are left of a denied request", keys)
-	}
-}
-
-// TestARefundBetweenTheStepsOfACrossSlotIsKnown has another request give back to a counter
-// after the first step, whose state is noted then.
-func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
-	p := newPair(t)
-	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
-	mustAsk(t, p, "x", x)
-	r := newCrossSlot([]limiter.Hit{hit("x", x, 1), hit("z", perSeconds(0), 1)}, p.locate)
-	for i := range r.parts {
-		q := &r.parts[i]
-		q.ticket, q.err = q.send(t.Context(), q.hits, true, time.Hour)
-		q.await()
-	}
-	r.merge()
-	if !r.denied || r.err != nil {
-		t.Fatalf("denied %v, error %v, want a denial", r.denied, r.err)
-	}
-	mustDecide(t, p, limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true})
-	r.note()
-	r.giveBack()
-	if _, denied := mustDecide(t, p, hit("x", x, 1)); denied {
-		t.Error("x is denied from memory although this process has given it back")
 	}
 }

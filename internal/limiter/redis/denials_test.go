@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
@@ -70,23 +69,6 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 	c.resets.Lock()
 	defer c.resets.Unlock()
 	return c.store.Reset(ctx, hits)
-}
-
-// TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,
-// on a store with a memory. As long as one process asks, nobody can tell.
-func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
-	var c *checked
-	r := testenv.RedisServer(t)
-	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		do(t, connect(t, r), "flushall")
-		c = openChecked(t, Options{Main: at(r.Addr()), Now: now})
-		return c
-	}
-	storetest.Run(t, store)
-	storetest.Differential(t, store, 7, 20_000)
-	if c.remembered.Load() == 0 {
-		t.Error("nothing was denied from memory")
-	}
 }
 
 // memoryFixture is a store that counts by Redis' clock and remembers by one that
@@ -180,29 +162,6 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 	f.want("then known again", true, 0, user)
 	f.pass(-time.Hour)
 	f.want("the clock was put back", true, 1, user)
-}
-
-func TestKnownDenialTellsTheTime(t *testing.T) {
-	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
-	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
-	f.want("first", false, 1, hit("k", l, 1))
-	for _, c := range []struct {
-		after, want time.Duration
-		calls       int
-	}{
-		{0, time.Second, 1},
-		{300 * time.Millisecond, 700 * time.Millisecond, 0},
-		{600 * time.Millisecond, 100 * time.Millisecond, 0},
-	} {
-		f.pass(c.after)
-		if got := f.want("denied", true, c.calls, hit("k", l, 1))[0].RetryAfter; got != c.want {
-			t.Errorf("%v later: got retry after %v, want %v", c.after, got, c.want)
-		}
-	}
-	f.pass(100 * time.Millisecond)
-	f.want("the time has come", false, 1, hit("k", l, 1))
 }
 
 // TestFaultCacheDeniesTooMuch is about what a cache of denials must not do:

@@ -25,7 +25,7 @@ func TestDifferential(t *testing.T) {
 	const stores = 4 // each with a clock, and a database of Redis, of its own
 	r := testenv.RedisServer(t)
 	started := time.Now()
-	var decided atomic.Int64
+	var decided, remembered atomic.Int64
 	t.Run("histories", func(t *testing.T) {
 		for n := range stores {
 			seed := rand.Uint64()
@@ -34,7 +34,9 @@ func TestDifferential(t *testing.T) {
 				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
 					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
 					if n%2 == 1 {
-						return openChecked(t, o)
+						c := openChecked(t, o)
+						t.Cleanup(func() { remembered.Add(c.remembered.Load()) })
+						return c
 					}
 					return open(t, o)
 				}, seed, (decisions+stores-1)/stores)
@@ -42,6 +44,9 @@ func TestDifferential(t *testing.T) {
 			})
 		}
 	})
+	if remembered.Load() == 0 {
+		t.Error("nothing was denied from memory")
+	}
 	if !t.Failed() {
 		t.Logf("%d random decisions on a real Redis in %v, and no difference", decided.Load(), time.Since(started).Round(time.Second))
 	}

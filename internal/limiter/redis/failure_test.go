@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,64 +66,6 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	}
 	if n := value(t, reg, "weir_redis_errors_total", kindNoScript); n != 3 {
 		t.Errorf("the script was loaded %v times, want 3", n)
-	}
-}
-
-// Redis is there, but does not do what it is asked to.
-func TestRefusals(t *testing.T) {
-	for _, c := range []struct {
-		name string // of its kind, if empty
-		kind kind
-		args []string // of redis-server
-		want string   // in the error
-		mend []any    // command after which it works
-	}{
-		{"", kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
-		{"", kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
-		{"", kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
-		{"no SET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, "", []any{"acl", "setuser", "default", "+set"}},
-		{"no MGET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-mget"}, "", []any{"acl", "setuser", "default", "+mget"}},
-		{"", kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown ", nil},
-	} {
-		t.Run(cmp.Or(c.name, string(c.kind)), func(t *testing.T) {
-			r := testenv.RedisServer(t, c.args...)
-			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
-			if err := mustFail(t, s); !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %q, want one with %s", err, c.want)
-			}
-			if n := value(t, reg, "weir_redis_errors_total", c.kind); n != 1 {
-				t.Errorf("%v errors of this kind are counted, want 1", n)
-			}
-			if c.mend == nil {
-				return
-			}
-			do(t, connect(t, r), c.mend...)
-			if d := mustAsk(t, s, "k", perYear); d.Used != 1 {
-				t.Errorf("%d used, want 1: the refused request was counted", d.Used)
-			}
-		})
-	}
-}
-
-func TestPasswords(t *testing.T) {
-	r := testenv.RedisServer(t, "--requirepass", "right")
-	for _, c := range []struct{ name, user, password, want string }{
-		{"none", "", "", "NOAUTH"},
-		{"wrong", "", "swordfish", "WRONGPASS"},
-		{"wrong user", "nobody", "swordfish", "WRONGPASS"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: c.user, Password: c.password, Timeout: long}, Registerer: reg})
-			err := mustFail(t, s)
-			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "swordfish") {
-				t.Errorf("error %q, want one with %s and without the password", err, c.want)
-			}
-			if n := value(t, reg, "weir_redis_errors_total", kindAuth); n != 1 {
-				t.Errorf("%v errors of this kind are counted, want 1", n)
-			}
-		})
 	}
 }
 

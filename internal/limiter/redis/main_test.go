@@ -120,14 +120,14 @@ func mustFail(t testing.TB, s limiter.Store) error {
 	return err
 }
 
-// value reads the counter of that name, and of that kind if it has one.
+// value reads the counter or gauge of that name, and of that kind if it has one.
 func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
 	t.Helper()
 	families := testenv.Must(reg.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && (k == "" || m.GetLabel()[0].GetValue() == string(k)) {
-				return m.GetCounter().GetValue()
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}

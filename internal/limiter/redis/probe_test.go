@@ -3,72 +3,80 @@ package redis
 import (
 	"context"
 	"errors"
+	"github.com/prometheus/client_golang/prometheus"
 	"strings"
 	"testing"
-
-	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
 
-// A Redis that answers PING but cannot decide is not one that works.
-func TestPingProvesThatRedisCanDecide(t *testing.T) {
+// Redis is there, but does not do what it is asked to. A Redis that answers PING but cannot
+// decide is not one that works.
+func TestRefusals(t *testing.T) {
+	acl := func(rules ...string) []string {
+		return append([]string{"--user", "default", "on", "nopass"}, rules...)
+	}
+	right := []string{"--requirepass", "right"}
 	for _, c := range []struct {
-		name string
-		args []string // of redis-server
-		want string   // in the error, "" for none
-		kind kind
-		mend []any // command after which it works
-		full bool  // so that it can only deny
+		name       string
+		args       []string // of redis-server
+		ping, want string   // in the errors of Ping and Decide, "" for none
+		kind       kind
+		mend       []any  // command after which it works
+		login      Server // the user and password
 	}{
 		{name: "primary"},
 		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: kindReadOnly,
-			want: "redis is a read-only replica", mend: []any{"replicaof", "no", "one"}},
+			ping: "redis is a read-only replica", want: "READONLY", mend: []any{"replicaof", "no", "one"}},
 		{name: "writable replica", args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}},
 		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: kindCluster,
-			want: "redis runs in cluster mode; set REDIS_TYPE=CLUSTER"},
-		{name: "no scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-evalsha"}, kind: kindAuth,
-			want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
-		{name: "no loading of scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-eval"}, kind: kindAuth,
-			want: "NOPERM"},
-		{name: "no SET for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, kind: kindAuth,
-			want: "script", mend: []any{"acl", "setuser", "default", "+set"}},
-		{name: "other keys for this user", args: []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, kind: kindAuth,
-			want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
-		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, full: true},
-		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, want: "Unknown "},
-		{name: "no INFO for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}},
-		{name: "no password", args: []string{"--requirepass", "right"}, kind: kindAuth, want: "NOAUTH"},
+			ping: "redis runs in cluster mode; set REDIS_TYPE=CLUSTER", want: "CLUSTERDOWN"},
+		{name: "no scripts", args: acl("~*", "+@all", "-evalsha"), kind: kindAuth,
+			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
+		{name: "no loading of scripts", args: acl("~*", "+@all", "-eval"), kind: kindAuth, ping: "NOPERM", want: "NOPERM"},
+		{name: "no SET", args: acl("~*", "+@all", "-set"), kind: kindAuth,
+			ping: "script", want: "script", mend: []any{"acl", "setuser", "default", "+set"}},
+		{name: "other keys", args: acl("~other*", "+@all"), kind: kindAuth,
+			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
+		{name: "no INFO", args: acl("~*", "+@all", "-info")},
+		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, kind: kindOOM, // it can deny
+			want: "OOM", mend: []any{"config", "set", "maxmemory", "0"}},
+		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, ping: "Unknown ", want: "Unknown "},
+		{name: "no password", args: right, kind: kindAuth, ping: "NOAUTH", want: "NOAUTH"},
+		{name: "wrong password", args: right, kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Password: "swordfish"}},
+		{name: "wrong user", args: right, kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Username: "nobody", Password: "swordfish"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := testenv.RedisServer(t, c.args...)
-			s := open(t, Options{Main: at(r.Addr())})
-			err := s.Ping(context.Background())
-			if c.want == "" {
-				if err != nil {
-					t.Fatalf("Ping: %v", err)
+			r, reg := testenv.RedisServer(t, c.args...), prometheus.NewRegistry()
+			c.login.Addr, c.login.Timeout = r.Addr(), long
+			s := open(t, Options{Main: c.login, Registerer: reg})
+			check := func(what string, err error, want string) {
+				t.Helper()
+				switch {
+				case want == "" && err != nil:
+					t.Errorf("%s: %v", what, err)
+				case want != "" && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != c.kind || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "swordfish")):
+					t.Errorf("%s: got error %v, want one of kind %s with %q", what, err, c.kind, want)
 				}
-				if !c.full {
-					mustAsk(t, s, "k", perYear)
+				if state := s.State(); state.FailingSince.IsZero() != (want == "") || want != "" && (state.Kind != string(c.kind) || !strings.Contains(state.Problem, want)) {
+					t.Errorf("%s: state %+v", what, state)
 				}
-				return
 			}
-			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got error %v, want one with %q", err, c.want)
+			check("Ping", s.Ping(t.Context()), c.ping)
+			_, err := ask(t.Context(), s, "k", perYear)
+			check("Decide", err, c.want)
+			if c.want != "" {
+				if n := value(t, reg, "weir_redis_errors_total", c.kind); n != 1 {
+					t.Errorf("%v errors of this kind are counted, want 1", n)
+				}
 			}
-			if state := s.State(); state.FailingSince.IsZero() || state.Kind != string(c.kind) || !strings.Contains(state.Problem, c.want) {
-				t.Errorf("state %+v, want it to fail with kind %s for %q", state, c.kind, c.want)
-			}
-			if c.mend == nil {
-				return
-			}
-			do(t, connect(t, r), c.mend...)
-			if err := s.Ping(context.Background()); err != nil {
-				t.Errorf("Ping after %v: %v", c.mend, err)
-			}
-			if state := s.State(); !state.FailingSince.IsZero() {
-				t.Errorf("state %+v, want it to work", state)
+			if c.mend != nil {
+				do(t, connect(t, r), c.mend...)
+				check("Ping after it was mended", s.Ping(t.Context()), "")
+				if d := mustAsk(t, s, "k", perYear); d.Used != 1 {
+					t.Errorf("%d used, want 1: the refused request was counted", d.Used)
+				}
 			}
 		})
 	}
@@ -115,28 +123,4 @@ func TestCancelledPingIsNoOutage(t *testing.T) {
 	if state := s.State(); state != (State{Breaker: "closed"}) {
 		t.Errorf("state %+v, want that of no call", state)
 	}
-}
-
-// A cluster refuses what its client does not know to send elsewhere.
-func TestClusterIsAKindOfItsOwn(t *testing.T) {
-	r := testenv.RedisServer(t, "--cluster-enabled", "yes")
-	s := open(t, Options{Main: at(r.Addr())})
-	wantKind := func(code string) {
-		t.Helper()
-		testenv.Until(t, "an error says "+code, func() bool {
-			hits := []limiter.Hit{{Limit: perYear, Key: []byte("a"), Cost: 1}, {Limit: perYear, Key: []byte("b"), Cost: 1}}
-			_, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2))
-			return err != nil && strings.Contains(err.Error(), code)
-		})
-		if state := s.State(); state.Kind != string(kindCluster) {
-			t.Errorf("state %+v, want kind %s", state, kindCluster)
-		}
-	}
-	wantKind("CLUSTERDOWN")
-	do(t, connect(t, r), "cluster", "addslotsrange", 0, 16383)
-	wantKind("CROSSSLOT")
-	moved := miniredis.RunT(t)
-	moved.SetError("MOVED 15495 127.0.0.1:1")
-	s = open(t, Options{Main: at(moved.Addr())})
-	wantKind("MOVED")
 }

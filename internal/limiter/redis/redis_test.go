@@ -147,16 +147,6 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 			}
 		}
 	}
-
-	for name, spec := range map[string]limiter.Spec{
-		"fixed": {}, "first hit": {Algorithm: limiter.FirstHit}, "sliding": {Algorithm: limiter.SlidingWindow}, "bucket": {Algorithm: limiter.TokenBucket},
-	} {
-		spec.RequestsPerUnit, spec.Unit = 1, limiter.Second
-		mustAsk(t, s, name, storetest.Must(spec))
-	}
-	testenv.Until(t, "the counters of a second have gone", func() bool {
-		return do(t, admin, "exists", "fixed", "first hit", "sliding", "bucket").(int64) == 0
-	})
 }
 
 // A counter expires when it is as good as unused, to the millisecond above.
@@ -262,28 +252,19 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		command []any
 		want    int64
 	}{
-		{"no text at all", []any{"set", "k", ""}, 1},
 		{"other text", []any{"set", "k", "hello"}, 1},
-		{"a number", []any{"set", "k", "5"}, 1},
 		{"negative", []any{"set", "k", fmt.Sprintf("%d -5", window)}, 1},
-		{"a fraction", []any{"set", "k", fmt.Sprintf("%d 5.5", window)}, 1},
 		{"more than a counter holds", []any{"set", "k", fmt.Sprintf("%d 4503599627370497", window)}, 1},
-		{"beyond all numbers", []any{"set", "k", fmt.Sprintf("%d %s", window, strings.Repeat("9", 400))}, 1},
 		{"a window beyond all numbers", []any{"set", "k", strings.Repeat("9", 400) + " 5"}, 1},
-		{"a window beyond the last", []any{"set", "k", "99999999999 5"}, 1},
 		{"four numbers", []any{"set", "k", fmt.Sprintf("%d 5 6 7", window)}, 1},
 		{"another type", []any{"rpush", "k", "a", "b"}, 1},
 		{"a state of a window that is over", []any{"set", "k", fmt.Sprintf("%d 5", window-1)}, 1},
 		{"a window beyond the last in one number", []any{"set", "k", "9000000000000005"}, 1},
-		{"a number beyond all", []any{"set", "k", "9999999999900000005"}, 1},
-		{"a fraction of a number", []any{"set", "k", "5.5"}, 1},
 		{"a negative number", []any{"set", "k", fmt.Sprintf("-%d000005", window)}, 1},
 		{"a number in other words", []any{"set", "k", "0x5"}, 1},
-		{"infinity", []any{"set", "k", "-inf"}, 1},
 		{"no number", []any{"set", "k", "nan"}, 1},
 		{"a state", []any{"set", "k", fmt.Sprintf("%d 5", window)}, 6},
 		{"a state in one number that Redis cannot increment", []any{"set", "k", fmt.Sprintf("0%d000005", window)}, 6},
-		{"a state in one number with a fraction", []any{"set", "k", fmt.Sprintf("%d000005.0", window)}, 6},
 		{"a state in one number", []any{"set", "k", fmt.Sprintf("%d000005", window)}, 6},
 	} {
 		do(t, admin, "del", "k")

@@ -17,12 +17,21 @@ import (
 	"weir/internal/testenv"
 )
 
+// A memory of denials changes no decision, as long as one process asks.
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
-	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		do(t, connect(t, r), "flushall")
-		return open(t, Options{Main: at(r.Addr()), Now: now})
-	})
+	for _, remembers := range []bool{false, true} {
+		t.Run(fmt.Sprint("memory ", remembers), func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+				do(t, connect(t, r), "flushall")
+				o := Options{Main: at(r.Addr()), Now: now}
+				if remembers {
+					return openChecked(t, o)
+				}
+				return open(t, o)
+			})
+		})
+	}
 }
 
 // TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no

@@ -59,44 +59,6 @@ func TestTimeoutOfACaller(t *testing.T) {
 	}
 }
 
-// TestEachCallerWaitsForItself has callers share a call to a Redis that stands still: each waits
-// until its own deadline, and the call goes on for the one who can wait longest.
-func TestEachCallerWaitsForItself(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr()), Wait: 20 * time.Millisecond})
-	rest(t, s)
-	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-	var wg sync.WaitGroup
-	patient := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), long)
-		defer cancel()
-		if _, err := ask(ctx, s, "k", perYear); err != nil {
-			t.Errorf("a patient caller: %v", err)
-		}
-	}
-	wg.Go(patient)
-	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
-	wg.Go(patient)
-	for _, deadline := range []time.Duration{0, 30 * time.Millisecond, 60 * time.Millisecond} {
-		ctx, cancel := t.Context(), context.CancelFunc(func() {})
-		if deadline > 0 {
-			ctx, cancel = context.WithTimeout(ctx, deadline)
-		}
-		defer cancel()
-		began := time.Now()
-		if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, limiter.ErrUnavailable) || time.Since(began) > long/2 {
-			t.Errorf("a caller with a deadline of %v: error %v after %v", deadline, err, time.Since(began))
-		}
-	}
-	do(t, admin, "client", "unpause")
-	wg.Wait()
-	rest(t, s)
-	if d := mustAsk(t, s, "k", perYear); d.Used != 6 {
-		t.Errorf("%d used, want 5 of one call that all share, and this one", d.Used-1)
-	}
-}
-
 // TestLateAnswersAreCounted has a Redis that answers when the callers'
 // deadlines are over. It must not be taken for one that does not answer.
 func TestLateAnswersAreCounted(t *testing.T) {

@@ -126,6 +126,7 @@ func testCrossing(f *fixture) {
 // a decision or an error, and their requests are written whole or not at all.
 func testCancelled(f *fixture) {
 	l := per(1_000_000, limiter.Day)
+	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that a cluster is known: requests stay in their order from then on
 	gone, cancel := context.WithCancel(f.Context())
 	cancel()
 	var admitted atomic.Int64
