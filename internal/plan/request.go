@@ -25,12 +25,6 @@ func (r *Request) Reset() {
 	r.Domain, r.HitsAddend, r.Descriptors = "", 0, r.Descriptors[:0]
 }
 
-// Memory returns how much r keeps allocated: items of the slice that has the most, and bytes.
-func (r *Request) Memory() (items, bytes int) {
-	p := &r.result
-	return max(cap(r.Descriptors), cap(p.Hits), cap(p.matches), cap(p.entries)), max(cap(p.keys), cap(p.labels), cap(p.holds))
-}
-
 // Descriptor is what one limit, or those of one rule, are asked for.
 type Descriptor struct {
 	Entries       []limiter.Entry // may hold any bytes

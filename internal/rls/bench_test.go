@@ -3,11 +3,9 @@ package rls
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -34,7 +32,7 @@ const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hou
 
 const hotRulesOfValues = "{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
 
-// Only the reply is made anew for each request, everything else is used again.
+// The memory of a request is used again.
 // The call is kept here, because under the race detector a pool forgets some.
 func TestHotPathAllocations(t *testing.T) {
 	for _, tc := range []struct {
@@ -53,10 +51,10 @@ func TestHotPathAllocations(t *testing.T) {
 		allocs := testing.AllocsPerRun(1000, func() {
 			c.reset()
 			c.wire = wire
-			testenv.Must(s.shouldRateLimit(context.Background(), c))(t)
+			testenv.OK(t, s.decide(context.Background(), c))
 		})
-		if allocs > 3 { // bytes, slice header and holder of the reply
-			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want at most 3", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)
+		if allocs > 0 {
+			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want none", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)
 		}
 	}
 }
@@ -97,47 +95,4 @@ func TestManyDescriptorsInTime(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What an enormous request made a call allocate is not kept, whatever it has many of.
-func TestEnormousCallsAreNotKept(t *testing.T) {
-	const several = "{domain: api, descriptors: [{key: user, rate_limit: [{unit: hour, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}]}]}"
-	for _, tc := range []struct {
-		name        string
-		rules       string
-		descriptors int
-		descriptor  message
-		enormous    bool
-	}{
-		{"usual", several, 10, message{}.bytes(1, message{}.string(1, "user").string(2, "a")), false},
-		{"many descriptors without entries", several, 5000, message{}, true},
-		{"many entries", several, 50, fullOf("path"), true},
-		{"many hits", several, 3000, message{}.bytes(1, message{}.string(1, "user").string(2, "a")), true},
-		{"long values", several, 1700, message{}.bytes(1, message{}.string(1, "user").string(2, strings.Repeat("a", 64))), true},
-		{"a long value, of which a digest is enough", several, 1, message{}.bytes(1, message{}.string(1, "user").string(2, strings.Repeat("a", 300<<10))), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			o := options(t, tc.rules)
-			o.MaxDescriptors = 10_000
-			s := o.service()
-			m := message{}.string(1, "api")
-			for range tc.descriptors {
-				m = m.bytes(2, tc.descriptor)
-			}
-			c := s.calls.Get().(*call)
-			c.wire = m
-			testenv.OK(t, s.decide(t.Context(), c))
-			if got := c.isEnormous(); got != tc.enormous {
-				t.Errorf("enormous: got %t, want %t", got, tc.enormous)
-			}
-		})
-	}
-}
-
-// fullOf is a descriptor of as many entries as are permitted.
-func fullOf(key string) (m message) {
-	for range plan.MaxEntries {
-		m = m.bytes(1, message{}.string(1, key))
-	}
-	return m
 }

@@ -63,28 +63,13 @@ type call struct {
 	reply   []byte // the answer as it is sent
 }
 
-// What a rare enormous request allocated is not kept.
-const (
-	maxKeptItems = 4096 // of each kind
-	maxKeptBytes = 256 << 10
-)
-
-// release keeps the memory of c for a later call. Nothing of c may be used any more.
+// release keeps the memory of c for a later call: its slices, but no reference to the bytes
+// of the request or to the rules. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
-	if c.isEnormous() {
-		return
-	}
 	c.reset()
 	s.calls.Put(c)
 }
 
-func (c *call) isEnormous() bool {
-	items, bytes := c.request.Memory()
-	return max(items, cap(c.entries)) > maxKeptItems || max(bytes, cap(c.reply)) > maxKeptBytes
-}
-
-// reset forgets the request, and with it every reference to its bytes and to
-// the rules, but keeps the memory of the slices.
 func (c *call) reset() {
 	clear(c.entries)
 	c.request.Reset()

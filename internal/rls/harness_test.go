@@ -74,7 +74,7 @@ func options(t testing.TB, rules string) *setup {
 // service makes the service, with the defaults of the server.
 func (o *setup) service() *Service {
 	usage := telemetry.New(telemetry.Options{
-		Registerer: o.Registerer, NearLimitRatio: 0.8, MaxDetailedSeries: 10_000, Logger: o.Logger,
+		Registerer: o.Registerer, NearLimitRatio: 0.8, Logger: o.Logger,
 	})
 	o.Options.MaxDescriptors, o.ServiceOptions.MaxDescriptors = o.MaxDescriptors, o.MaxDescriptors
 	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}

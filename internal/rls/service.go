@@ -82,10 +82,6 @@ func handle(srv any, ctx context.Context, decode func(any) error, _ grpc.UnarySe
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return s.shouldRateLimit(ctx, c)
-}
-
-func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 	c.began = time.Now()
 	defer s.metrics.grpc.observe(c.began)
 	if err := s.decide(ctx, c); err != nil {

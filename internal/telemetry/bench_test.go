@@ -9,16 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 )
 
 // users are limits of as many rules.
 func users(n int) []*limiter.Limit {
 	limits := make([]*limiter.Limit, n)
 	for i := range limits {
-		limits[i] = storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{
+		limits[i] = perMinute(limiter.LabelSet{
 			Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
-		}.Series()})
+		})
 	}
 	return limits
 }

@@ -35,7 +35,7 @@ func merged(rows []row, cut func(*limiter.LabelSet)) iter.Seq2[limiter.LabelSet,
 }
 
 // Describe implements prometheus.Collector.
-func (t *table) Describe(descs chan<- *prometheus.Desc) {
+func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range metrics[:outcomes+1] {
 		descs <- m.desc
 	}
@@ -44,8 +44,8 @@ func (t *table) Describe(descs chan<- *prometheus.Desc) {
 // Collect tells Prometheus what they are. There may be as many series as there are
 // limits: those of one limit share labels, and they come in the order that
 // Prometheus wants, which it takes long to bring about.
-func (t *table) Collect(to chan<- prometheus.Metric) {
-	rows := t.rows(time.Now())
+func (u *Usage) Collect(to chan<- prometheus.Metric) {
+	rows := u.rows(time.Now())
 	for l, sums := range merged(rows, func(l *limiter.LabelSet) { l.More, l.Rule, l.Limit = "", "", "" }) {
 		labels := prometheus.MakeLabelPairs(metrics[TotalHits].desc, []string{l.Domain, l.Key1, l.Key2})
 		for s, value := range sums {

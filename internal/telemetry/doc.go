@@ -4,7 +4,6 @@
 // usage.go first, then:
 //
 //	sums.go    what is counted of a hit
-//	table.go   the counters of each limit, found by its ID without a lock
 //	keep.go    which series stay when rules change
 //	collect.go the series for Prometheus
 //

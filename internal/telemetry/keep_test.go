@@ -11,17 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 )
 
 // tenant is a limit of a domain, one of several of its rule.
 func tenant(domain string) *limiter.Limit {
-	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
-}
-
-func hit(t *testing.T, l onStore, h limiter.Hit) {
-	t.Helper()
-	l.ask(h)
+	return perMinute(limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"})
 }
 
 // wantSeries checks the total of every series, and how many there are of limits'
@@ -47,9 +41,9 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		a, b := tenant("a"), tenant("b")
 		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
 		alice := limiter.LabelSet{Domain: "b", Key1: "user_alice"}
-		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
-		hit(t, l, limiter.Hit{Limit: b, Cost: 2})
-		hit(t, l, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
+		l.ask(limiter.Hit{Limit: a, Cost: 1})
+		l.ask(limiter.Hit{Limit: b, Cost: 2})
+		l.ask(limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
 		all := map[limiter.LabelSet]uint64{seriesA: 1, seriesB: 2, alice: 3}
 		wantSeries(t, l, reg, 2, all)
 
@@ -62,40 +56,34 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		wantSeries(t, l, reg, 2, all)
 		time.Sleep(time.Nanosecond)
 		wantSeries(t, l, reg, 1, map[limiter.LabelSet]uint64{seriesA: 1})
-		if n := testutil.CollectAndCount(l.series, "ratelimit_service_rate_limit_total_hits"); n != 1 {
+		if n := testutil.CollectAndCount(l, "ratelimit_service_rate_limit_total_hits"); n != 1 {
 			t.Errorf("%d series, want 1", n)
 		}
 
 		// A limit that was bound before counts on, from 0.
-		hit(t, l, limiter.Hit{Limit: b, Cost: 4})
-		hit(t, l, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
-		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
+		l.ask(limiter.Hit{Limit: b, Cost: 4})
+		l.ask(limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
+		l.ask(limiter.Hit{Limit: a, Cost: 1})
 		wantSeries(t, l, reg, 2, map[limiter.LabelSet]uint64{seriesA: 2, seriesB: 4, alice: 5})
 	})
 }
 
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
-	tests := []struct {
-		name      string
-		meanwhile func(t *testing.T, l onStore, gone *limiter.Limit)
-		total     uint64
-	}{
-		{"used", func(t *testing.T, l onStore, gone *limiter.Limit) { hit(t, l, limiter.Hit{Limit: gone, Cost: 1}) }, 2},
-		{"back in the rules", func(_ *testing.T, l onStore, _ *limiter.Limit) { l.Keep(slices.Values([]*limiter.Limit{tenant("a")})) }, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				reg := prometheus.NewRegistry()
-				l := newDefault(shared{}, reg)
-				a := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "a", Key1: "user"}.Series()})
-				hit(t, l, limiter.Hit{Limit: a, Cost: 1})
-				l.Keep(slices.Values([]*limiter.Limit{}))
-				time.Sleep(keepIdle - time.Nanosecond)
-				tt.meanwhile(t, l, a)
-				time.Sleep(time.Nanosecond)
-				wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{a.Series.Labels(): tt.total})
-			})
+	for meanwhile, total := range map[string]uint64{"used": 2, "back in the rules": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			reg := prometheus.NewRegistry()
+			l := newDefault(shared{}, reg)
+			a := perMinute(limiter.LabelSet{Domain: "a", Key1: "user"})
+			l.ask(limiter.Hit{Limit: a, Cost: 1})
+			l.Keep(slices.Values([]*limiter.Limit{}))
+			time.Sleep(keepIdle - time.Nanosecond)
+			if meanwhile == "used" {
+				l.ask(limiter.Hit{Limit: a, Cost: 1})
+			} else {
+				l.Keep(slices.Values([]*limiter.Limit{tenant("a")}))
+			}
+			time.Sleep(time.Nanosecond)
+			wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{a.Series.Labels(): total})
 		})
 	}
 }
@@ -107,21 +95,21 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		l := newDefault(shared{}, reg)
 		of := func(limit string) *limiter.Limit {
-			return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
+			return perMinute(limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit})
 		}
 		user := limiter.LabelSet{Domain: "api", Key1: "user"}
 		stays := of("stays")
 		for i := range uint64(5) {
 			changed := of(string(rune('a' + i)))
 			l.Keep(slices.Values([]*limiter.Limit{stays, changed}))
-			hit(t, l, limiter.Hit{Limit: changed, Cost: 1})
-			hit(t, l, limiter.Hit{Limit: stays, Cost: 2})
+			l.ask(limiter.Hit{Limit: changed, Cost: 1})
+			l.ask(limiter.Hit{Limit: stays, Cost: 2})
 			time.Sleep(keepIdle)
 			own := 2 // the limits of now
 			if i > 0 {
 				wantSeries(t, l, reg, own, map[limiter.LabelSet]uint64{user: 3 * (i + 1)})
 			}
-			if n := len(l.series.all); n > 3 {
+			if n := len(l.all); n > 3 {
 				t.Errorf("%d series, want those of the limits and what is left of others", n)
 			}
 		}

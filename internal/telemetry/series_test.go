@@ -10,51 +10,42 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
-// Prometheus is told the sums over what its labels do not hold.
+// Prometheus is told the sums over what its labels do not have.
 func TestSeriesOfPrometheus(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
 	for _, more := range []string{"c", "d"} {
-		limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
-		l.ask(limiter.Hit{Limit: limit, Cost: 2})
+		l.ask(limiter.Hit{Limit: perMinute(limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}), Cost: 2})
 	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_near_limit Units above NEAR_LIMIT_RATIO of the limit but not over it.
-# TYPE ratelimit_service_rate_limit_near_limit counter
-ratelimit_service_rate_limit_near_limit{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_over_limit Units over the limit.
-# TYPE ratelimit_service_rate_limit_over_limit counter
-ratelimit_service_rate_limit_over_limit{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_over_limit_with_local_cache Units over the limit, denied without asking the store.
-# TYPE ratelimit_service_rate_limit_over_limit_with_local_cache counter
-ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_shadow_mode Units over the limit that were admitted because of shadow mode.
-# TYPE ratelimit_service_rate_limit_shadow_mode counter
-ratelimit_service_rate_limit_shadow_mode{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_total_hits Requested units.
-# TYPE ratelimit_service_rate_limit_total_hits counter
-ratelimit_service_rate_limit_total_hits{domain="api",key1="a",key2="b"} 4
-# HELP ratelimit_service_rate_limit_within_limit Admitted units.
-# TYPE ratelimit_service_rate_limit_within_limit counter
-ratelimit_service_rate_limit_within_limit{domain="api",key1="a",key2="b"} 4
-# HELP weir_detailed_series Series created from request values by detailed_metric and value_to_metric.
-# TYPE weir_detailed_series gauge
-weir_detailed_series 0
-# HELP weir_detailed_series_overflow_total Hits that got no series from detailed_metric or value_to_metric because there are 10,000 already.
-# TYPE weir_detailed_series_overflow_total counter
-weir_detailed_series_overflow_total 0
-# HELP weir_store_errors_total Requests that neither the store nor a failure mode decided.
-# TYPE weir_store_errors_total counter
-weir_store_errors_total 0
-`)); err != nil {
+	var want strings.Builder
+	for name, value := range map[string]int{"near_limit": 0, "over_limit": 0, "over_limit_with_local_cache": 0, "shadow_mode": 0, "total_hits": 4, "within_limit": 4} {
+		name = "ratelimit_service_rate_limit_" + name
+		fmt.Fprintf(&want, "# HELP %s %[1]s\n# TYPE %[1]s counter\n%[1]s{domain=\"api\",key1=\"a\",key2=\"b\"} %d\n", name, value)
+	}
+	want.WriteString("# HELP weir_detailed_series weir_detailed_series\n# TYPE weir_detailed_series gauge\nweir_detailed_series 0\n")
+	for _, name := range []string{"weir_detailed_series_overflow_total", "weir_store_errors_total"} {
+		fmt.Fprintf(&want, "# HELP %s %[1]s\n# TYPE %[1]s counter\n%[1]s 0\n", name)
+	}
+	if err := testutil.GatherAndCompare(helpless{reg}, strings.NewReader(want.String())); err != nil {
 		t.Error(err)
 	}
+}
+
+// helpless has the metrics of another Gatherer with their names as what they say for people.
+type helpless struct{ prometheus.Gatherer }
+
+func (h helpless) Gather() ([]*dto.MetricFamily, error) {
+	families, err := h.Gatherer.Gather()
+	for _, f := range families {
+		f.Help = f.Name
+	}
+	return families, err
 }
 
 // However many values there are, and however many ask at once, there are only
@@ -62,17 +53,14 @@ weir_store_errors_total 0
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const bound, values, workers = 10, 50, 8
 	var log strings.Builder
-	l := onStore{New(Options{
-		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
-		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	}), shared{}}
-	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	l := onStore{New(Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil))}), shared{}}
+	l.maxDetailed = bound
+	limit := perMinute(limiter.LabelSet{Domain: "api", Key1: "user"})
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
 			for i := range values {
-				hit := limiter.Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "user_%d\x00", i)}
-				l.ask(hit)
+				l.ask(limiter.Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "user_%d\x00", i)})
 			}
 		})
 	}
@@ -91,7 +79,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if got, want := all[limit.Series.Labels()][TotalHits], uint64((values-bound)*workers); got != want {
 		t.Errorf("%d hits under the rule, want %d", got, want)
 	}
-	if got, want := testutil.ToFloat64(l.series.overflow), float64((values-bound)*workers); got != want {
+	if got, want := testutil.ToFloat64(l.overflow), float64((values-bound)*workers); got != want {
 		t.Errorf("overflow is %v, want %v", got, want)
 	}
 	if got := strings.Count(log.String(), "maximum number of metric series"); got != 1 {
@@ -103,17 +91,17 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 func TestOutcomesOfHitsWithValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
-	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	limit := perMinute(limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"})
 	for _, labels := range []string{"user_alice\x00", "user_bob\x00"} {
-		hit(t, l, limiter.Hit{Limit: limit, Cost: 4, Labels: []byte(labels)})
-		hit(t, l, limiter.Hit{Limit: limit, Cost: 12, Labels: []byte(labels)})
+		l.ask(limiter.Hit{Limit: limit, Cost: 4, Labels: []byte(labels)})
+		l.ask(limiter.Hit{Limit: limit, Cost: 12, Labels: []byte(labels)})
 	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_total_hits Requested units.
+	if err := testutil.GatherAndCompare(helpless{reg}, strings.NewReader(`
+# HELP ratelimit_service_rate_limit_total_hits ratelimit_service_rate_limit_total_hits
 # TYPE ratelimit_service_rate_limit_total_hits counter
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 16
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_bob",key2=""} 16
-# HELP weir_limit_hits_total Units requested from a limit: admitted; over, they exceeded it; withheld, they fit it but another limit denied the request.
+# HELP weir_limit_hits_total weir_limit_hits_total
 # TYPE weir_limit_hits_total counter
 weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="user"} 8
 weir_limit_hits_total{domain="api",limit="minute",outcome="over",rule="user"} 24
@@ -126,7 +114,7 @@ weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="user"
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
-	limit := storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	limit := perMinute(limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"})
 	l.ask(limiter.Hit{Limit: limit, Cost: 1})
 	problems := testenv.Must(testutil.GatherAndLint(reg))(t)
 	for _, p := range problems {

@@ -88,10 +88,10 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	if h.Refund || h.Cost == 0 {
 		return
 	}
-	limit := u.series.of(h.Limit)
+	limit := u.of(h.Limit.Series)
 	series := limit
 	if h.Labels != nil {
-		if detail := u.series.detailOf(h.Limit.Series, h.Labels); detail != nil {
+		if detail := u.detailOf(h.Limit.Series, h.Labels); detail != nil {
 			series = detail
 		}
 	}
@@ -129,10 +129,10 @@ type Outcome struct{ Asked, Over uint64 }
 
 // Outcomes returns those of all limits that were hit.
 func (u *Usage) Outcomes() map[limiter.Series]Outcome {
-	u.series.mu.RLock()
-	defer u.series.mu.RUnlock()
-	outcomes := make(map[limiter.Series]Outcome, len(u.series.all))
-	for series, c := range u.series.all {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	outcomes := make(map[limiter.Series]Outcome, len(u.all))
+	for series, c := range u.all {
 		if asked := c[admitted].Load() + c[over].Load() + c[withheld].Load(); asked > 0 {
 			outcomes[series] = Outcome{asked, c[over].Load()}
 		}

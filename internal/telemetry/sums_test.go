@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"maps"
 	"os"
 	"regexp"
@@ -80,27 +79,6 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
-}
-
-// shared is a store with one counter for all hits.
-type shared struct{}
-
-func (shared) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	states, counter := make([]*limiter.State, len(hits)), new(limiter.State)
-	for i := range states {
-		states[i] = counter
-	}
-	return limiter.Decide(hits, states, nil, 0, out), nil
-}
-
-// remembering is a store that knows of every hit that it is over.
-type remembering struct{}
-
-func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	for i := range hits {
-		out[i] = limiter.Decision{Over: true, Remembered: true, Used: int64(hits[i].Limit.Size())}
-	}
-	return true, nil
 }
 
 // TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit

@@ -3,6 +3,9 @@ package telemetry
 import (
 	"iter"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,11 +13,24 @@ import (
 	"weir/internal/limiter"
 )
 
-// Usage counts what is asked of limits.
+// maxDetailed is how many series the values of requests can make (see limiter.Hit.Labels).
+// Beyond it they are counted under their limit.
+const maxDetailed = 10_000
+
+// Usage counts what is asked of limits. It is a collector of Prometheus.
 type Usage struct {
-	series      *table
 	nearRatio   float32
-	storeErrors prometheus.Counter
+	maxDetailed int // of detailed
+	logger      *slog.Logger
+
+	mu       sync.RWMutex
+	all      map[limiter.Series]*counters // of limits; of Levels what counts for none of them
+	detailed map[detail]*detailSeries     // of values of requests; they are in all, too
+	leaving  map[limiter.Series]standing  // of all
+
+	storeErrors  prometheus.Counter
+	overflow     prometheus.Counter // hits that found detailed full
+	overflowOnce sync.Once
 }
 
 // Options says how Usage counts.
@@ -22,23 +38,43 @@ type Options struct {
 	Registerer prometheus.Registerer // of the metrics
 	// NearLimitRatio is the part of a limit from which usage is near it.
 	NearLimitRatio float32
-	// MaxDetailedSeries bounds how many series the values of requests can make
-	// (see limiter.Hit.Labels), 10,000 if it is 0. Beyond it they are counted under their
-	// limit.
-	MaxDetailedSeries int
-	Logger            *slog.Logger // told once if there are so many
+	Logger         *slog.Logger // told once if there are too many series of values
+}
+
+// detail is what makes a series of a request's values: domain and limiter.Hit.Labels.
+type detail struct{ domain, labels string }
+
+// detailSeries are the counters of a detail.
+type detailSeries struct {
+	*counters
+	series limiter.Series // of the detail
+	rule   limiter.Series // of the limit that made it
 }
 
 // New returns a Usage that has counted nothing.
 func New(opts Options) *Usage {
 	u := &Usage{
-		series:    newTable(opts),
-		nearRatio: opts.NearLimitRatio,
+		nearRatio:   opts.NearLimitRatio,
+		maxDetailed: maxDetailed,
+		logger:      opts.Logger,
+		all:         make(map[limiter.Series]*counters),
+		detailed:    make(map[detail]*detailSeries),
+		leaving:     make(map[limiter.Series]standing),
 		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
+		overflow: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_detailed_series_overflow_total",
+			Help: "Hits that got no series from detailed_metric or value_to_metric because there are 10,000 already.",
+		}),
 	}
-	opts.Registerer.MustRegister(u.storeErrors)
+	opts.Registerer.MustRegister(u, u.storeErrors, u.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_detailed_series", Help: "Series created from request values by detailed_metric and value_to_metric.",
+	}, func() float64 {
+		u.mu.RLock()
+		defer u.mu.RUnlock()
+		return float64(len(u.detailed))
+	}))
 	return u
 }
 
@@ -52,13 +88,86 @@ func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 // CountFailure counts a request that the store could not decide.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
-// Keep sets which limits there are from now on. Series that none of them counts
-// under are given up when they have been idle for ten minutes, those of values of
-// requests with the rule that made them. One that is needed again begins with 0.
-func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) { u.series.keep(limits, time.Now()) }
-
 // Sums yields the sums of the limits that agree in all labels but Rule and Limit,
 // which are empty. The labels are in order. Limits that were not hit have none.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
-	return merged(u.series.rows(time.Now()), func(labels *limiter.LabelSet) { labels.Rule, labels.Limit = "", "" })
+	return merged(u.rows(time.Now()), func(labels *limiter.LabelSet) { labels.Rule, labels.Limit = "", "" })
+}
+
+// of returns the counters of a series.
+func (u *Usage) of(s limiter.Series) *counters {
+	u.mu.RLock()
+	c := u.all[s]
+	u.mu.RUnlock()
+	if c == nil {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		c = u.ofLocked(s)
+	}
+	return c
+}
+
+// ofLocked is of for a caller that holds u.mu.
+func (u *Usage) ofLocked(s limiter.Series) *counters {
+	if u.all[s] == nil {
+		u.all[s] = new(counters)
+	}
+	return u.all[s]
+}
+
+// detailOf returns the counters for values of a request to a limit, or nil if that
+// would be one series too many. It allocates for values that it has not seen only.
+func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
+	u.mu.RLock()
+	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= u.maxDetailed
+	u.mu.RUnlock()
+	if d != nil {
+		return d.counters
+	}
+	if !full {
+		if c := u.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule()); c != nil {
+			return c
+		}
+	}
+	u.overflow.Inc()
+	u.overflowOnce.Do(func() {
+		u.logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
+			"domain", limit.Domain(), "max", u.maxDetailed)
+	})
+	return nil
+}
+
+func (u *Usage) addDetail(d detail, rule limiter.Series) *counters {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if known := u.detailed[d]; known != nil {
+		return known.counters
+	}
+	if len(u.detailed) >= u.maxDetailed {
+		return nil
+	}
+	series := limiter.NewLabelSet(d.domain, d.labels).Series()
+	u.detailed[d] = &detailSeries{u.ofLocked(series), series, rule}
+	return u.all[series]
+}
+
+// row is a series with its counters.
+type row struct {
+	series limiter.Series
+	*counters
+}
+
+// rows returns all series in order. Nobody has to wait for what is done with
+// them. The reader gives up those of rules that are gone, so that a request
+// need not.
+func (u *Usage) rows(now time.Time) []row {
+	u.expire(now)
+	u.mu.RLock()
+	rows := make([]row, 0, len(u.all))
+	for series, c := range u.all {
+		rows = append(rows, row{series, c})
+	}
+	u.mu.RUnlock()
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(string(a.series), string(b.series)) })
+	return rows
 }
