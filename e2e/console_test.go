@@ -97,6 +97,9 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-keys", "user=mallory", "20", "3 per day", "rules.yaml:3:5", "user=bob", "1")
 	p.wants("panel-last", "user=mallory", "rules.yaml:3:5")
 	p.wants("panel-store", "works", "in Redis at", "Breaker", "closed")
+	if text := p.get(`document.getElementById("panel-store").innerText`); strings.Contains(text, "Fails since") {
+		p.t.Errorf("a store that works shows %s", text)
+	}
 	p.wants("panel-server", "healthy", "3 in 1 domains")
 	p.wants("panel-loads", "loaded", "3 rules in use.")
 	p.wants("panel-exceptions", "There are no exceptions.")
