@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 		{name: "no rules", args: []string{"explain", "--config=" + filepath.Join(dir, "none"), "api", "a"}, code: 2, stderr: []string{"none: no such file", " (see --config, CONFIG_PATH)\n"}},
 		{name: "no file of rules", args: []string{"explain", "--runtime-root=" + dir, "api", "a"}, code: 2, stderr: []string{"reading rules: ", " (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY)\n"}},
 		{name: "empty directory", args: []string{"explain", "--config=" + t.TempDir(), "api", "a"}, code: 2, stderr: []string{"weir: no rule files in "}},
-		{name: "bad descriptor", args: explain("api", "user=alice,"), code: 2, stderr: []string{`weir: descriptor "user=alice,": entry 2 has no key`}},
+		{name: "bad descriptor", args: explain("api", "user=alice,"), code: 2, stderr: []string{`weir: <descriptor>: "user=alice,": entry 2 has no key`}},
 		{name: "bad prefix", args: explain("--cache-key-prefix=a|b", "api", "user"), code: 2, stderr: []string{"'|' is not allowed"}},
 		{name: "no descriptor", args: explain("api"), code: 2, stderr: []string{"<descriptor>", "Usage: weir explain"}},
 		{name: "bad output", args: explain("--output=xml", "api", "user"), code: 2, stderr: []string{"--output", `"text","json"`}},

@@ -2,7 +2,7 @@
 // rules, load-tests servers, and asks and steers running ones. It is thin: flags become
 // settings, and the rooms do the rest.
 //
-//	serve.go       serve: the life of the process, its log and its signals
+//	serve.go       serve: the life of the process and its signals; its log in log.go
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
@@ -69,18 +69,6 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// run does what args ask for until that is done or ctx ends, and returns what
-// to exit with. What cannot be printed makes it fail, whatever was asked for.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out := &output{w: stdout}
-	code := runCommand(ctx, args, out, stderr)
-	if out.err != nil {
-		fmt.Fprintf(stderr, "weir: printing: %v\n", out.err)
-		return exitUsage
-	}
-	return code
-}
-
 // output keeps the first error of a writer, so that not each line that is printed
 // has to be checked, and skips what follows.
 type output struct {
@@ -94,6 +82,18 @@ func (o *output) Write(p []byte) (int, error) {
 		_, o.err = o.w.Write(p)
 	}
 	return len(p), nil
+}
+
+// run does what args ask for until that is done or ctx ends, and returns what
+// to exit with. What cannot be printed makes it fail, whatever was asked for.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out := &output{w: stdout}
+	code := runCommand(ctx, args, out, stderr)
+	if out.err != nil {
+		fmt.Fprintf(stderr, "weir: printing: %v\n", out.err)
+		return exitUsage
+	}
+	return code
 }
 
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
@@ -123,7 +123,11 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	command := func() error { return parsed.Run(&program{parser, parsed, stdout, stderr}) }
+	p := &program{parser, parsed, stdout, stderr}
+	command := func() error { return parsed.Run(p) }
+	if asks, ok := parsed.Selected().Target.Interface().(operatorCommand); ok {
+		command = func() error { return askServer(ctx, p, asks) }
+	}
 	if parsed.Selected().Name == "bench" { // which says what it has done so far
 		err = command()
 	} else {

@@ -42,13 +42,22 @@ type remote struct {
 	Output    string        `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
-// print asks the server a question and prints the answer.
-func (r remote) print(p *program, question func(*client.Client) (*client.Answer, error)) error {
+func (r remote) options() remote { return r }
+
+// operatorCommand is what each of them is.
+type operatorCommand interface {
+	options() remote
+	ask(context.Context, *client.Client) (*client.Answer, error)
+}
+
+// askServer asks the server what a command does, and prints the answer.
+func askServer(ctx context.Context, p *program, command operatorCommand) error {
+	r := command.options()
 	server, err := r.connect(p)
 	if err != nil {
 		return err
 	}
-	answer, err := question(server)
+	answer, err := command.ask(ctx, server)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		fmt.Fprintf(p.stderr, "weir: %v\n", err)
@@ -75,10 +84,8 @@ func (r remote) print(p *program, question func(*client.Client) (*client.Answer,
 }
 
 func (r remote) connect(p *program) (*client.Client, error) {
-	if r.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout: %v is not allowed; use more than 0s", r.Timeout)
-	}
-	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + strings.Fields(version())[0]}
+	recorded, _ := build()
+	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + recorded.Version}
 	var err error
 	if r.TokenFile != "" {
 		if options.Token, err = readToken(r.TokenFile); err != nil {
@@ -137,96 +144,55 @@ func (w who) name() string {
 
 // scope is embedded in commands that list something.
 type scope struct {
-	Domain *anyBytes `arg:"" optional:"" help:"Show only this domain."`
-	This   bool      `help:"Show only the server that is asked, not all that share its Redis."`
+	Domain domain `arg:"" optional:"" help:"Show only this domain."`
+	This   bool   `help:"Show only the server that is asked, not all that share its Redis."`
 }
 
-func (s scope) read() (client.Scope, error) {
-	if s.Domain == nil {
-		return client.Scope{This: s.This}, nil
-	}
-	domain, err := s.Domain.domain()
-	return client.Scope{Domain: domain, This: s.This}, err
-}
+func (s scope) of() client.Scope { return client.Scope{Domain: string(s.Domain), This: s.This} }
 
-// statusCommand is the command status.
 type statusCommand struct{ remote }
 
-// Run shows how a server is.
-func (c statusCommand) Run(ctx context.Context, p *program) error {
-	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Status(ctx) })
+func (c statusCommand) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Status(ctx)
 }
 
-// topCommand is the command top.
 type topCommand struct {
 	scope
 	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
 	remote
 }
 
-// Run shows who is denied most.
-func (c topCommand) Run(ctx context.Context, p *program) error {
-	of, err := c.read()
-	if err != nil {
-		return err
-	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) {
-		return server.Top(ctx, of, c.Window == "minute")
-	})
+func (c topCommand) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Top(ctx, c.of(), c.Window == "minute")
 }
 
-// denialsCommand is the command denials.
 type denialsCommand struct {
 	scope
-	N int `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
+	N uint16 `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
 	remote
 }
 
-// Run shows the last denials.
-func (c denialsCommand) Run(ctx context.Context, p *program) error {
-	of, err := c.read()
-	switch {
-	case err != nil:
-		return err
-	case c.N < 1:
-		return fmt.Errorf("-n: %d is not allowed; use 1 or more", c.N)
-	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Denials(ctx, of, c.N) })
+func (c denialsCommand) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Denials(ctx, c.of(), int(c.N))
 }
 
-// peekCommand is the command peek.
 type peekCommand struct {
 	whom
 	remote
 }
 
-// Run shows counters.
-func (c peekCommand) Run(ctx context.Context, p *program) error {
-	domain, entries, err := c.read()
-	if err != nil {
-		return err
-	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) {
-		return server.Peek(ctx, operators.NewDescriptor(domain, entries))
-	})
+func (c peekCommand) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Peek(ctx, c.descriptor())
 }
 
-// resetCommand is the command reset.
 type resetCommand struct {
 	whom
 	who
 	remote
 }
 
-// Run sets counters to zero.
-func (c resetCommand) Run(ctx context.Context, p *program) error {
-	domain, entries, err := c.read()
-	if err != nil {
-		return err
-	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) {
-		return server.Reset(ctx, operators.NewDescriptor(domain, entries), c.name())
-	})
+func (c resetCommand) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Reset(ctx, c.descriptor(), c.name())
 }
 
 // exceptCommand is the command except.
@@ -236,7 +202,6 @@ type exceptCommand struct {
 	Remove exceptRemove `cmd:"" help:"Remove an exception. Exits with 0 if it was removed, 1 if there is none, and 2 if the server does not answer."`
 }
 
-// exceptAdd is the command except add.
 type exceptAdd struct {
 	whom
 	Allow  bool          `xor:"effect" help:"Allow everything."`
@@ -254,61 +219,41 @@ type factor float64
 // UnmarshalText reads a number with or without an x behind it.
 func (f *factor) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "x"), 64)
-	if err != nil || !(n >= 0.001 && n <= 1_000_000) {
-		return fmt.Errorf("%q is not allowed; use 0.001x to 1000000x, such as 10x", text)
+	if err != nil || n != n {
+		return fmt.Errorf("%q is not a number; use 0.001x to 1000000x, such as 10x", text)
 	}
 	*f = factor(n)
 	return nil
 }
 
-// Run adds an exception.
-func (c exceptAdd) Run(ctx context.Context, p *program) error {
-	domain, entries, err := c.read()
-	switch {
-	case err != nil:
-		return err
-	case c.For <= 0:
-		return fmt.Errorf("--for: %v is not allowed; use more than 0s", c.For)
-	case strings.TrimSpace(c.Reason) == "":
-		return errors.New("--reason: it must not be empty")
-	}
-	x := operators.NewException{Descriptor: operators.NewDescriptor(domain, entries), Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason}
+func (c exceptAdd) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	x := operators.NewException{Descriptor: c.descriptor(), Effect: operators.Amount, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason}
 	switch {
 	case c.Allow:
 		x.Effect = operators.Allow
 	case c.Deny:
 		x.Effect = operators.Deny
-	case c.Amount > 0:
-		x.Effect = operators.Amount
-	default:
-		return errors.New("one of --allow, --deny and --amount is required")
+	case c.Amount == 0:
+		return nil, errors.New("one of --allow, --deny and --amount is required")
 	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Add(ctx, x) })
+	return server.Add(ctx, x)
 }
 
-// exceptList is the command except list.
 type exceptList struct {
 	scope
 	remote
 }
 
-// Run lists exceptions.
-func (c exceptList) Run(ctx context.Context, p *program) error {
-	of, err := c.read()
-	if err != nil {
-		return err
-	}
-	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Exceptions(ctx, of) })
+func (c exceptList) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Exceptions(ctx, c.of())
 }
 
-// exceptRemove is the command except remove.
 type exceptRemove struct {
 	ID string `arg:"" name:"id" help:"ID of the exception, as except list shows it."`
 	who
 	remote
 }
 
-// Run removes an exception.
-func (c exceptRemove) Run(ctx context.Context, p *program) error {
-	return c.print(p, func(server *client.Client) (*client.Answer, error) { return server.Remove(ctx, c.ID, c.name()) })
+func (c exceptRemove) ask(ctx context.Context, server *client.Client) (*client.Answer, error) {
+	return server.Remove(ctx, c.ID, c.name())
 }

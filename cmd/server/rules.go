@@ -17,12 +17,12 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
 	"weir/internal/offline/limittest"
+	"weir/internal/operators"
 	"weir/internal/plan"
 	"weir/internal/server"
 	"weir/internal/settings"
 )
 
-// schema is the command schema.
 type schema struct{}
 
 // Run prints the schema of rule files.
@@ -31,7 +31,6 @@ func (schema) Run(p *program) error {
 	return err
 }
 
-// validation is the command validate.
 type validation struct {
 	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them; - is the standard input. Warnings go to stderr."`
 	settings.Reading
@@ -71,11 +70,10 @@ func (v validation) Run(p *program) error {
 			return err
 		}
 	} else {
-		for i, f := range r.Problems {
+		for _, f := range r.Problems {
 			switch {
 			case v.Output == "github":
 				fmt.Fprintln(p.stdout, f.annotation())
-			case i < len(unread): // which the error of the command says
 			case f.Severity == "error":
 				fmt.Fprintln(p.stdout, f.Problem)
 			case f.Severity == "notice":
@@ -89,9 +87,7 @@ func (v validation) Run(p *program) error {
 		}
 	}
 	switch {
-	case unread != nil && v.Output == "text":
-		return errors.Join(unread...)
-	case unread != nil:
+	case unread:
 		return exit(exitUsage)
 	case !r.Valid:
 		return exit(exitFailed)
@@ -99,25 +95,22 @@ func (v validation) Run(p *program) error {
 	return nil
 }
 
-// check reports on all files. unread says of what could not be read why; the first
-// problems of the report are the same.
-func (v validation) check() (r report, unread []error) {
+// check reports on all files, and whether some cannot be read.
+func (v validation) check() (r report, unread bool) {
 	r.Problems = []finding{}
 	var files []descriptors.File
 	var skipped descriptors.Problems
 	for _, path := range v.Paths {
-		var found []descriptors.File
-		var names []string
-		var err error
+		found, names, err := make([]descriptors.File, 1), []string(nil), error(nil)
 		if path == "-" {
-			found = make([]descriptors.File, 1)
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {
 			found, names, err = descriptors.ReadFiles(path)
 		}
 		if err != nil {
-			unread = append(unread, err)
+			unread = true
 			r.add("error", descriptors.Problem{File: path, Message: err.Error()})
+			continue
 		}
 		files = append(files, found...)
 		for _, name := range names {
@@ -125,18 +118,19 @@ func (v validation) check() (r report, unread []error) {
 		}
 	}
 	r.Files = len(files)
-	if len(files) > 0 {
+	if r.Files == 0 && !unread {
+		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
+	}
+	if r.Files > 0 {
 		tree, err := descriptors.Load(files, server.RuleOptions(v.Reading))
 		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 			r.add("error", problems...)
 		} else if err != nil {
 			r.add("error", descriptors.Problem{Message: err.Error()})
 		} else {
-			r.Valid, r.Domains, r.Rules = unread == nil, tree.Domains(), tree.Rules()
+			r.Valid, r.Domains, r.Rules = !unread, tree.Domains(), tree.Rules()
 			r.add("warning", tree.Warnings()...)
 		}
-	} else if unread == nil {
-		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
 	}
 	r.add("notice", skipped...)
 	return r, unread
@@ -151,31 +145,20 @@ var (
 // annotation returns the workflow command of GitHub for a finding. Nothing that comes
 // from files is at its start, or could end it.
 func (f finding) annotation() string {
-	var properties []string
+	head := "::" + f.Severity
 	if f.File != "" && f.File != standardInput {
-		path := f.File // as seen from the working directory, if it is below that
-		if at, err := filepath.Abs("."); err == nil && filepath.IsAbs(path) {
-			if inside, err := filepath.Rel(at, path); err == nil && filepath.IsLocal(inside) {
-				path = inside
-			}
+		head += " file=" + inProperty.Replace(plaintext.Line(filepath.Clean(f.File)))
+		if f.Line > 0 {
+			head += fmt.Sprintf(",line=%d,col=%d", f.Line, f.Column)
 		}
-		properties = append(properties, "file="+inProperty.Replace(plaintext.Line(filepath.Clean(path))))
-	}
-	if f.Line > 0 {
-		properties = append(properties, fmt.Sprint("line=", f.Line))
-	}
-	if f.Column > 0 {
-		properties = append(properties, fmt.Sprint("col=", f.Column))
 	}
 	message := plaintext.Lines(f.Message)
 	if f.Path != "" {
 		message = plaintext.Line(f.Path) + ": " + message
 	}
-	head := strings.TrimRight("::"+f.Severity+" "+strings.Join(properties, ","), " ")
 	return head + "::" + inMessage.Replace(message)
 }
 
-// explanation is the command explain.
 type explanation struct {
 	whom
 
@@ -229,38 +212,56 @@ func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
 	return err
 }
 
-// domain reads a domain with backslashes.
-func (b anyBytes) domain() (string, error) {
-	domain, err := explain.ParseDomain(string(b))
+// domain is an argument that may have backslashes.
+type domain string
+
+// Decode takes any argument that is no flag.
+func (d *domain) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
 	if err != nil {
-		return "", fmt.Errorf("domain %q: %w", b, err)
+		return err
 	}
-	return domain, nil
+	name, err := explain.ParseDomain(token.String())
+	if err != nil {
+		return fmt.Errorf("%q: %w", token.String(), err)
+	}
+	*d = domain(name)
+	return nil
+}
+
+// entries are an argument: those of a descriptor, with backslashes.
+type entries []limiter.Entry
+
+// Decode takes any argument that is no flag.
+func (e *entries) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return err
+	}
+	list, err := explain.ParseDescriptor(token.String())
+	if err != nil {
+		return fmt.Errorf("%q: %w", token.String(), err)
+	}
+	*e = list
+	return nil
 }
 
 // whom is embedded in commands about a descriptor.
 type whom struct {
-	Domain     anyBytes `arg:"" help:"Domain of the descriptor."`
-	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
+	Domain     domain  `arg:"" help:"Domain of the descriptor."`
+	Descriptor entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
 }
 
-func (w whom) read() (domain string, entries []limiter.Entry, err error) {
-	if domain, err = w.Domain.domain(); err != nil {
-		return "", nil, err
-	}
-	if entries, err = explain.ParseDescriptor(string(w.Descriptor)); err != nil {
-		return "", nil, fmt.Errorf("descriptor %q: %w", w.Descriptor, err)
-	}
-	return domain, entries, nil
+func (w whom) descriptor() operators.Descriptor {
+	return operators.NewDescriptor(string(w.Domain), w.Descriptor)
 }
 
 // Run explains what happens to a descriptor.
 func (e explanation) Run(p *program) error {
-	question := explain.Question{Options: e.options(), Failure: server.FailureMode(e.Failure.Mode), HitsAddend: e.Hits}
-	var err error
-	if question.Domain, question.Descriptor, err = e.read(); err != nil {
-		return err
+	question := explain.Question{
+		Domain: string(e.Domain), Descriptor: e.Descriptor, HitsAddend: e.Hits, Options: e.options(), Failure: server.FailureMode(e.Failure.Mode),
 	}
+	var err error
 	clustered := e.Redis.Clustered()
 	question.Keys, err = limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
 	if err == nil && clustered {
@@ -291,7 +292,6 @@ func (e explanation) Run(p *program) error {
 	return nil
 }
 
-// ruleTests is the command test.
 type ruleTests struct {
 	Paths []string       `arg:"" name:"path" help:"Test files, NAME_test.yaml, or directories, which are searched for such files."`
 	Only  *regexp.Regexp `name:"run" placeholder:"REGEXP" help:"Run only tests whose name matches."`
@@ -300,30 +300,21 @@ type ruleTests struct {
 	likeServer
 }
 
-// Run runs the tests of all files. Each file has its own rules. No test is run unless
-// the file for the results can be written.
+// Run runs the tests of all files, each of which has its own rules. It prints failures and a
+// summary, and says what is wrong with the files on stderr. It ends early if ctx does.
 func (r ruleTests) Run(ctx context.Context, p *program) error {
 	files, err := limittest.Find(r.Paths...)
 	if err != nil {
 		return err
 	}
-	if r.JUnit == "" {
-		_, outcome := r.report(ctx, files, p)
-		return outcome
-	}
-	f, err := os.Create(r.JUnit)
+	junit, err := newOutput("--junit", r.JUnit, files)
 	if err != nil {
 		return err
 	}
-	reports, outcome := r.report(ctx, files, p)
-	return cmp.Or(errors.Join(limittest.WriteJUnit(f, reports), f.Close()), outcome)
-}
-
-// report runs the tests, prints failures and a summary, and says what is wrong with
-// the files on stderr. It ends early if ctx does.
-func (r ruleTests) report(ctx context.Context, files []string, p *program) (reports []limittest.Report, outcome error) {
-	tests, failed, bad, interrupted := 0, 0, 0, false
-	opts := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
+	tests, failed, bad := 0, 0, 0
+	var reports []limittest.Report
+	var outcome error
+	word, opts := "passed", limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
 	for _, name := range files {
 		report := limittest.Run(ctx, name, opts, r.Only)
 		for _, result := range report.Results {
@@ -332,7 +323,8 @@ func (r ruleTests) report(ctx context.Context, files []string, p *program) (repo
 			}
 		}
 		tests, failed, reports = tests+len(report.Results), failed+report.Failed(), append(reports, report)
-		if interrupted = errors.Is(report.Err, context.Canceled); interrupted {
+		if errors.Is(report.Err, context.Canceled) {
+			word, outcome = "interrupted", exit(exitUsage)
 			break
 		}
 		if report.Err != nil {
@@ -340,20 +332,22 @@ func (r ruleTests) report(ctx context.Context, files []string, p *program) (repo
 			bad++
 		}
 	}
-	counts := fmt.Sprintf("files=%d invalid=%d tests=%d failed=%d", len(reports), bad, tests, failed)
 	switch {
-	case interrupted:
-		fmt.Fprintln(p.stdout, "interrupted:", counts)
-		return reports, exit(exitUsage)
+	case outcome != nil:
 	case bad > 0:
-		fmt.Fprintln(p.stdout, "invalid:", counts)
-		return reports, exit(exitUsage)
-	case tests == 0:
-		return reports, fmt.Errorf("no test matches %q", r.Only)
+		word, outcome = "invalid", exit(exitUsage)
 	case failed > 0:
-		fmt.Fprintf(p.stdout, "failed: files=%d tests=%d failed=%d\n", len(files), tests, failed)
-		return reports, exit(exitFailed)
+		word, outcome = "failed", exit(exitFailed)
+	case tests == 0:
+		return fmt.Errorf("no test matches %q", r.Only)
 	}
-	fmt.Fprintf(p.stdout, "passed: files=%d tests=%d\n", len(files), tests)
-	return reports, nil
+	fmt.Fprintf(p.stdout, "%s: files=%d tests=%d", word, len(reports), tests)
+	if outcome != nil {
+		fmt.Fprintf(p.stdout, " failed=%d invalid=%d", failed, bad)
+	}
+	fmt.Fprintln(p.stdout)
+	if junit != nil {
+		err = limittest.WriteJUnit(junit, reports)
+	}
+	return cmp.Or(errors.Join(err, junit.finish()), outcome)
 }

@@ -23,7 +23,6 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// simulation is the command simulate.
 type simulation struct {
 	Rules string   `arg:"" help:"File or directory of rules."`
 	Logs  []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
@@ -129,7 +128,6 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// descriptorsOf is the command descriptors.
 type descriptorsOf struct {
 	File string `arg:"" help:"Configuration of Envoy, in YAML or JSON: a bootstrap, a config dump or route dump of the admin port, route configurations, manifests with Istio's EnvoyFilter, or a mapping with a domain and rate_limits. - is the standard input."`
 
@@ -231,7 +229,6 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 	return r, nil
 }
 
-// benchmark is the command bench.
 type benchmark struct {
 	bench.Options
 	Descriptor []string       `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
