@@ -37,7 +37,7 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "docs/metrics.md", language: "promql", test: "TestDocumentedExpressions"},
 	{document: "docs/metrics.md", start: "USE_DOG_STATSD=true", test: "TestDogStatsD"},
 	{document: "docs/operations.md", language: "sh", start: "GRPC_SERVER_USE_TLS=true", test: "TestMutualTLS"},
-	{document: "docs/operations.md", language: "sh", start: "REDIS_AUTH_FILE=", test: "TestPasswordOfRedisIsReplaced"},
+	{document: "docs/operations.md", language: "sh", start: "REDIS_AUTH_FILE=", test: "TestPasswordsOfRedisAreReplaced"},
 	{document: "docs/operations.md", language: "yaml", start: "health_checks:", test: "TestRollingRestart"},
 	{document: "docs/operations.md", language: "json", start: "{\"time\"", test: "TestDocumentedDecision"},
 	{document: "bench/README.md", language: "sh", test: "TestCommandsOfDocument"},
