@@ -4,20 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/plan"
-	"weir/internal/testenv"
 )
 
 const rules = `domain: api
@@ -43,69 +35,6 @@ descriptors:
       - key: upload
         rate_limit: {unit: minute, requests_per_unit: 2, algorithm: concurrency}
 `
-
-// now is half an hour before the end of a window.
-var now = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
-
-// fixture decides requests as a server does, on counters that it looks at.
-type fixture struct {
-	*testing.T
-	*Desk
-	serving *plan.Planner
-	tree    *descriptors.Tree
-	inForce atomic.Pointer[plan.Exceptions]
-}
-
-func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	testenv.OK(t, os.WriteFile(path, []byte(rules), 0o600))
-	files, _, err := descriptors.ReadFiles(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{T: t}
-	f.tree = testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
-	keys := testenv.Must(limiter.NewKeys("p:", false))(t)
-	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
-	f.serving = plan.New(options)
-	f.Desk = &Desk{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, Servers: new(Servers), Logger: slog.New(slog.DiscardHandler)}
-	return f
-}
-
-func inMemory() limiter.CounterStore {
-	return memory.New(memory.Options{Now: func() time.Time { return now }})
-}
-
-// entries are key, value, key, value.
-func entries(words ...string) (list []limiter.Entry) {
-	for pair := range slices.Chunk(words, 2) {
-		list = append(list, limiter.Entry{Key: pair[0], Value: pair[1]})
-	}
-	return list
-}
-
-// ask asks for one unit so many times, and returns how often it was denied.
-func (f *fixture) ask(times int, words ...string) (denials int) {
-	f.Helper()
-	for range times {
-		var p plan.Result
-		if err := f.serving.Prepare(&p, f.tree, &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(words...)}}}); err != nil {
-			f.Fatal(err)
-		}
-		if len(p.Hits) == 0 {
-			continue
-		}
-		denied, err := f.Store.Decide(f.Context(), p.Hits, p.Decisions)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if denied {
-			denials++
-		}
-	}
-	return denials
-}
 
 // lines shows an answer: its rule, and a line for each limit.
 func (f *fixture) lines(a Counters, err error) (text string) {
@@ -143,59 +72,59 @@ func (f *fixture) want(what, got, want string) {
 }
 
 func TestPeekAndReset(t *testing.T) {
-	f := newFixture(t, inMemory())
+	f := newFixture(t, rules, false)
 	ctx := t.Context()
-	peek := func(words ...string) string {
+	peek := func(text string) string {
 		t.Helper()
-		return f.lines(f.Peek(ctx, NewDescriptor("api", entries(words...))))
+		return f.lines(f.Peek(ctx, NewDescriptor("api", entries(text))))
 	}
 	const old = `user|old at 3:5 "7 per hour" enforced: replaced` + "\n"
-	f.want("an unused rule", peek("user", "alice"), "user at 3:5\n"+
+	f.want("an unused rule", peek("user=alice"), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
 		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
-	f.ask(5, "user", "alice")
-	f.ask(2, "user", "bob")
+	f.ask(t.Context(), 5, "user=alice")
+	f.ask(t.Context(), 2, "user=bob")
 	banned := "user at 3:5\n" +
 		`user|burst at 3:5 "3 per hour" enforced: 3 of 3, 0 left, retry 1800, whole 1800, banned 600, shared [], p:w1|api|user=alice|1h` + "\n" +
 		`user|daily at 3:5 "100 per day" enforced: 3 of 100, 97 left, retry 0, whole 45000, banned 0, shared [], p:w1|api|user=alice|1d` + "\n" + old
 	for range 2 {
-		f.want("a banned user", peek("user", "alice"), banned)
+		f.want("a banned user", peek("user=alice"), banned)
 	}
-	f.ask(4, "path", "/files/a")
-	f.want("a shared counter", peek("path", "/files/b"), "path=/files/* at 12:5\n"+
+	f.ask(t.Context(), 4, "path=/files/a")
+	f.want("a shared counter", peek("path=/files/b"), "path=/files/* at 12:5\n"+
 		`path=/files/*|hour at 12:5 "5 per hour" enforced: 4 of 5, 1 left, retry 0, whole 1800, banned 0, shared [/files/*], p:w1|api|path~/files/*|1h`+"\n")
-	f.want("without a limit", peek("open", "x"), "open at 16:5\n")
-	f.want("unlimited, and one in shadow mode", peek("vip", "x"), "vip at 8:5\n"+
+	f.want("without a limit", peek("open=x"), "open at 16:5\n")
+	f.want("unlimited, and one in shadow mode", peek("vip=x"), "vip at 8:5\n"+
 		`vip|unlimited at 8:5 "" : unlimited`+"\n"+
 		`vip|hour at 8:5 "9 per hour" shadow_mode: 0 of 9, 9 left, retry 0, whole 0, banned 0, shared [], p:w1|api|vip=x|1h`+"\n")
-	f.ask(1, "tenant", "acme", "upload", "x", "request_id", "1")
+	f.ask(ctx, 1, "tenant=acme,upload=x,request_id=1")
 	upload := func(held, left, whole int) string {
 		return "tenant|upload at 21:9\n" + fmt.Sprintf(`tenant|upload|minute concurrency at 21:9 "2 in flight, each for up to 1m0s" enforced: %d of 2, %d left, retry 0, whole %d, banned 0, shared [], p:w1|api|tenant=acme|upload=x|c1m`+"\n", held, left, whole)
 	}
-	for _, words := range [][]string{{"tenant", "acme", "upload", "x"}, {"tenant", "acme", "upload", "x", "request_id", ""}, {"request_id", "7", "tenant", "acme", "upload", "x"}} {
-		f.want("holds", peek(words...), upload(1, 1, 60)+
+	for _, text := range []string{"tenant=acme,upload=x", "tenant=acme,upload=x,request_id=", "request_id=7,tenant=acme,upload=x"} {
+		f.want("holds", peek(text), upload(1, 1, 60)+
 			`tenant|tenants at 17:5 "50 per hour" enforced: 1 of 50, 49 left, retry 0, whole 1800, banned 0, shared [], p:w1|api|tenant=acme|1h`+"\n")
 	}
-	f.want("no rule", peek("stranger", "x"), " at \n")
+	f.want("no rule", peek("stranger=x"), " at \n")
 
-	a, err := f.Reset(ctx, NewDescriptor("api", entries("user", "alice")), "ann", "peer")
+	a, err := f.Reset(ctx, NewDescriptor("api", entries("user=alice")), "ann", "peer")
 	f.want("reset", f.lines(a, err), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
 		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
 	if a.Reset != 2 {
 		t.Errorf("%d counters were reset, want 2", a.Reset)
 	}
-	if n := f.ask(3, "user", "alice"); n != 0 {
+	if n := f.ask(t.Context(), 3, "user=alice"); n != 0 {
 		t.Errorf("%d requests were denied after the reset", n)
 	}
-	if n := f.ask(2, "user", "bob"); n != 1 {
+	if n := f.ask(t.Context(), 2, "user=bob"); n != 1 {
 		t.Errorf("another user was denied %d times, want once", n)
 	}
-	a, err = f.Reset(ctx, NewDescriptor("api", entries("tenant", "acme", "upload", "x")), "ann", "peer")
+	a, err = f.Reset(ctx, NewDescriptor("api", entries("tenant=acme,upload=x")), "ann", "peer")
 	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
 		t.Errorf("%d counters were reset, want 2", a.Reset)
 	}
-	if a, err := f.Reset(ctx, NewDescriptor("nowhere", entries("user", "alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
+	if a, err := f.Reset(ctx, NewDescriptor("nowhere", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
 		t.Errorf("no rule: got %+v, error %v", a, err)
 	}
 }
@@ -203,8 +132,8 @@ func TestPeekAndReset(t *testing.T) {
 // Exceptions are in the place of limits, or multiply them; the counters stay to be seen and
 // to be reset.
 func TestCountersBehindExceptions(t *testing.T) {
-	f := newFixture(t, inMemory())
-	f.ask(2, "user", "alice")
+	f := newFixture(t, rules, false)
+	f.ask(t.Context(), 2, "user=alice")
 	for _, c := range []struct {
 		exception *plan.Exception
 		want      string
@@ -213,27 +142,27 @@ func TestCountersBehindExceptions(t *testing.T) {
 		{&plan.Exception{Effect: plan.Deny}, "2 of 3, 1 left"},
 		{&plan.Exception{Effect: plan.Amount, Factor: 10}, "2 of 30, 28 left"},
 	} {
-		c.exception.Domain, c.exception.Entries = "api", entries("user", "alice")
+		c.exception.Domain, c.exception.Entries = "api", entries("user=alice")
 		f.inForce.Store(plan.NewExceptions([]*plan.Exception{c.exception}))
-		if got := f.lines(f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice")))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
+		if got := f.lines(f.Peek(t.Context(), NewDescriptor("api", entries("user=alice")))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
 			t.Errorf("%v: got\n%swant %s", c.exception.Effect, got, c.want)
 		}
 	}
-	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user", "alice")), "ann", "peer"); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
+	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
 		t.Errorf("got %+v, error %v", a, err)
 	}
 }
 
 func TestBadQuestions(t *testing.T) {
-	f := newFixture(t, inMemory())
+	f := newFixture(t, rules, false)
 	for name, c := range map[string]struct {
 		domain  string
 		entries []limiter.Entry
 	}{
-		"no domain":    {"", entries("user", "x")},
+		"no domain":    {"", entries("user=x")},
 		"no entries":   {"api", nil},
-		"an empty key": {"api", entries("", "x")},
-		"many entries": {"api", slices.Repeat(entries("user", "x"), plan.MaxEntries+1)},
+		"an empty key": {"api", entries("=x")},
+		"many entries": {"api", slices.Repeat(entries("user=x"), plan.MaxEntries+1)},
 	} {
 		if _, err := f.Peek(t.Context(), NewDescriptor(c.domain, c.entries)); !errors.Is(err, ErrBadRequest) {
 			t.Errorf("%s: peek: got error %v", name, err)
@@ -243,7 +172,7 @@ func TestBadQuestions(t *testing.T) {
 		}
 	}
 	f.tree = nil
-	if _, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "x"))); !errors.Is(err, ErrUnavailable) {
+	if _, err := f.Peek(t.Context(), NewDescriptor("api", entries("user=x"))); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("no rules: got error %v", err)
 	}
 }
@@ -270,7 +199,7 @@ func (b broken) Reset(ctx context.Context, hits []limiter.Hit) error {
 
 // A store that fails shows no counters.
 func TestStoreThatFails(t *testing.T) {
-	alice := NewDescriptor("api", entries("user", "alice"))
+	alice := NewDescriptor("api", entries("user=alice"))
 	for name, c := range map[string]struct {
 		store broken
 		reset int
@@ -278,9 +207,9 @@ func TestStoreThatFails(t *testing.T) {
 		"peek":  {broken{peek: limiter.ErrUnavailable}, 2},
 		"reset": {broken{reset: limiter.ErrUnavailable, peek: limiter.ErrUnavailable}, 0},
 	} {
-		c.store.CounterStore = inMemory()
-		f := newFixture(t, c.store)
-		f.ask(2, "user", "alice")
+		f := newFixture(t, rules, false)
+		c.store.CounterStore, f.Store = f.Store, &c.store
+		f.ask(t.Context(), 2, "user=alice")
 		if _, err := f.Peek(t.Context(), alice); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: peek: got error %v", name, err)
 		}

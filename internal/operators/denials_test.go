@@ -15,15 +15,6 @@ import (
 	"weir/internal/testenv"
 )
 
-// newLimit returns a limit with a label.
-func newLimit(t testing.TB, label string) *limiter.Limit {
-	t.Helper()
-	return testenv.Must(limiter.NewLimit(limiter.Spec{
-		RequestsPerUnit: 5, Unit: limiter.Minute,
-		Series: limiter.LabelSet{Domain: "api", Key1: label, Rule: label, Limit: "minute"}.Series(),
-	}))(t)
-}
-
 // denialOf returns the denial of a user by a limit.
 func denialOf(l *limiter.Limit, user string) *Denial {
 	return &Denial{Limit: l, RetryAfter: time.Second, Asked: Asked{
@@ -235,43 +226,31 @@ func TestMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	one := newLimit(t, "user")
-	for name, limit := range map[string]func(i int) *limiter.Limit{
-		"one limit":   func(int) *limiter.Limit { return one },
-		"many limits": func(i int) *limiter.Limit { return newLimit(t, fmt.Sprint("tenant=", i, "|user|path=/a/long/way")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := heap()
-			r := NewRecorder(noon)
-			random := rand.New(rand.NewPCG(1, 2))
-			at := noon
-			const fill = 2 * sketchSize
-			for i := range fill * (hourParts + 6) {
-				switch {
-				case i%fill > 0:
-				case i < fill*hourParts:
-					at = at.Add(5 * time.Minute)
-				default:
-					at = at.Add(10 * time.Second)
-				}
-				d := denialOf(limit(i), fmt.Sprint(i, strings.Repeat("x", random.IntN(10_000))))
-				d.Entries = append(d.Entries, d.Entries[0], d.Entries[0], d.Entries[0])
-				d.RequestID = strings.Repeat("i", random.IntN(10_000))
-				r.Record(at.Add(time.Duration(i%fill)*time.Millisecond), d)
-			}
-			if got := heap() - before; got > 12<<20 {
-				t.Errorf("it takes %d KiB, want at most 12 MiB", got>>10)
-			} else {
-				t.Logf("%d KiB", got>>10)
-			}
-			keys := 0
-			for _, p := range append(r.hour.ring, r.minute.ring...) {
-				keys += len(p.keys.Counters)
-			}
-			if keys > 9216 {
-				t.Errorf("%d keys are kept", keys)
-			}
-		})
+	before, r, random, at := heap(), NewRecorder(noon), rand.New(rand.NewPCG(1, 2)), noon
+	const fill = 2 * sketchSize
+	for i := range fill * (hourParts + 6) {
+		switch {
+		case i%fill > 0:
+		case i < fill*hourParts:
+			at = at.Add(5 * time.Minute)
+		default:
+			at = at.Add(10 * time.Second)
+		}
+		l := newLimit(t, fmt.Sprint("tenant=", i, "|user|path=/a/long/way"))
+		d := denialOf(l, fmt.Sprint(i, strings.Repeat("x", random.IntN(10_000))))
+		d.Entries = append(d.Entries, d.Entries[0], d.Entries[0], d.Entries[0])
+		d.RequestID = strings.Repeat("i", random.IntN(10_000))
+		r.Record(at.Add(time.Duration(i%fill)*time.Millisecond), d)
+	}
+	if got := heap() - before; got > 12<<20 {
+		t.Errorf("it takes %d KiB, want at most 12 MiB", got>>10)
+	}
+	keys := 0
+	for _, p := range append(r.hour.ring, r.minute.ring...) {
+		keys += len(p.keys.Counters)
+	}
+	if keys > 9216 {
+		t.Errorf("%d keys are kept", keys)
 	}
 }
 
@@ -304,27 +283,5 @@ func TestRecordAtOnce(t *testing.T) {
 	all.Wait()
 	if got := shown(r, noon).Minute.Limits[0]; got.Denied != 32_000 || got.Error != 0 {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func BenchmarkRecord(b *testing.B) {
-	l := newLimit(b, "user")
-	for _, users := range []int{1, 100, 1000, 10000} {
-		denials := make([]*Denial, users)
-		for i := range denials {
-			denials[i] = denialOf(l, fmt.Sprint("user-", i))
-		}
-		b.Run(fmt.Sprint("users=", users), func(b *testing.B) {
-			began := time.Now()
-			r := NewRecorder(began)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				at, order := began, rand.New(rand.NewPCG(1, 2))
-				for pb.Next() {
-					at = at.Add(40 * time.Microsecond) // as of 25,000 a second
-					r.Record(at, denials[order.IntN(users)])
-				}
-			})
-		})
 	}
 }

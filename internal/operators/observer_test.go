@@ -14,9 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	grpcmetadata "google.golang.org/grpc/metadata"
 
-	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -61,53 +59,6 @@ func known(r *Recorder) (all []string) {
 	return all
 }
 
-// asker decides requests and has them observed.
-type asker struct {
-	t       *testing.T
-	tree    *descriptors.Tree
-	planner *plan.Planner
-	store   limiter.Store
-	Observer
-}
-
-// began is when all requests are decided: 30 s before the end of a minute and an hour.
-var began = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
-
-func newAsker(t *testing.T, hashed bool, opts plan.Options) *asker {
-	t.Helper()
-	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(observedRules)}}, descriptors.Options{}))(t)
-	opts.Keys = testenv.Must(limiter.NewKeys("", hashed))(t)
-	store := memory.New(memory.Options{Now: func() time.Time { return began }})
-	return &asker{t, tree, plan.New(opts), store, Observer{Denials: NewRecorder(began), Hashed: hashed}}
-}
-
-// ask asks for descriptors such as "user=alice,path=/ nobody=x".
-func (a *asker) ask(ctx context.Context, words string) {
-	a.t.Helper()
-	r := plan.Request{Domain: "api"}
-	for descriptor := range strings.FieldsSeq(words) {
-		var d plan.Descriptor
-		for entry := range strings.SplitSeq(descriptor, ",") {
-			key, value, _ := strings.Cut(entry, "=")
-			d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
-		}
-		r.Descriptors = append(r.Descriptors, d)
-	}
-	a.decide(ctx, &r)
-}
-
-func (a *asker) decide(ctx context.Context, r *plan.Request) {
-	a.t.Helper()
-	var p plan.Result
-	testenv.OK(a.t, a.planner.Prepare(&p, a.tree, r))
-	denied := false
-	if len(p.Hits) > 0 {
-		denied = testenv.Must(a.store.Decide(ctx, p.Hits, p.Decisions))(a.t)
-	}
-	p.SetStatuses(denied)
-	a.Observe(ctx, began, r, &p)
-}
-
 // TestDenialsAreRecorded asks each thing three times.
 func TestDenialsAreRecorded(t *testing.T) {
 	for _, tt := range []struct {
@@ -126,11 +77,10 @@ func TestDenialsAreRecorded(t *testing.T) {
 		{name: "hashes", request: "user=alice", hashed: true, want: []string{"api user|burst user=#K9gGyX8OAK8aH8Myj6djqQ 2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := newAsker(t, tt.hashed, plan.Options{ShadowMode: tt.shadow})
-			for range 3 {
-				a.ask(t.Context(), tt.request)
-			}
-			if got := known(a.Denials); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			f := newFixture(t, observedRules, tt.hashed)
+			f.Plan.ShadowMode = tt.shadow
+			f.ask(t.Context(), 3, tt.request)
+			if got := known(f.Observer.Denials); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -139,18 +89,17 @@ func TestDenialsAreRecorded(t *testing.T) {
 
 // TestDenialsOfARuleWithoutKey tells it apart from rules whose keys are its names.
 func TestDenialsOfARuleWithoutKey(t *testing.T) {
-	a := newAsker(t, false, plan.Options{})
-	a.tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`domain: api
+	f := newFixture(t, `domain: api
 descriptors:
   - {key: otherwise, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: (no key), rate_limit: {unit: day, requests_per_unit: 0}}
   - {share_threshold: true, rate_limit: {unit: day, requests_per_unit: 0}}
-`)}}, descriptors.Options{}))(t)
-	a.ask(t.Context(), "otherwise=a")
-	a.ask(t.Context(), "nobody=x")
-	a.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
-	d := a.Denials.Denials(began)
-	d.locate(a.tree.Places)
+`, false)
+	f.ask(t.Context(), 1, "otherwise=a")
+	f.ask(t.Context(), 1, "nobody=x")
+	f.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
+	d := f.Observer.Denials.Denials(began)
+	d.locate(f.tree.Places)
 	got := map[string]string{}
 	for _, e := range mergeDenials(d).Last {
 		text, lacks := e.Descriptor.Spell()
@@ -164,17 +113,15 @@ descriptors:
 
 // TestRequestIsNamed finds the ID of the last request, in an entry before the metadata.
 func TestRequestIsNamed(t *testing.T) {
-	a := newAsker(t, false, plan.Options{})
+	f := newFixture(t, observedRules, false)
 	ctx := grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("X-Request-Id", "of-call"))
 	for request, want := range map[string]string{
 		"user=alice":                      "of-call",
 		"user=bob request_id=of-entry":    "of-entry",
 		"x-request-id=of-header user=eve": "of-header",
 	} {
-		for range 2 {
-			a.ask(ctx, request)
-		}
-		if last := shown(a.Denials, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
+		f.ask(ctx, 2, request)
+		if last := shown(f.Observer.Denials, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
 			t.Errorf("%s: got %+v, want %s", request, last, want)
 		}
 	}
@@ -185,18 +132,18 @@ func TestRequestIsNamed(t *testing.T) {
 func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
 	t.Helper()
 	var text bytes.Buffer
-	a := newAsker(t, hashed, plan.Options{})
-	a.Log = StartDecisionLog(LogOptions{
+	f := newFixture(t, observedRules, hashed)
+	f.Log = StartDecisionLog(LogOptions{
 		All: all, Rate: 1000, Sink: Lines{W: &text},
 		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
 	})
 	traced := func(id string) context.Context {
 		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("x-request-id", "id-"+id, "traceparent", "00-"+id+"af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
 	}
-	a.ask(traced("0"), "user=a\xff")
-	a.ask(traced("1"), "user=bob nobody")
-	a.ask(t.Context(), "user=bob")
-	testenv.OK(t, a.Log.Close(t.Context()))
+	f.ask(traced("0"), 1, "user=a\xff")
+	f.ask(traced("1"), 1, "user=bob nobody")
+	f.ask(t.Context(), 1, "user=bob")
+	testenv.OK(t, f.Log.Close(t.Context()))
 	for text := range strings.Lines(text.String()) {
 		var line map[string]any
 		testenv.OK(t, json.Unmarshal([]byte(text), &line))
@@ -229,7 +176,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 		broken = `{"descriptor":{"entries":[{"key":"user","value":"a�","value_base64":"Yf8="}]},"domain":"api","limit":`
 		first  = `"request_id":"id-0","rule":"user","trace_id":"0af7651916cd43dd8448eb211c80319c"}`
 		second = `"request_id":"id-1","rule":"user","trace_id":"1af7651916cd43dd8448eb211c80319c"}`
-		denied = bob + `"burst","outcome":"denied",` + at + `"rate":"1 per minute","remaining":0,"retry_after":30,"rule":"user"}`
+		denied = bob + `"burst","outcome":"denied",` + at + `"rate":"1 per minute","remaining":0,"retry_after":60,"rule":"user"}`
 	)
 	wantLines(t, logged(t, true, false),
 		broken+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,`+first,

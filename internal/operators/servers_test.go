@@ -11,15 +11,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
 	"weir/internal/testenv"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runServer runs one of several servers on a Redis, which reports that x was used so often.
 func runServer(t *testing.T, r *testenv.Redis, uses uint64) (s *Servers, stop func()) {

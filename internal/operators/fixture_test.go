@@ -1,0 +1,95 @@
+package operators
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/plan"
+	"weir/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// began is when all requests are decided: half an hour before the end of a window.
+var began = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
+
+// fixture decides requests as a server does, and has them observed.
+type fixture struct {
+	*testing.T
+	*Desk
+	Observer
+	tree    *descriptors.Tree
+	inForce atomic.Pointer[plan.Exceptions]
+}
+
+func newFixture(t *testing.T, rules string, hashed bool) *fixture {
+	t.Helper()
+	f := &fixture{T: t, Observer: Observer{Denials: NewRecorder(began), Hashed: hashed}}
+	f.load(rules)
+	f.Desk = &Desk{
+		Tree: func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
+		Plan:  plan.Options{Keys: testenv.Must(limiter.NewKeys("p:", hashed))(t), Exceptions: &f.inForce},
+		Store: memory.New(memory.Options{Now: func() time.Time { return began }}),
+	}
+	return f
+}
+
+func (f *fixture) load(rules string) {
+	f.Helper()
+	f.tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(f.T)
+}
+
+// entries are those of a text such as "user=alice,path=/".
+func entries(text string) (list []limiter.Entry) {
+	for entry := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(entry, "=")
+		list = append(list, limiter.Entry{Key: key, Value: value})
+	}
+	return list
+}
+
+// ask asks so often for descriptors such as "user=alice,path=/ nobody=x", and returns how often
+// that was denied.
+func (f *fixture) ask(ctx context.Context, times int, words string) (denials int) {
+	f.Helper()
+	r := plan.Request{Domain: "api"}
+	for text := range strings.FieldsSeq(words) {
+		r.Descriptors = append(r.Descriptors, plan.Descriptor{Entries: entries(text)})
+	}
+	for range times {
+		if f.decide(ctx, &r) {
+			denials++
+		}
+	}
+	return denials
+}
+
+func (f *fixture) decide(ctx context.Context, r *plan.Request) (denied bool) {
+	f.Helper()
+	var p plan.Result
+	testenv.OK(f.T, plan.New(f.Plan).Prepare(&p, f.tree, r))
+	if len(p.Hits) > 0 {
+		denied = testenv.Must(f.Store.Decide(ctx, p.Hits, p.Decisions))(f.T)
+	}
+	p.SetStatuses(denied)
+	f.Observe(ctx, began, r, &p)
+	return denied
+}
+
+// newLimit returns a limit with a label.
+func newLimit(t testing.TB, label string) *limiter.Limit {
+	t.Helper()
+	return testenv.Must(limiter.NewLimit(limiter.Spec{
+		RequestsPerUnit: 5, Unit: limiter.Minute,
+		Series: limiter.LabelSet{Domain: "api", Key1: label, Rule: label, Limit: "minute"}.Series(),
+	}))(t)
+}
