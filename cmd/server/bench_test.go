@@ -108,7 +108,7 @@ func TestBenchInterrupted(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"0s", "failed      1  Canceled 1 ", ""},
-		{"9s", "", "weir: nothing was measured: interrupted during the warm-up of 9s\n"},
+		{"9s", "", "weir: nothing was measured: all 1 requests were sent during the warm-up of 9s\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.warmup, func(t *testing.T) {

@@ -199,51 +199,45 @@ func (l likeServer) load(files []descriptors.File, path string) (*descriptors.Tr
 	return tree, nil
 }
 
-// anyBytes is an argument as it was given. As a string, the parser would replace
-// what is not UTF-8.
+// read has a value read from an argument as it was given, which is no flag. The parser would
+// replace what is not UTF-8 in a string.
+func read(ctx *kong.DecodeContext, into func(text string) error) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return err
+	}
+	if err := into(token.String()); err != nil {
+		return fmt.Errorf("%q: %w", token.String(), err)
+	}
+	return nil
+}
+
+// anyBytes is an argument of any bytes.
 type anyBytes string
 
-// Decode takes any argument that is no flag.
+// Decode implements kong.MapperValue.
 func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
-	token, err := ctx.Scan.PopValue("text")
-	if err == nil {
-		*b = anyBytes(token.String())
-	}
-	return err
+	return read(ctx, func(text string) error { *b = anyBytes(text); return nil })
 }
 
 // domain is an argument that may have backslashes.
 type domain string
 
-// Decode takes any argument that is no flag.
+// Decode implements kong.MapperValue.
 func (d *domain) Decode(ctx *kong.DecodeContext) error {
-	token, err := ctx.Scan.PopValue("text")
-	if err != nil {
+	return read(ctx, func(text string) error {
+		name, err := explain.ParseDomain(text)
+		*d = domain(name)
 		return err
-	}
-	name, err := explain.ParseDomain(token.String())
-	if err != nil {
-		return fmt.Errorf("%q: %w", token.String(), err)
-	}
-	*d = domain(name)
-	return nil
+	})
 }
 
 // entries are an argument: those of a descriptor, with backslashes.
 type entries []limiter.Entry
 
-// Decode takes any argument that is no flag.
-func (e *entries) Decode(ctx *kong.DecodeContext) error {
-	token, err := ctx.Scan.PopValue("text")
-	if err != nil {
-		return err
-	}
-	list, err := explain.ParseDescriptor(token.String())
-	if err != nil {
-		return fmt.Errorf("%q: %w", token.String(), err)
-	}
-	*e = list
-	return nil
+// Decode implements kong.MapperValue.
+func (e *entries) Decode(ctx *kong.DecodeContext) (err error) {
+	return read(ctx, func(text string) error { *e, err = explain.ParseDescriptor(text); return err })
 }
 
 // whom is embedded in commands about a descriptor.

@@ -17,7 +17,6 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
-	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
 	"weir/internal/settings/follow"
@@ -183,17 +182,11 @@ func (d descriptorsOf) Run(p *program) error {
 
 // readEnvoy reads a configuration of Envoy. A dash names the standard input.
 func readEnvoy(name string, o fromEnvoy) (*envoyconfig.Config, error) {
-	file := os.Stdin
+	file := name
 	if name == "-" {
-		name = "stdin"
-	} else {
-		var err error
-		if file, err = os.Open(name); err != nil {
-			return nil, err
-		}
-		defer file.Close()
+		file, name = "/dev/stdin", "stdin"
 	}
-	data, err := io.ReadAll(io.LimitReader(file, envoyconfig.MaxFileSize+1)) // more is a problem of Load
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +224,7 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 
 type benchmark struct {
 	bench.Options
-	Descriptor []string       `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
+	Descriptor []entries      `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
 	Callers    *int           `placeholder:"N" help:"Maximum number of requests in flight, never more than --requests. The default is 64, or 512 with --rate."`
 	Warmup     *time.Duration `placeholder:"DURATION" help:"Time at the start that is not measured. The default is a tenth of the duration, at most 1s; none with --requests."`
 
@@ -269,24 +262,17 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	if opts.TLS, err = b.config(); err != nil {
 		return err
 	}
-	for _, text := range b.Descriptor {
-		parsed, err := explain.ParseDescriptor(text)
-		if err != nil {
-			return fmt.Errorf("--descriptor: %q: %w", text, err)
+	for _, descriptor := range b.Descriptor {
+		var list []bench.Entry
+		for _, e := range descriptor {
+			list = append(list, bench.Entry(e))
 		}
-		var entries []bench.Entry
-		for _, e := range parsed {
-			entries = append(entries, bench.Entry(e))
-		}
-		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
+		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, list)
 	}
 	result, err := bench.Run(ctx, opts)
 	switch {
 	case err != nil:
 		return err
-	case result.Measured() == 0 && ctx.Err() != nil:
-		fmt.Fprintf(p.stderr, "weir: nothing was measured: interrupted during the warm-up of %v\n", opts.Warmup)
-		return exit(exitFailed)
 	case result.Measured() == 0:
 		fmt.Fprintf(p.stderr, "weir: nothing was measured: all %d requests were sent during the warm-up of %v\n", result.SentWithWarmup, opts.Warmup)
 		return exit(exitFailed)

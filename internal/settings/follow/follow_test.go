@@ -17,7 +17,10 @@ import (
 	"weir/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	tlsEvery = 5 * time.Millisecond
+	goleak.VerifyTestMain(m)
+}
 
 // follow opens what File reads, on a clock of its own.
 func follow(t *testing.T, path string, log *testenv.Log) *Text {
@@ -134,7 +137,7 @@ func TestFile(t *testing.T) {
 	for path, problem := range map[string]string{
 		dir + "/none": "no such file", dir: "not a regular file", pipe: "not a regular file", "/dev/zero": "not a regular file", large: "it is longer than 16777216 bytes",
 	} {
-		text, err := PEM(path)
+		text, err := read(path, maxPEM)
 		wantText(t, path, "", path, problem)(string(text), err)
 	}
 }

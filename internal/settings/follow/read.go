@@ -47,9 +47,6 @@ func read(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// PEM reads a file of certificates or of a key.
-func PEM(path string) ([]byte, error) { return read(path, maxPEM) }
-
 // File reads the secret in a file, without white space around it.
 func File(path string) (string, error) {
 	data, err := read(path, maxSecret)

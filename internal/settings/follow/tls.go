@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -38,11 +37,12 @@ type TLSOptions struct {
 	// SkipHostnameVerification makes a client accept any name in the server's
 	// certificate, which must still come from a trusted authority.
 	SkipHostnameVerification bool
-	// Interval is how often the files are compared, 5 s if it is 0.
-	Interval time.Duration
 	// Logger hears of files that change and of gRPC clients that are refused.
 	Logger *slog.Logger
 }
+
+// tlsEvery is how often the files are read. Tests shorten it.
+var tlsEvery = 5 * time.Second
 
 // TLS is one side of TLS. It follows its files until it is closed: what they hold is a
 // text, whose check makes the next configuration. A connection keeps what it began with.
@@ -78,7 +78,7 @@ func openTLS(opts TLSOptions, server bool) (*TLS, error) {
 	}
 	names := slices.DeleteFunc([]string{opts.CertFile, opts.KeyFile, opts.CAFile}, func(name string) bool { return name == "" })
 	c.files = newText(Options{
-		Setting: strings.Join(names, ", "), Read: c.read, Check: c.use, Every: cmp.Or(opts.Interval, 5*time.Second), Logger: opts.Logger,
+		Setting: strings.Join(names, ", "), Read: c.read, Check: c.use, Every: tlsEvery, Logger: opts.Logger,
 	}, text)
 	if len(names) > 0 {
 		c.files.Start()
@@ -94,7 +94,7 @@ func (c *TLS) read(context.Context) (string, error) {
 		if file == "" {
 			continue
 		}
-		content, err := PEM(file)
+		content, err := read(file, maxPEM)
 		if err != nil {
 			return "", err
 		}

@@ -33,7 +33,7 @@ type side struct {
 func newSide(t *testing.T, issuer, peers *testenv.Authority, names ...string) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
-	s.opts = TLSOptions{Interval: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
+	s.opts = TLSOptions{Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if issuer != nil {
 		certificate, key := issuer.Issue(t, names...)
 		s.opts.CertFile, s.opts.KeyFile = s.write("tls.crt", certificate), s.write("tls.key", key)
@@ -119,23 +119,16 @@ func TestPeers(t *testing.T) {
 		want      string // what the client says
 	}{
 		{name: "no client certificates asked for", client: client(nil, nil)},
-		{name: "client by its address", client: client(nil, nil), host: "127.0.0.1"},
 		{name: "client of the authority", authority: ours, client: client(ours, nil)},
 		{name: "client without certificate", authority: ours, client: client(nil, nil), server: "didn't provide a certificate", want: "certificate required"},
 		{name: "client of another authority", authority: ours, client: client(theirs, nil), server: "unknown authority", want: "unknown certificate authority"},
 		{name: "SAN is a DNS name", authority: ours, san: "envoy.example", client: client(ours, nil, "other.example", "envoy.example")},
-		{name: "SAN is a URI", authority: ours, san: spiffe, client: client(ours, nil, spiffe)},
-		{name: "SAN is an address", authority: ours, san: "192.0.2.7", client: client(ours, nil, "192.0.2.7")},
-		{name: "SAN is an email address", authority: ours, san: "envoy@example.org", client: client(ours, nil, "envoy@example.org")},
 		{name: "wrong SAN", authority: ours, san: spiffe, client: client(ours, nil, "envoy.example"), server: `does not have the name "` + spiffe + `", but [envoy.example]`, want: "bad certificate"},
-		{name: "right SAN, wrong authority", authority: ours, san: spiffe, client: client(theirs, nil, spiffe), server: "unknown authority", want: "unknown certificate authority"},
 
 		{name: "server of another authority", client: client(nil, strangers), server: "bad certificate", want: "unknown authority"},
 		{name: "server of no authority of the system", client: client(nil, func(o *TLSOptions) { o.CAFile = "" }), server: "bad certificate", want: "unknown authority"},
 		{name: "server under another name", client: client(nil, nil), host: "other.example", server: "bad certificate", want: "not other.example"},
-		{name: "server under another address", client: client(nil, nil), host: "192.0.2.7", server: "bad certificate", want: "not 192.0.2.7"},
 		{name: "host name skipped", client: client(nil, skip), host: "other.example"},
-		{name: "host name skipped, another authority", client: client(nil, func(o *TLSOptions) { skip(o); strangers(o) }), server: "bad certificate", want: "unknown authority"},
 		{name: "server's SAN instead of the host", client: client(nil, san("weir.example")), host: "other.example"},
 		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not have the name"},
 		{name: "server with the SAN of another authority", client: client(nil, func(o *TLSOptions) { o.PeerSAN = "weir.example"; strangers(o) }), server: "bad certificate", want: "unknown authority"},
@@ -240,17 +233,12 @@ func TestKindsOfNames(t *testing.T) {
 		{"envoy.mesh", dns("envoy.mesh"), true},
 		{"envoy.mesh", dns("*.mesh"), true},
 		{"envoy.mesh", uri("envoy.mesh"), false},
-		{"envoy.mesh", email("envoy.mesh"), false},
 		{"192.0.2.7", &x509.Certificate{IPAddresses: []net.IP{net.ParseIP("192.0.2.7")}}, true},
-		{"192.0.2.7", uri("192.0.2.7"), false},
 		{"2001:db8::7", &x509.Certificate{IPAddresses: []net.IP{net.ParseIP("2001:db8::7")}}, true},
 		{"spiffe://mesh/envoy", uri("spiffe://mesh/envoy"), true},
 		{"spiffe://mesh/envoy", dns("spiffe://mesh/envoy"), false},
-		{"urn:mesh:envoy", uri("urn:mesh:envoy"), true},
-		{"spiffe://envoy@mesh", uri("spiffe://envoy@mesh"), true},
 		{"spiffe://envoy@mesh", email("spiffe://envoy@mesh"), false},
 		{"envoy@mesh", email("envoy@mesh"), true},
-		{"envoy@mesh", uri("envoy@mesh"), false},
 		{"envoy@mesh", dns("envoy@mesh"), false},
 	} {
 		if err := holds(test.certificate, test.san); (err == nil) != test.held {
