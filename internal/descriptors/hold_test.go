@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"strings"
 	"testing"
 
 	"weir/internal/testenv"
@@ -35,18 +34,5 @@ func TestHoldsAreOfTheirDomain(t *testing.T) {
 	tree := testenv.Must(Load(files, Options{}))(t)
 	if rule, hold := tree.MatchHold("web", entries("request_id=1")); rule == nil || hold >= 0 {
 		t.Errorf("got %v and hold %d, want the rule without a hold", rule, hold)
-	}
-}
-
-func TestDumpOfHolds(t *testing.T) {
-	var b strings.Builder
-	testenv.OK(t, load(t, flightRules).Dump(&b))
-	for _, want := range []string{
-		"user: unit=MINUTE requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: concurrency, from:",
-		"unit=HOUR requests_per_unit=1, shadow_mode: false, quota_mode: false, algorithm: concurrency, hold: call, from:",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("got\n%s\nwant a line with %s", b.String(), want)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package descriptors
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -140,32 +139,6 @@ func TestManyNetworksLoadFast(t *testing.T) {
 	testenv.InProcessorTime(t, 300*time.Millisecond, func() {
 		testenv.Must(Load(files, Options{}))(t)
 	})
-}
-
-// A list is one node, whatever its length, and takes little more than its values.
-func TestLongListIsKeptOnce(t *testing.T) {
-	const n = 10_000
-	var values strings.Builder
-	for i := range n {
-		fmt.Fprintf(&values, "a-value-of-thirty-bytes-%06d, ", i)
-	}
-	rules := "domain: api\ndescriptors:\n- {key: user, value: [" + values.String() + "], descriptors: [{key: path, " + manyLimit + "}]}\n"
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	tree := load(t, rules)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if root := tree.domains["api"]; len(root.children) != 1 || len(root.exact) != n || tree.Rules() != 1 {
-		t.Errorf("got %d nodes, %d values and %d rules", len(root.children), len(root.exact), tree.Rules())
-	}
-	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n; each > 200 {
-		t.Errorf("each value takes %d bytes, want at most 200", each)
-	}
-	if tree.Match("api", entries("user=a-value-of-thirty-bytes-009999", "path=/")) == nil {
-		t.Error("the last value leads nowhere")
-	}
-	runtime.KeepAlive(rules)
 }
 
 // Two files may list values of one key, as long as they are different ones.

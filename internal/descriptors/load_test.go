@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
@@ -131,28 +130,6 @@ descriptors:
 	}
 }
 
-// The library of the reference knows booleans as YAML 1.1 spells them, each in three
-// ways, but only without quotes.
-func TestBooleansInMetadata(t *testing.T) {
-	tree := load(t, `
-domain: api
-descriptors:
-  - key: a
-    metadata:
-      "true": [true, True, TRUE, yes, Yes, YES, on, On, ON, y, Y]
-      "false": [false, False, FALSE, no, No, NO, off, Off, OFF, n, N]
-      text: ["yes", 'no', yEs, oN, !!str on, tRUE]
-`)
-	got := tree.Match("api", entries("a=b")).Metadata
-	want := map[string]any{
-		"true": slices.Repeat([]any{true}, 11), "false": slices.Repeat([]any{false}, 11),
-		"text": []any{"yes", "no", "yEs", "oN", "on", "tRUE"},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%v\nwant\n%v", got, want)
-	}
-}
-
 // What a control plane sends as text stays text.
 func TestTextInMetadataOfResources(t *testing.T) {
 	m := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "a", "metadata": {"v": "yes", "w": true}}]}`)
@@ -174,55 +151,6 @@ func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
 		if !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
 			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
 		}
-	}
-}
-
-func TestLoadFillsLimit(t *testing.T) {
-	for _, test := range []struct {
-		fields string
-		want   limiter.Spec
-	}{
-		{"rate_limit: {unit: second, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Second, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: MINUTE, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: Hour, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Hour, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: dAY, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: week, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Week, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: month, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Month, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: year, requests_per_unit: 0}", limiter.Spec{Unit: limiter.Year}},
-		{"rate_limit: {unlimited: true}", limiter.Spec{Unlimited: true}},
-		{"rate_limit: {unlimited: false, unit: day, requests_per_unit: 1125899906842624}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1 << 50}},
-		{"rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 20}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, RequestsPerUnit: 20}},
-		{"rate_limit: {unit: second, unit_multiplier: 3153600000, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 100 * 365 * 24 * 3600, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: fixed_window}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: first_hit}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.FirstHit}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: calendar}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.ByCalendar}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: calendar, time_zone: Asia/Tokyo}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Tokyo"}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: sliding_window}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.SlidingWindow}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket, burst: 7}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket, Burst: 7}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, charge: auto}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Auto}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, charge: admitted}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Admitted}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, charge: always}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Always}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, deny_for: 1h30m}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, DenyFor: 90 * time.Minute}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: error}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureError}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: allow}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureAllow}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: deny}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureDeny}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: local}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureLocal}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, unit_multiplier: , algorithm: , time_zone: , burst: , charge: , failure_mode: , shadow_mode: , name: , replaces: }", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
-		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
-		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"value: '', shadow_mode: false, detailed_metric: false, descriptors: [], rate_limit: {requests_per_unit: 1, unit: DAY, unlimited: false, name: '', replaces: []}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}}, // as Envoy Gateway does
-		{"rate_limit: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
-	} {
-		t.Run(test.fields, func(t *testing.T) {
-			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
-			rule := tree.Match("api", entries("user=alice"))
-			test.want.Series = limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(rule.Limits[0])}.Series()
-			wantLimits(t, rule, test.want)
-		})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -334,50 +333,5 @@ func TestSchemaRefusesNothingGood(t *testing.T) {
 	}
 	if good < 100 {
 		t.Errorf("only %d files were good", good)
-	}
-}
-
-// spellings yields all texts of at most n characters that numbers may be made of.
-func spellings(n int) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		texts := []string{""}
-		for range n {
-			var longer []string
-			for _, text := range texts {
-				for _, c := range "+019_bX.e" {
-					longer = append(longer, text+string(c))
-					if !yield(text + string(c)) {
-						return
-					}
-				}
-			}
-			texts = longer
-		}
-	}
-}
-
-// However a number is spelled that the decoder takes, the schema takes it, too, though
-// it is text for editors. Other text the schema does not take for a number.
-func TestSchemaTakesSpellingsOfNumbers(t *testing.T) {
-	schema := compiled(t)
-	good := 0
-	for number := range spellings(4) {
-		text := fmt.Sprintf("{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %s}}]}", number)
-		_, err := Load([]File{{"", []byte(text)}}, Options{})
-		read, _ := asEditor([]byte(text))
-		refused := schema.Validate(read)
-		_, isText := editorScalar(number).(string)
-		switch {
-		case !isText:
-		case err == nil && refused != nil:
-			t.Fatalf("%s: the schema says %v", text, refused)
-		case err != nil && refused == nil:
-			t.Fatalf("%s: the schema takes what is no number: %v", text, err)
-		case err == nil:
-			good++
-		}
-	}
-	if good < 20 {
-		t.Errorf("only %d good numbers are text for editors", good)
 	}
 }

@@ -98,24 +98,6 @@ func TestShadowModeCountsWhatItLetsPass(t *testing.T) {
 	}
 }
 
-// A tighter limit that is tried beside the one that holds counts for itself.
-func TestTrialHasItsOwnCounter(t *testing.T) {
-	s := options(t, `
-domain: api
-descriptors:
-  - key: user
-    rate_limit:
-      - {unit: minute, requests_per_unit: 10}
-      - {unit: minute, requests_per_unit: 3, shadow_mode: true}
-`).service()
-	for i := range int64(10) {
-		c := decide(t, s, "user=a")
-		if real, trial := c.result.Decisions[0], c.result.Decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.result.Denied {
-			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
-		}
-	}
-}
-
 // What becomes of a hit that fits, in a request that another limit denies.
 func TestCharge(t *testing.T) {
 	for _, tc := range []struct {
