@@ -99,19 +99,3 @@ func checkOthers(t *testing.T, w Window, exact map[string]uint64) {
 		}
 	}
 }
-
-// TestMergeOfFewIsExact merges what no server had to cut.
-func TestMergeOfFewIsExact(t *testing.T) {
-	a, b, l := NewRecorder(noon), NewRecorder(noon), newLimit(t, "user")
-	deny(a, noon, l, "alice", 3)
-	deny(b, noon, l, "alice", 4)
-	deny(b, noon, l, "bob", 1)
-	merged := mergeDenials(a.Denials(noon), b.Denials(noon))
-	wantCounts(t, "minute", merged.Minute, map[string]uint64{"user/alice": 7, "user/bob": 1})
-	if got := find(merged, "alice"); len(got) != 1 || got[0].Count != 7 || len(merged.Last) != 2 {
-		t.Errorf("got %+v", merged.Last)
-	}
-	if got := merged.Minute.Limits[0]; got.Denied != 8 || got.Error+got.OthersAtMost+got.Keys[0].Error != 0 {
-		t.Errorf("got %+v", got)
-	}
-}
