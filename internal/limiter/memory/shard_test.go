@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
-// colliding returns so many pairs of keys with equal hashes in a shard.
-func colliding(seed maphash.Seed, pairs int) (keys []string) {
-	seen := make(map[uint32]string)
-	for i := 0; len(keys) < 2*pairs; i++ {
+// A shard finds what was kept and nothing else, in the order of expiry, whatever is
+// kept, changed, dropped and cleared, also of keys whose hashes are equal.
+func TestShardAgainstMap(t *testing.T) {
+	seed, random := maphash.MakeSeed(), rand.New(rand.NewPCG(rand.Uint64(), 0))
+	var keys []string
+	for i, seen := 0, map[uint32]string{}; len(keys) < 20; i++ { // pairs with equal hashes
 		key := fmt.Sprint("key ", i)
 		hash := inShard(maphash.String(seed, key))
 		if other, ok := seen[hash]; ok {
@@ -18,14 +20,6 @@ func colliding(seed maphash.Seed, pairs int) (keys []string) {
 		}
 		seen[hash] = key
 	}
-	return keys
-}
-
-// A shard finds what was kept and nothing else, in the order of expiry, whatever is
-// kept, changed, dropped and cleared, also of keys whose hashes are equal.
-func TestShardAgainstMap(t *testing.T) {
-	seed, random := maphash.MakeSeed(), rand.New(rand.NewPCG(rand.Uint64(), 0))
-	keys := colliding(seed, 10)
 	for i := range 1000 {
 		keys = append(keys, fmt.Sprint(i, string(make([]byte, i%100))))
 	}
@@ -66,29 +60,21 @@ func TestShardAgainstMap(t *testing.T) {
 // expectKept compares what is kept, and forgets what has expired or was evicted.
 func expectKept(t *testing.T, c *counters, want map[string]int64, now int64, evictions int) {
 	t.Helper()
-	soonest, last := int64(1<<62), int64(0)
+	soonest := int64(1 << 62)
 	for key, expiry := range want {
 		n := c.find(inShard(maphash.String(c.seed, key)), []byte(key))
-		switch {
-		case n == 0:
-			if expiry > now {
-				last = max(last, expiry)
+		if n == 0 {
+			if delete(want, key); expiry > now {
 				evictions--
 			}
-			delete(want, key)
-		case c.at(n).expiry != expiry || c.at(n).state.Used != expiry || string(c.keyOf(c.at(n))) != key:
-			t.Fatalf("%q is %+v, want expiry %d", key, *c.at(n), expiry)
-		default:
-			soonest = min(soonest, expiry)
+			continue
+		}
+		soonest = min(soonest, expiry)
+		if k := c.at(n); k.expiry != expiry || k.state.Used != expiry || string(c.keyOf(k)) != key {
+			t.Fatalf("%q is %+v, want expiry %d", key, *k, expiry)
 		}
 	}
-	if evictions != 0 {
-		t.Fatalf("%d more evictions are told than counters are gone", evictions)
-	}
-	if len(c.order) != len(want) || len(c.order) > c.max {
-		t.Fatalf("%d counters, want %d of at most %d", len(c.order), len(want), c.max)
-	}
-	if len(c.order) > 0 && c.at(c.order[0]).expiry != soonest {
-		t.Fatalf("the first expires at %d, want %d", c.at(c.order[0]).expiry, soonest)
+	if n := len(c.order); evictions != 0 || n != len(want) || n > c.max || n > 0 && c.at(c.order[0]).expiry != soonest {
+		t.Fatalf("%d counters, want %d of at most %d, the first to expire at %d; %d more evictions are told than are gone", n, len(want), c.max, soonest, evictions)
 	}
 }

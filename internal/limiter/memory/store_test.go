@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -105,13 +104,6 @@ func (f *fixture) expect(counters, evictions int) {
 	}
 }
 
-func TestMetricsLint(t *testing.T) {
-	problems := testenv.Must(testutil.GatherAndLint(newFixture(t, 0).reg))(t)
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-}
-
 // A counter of any algorithm is kept until it is as good as unused, and no longer.
 func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	for _, c := range []struct {
@@ -145,41 +137,6 @@ func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// A step of the clock, back or forth, costs at most a window: who is denied comes in
-// within one, or two of a sliding window, and a step admits no more than a window does.
-func TestAStepOfTheClockCostsAtMostAWindow(t *testing.T) {
-	for a, name := range limiter.AlgorithmNames() {
-		if limiter.Algorithm(a) == limiter.Concurrency {
-			continue // its hits have names, and what is held is given back
-		}
-		t.Run(name, func(t *testing.T) {
-			random, f := rand.New(rand.NewPCG(1, 2)), newFixture(t, 0)
-			limit := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.Algorithm(a)})
-			elapsed := 1000 * time.Hour
-			for step := range 200 {
-				elapsed += time.Duration(random.Int64N(int64(10*time.Minute))) - 5*time.Minute
-				if step%10 == 0 {
-					elapsed += time.Duration(random.IntN(200)-100) * time.Hour
-				}
-				f.set(elapsed)
-				admitted := 0
-				d := f.decide(hit(limit, 1, "a"))
-				for ; !d.Over; d = f.decide(hit(limit, 1, "a")) {
-					admitted++
-				}
-				if admitted > 10 || d.RetryAfter <= 0 || d.RetryAfter > 2*time.Minute || d.RetryAfter > time.Minute && limit.Algorithm != limiter.SlidingWindow {
-					t.Fatalf("step %d: %d admitted, then %+v", step, admitted, d)
-				}
-				elapsed += d.RetryAfter
-				f.set(elapsed)
-				if d = f.decide(hit(limit, 1, "a")); d.Over {
-					t.Fatalf("step %d: denied when it came back, %+v", step, d)
-				}
-			}
-		})
-	}
-}
-
 // heapBytes is what is live on the heap.
 func heapBytes() int64 {
 	runtime.GC()
@@ -202,22 +159,19 @@ func TestExpiryFreesMemory(t *testing.T) {
 		f.decide(hit(limit, 1, "a key of forty bytes and a number ", i))
 	}
 	flooded := heapBytes() - before
-	peeks := func() {
+	for _, c := range []struct {
+		after time.Duration
+		kept  int
+		most  int64 // bytes
+	}{{time.Minute, stay, flooded / 10}, {time.Hour, 0, flooded / 50}} {
+		f.set(c.after)
 		for range n {
 			f.decide(hit(perDay, 0, "peek"))
 		}
-	}
-	f.set(time.Minute)
-	peeks()
-	f.expect(stay, 0)
-	if left := heapBytes() - before; left > flooded/10 {
-		t.Errorf("%d bytes left of %d for one counter of %d", left, flooded, n/stay)
-	}
-	f.set(time.Hour)
-	peeks()
-	f.expect(0, 0)
-	if left := heapBytes() - before; left > flooded/50 {
-		t.Errorf("%d bytes left of %d for no counter", left, flooded)
+		f.expect(c.kept, 0)
+		if left := heapBytes() - before; left > c.most {
+			t.Errorf("%d bytes left of %d for %d of %d counters", left, flooded, c.kept, n)
+		}
 	}
 	runtime.KeepAlive(f)
 }
@@ -239,7 +193,6 @@ func TestBytesPerCounter(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	live = heapBytes() - live
-	t.Logf("%d bytes per counter with keys of %d bytes", live/n, len(hits[0].Key))
 	if live > most*n {
 		t.Errorf("%d bytes live for %d counters, want at most %d for each", live, n, most)
 	}
@@ -298,6 +251,9 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 4)
 	f.decide(hit(perDay, 1, "day 5"))
 	f.expect(10, 5)
+	if problems, err := testutil.GatherAndLint(f.reg); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, error %v", problems, err)
+	}
 }
 
 // A limit that is used up starts anew when as many other values as there are counters
@@ -346,70 +302,16 @@ func TestEvictionWithinARequest(t *testing.T) {
 		t.Errorf("got %+v, want 4 used", d)
 	}
 	f.expect(2, 2)
-	f.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
-	f.expect(2, 3)
-}
-
-// A long history of many counters, which come and go in waves, is decided as by
-// the model, which forgets nothing.
-func TestLongHistory(t *testing.T) {
-	const rounds, perRound = 12, 2000
-	limits := []*limiter.Limit{
-		perMinute, perHour,
-		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.FirstHit}),
-		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
-		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour, Algorithm: limiter.TokenBucket}),
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	f := newFixture(t, 0)
-	model := storetest.NewModel(func() time.Time { return *f.now.Load() })
-	var elapsed time.Duration
-	for round := range rounds {
-		keys := 1 + random.IntN(10_000) // few at times, so that others expire
-		for range perRound {
-			elapsed += time.Duration(random.IntN(100_000)) * time.Microsecond
-			f.set(elapsed)
-			var hits []limiter.Hit
-			for range 1 + random.IntN(4) {
-				kind, n := random.IntN(len(limits)), random.IntN(keys)
-				h := hit(limits[kind], random.Uint64N(5), kind, strings.Repeat("|", n%50), n)
-				h.Refund = random.IntN(8) == 0
-				hits = append(hits, h)
-			}
-			got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-			denied, _ := f.Decide(t.Context(), hits, got)
-			wantDenied, _ := model.Decide(t.Context(), hits, want)
-			if denied != wantDenied || !slices.Equal(got, want) {
-				t.Fatalf("round %d at %v: got %v %+v, want %v %+v", round, elapsed, denied, got, wantDenied, want)
-			}
-		}
-	}
-}
-
-func TestFloodOfKeys(t *testing.T) {
-	const limit, flood = 10_000, 40_000
-	f := newFixture(t, limit)
-	for i := range flood {
-		f.decide(hit(perMinute, 1, "key ", i))
-	}
-	kept := f.metric("weir_memory_counters")
-	if kept > limit || kept < limit*95/100 {
-		t.Errorf("%d counters kept, want at most %d and not many fewer", kept, limit)
-	}
-	f.expect(kept, flood-kept)
 }
 
 // Requests of many goroutines, overlapping, on a store that evicts.
 func TestConcurrentEviction(t *testing.T) {
-	const goroutines, limit = 8, 5000
+	const limit = 5000
 	f := newFixture(t, limit)
-	done := make(chan struct{})
-	for g := range goroutines {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			r := rand.New(rand.NewPCG(1, uint64(g)))
+	var wg sync.WaitGroup
+	for g := range uint64(8) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, g))
 			for i := range 2000 {
 				var hits []limiter.Hit
 				for range 1 + r.IntN(20) {
@@ -422,48 +324,31 @@ func TestConcurrentEviction(t *testing.T) {
 					f.set(time.Duration(r.IntN(5)) * 30 * time.Second)
 				}
 			}
-		}()
+		})
 	}
-	for range goroutines {
-		<-done
-		if n := f.metric("weir_memory_counters"); n > limit {
-			t.Errorf("%d counters kept, want at most %d", n, limit)
-		}
+	wg.Wait()
+	if n, evictions := f.metric("weir_memory_counters"), f.metric("weir_memory_evictions_total"); n > limit || evictions == 0 {
+		t.Errorf("%d counters kept, %d evictions, want at most %d, and some", n, evictions, limit)
 	}
-	if f.metric("weir_memory_evictions_total") == 0 {
-		t.Error("no evictions: the store was never full")
-	}
-}
-
-// requestOf returns a request on n counters of a limit nobody uses up.
-func requestOf(n int, unit limiter.Unit, key ...any) ([]limiter.Hit, []limiter.Decision) {
-	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: unit})
-	var hits []limiter.Hit
-	for i := range n {
-		hits = append(hits, hit(limit, 1, append(key, strings.Repeat("k", 30), i)...))
-	}
-	return hits, make([]limiter.Decision, n)
 }
 
 func TestNoAllocationOnExistingCounters(t *testing.T) {
-	for _, n := range []int{1, 10, 16} {
-		f := newFixture(t, 0)
-		hits, out := requestOf(n, limiter.Second)
-		later := make([]time.Time, 200)
-		for i := range later {
-			later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
-		}
-		i := 0
-		allocs := testing.AllocsPerRun(len(later)-1, func() {
-			f.now.Store(&later[i])
-			i++
-			if denied, err := f.Decide(context.Background(), hits, out); denied || err != nil {
-				t.Fatal(denied, err)
-			}
-		})
-		if allocs != 0 {
-			t.Errorf("%d hits: %v allocations, want none", n, allocs)
-		}
+	f := newFixture(t, 0)
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Second})
+	hits, out, i := make([]limiter.Hit, 16), make([]limiter.Decision, 16), 0
+	for i := range hits {
+		hits[i] = hit(limit, 1, "a key of some length ", i)
+	}
+	later := make([]time.Time, 200)
+	for i := range later {
+		later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
+	}
+	if allocs := testing.AllocsPerRun(len(later)-1, func() {
+		f.now.Store(&later[i])
+		i++
+		testenv.Must(f.Decide(context.Background(), hits, out))(t)
+	}); allocs != 0 {
+		t.Errorf("%v allocations, want none", allocs)
 	}
 }
 
@@ -491,11 +376,8 @@ func TestTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{TB: t, Store: memory.New(memory.Options{})}
 		for range 3 {
-			if d := f.decide(hit(perMinute, 10, "a")); d.Over || d.Used != 10 {
-				t.Errorf("got %+v, want a window of its own", d)
-			}
-			if d := f.decide(hit(perMinute, 1, "a")); !d.Over {
-				t.Errorf("got %+v, want it over", d)
+			if d, over := f.decide(hit(perMinute, 10, "a")), f.decide(hit(perMinute, 1, "a")); d.Over || d.Used != 10 || !over.Over {
+				t.Errorf("got %+v, want a window of its own, then %+v over", d, over)
 			}
 			time.Sleep(time.Minute)
 		}

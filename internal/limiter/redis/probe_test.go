@@ -3,9 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
-	"github.com/prometheus/client_golang/prometheus"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
