@@ -101,7 +101,8 @@ func (v validation) check() (r report, unread bool) {
 	var files []descriptors.File
 	var skipped descriptors.Problems
 	for _, path := range v.Paths {
-		found, names, err := make([]descriptors.File, 1), []string(nil), error(nil)
+		found, names := make([]descriptors.File, 1), []string(nil)
+		var err error
 		if path == "-" {
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {

@@ -32,9 +32,6 @@ func TestSimulate(t *testing.T) {
 		{name: "fields", args: []string{"a.yaml", "own.log", "--fields=time=ts,header:x-user=who.name"}, stdout: []string{"1 requests from 2023-11-14 22:13:20", "user"}},
 		{name: "unknown field", args: []string{"a.yaml", "own.log", "--fields=tine=ts"}, code: 2, stderr: []string{`weir: --fields: unknown name "tine" in "tine=ts", did you mean "time"?`}},
 		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied only by the new rules: 0 requests\n"}},
-		{name: "other format", args: []string{"a.yaml", "access.log", "--format=nginx"}, code: 2, stderr: []string{"no readable line"}},
-		{name: "unknown format", args: []string{"a.yaml", "access.log", "--format=apache"}, code: 2, stderr: []string{"--format must be one of"}},
-		{name: "no log", args: []string{"a.yaml", "none.log"}, code: 2, stderr: []string{"weir: open none.log: no such file"}},
 		{name: "no rules", args: []string{"none.yaml", "access.log"}, code: 2, stderr: []string{"none.yaml: no such file"}},
 		{name: "bad rules", args: []string{"bad.yaml", "access.log"}, code: 2, stderr: []string{"weir: invalid rules:\nbad.yaml:2:14:"}},
 		{name: "unknown action", args: []string{"a.yaml", "access.log", "--envoy=unknown.yaml"}, code: 2, stderr: []string{"unknown.yaml:2:", "no_action"}},
@@ -42,7 +39,6 @@ func TestSimulate(t *testing.T) {
 		{name: "fields of text", args: []string{"a.yaml", "access.log", "--format=nginx", "--fields=time=ts"}, code: 2, stderr: []string{"weir: --fields applies to JSON lines only, but --format is nginx\n"}},
 		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read only once\n"}},
 		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: open none/denied: no such file or directory\n"}},
-		{name: "nothing", code: 2, stderr: []string{"Usage: weir simulate"}},
 	})
 }
 

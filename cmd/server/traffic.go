@@ -267,7 +267,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		for _, e := range descriptor {
 			list = append(list, bench.Entry(e))
 		}
-		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, list)
+		opts.Descriptors = append(opts.Descriptors, list)
 	}
 	result, err := bench.Run(ctx, opts)
 	switch {

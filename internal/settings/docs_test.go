@@ -143,20 +143,6 @@ func settingFields(group reflect.Type) (names []string) {
 	return names
 }
 
-func TestHelpNamesEverything(t *testing.T) {
-	var cli struct{ Settings }
-	var help strings.Builder
-	parser := newParser(t, &cli, kong.Writers(&help, &help), kong.Exit(func(int) {}))
-	testenv.Must(parser.Parse([]string{"--help"}))(t)
-	for _, flag := range flags(t) {
-		for _, want := range []string{"--" + flag.Name, "$" + flag.Envs[0], flag.FormatPlaceHolder()} {
-			if !flag.IsBool() && !strings.Contains(help.String(), want) {
-				t.Errorf("help does not contain %s", want)
-			}
-		}
-	}
-}
-
 // flags lists the settings in their order.
 func flags(t *testing.T) []*kong.Flag {
 	var cli struct{ Settings }

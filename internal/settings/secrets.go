@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,38 +28,28 @@ const (
 )
 
 // sources returns the settings that say where a secret comes from.
-func (s *Settings) sources() (set []SecretSource) {
-	add := func(row SecretSource) {
-		row.Every = fileEvery
-		if row.Command != nil {
-			row.Every = commandEvery
-		}
-		if row.File != "" || row.Command != nil {
-			set = append(set, row)
-		}
+func (s *Settings) sources() []SecretSource {
+	r := &s.Redis
+	all := append(r.Main.sources("REDIS_", r.Main.Named()), r.PerSecond.sources("REDIS_PERSECOND_", r.Main.Named() && r.UsePerSecond)...)
+	all = append(all, SecretSource{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", s.XDS.HeadersFile, nil, fileEvery, s.XDS.Enabled(), &s.XDS.Headers})
+	return slices.DeleteFunc(all, func(r SecretSource) bool { return r.File == "" && r.Command == nil })
+}
+
+func (s *RedisServer) sources(prefix string, used bool) []SecretSource {
+	all := []SecretSource{
+		{prefix + "URL_FILE", s.URLFile, nil, fileEvery, used, &s.URL},
+		{prefix + "AUTH_FILE", s.AuthFile, nil, fileEvery, used, &s.Auth},
+		{prefix + "SENTINEL_AUTH_FILE", s.SentinelFile, nil, fileEvery, used, &s.SentinelAuth},
 	}
-	ofRedis := func(prefix string, r *RedisServer, used bool) {
-		add(SecretSource{Variable: prefix + "URL_FILE", File: r.URLFile, value: &r.URL, used: used})
-		add(SecretSource{Variable: prefix + "AUTH_FILE", File: r.AuthFile, value: &r.Auth, used: used})
-		add(SecretSource{Variable: prefix + "SENTINEL_AUTH_FILE", File: r.SentinelFile, value: &r.SentinelAuth, used: used})
-		if r.AuthCommand != "" {
-			add(SecretSource{Variable: prefix + "AUTH_COMMAND", Command: strings.Fields(string(r.AuthCommand)), value: &r.Auth, used: used})
-		}
+	if s.AuthCommand != "" {
+		all = append(all, SecretSource{prefix + "AUTH_COMMAND", "", strings.Fields(string(s.AuthCommand)), commandEvery, used, &s.Auth})
 	}
-	ofRedis("REDIS_", &s.Redis.Main, s.Redis.Main.Named())
-	ofRedis("REDIS_PERSECOND_", &s.Redis.PerSecond, s.Redis.Main.Named() && s.Redis.UsePerSecond)
-	add(SecretSource{Variable: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", File: s.XDS.HeadersFile, value: &s.XDS.Headers, used: s.XDS.Enabled()})
-	return set
+	return all
 }
 
 // SecretSources returns the sources of the secrets that are needed.
-func (s *Settings) SecretSources() (sources []SecretSource) {
-	for _, r := range s.sources() {
-		if r.used {
-			sources = append(sources, r)
-		}
-	}
-	return sources
+func (s *Settings) SecretSources() []SecretSource {
+	return slices.DeleteFunc(s.sources(), func(r SecretSource) bool { return !r.used })
 }
 
 // With returns the settings with a secret from a source of theirs.

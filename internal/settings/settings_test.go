@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,40 +83,27 @@ func TestPrecedence(t *testing.T) {
 		{"empty variable of a switch", env{"REDIS_TLS": ""}, nil, func(s Settings) any { return s.Redis.Main.TLS }, false},
 		{"empty variable without default", env{"REDIS_SOCKET_TYPE": "", "BACKEND_TYPE": ""}, nil, func(s Settings) any { return s.Redis.Main.SocketType }, Word("")},
 		{"switch by variable", env{"MERGE_DOMAIN_CONFIG": "TRUE"}, nil, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
-		{"switch by flag", nil, []string{"--merge-domain-config"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch off by flag", env{"MERGE_DOMAIN_CONFIG": "true"}, []string{"--merge-domain-config=false"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, false},
-		{"letter of a switch", env{"REDIS_TLS": "T"}, nil, func(s Settings) any { return s.Redis.Main.TLS }, true},
 		{"letter of a switch by flag", env{"REDIS_TLS": "yes"}, []string{"--redis-tls=f"}, func(s Settings) any { return s.Redis.Main.TLS }, false},
 		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
 		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, Word("warn")},
-		{"finest level of the reference", env{"LOG_LEVEL": "trace"}, nil, func(s Settings) any { return s.Process.LogLevel }, Word("debug")},
-		{"format in any case", env{"LOG_FORMAT": "JSON"}, nil, func(s Settings) any { return s.Process.LogFormat }, Word("json")},
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, "127.0.0.1:0"},
 		{"IPv6 host in brackets", env{"DEBUG_HOST": "[::]"}, nil, func(s Settings) any { return s.Listen.DebugPort.On(s.Listen.DebugHost) }, "[::]:6070"},
-		{"unlimited age", env{"GRPC_MAX_CONNECTION_AGE": "0"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAge }, time.Duration(0)},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
 		{"every address of IPv6", env{"PROTO": "TCP6"}, nil, hosts, ":: :: ::1"},
 		{"some addresses of IPv6", env{"PROTO": "tcp6", "GRPC_HOST": "::1"}, []string{"--host="}, hosts, "::1  ::1"},
-		{"every address of IPv4", env{"PROTO": "tcp4"}, nil, hosts, "0.0.0.0 0.0.0.0 127.0.0.1"},
 		{"operators with a token", env{"ADMIN_TOKEN_FILE": "/token"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
 		{"operators with a token, IPv6", env{"ADMIN_TOKEN_FILE": "/token", "PROTO": "tcp6"}, nil, hosts, ":: :: ::"},
 		{"operators everywhere", env{"DEBUG_HOST": "0.0.0.0"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
 		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379/1"},
 		{"name of Redis with a query", env{"REDIS_URL": "redis://db:6379?password=secret"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "redis://db:6379"},
-		{"name of plain Redis", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379"},
-		{"choice not set", nil, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("")},
 		{"empty variable of a choice", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": ""}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("")},
 		{"choice for", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "True"}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("true")},
-		{"choice against", nil, []string{"--stop-cache-key-increment-when-overlimit=no"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("false")},
 		{"type of Redis", env{"REDIS_TYPE": "Cluster"}, nil, func(s Settings) any { return s.Redis.Main.Type }, Word("cluster")},
-		{"failure mode in any case", env{"FAILURE_MODE": "Allow"}, nil, func(s Settings) any { return s.Failure.Mode }, Word("allow")},
-		{"cluster per second, not used", env{"REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
 		{"cluster per second", env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, true},
 		{"statsd by default", nil, nil, statsd, "tcp localhost:8125 []"},
 		{"statsd", env{"STATSD_HOST": "::1", "STATSD_PORT": "9125", "STATSD_PROTOCOL": "UDP", "EXTRA_TAGS": "zone:a, commit:1:2,"}, nil, statsd, "udp [::1]:9125 [{commit 1:2} {zone a}]"},
 		{"traces by default", nil, nil, func(s Settings) any { return s.Tracing }, Tracing{ExporterProtocol: "http", ServiceName: "RateLimit", SamplingRate: 1}},
-		{"traces in any case", env{"TRACING_EXPORTER_PROTOCOL": "gRPC"}, nil, func(s Settings) any { return s.Tracing.ExporterProtocol }, Word("grpc")},
-		{"twins are apart", env{"REDIS_AUTH": "one", "REDIS_PERSECOND_AUTH": "two"}, nil, func(s Settings) any { return string(s.Redis.Main.Auth + " " + s.Redis.PerSecond.Auth) }, "one two"},
 	})
 }
 
@@ -128,7 +116,6 @@ func TestPathOfRules(t *testing.T) {
 		{"subdirectory", nil, []string{"--runtime-subdirectory=ratelimit"}, path, "/srv/runtime_data/current/ratelimit/config true"},
 		{"all of it", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, path, "/data/ratelimit/rules true"},
 		{"alone", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, path, "/data/ratelimit/config false"},
-		{"path wins over subdirectory", nil, []string{"--config=here", "--runtime-subdirectory=ratelimit"}, path, "here false"},
 		{"path wins", nil, []string{"--config=here", "--runtime-root=/data"}, path, "here false"},
 	})
 }
@@ -143,5 +130,22 @@ func TestSecretShowsNowhere(t *testing.T) {
 		if strings.Contains(text, "swordfish") {
 			t.Errorf("shows the password: %s", text)
 		}
+	}
+}
+
+func TestMogrifiers(t *testing.T) {
+	s := testenv.Must(parse(t, map[string]string{
+		"USE_DOG_STATSD_MOGRIFIERS":          "B, A",
+		"DOG_STATSD_MOGRIFIER_A_PATTERN":     "a(.*)",
+		"DOG_STATSD_MOGRIFIER_A_NAME":        "x.$1",
+		"DOG_STATSD_MOGRIFIER_A_TAGS":        "t:$1,s:$0",
+		"DOG_STATSD_MOGRIFIER_B_PATTERN":     "b",
+		"DOG_STATSD_MOGRIFIER_B_NAME":        "y",
+		"DOG_STATSD_MOGRIFIER_OTHER_PATTERN": "(",
+	}))(t)
+	m := s.Metrics.Mogrifiers
+	if len(m) != 2 || m[0].Name != "y" || m[0].Tags != nil ||
+		m[1].Pattern.String() != "a(.*)" || m[1].Name != "x.$1" || !slices.Equal(m[1].Tags, Tags{{"s", "$0"}, {"t", "$1"}}) {
+		t.Errorf("got %+v", m)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestXDS(t *testing.T) {
@@ -16,26 +15,17 @@ func TestXDS(t *testing.T) {
 	}
 	expectSettings(t, []reading{
 		{"files by default", nil, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
-		{"files", env{"CONFIG_TYPE": "file"}, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
 		{"control plane", env{"CONFIG_TYPE": "grpc_xds_sotw"}, nil, func(s Settings) any { return s.XDS.Enabled() }, true},
 		{"server by default", nil, nil, func(s Settings) any { return s.XDS.ServerURL }, "localhost:18000"},
-		{"server", env{"CONFIG_GRPC_XDS_SERVER_URL": "[::1]:18001"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "[::1]:18001"},
 		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "unix:/run/xds.sock"},
-		{"target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:///cp:18000"},
 		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:cp:18000"},
-		{"node by default", nil, nil, func(s Settings) any { return s.XDS.NodeID }, "default"},
 		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(s Settings) any {
 			return maps.Equal(s.XDS.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
 		}, true},
-		{"no metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": ""}, nil, func(s Settings) any { return len(s.XDS.NodeMetadata) }, 0},
 		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team:y] <nil>"},
-		{"no headers", nil, nil, headers, "map[] <nil>"},
-		{"retry by default", nil, nil, func(s Settings) any { return s.XDS.RetryInterval }, 3 * time.Second},
 		{"back-off by default", nil, nil, func(s Settings) any { return fmt.Sprint(s.XDS.BackoffInitial, s.XDS.BackoffMax, s.XDS.BackoffSpread()) }, "10s 1m0s 0.5"},
 		{"spread", env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25"}, nil, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.25},
-		{"no jitter", env{"XDS_CLIENT_BACKOFF_JITTER": "false"}, nil, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
 		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
-		{"size by default", nil, nil, func(s Settings) any { return s.XDS.MaxMessageSize }, 4 << 20},
 	})
 }
 
