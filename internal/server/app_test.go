@@ -80,15 +80,12 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 func TestChargeAsSet(t *testing.T) {
 	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n"+
 		"  - key: once\n    rate_limit: {unit: year, requests_per_unit: 1}\n")
-	descriptor := func(key string) *commonv3.RateLimitDescriptor {
-		return &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "alice"}}}
-	}
+	descriptor := func(key string) *commonv3.RateLimitDescriptor { return describe(key + "=alice") }
 	for setting, want := range map[string]uint32{"": 9, "true": 10, "false": 8} {
 		t.Run(setting, func(t *testing.T) {
 			f := start(t, config, "--stop-cache-key-increment-when-overlimit="+setting)
 			ask := func(first, second *commonv3.RateLimitDescriptor) *ratelimitv3.RateLimitResponse {
-				response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(),
-					&ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: []*commonv3.RateLimitDescriptor{first, second}})
+				response, err := f.decide(t.Context(), first, second)
 				if err != nil || response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 					t.Fatalf("got %v (error: %v), want a denied request", response, err)
 				}

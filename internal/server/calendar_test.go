@@ -5,7 +5,6 @@ import (
 	"time"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"weir/internal/testenv"
@@ -19,18 +18,10 @@ func TestCalendarMonths(t *testing.T) {
 	const rules = `
 domain: api
 descriptors:
-  - key: user
-    value: plain
-    rate_limit: {unit: month, requests_per_unit: 3}
-  - key: user
-    value: epoch
-    rate_limit: {unit: month, requests_per_unit: 3, algorithm: fixed_window}
-  - key: user
-    value: sliding
-    rate_limit: {unit: month, requests_per_unit: 3, algorithm: sliding_window}
-  - key: user
-    value: year
-    rate_limit: {unit: year, requests_per_unit: 3}
+  - {key: user, value: plain, rate_limit: {unit: month, requests_per_unit: 3}}
+  - {key: user, value: epoch, rate_limit: {unit: month, requests_per_unit: 3, algorithm: fixed_window}}
+  - {key: user, value: sliding, rate_limit: {unit: month, requests_per_unit: 3, algorithm: sliding_window}}
+  - {key: user, value: year, rate_limit: {unit: year, requests_per_unit: 3}}
 `
 	const month = 30 * 24 * time.Hour
 	for name, flags := range map[string][]string{
@@ -41,11 +32,9 @@ descriptors:
 			f := start(t, append(flags, "--config="+directory(t, rules))...)
 			f.wantHealth(true, "OK")
 			reset := func(user string, override *commonv3.RateLimitDescriptor_RateLimitOverride) time.Duration {
-				response := testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
-					Domain:      "api",
-					Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}, Limit: override}},
-				}))(t)
-				return response.GetStatuses()[0].GetDurationUntilReset().AsDuration()
+				d := describe("user=" + user)
+				d.Limit = override
+				return testenv.Must(f.decide(t.Context(), d))(t).GetStatuses()[0].GetDurationUntilReset().AsDuration()
 			}
 			year, this, _ := time.Now().UTC().Date()
 			end := time.Until(time.Date(year, this+1, 1, 0, 0, 0, 0, time.UTC))

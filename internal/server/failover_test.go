@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/status"
@@ -29,10 +28,7 @@ descriptors:
 // answer asks about a key over gRPC, and over HTTP in the same words: the code,
 // and what Retry-After is told.
 func (f *fixture) answer(key string) string {
-	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
-		Domain:      "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "grpc"}}}},
-	})
+	response, err := f.decide(f.t.Context(), describe(key+"=grpc"))
 	switch {
 	case err != nil:
 		return status.Code(err).String()

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"weir/internal/testenv"
 )
@@ -123,10 +121,7 @@ func TestDocumentedExpressions(t *testing.T) {
 // askStranger asks for a key of domain api that no rule is for.
 func (f *fixture) askStranger() {
 	f.t.Helper()
-	testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
-		Domain:      "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "stranger"}}}},
-	}))(f.t)
+	testenv.Must(f.decide(f.t.Context(), describe("stranger=")))(f.t)
 }
 
 // wantRows compares the first column of the tables in text with names.

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
 
 	"weir/internal/testenv"
@@ -21,45 +19,9 @@ import (
 // inTime is a time-out that no healthy Redis reaches, however busy the machine.
 const inTime = "--redis-timeout=20s"
 
-// restartable is a Redis that can go and come back at the same address.
-type restartable interface {
-	Addr() string
-	Stop()
-	Start()
-}
-
-// miniature is a restartable Redis inside the test.
-type miniature struct {
-	*miniredis.Miniredis
-	t *testing.T
-}
-
-func newMiniature(t *testing.T) miniature {
-	t.Helper()
-	m := miniature{miniredis.NewMiniRedis(), t}
-	testenv.OK(t, m.StartAddr(testenv.OwnAddr(t)))
-	t.Cleanup(m.Close)
-	return m
-}
-
-func (m miniature) Stop() { m.Close() }
-
-func (m miniature) Start() {
-	m.t.Helper()
-	testenv.OK(m.t, m.Restart())
-}
-
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Parallel()
-	t.Run("miniature", func(t *testing.T) {
-		redisComesAndGoes(t, newMiniature(t))
-	})
-	t.Run("real", func(t *testing.T) {
-		redisComesAndGoes(t, testenv.RedisServer(t))
-	})
-}
-
-func redisComesAndGoes(t *testing.T, r restartable) {
+	r := testenv.RedisServer(t)
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
@@ -120,14 +82,8 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	f.wantHealth(true, "OK")
 	testenv.Must(f.ask(t.Context(), "warm"))(t) // connects, and loads the script
 
-	request := &ratelimitv3.RateLimitRequest{Domain: "api"}
-	for i := range 5 {
-		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{
-			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint("user", i)}},
-		})
-	}
 	before := commandCalls(t, client)
-	response := testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), request))(t)
+	response := f.askMany("user0", "user1", "user2", "user3", "user4")
 	got := commandCalls(t, client)
 	for i, status := range response.Statuses {
 		if status.LimitRemaining != 2 {

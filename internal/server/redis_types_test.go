@@ -151,7 +151,7 @@ func TestRedisTLSFiles(t *testing.T) {
 
 func TestRedisThatIsFollowed(t *testing.T) {
 	t.Parallel()
-	r := newMiniature(t)
+	r := testenv.RedisServer(t)
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime, "--redis-health-check-active-connection")
 	f.wantHealth(true, "OK")
 	r.Stop()

@@ -17,7 +17,7 @@ import (
 )
 
 // startTwo starts two servers on one Redis.
-func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
+func startTwo(t *testing.T, r *testenv.Redis, args ...string) (a, b *fixture) {
 	t.Helper()
 	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr())
 	a, b = start(t, args...), start(t, args...)

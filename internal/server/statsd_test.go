@@ -55,14 +55,9 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 		{"tenant=acme path=/files/b method=GET", 1},
 		{"unknown=x", 1},
 	} {
-		var descriptor commonv3.RateLimitDescriptor
-		for e := range strings.FieldsSeq(r.entries) {
-			key, value, _ := strings.Cut(e, "=")
-			descriptor.Entries = append(descriptor.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
-		}
 		for _, domain := range []string{"api", "other"} {
 			testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
-				Domain: domain, HitsAddend: r.addend, Descriptors: []*commonv3.RateLimitDescriptor{&descriptor},
+				Domain: domain, HitsAddend: r.addend, Descriptors: []*commonv3.RateLimitDescriptor{describe(r.entries)},
 			}))(t)
 		}
 	}
@@ -224,19 +219,25 @@ func TestStatsFlushInterval(t *testing.T) {
 	}
 }
 
-// TestNoStatsd listens where nothing is to be sent.
-func TestNoStatsd(t *testing.T) {
+// wantNothingSent listens where nothing is to be sent.
+func wantNothingSent(t *testing.T, args ...string) {
+	t.Helper()
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	t.Setenv("USE_STATSD", "false")
-	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port)
+	f := startMetrics(t, append(args, "--statsd-host=127.0.0.1", "--statsd-port="+port)...)
 	f.stop()
 	testenv.OK(t, f.wantEnd())
 	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
 		conn.Close()
 		t.Error("something was sent")
 	}
+}
+
+func TestNoStatsd(t *testing.T) { wantNothingSent(t, "--use-statsd=false") }
+
+func TestStatsIsDisabled(t *testing.T) {
+	wantNothingSent(t, "--stats-flush-interval=10ms", "--use-statsd=true", "--disable-stats")
 }
 
 // Both are on at once. The names are changed as docs/metrics.md shows.
@@ -285,19 +286,6 @@ func TestDogStatsD(t *testing.T) {
 		}
 		return compareStatsd(sent.String(), slices.Concat(plain, tagged))
 	})
-}
-
-func TestStatsIsDisabled(t *testing.T) {
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=10ms", "--use-statsd=true", "--disable-stats")
-	f.stop()
-	testenv.OK(t, f.wantEnd())
-	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
-		conn.Close()
-		t.Error("something was sent")
-	}
 }
 
 // accept takes the next connection within a time.
