@@ -52,8 +52,8 @@ func (r *results) targets() []target {
 		{"start with 100,000 rules, seconds", many.StartSeconds, 1, "%.2f"},
 		{"resident after that start, MiB", many.IdleBytes.in(mib), 150, "%.0f"},
 		{"resident when all were used, MiB", many.UsedBytes.in(mib), 150, "%.0f"},
-		{"p99 at 3,000/s with 100,000 rules, in that of 10 rules", many.P99.over(few.P99), 1.2, "%.2f"},
-		{"p99 while 100,000 rules are loaded anew, in that without", r.Reload.P99Reload.over(r.Reload.P99), 2, "%.2f"},
+		{"p99 at 3,000/s: 100,000 rules relative to 10 rules", many.P99.over(few.P99), 1.2, "%.2f"},
+		{"p99 while 100,000 rules are reloaded, relative to that without", r.Reload.P99Reload.over(r.Reload.P99), 2, "%.2f"},
 	}
 }
 
