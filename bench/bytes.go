@@ -38,7 +38,7 @@ func (b *bench) redisMemory(ctx context.Context) error {
 	// The first few make the connections and their buffers, which are no counters'.
 	for i, users := range []int{1000, 100_000} {
 		opts := b.everyValue(weir, users)
-		opts.Traffic.Descriptors = [][]loadgen.Entry{{{Key: "user", Value: loadgen.Placeholder}}}
+		opts.Descriptors = [][]loadgen.Entry{{{Key: "user", Value: loadgen.Placeholder}}}
 		if _, err := measured(ctx, opts); err != nil {
 			return err
 		}

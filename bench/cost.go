@@ -128,7 +128,7 @@ func (b *bench) useOnce(ctx context.Context, subjects []subject) error {
 		opts := b.everyValue(s.server, s.keys)
 		opts.Requests = 2 * int64(s.keys) // which leave out one in seven
 		opts.Duration = 20 * b.seconds    // longer than that takes
-		opts.Traffic.Descriptors = descriptorsOf(s.descriptors)
+		opts.Descriptors = descriptorsOf(s.descriptors)
 		if _, err := measured(ctx, opts); err != nil {
 			return err
 		}
@@ -181,9 +181,9 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 		opts = b.planned(s.server, s.rate)
 	}
 	if s.keys > 0 {
-		opts.Traffic.Keys = s.keys
+		opts.Keys = s.keys
 	}
-	opts.Traffic.Draw = s.draw
+	opts.Draw = s.draw
 	if s.change != nil {
 		s.change(&opts)
 	}

@@ -43,7 +43,7 @@ func (b *bench) counters(ctx context.Context) error {
 	// Nearly each request makes counters of its own: of so many keys few are drawn twice.
 	fill := b.load(many, perRequest)
 	fill.Warmup, fill.Duration, fill.Requests = 0, 5*time.Minute, requests
-	fill.Traffic.Keys = 200 * requests
+	fill.Keys = 200 * requests
 	filled, err := measured(ctx, fill)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ const profilePause = 6 * time.Second
 
 func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *rounds) error {
 	opts := b.load(p, 1)
-	opts.Traffic.Keys = keys
+	opts.Keys = keys
 	return cpu.addCPU(ctx, opts, p)
 }
 
@@ -118,7 +118,7 @@ func (w *workshop) buildForgetful() error {
 func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
 	seconds := min(max(1, int(b.seconds.Seconds()*float64(b.rounds))), longestProfile)
 	opts := b.load(p, 1)
-	opts.Traffic.Keys = c.Keys
+	opts.Keys = c.Keys
 	opts.Duration += time.Duration(seconds)*time.Second + 2*time.Second - b.seconds
 	failed := make(chan error, 1)
 	go func() {

@@ -68,7 +68,7 @@ func (b *bench) planned(p *program, rate float64) loadgen.Options {
 func (b *bench) everyValue(p *program, values int) loadgen.Options {
 	opts := b.load(p, 1)
 	opts.Warmup, opts.Duration, opts.Requests = 0, 5*time.Minute, 5*int64(values)
-	opts.Traffic.Keys = values
+	opts.Keys = values
 	return opts
 }
 

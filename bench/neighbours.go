@@ -38,8 +38,8 @@ descriptors:
 	requests := func(rate float64, keys int, user string) loadgen.Options {
 		opts := b.planned(weir, rate)
 		opts.Warmup, opts.Duration = 0, 3*b.seconds
-		opts.Traffic.Keys = keys
-		opts.Traffic.Descriptors = [][]loadgen.Entry{{{Key: "tenant", Value: "t"}}, {{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}}
+		opts.Keys = keys
+		opts.Descriptors = [][]loadgen.Entry{{{Key: "tenant", Value: "t"}}, {{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}}
 		return opts
 	}
 	quiet, noisy := make(chan *loadgen.Result, 1), make(chan *loadgen.Result, 1)

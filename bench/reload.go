@@ -29,7 +29,7 @@ func (b *bench) reload(ctx context.Context) error {
 		return err
 	}
 	opts := b.planned(weir, usualRate)
-	opts.Traffic.Keys = rules
+	opts.Keys = rules
 	for range b.rounds {
 		// What the first use of a rule takes, after a start or a reload, is not usual.
 		if _, err := measured(ctx, b.everyValue(weir, rules)); err != nil {

@@ -79,7 +79,7 @@ func (b *bench) rulesP99(ctx context.Context, c *ruleCount, weir *program) error
 // then as fast as the server answers, until nearly all were used.
 func (b *bench) rulesFirstUse(ctx context.Context, c *ruleCount, weir *program) error {
 	opts := b.planned(weir, usualRate)
-	opts.Traffic.Keys = c.Rules
+	opts.Keys = c.Rules
 	if err := c.FirstP99.addP99(ctx, opts); err != nil {
 		return err
 	}

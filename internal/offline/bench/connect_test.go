@@ -42,8 +42,8 @@ func TestBadOptions(t *testing.T) {
 		"--timeout: -1ns is not allowed; use 0 for none, or more":                                  func(o *Options) { o.Timeout = -1 },
 		"--duration: 0s is not allowed; use more than 0":                                           func(o *Options) { o.Duration = 0 },
 		"--warmup: 1m0s is not allowed; use 0 or more and less than the duration of 1m0s":          func(o *Options) { o.Warmup = o.Duration },
-		"--descriptor: 0 is not allowed; use one or more":                                          func(o *Options) { o.Traffic.Descriptors = nil },
-		"--keys: 0 is not allowed; use 1 or more":                                                  func(o *Options) { o.Traffic.Keys = 0 },
+		"--descriptor: 0 is not allowed; use one or more":                                          func(o *Options) { o.Descriptors = nil },
+		"--keys: 0 is not allowed; use 1 or more":                                                  func(o *Options) { o.Keys = 0 },
 	} {
 		opts := closed("127.0.0.1:1")
 		change(&opts)

@@ -42,9 +42,9 @@ func (o *Options) check() error {
 		{"--warmup", o.Warmup, o.Warmup >= 0 && o.Warmup < o.Duration, fmt.Sprintf("0 or more and less than the duration of %v", o.Duration)},
 		{"--requests", o.Requests, o.Requests == 0 || o.Requests >= int64(servers), fmt.Sprintf("one for each server, %d or more, or 0 for any number", servers)},
 		{"--timeout", o.Timeout, o.Timeout >= 0, "0 for none, or more"},
-		{"--domain", strconv.Quote(o.Traffic.Domain), o.Traffic.Domain != "", "any text but an empty one"},
-		{"--keys", o.Traffic.Keys, o.Traffic.Keys >= 1, "1 or more"},
-		{"--descriptor", len(o.Traffic.Descriptors), len(o.Traffic.Descriptors) > 0, "one or more"},
+		{"--domain", strconv.Quote(o.Domain), o.Domain != "", "any text but an empty one"},
+		{"--keys", o.Keys, o.Keys >= 1, "1 or more"},
+		{"--descriptor", len(o.Descriptors), len(o.Descriptors) > 0, "one or more"},
 		{"server", servers, servers > 0, "one or more"},
 	} {
 		if !flag.ok {

@@ -81,7 +81,7 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	var callers sync.WaitGroup
 	for i := range r.opts.Callers {
 		client := clients[i%len(clients)]
-		requests := r.opts.Traffic.requests(uint64(i))
+		requests := r.opts.requests(uint64(i))
 		callers.Go(func() {
 			for sending.Err() == nil {
 				due, ok := r.waitForNext(ctx)

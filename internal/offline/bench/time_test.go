@@ -262,19 +262,3 @@ func TestEndOfTheWait(t *testing.T) {
 		}
 	}
 }
-
-// Nothing is sent after an interruption, though callers are free.
-func TestInterruptionSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opts := closed()
-		opts.Rate = 1
-		ctx, interrupt := context.WithCancel(t.Context())
-		p := &peer{takes: func(int64) time.Duration {
-			interrupt()
-			return time.Millisecond
-		}}
-		if result := load(t, ctx, opts, p, nil); result.SentWithWarmup != 1 || result.Answered != 1 || result.Unsent != 0 {
-			t.Errorf("got %+v, want one request", result)
-		}
-	})
-}
