@@ -121,14 +121,3 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 		t.Errorf("%d used in the Redis that works, want 2", d.Used)
 	}
 }
-
-// A cluster whose node dies goes on with the others.
-func TestClusterHasNoBreaker(t *testing.T) {
-	s := open(t, Options{Main: Server{Type: Cluster, Addr: "127.0.0.1:1", Timeout: long}})
-	for range 3 * maxUnanswered {
-		mustFail(t, s)
-	}
-	if s.main.breaker.isOpen() {
-		t.Error("the breaker is open")
-	}
-}

@@ -3,10 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +47,6 @@ func TestCluster(t *testing.T) {
 		{"shared exceptions", func(t *testing.T, c *cluster) { testSharedExceptions(t, c.o.Main) }},
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
-		{"password", testPasswordOfACluster},
 		{"faults", testFaultsOfACluster}, // which leave slots where they moved
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,52 +114,6 @@ func TestNodeOfAClusterIsReplaced(t *testing.T) {
 		return err == nil
 	})
 	testenv.Until(t, "all nodes answer", func() bool { return s.Ping(context.Background()) == nil })
-}
-
-// testPasswordOfACluster has many requests share pipelines that the nodes refuse, because the
-// password is wrong, or is taken away: each learns of it, and nobody of the password.
-func testPasswordOfACluster(t *testing.T, c *cluster) {
-	for _, n := range c.nodes {
-		admin := connect(t, n)
-		do(t, admin, "acl", "setuser", "weir", "reset", "on", ">right", "~*", "+@all")
-		t.Cleanup(func() { do(t, admin, "acl", "deluser", "weir") })
-	}
-	askAll := func(s *store) (failed int) {
-		var wg sync.WaitGroup
-		var errs [100]error
-		for i := range errs {
-			wg.Go(func() { _, errs[i] = ask(t.Context(), s, fmt.Sprintf("{%d}", i), perYear) })
-		}
-		wg.Wait()
-		for _, err := range errs {
-			if err == nil {
-				continue
-			}
-			failed++
-			if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindAuth || strings.Contains(err.Error(), "swordfish") {
-				t.Errorf("error %v of kind %s, want kind %s", err, classify(err), kindAuth)
-			}
-		}
-		return failed
-	}
-	o := c.o
-	o.Main.Username, o.Main.Password = "weir", "swordfish"
-	if n := askAll(open(t, o)); n != 100 {
-		t.Errorf("%d of 100 requests fail with a wrong password", n)
-	}
-	o.Main.Password = "right"
-	s := open(t, o)
-	if n := askAll(s); n != 0 {
-		t.Errorf("%d requests fail with the right password", n)
-	}
-	for _, n := range c.nodes { // the nodes are known by now, and asked in pipelines
-		admin := connect(t, n)
-		do(t, admin, "acl", "setuser", "weir", "resetpass", ">swordfish")
-		do(t, admin, "client", "kill", "user", "weir")
-	}
-	if n := askAll(s); n != 100 {
-		t.Errorf("%d of 100 requests fail after the password was changed", n)
-	}
 }
 
 func TestClusterThatCannotDecide(t *testing.T) {

@@ -36,39 +36,6 @@ func TestResetEndsRememberedDenials(t *testing.T) {
 	}
 }
 
-// A call that began before a reset may have seen the counter before it, whenever its
-// answer comes.
-func TestAnswersFromBeforeAReset(t *testing.T) {
-	now := time.Now()
-	d := newDenials(1<<20, func() time.Time { return now })
-	hits := []limiter.Hit{hit("k", perYear, 1)}
-	note := func(number int64) {
-		b := newBatch(0, 0)
-		b.number, b.asked, b.reply.now = number, now, now.UnixMicro()
-		d.note(ticket{b, 0}, hits, []limiter.State{perYearState(now, 100)}, true)
-	}
-	wantDenied := func(what string, want bool) {
-		t.Helper()
-		if got := d.deny(hits, make([]limiter.Decision, 1)); got != want {
-			t.Errorf("%s: denied is %v", what, got)
-		}
-	}
-	note(d.number())
-	wantDenied("before", true)
-	under := d.number()
-	d.reset()
-	wantDenied("after a reset", false)
-	note(under)
-	wantDenied("after the answer to a call that had begun", false)
-	note(d.number())
-	wantDenied("after a new one", true)
-}
-
-// perYearState is the state of a counter of perYear.
-func perYearState(now time.Time, used int64) limiter.State {
-	return limiter.State{At: now.UnixMicro() / perYear.Period().Microseconds(), Used: used}
-}
-
 // Counters in several places are looked at and reset, each where it is.
 func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	o, second := c.o, testenv.RedisServer(t)

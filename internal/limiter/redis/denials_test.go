@@ -205,20 +205,6 @@ func giveBackByOther(f *memoryFixture, l *limiter.Limit) {
 	}
 }
 
-func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
-	f := newMemoryFixture(t)
-	l := yearly(2)
-	f.want("first", false, 1, hit("k", l, 2))
-	f.want("denied", true, 1, hit("k", l, 1))
-	charge := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 5, Always: true}
-	if d := f.want("charge", true, 1, charge)[0]; d.Used != 7 || !d.Charged {
-		t.Errorf("got %+v, want 7 used", d)
-	}
-	if d := f.want("known", true, 0, hit("k", l, 1))[0]; d.Used != 7 {
-		t.Errorf("got %+v, want what the charge left", d)
-	}
-}
-
 func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := yearly(1)

@@ -27,11 +27,6 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 			t.Errorf("the user: got %+v", d)
 		}
 	}
-	many := []limiter.Hit{over}
-	for i := range 100 {
-		many = append(many, hit(fmt.Sprint("path ", i), yearly(3), 1))
-	}
-	f.want("beside many", true, 0, many...)
 	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
 
 	quota := func(key string, amount uint64) limiter.Hit {

@@ -144,10 +144,4 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		do(t, connect(t, r), "config", "set", "maxmemory", "1")
 		wantErrors(t, s, kindOOM, "Exceptions", "SetExceptions", "RemoveExceptions", "ReportsWanted")
 	})
-	t.Run("something else under the key", func(t *testing.T) {
-		r := testenv.RedisServer(t)
-		s := openShared(t, at(r.Addr()), "")
-		do(t, connect(t, r), "set", s.key("exceptions"), "x")
-		wantErrors(t, s, kindOther, "ReportsWanted", "Report", "Reports")
-	})
 }

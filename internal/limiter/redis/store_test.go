@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,13 +104,8 @@ func TestLargeRequest(t *testing.T) {
 	for i := range hits {
 		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Append(nil, i), Cost: 1}
 	}
-	out := make([]limiter.Decision, len(hits))
-	if denied, err := s.Decide(context.Background(), hits, out); denied || err != nil {
-		t.Fatalf("denied %v, error %v", denied, err)
-	}
-	for i := range out {
-		if out[i].Used != 1 {
-			t.Fatalf("hit %d: %d used", i, out[i].Used)
-		}
+	out, denied := mustDecide(t, s, hits...)
+	if denied || slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Used != 1 }) {
+		t.Errorf("denied %v, %+v, want 1 used of each", denied, out)
 	}
 }
