@@ -79,15 +79,15 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
 	shown := asked.Excerpt(logText)
 	text, _ := shown.Spell()
-	level, what := slog.LevelInfo, "counters reset"
 	attrs := []slog.Attr{
 		slog.Bool("audit", true), slog.String("by", Begin(by, keptValue)), slog.String("peer", peer),
 		slog.String("domain", shown.Domain), slog.String("descriptor", text), slog.String("rule", answer.Rule), slog.Int("counters", answer.Reset),
 	}
 	if err != nil {
-		level, what, attrs = slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))
+		d.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
+	} else {
+		d.Logger.LogAttrs(ctx, slog.LevelInfo, "counters reset", attrs...)
 	}
-	d.Logger.LogAttrs(ctx, level, what, attrs...)
 	return answer, err
 }
 

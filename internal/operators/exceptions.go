@@ -89,7 +89,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 		if err := es.change(ctx, e.ID, string(text)); err != nil {
 			return err
 		}
-		es.audit("exception added", e, plain("by", e.By), plain("peer", peer))
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
 		return nil
 	})
 }
@@ -110,7 +110,7 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 		if was == nil {
 			was = &plan.Exception{ID: id}
 		}
-		es.audit("exception removed", was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
 		return nil
 	})
 }
@@ -221,7 +221,7 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 	}
 	for _, e := range es.All() {
 		if !e.Until.After(now) {
-			es.audit("exception expired", e, plain("by", e.By))
+			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
 	known, next := map[string]*plan.Exception{}, now.Add(forgetAfter)
@@ -253,12 +253,12 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 	return old
 }
 
-// audit logs what became of e, and by whom.
-func (es *Exceptions) audit(what string, e *plan.Exception, who ...slog.Attr) {
-	es.logger.LogAttrs(context.Background(), slog.LevelInfo, what, append([]slog.Attr{
+// audited returns what the audit log says of e, and of who did something with it.
+func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", explain.FormatDescriptor(e.Entries)),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
-	}, who...)...)
+	}, who...)
 }
 
 // plain is a text of others.
