@@ -8,13 +8,13 @@
 // Read load.go first, which calls the rest in order:
 //
 //   - file.go reads files, message.go writes messages as the nodes of an equal file;
-//   - fields.go has a row for each field of the format, by which it is read and spelled;
+//   - fields.go has a row for each field of the format, by which it is read;
 //   - decode.go reads descriptors into the tree, limit.go, override.go and values.go what
 //     they say;
 //   - warning.go and hidden.go tell what is allowed and hardly meant;
 //   - match.go finds rules, by patterns.go, wildcard.go, regex.go and network.go where a
 //     value is not listed;
-//   - explain.go, dump.go, words.go and label.go tell people and metrics.
+//   - explain.go, dump.go and label.go tell people and metrics.
 //
 // A field of limits is a field of limiter.Spec, a row in fields.go, a property in
 // rules.schema.json and a row in docs/rules.md.

@@ -22,13 +22,10 @@ type File struct {
 // ReadFiles reads the rule files that paths name.
 //
 // Of a directory it reads, in the order of names and recursively, files with the
-// extension .yaml, .yml, .json or none. It passes over names that begin
-// with a dot, so that the files of a mounted ConfigMap are read once, and over
-// *_test.yaml. Other names are returned in skipped. A path that is
-// not a directory is read whatever its name.
-//
-// The error names every path that could not be read, and what is no regular file,
-// such as a pipe, whose end may never come.
+// extension .yaml, .yml, .json or none, but not *_test.yaml, and not names that begin with a
+// dot, so that the files of a mounted ConfigMap are read once. Other names are returned in
+// skipped. A path that is not a directory is read whatever its name. The error names every
+// path that could not be read, or is no regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {

@@ -129,8 +129,9 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 
 // Match returns the rule that applies to a descriptor: the one that its last entry
 // leads to, if its entries lead there level by level. Where an entry leads to none, it is
-// the rule without key of that level, else the nearest on the way that holds below, else nil. The limits of Above apply, too. It does not
-// go back to try another way. It does not allocate.
+// the rule without key of that level, else the nearest on the way that holds below, else
+// nil. The limits of Above apply, too. It does not go back to try another way, and does not
+// allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	rule, _ := t.MatchHold(domain, entries)
 	return rule
@@ -196,9 +197,8 @@ func (r *Rule) named(without *Rule, hold int, entries []limiter.Entry) (*Rule, i
 	return r, hold
 }
 
-// MatchOverride returns the rule in whose place a descriptor brings a limit along, nil
-// if no rule has anything to say of that limit, and which entry names a hold, as
-// MatchHold does.
+// MatchOverride returns the rule in whose place a descriptor brings a limit along, and
+// which entry names a hold, as MatchHold does.
 func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
 	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
 		return rule, hold
