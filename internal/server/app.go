@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
@@ -70,11 +68,7 @@ func (a *App) build() error {
 		return err
 	}
 	s, reg := a.opts.Settings, a.opts.Registry
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerBuild(reg, a.opts.Build)
-	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
-	}, func() float64 { return float64(len(a.oldSecrets())) })
+	a.registerProcess()
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
 

@@ -47,7 +47,6 @@ func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release cha
 
 func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
-	f.wantHealth(true, "OK")
 	body, send := io.Pipe()
 	statuses := make(chan int, 1)
 	go func() {
@@ -71,9 +70,7 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	if got := <-statuses; got != http.StatusOK {
 		t.Errorf("the request in flight: %d", got)
 	}
-	if err := f.wantEnd(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, f.wantEnd())
 }
 
 // TestPauseIsLogged tells a pause, which is logged at its start, from what SIGINT and
@@ -162,7 +159,6 @@ func TestFollowedHealthDoesNotHoldUpTheDrain(t *testing.T) {
 
 func TestRunEndsWhenAListenerFails(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
-	f.wantHealth(true, "OK")
 	f.debug.listener.Close()
 	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "serving debug") {
 		t.Errorf("Run returned %v", err)

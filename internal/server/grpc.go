@@ -57,7 +57,7 @@ func maxConnections() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return most
 	}
-	return int(min(most, files.Cur/2)) //nolint:gosec // it is small
+	return int(min(most, files.Cur/2))
 }
 
 // grpcOptions bound what a client may take. Who may be a client is for TLS and the

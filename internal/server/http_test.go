@@ -42,7 +42,6 @@ func answered(t *testing.T, addr, request string) (status int, header http.Heade
 func TestServiceListener(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
-	f.wantHealth(true, "OK")
 	if _, header, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("/healthcheck: got %q, header %v", body, header)
 	}

@@ -93,8 +93,11 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
+// socketMode lets owner and group connect, which takes the right to write.
+const socketMode = 0o660
+
 // listenUnix binds a unix socket at path, in the place of one that nobody listens at any
-// more. Its owner and group may connect. It is removed when the listener is closed. A path
+// more. It is removed when the listener is closed. A path
 // that begins with @ is a name that Linux keeps without a file.
 func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
@@ -110,7 +113,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
+	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

@@ -180,9 +180,7 @@ func TestListenersToDoWithout(t *testing.T) {
 				t.Errorf("want %q in the log\n%s", test.logged, log)
 			}
 			f.stop()
-			if err := f.wantEnd(); err != nil {
-				t.Error(err)
-			}
+			testenv.OK(t, f.wantEnd())
 		})
 	}
 }

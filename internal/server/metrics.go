@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"weir/internal/settings/follow"
@@ -17,12 +18,17 @@ type Build struct {
 	Go      string // its version
 }
 
-// registerBuild registers the metric of what was built.
-func registerBuild(reg prometheus.Registerer, b Build) {
+// registerProcess registers the metrics of the process, of what was built and of its secrets.
+func (a *App) registerProcess() {
+	reg, b := a.opts.Registry, a.opts.Build
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "Always 1, with the version, commit and Go version as labels.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 	}).Set(1)
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
+	}, func() float64 { return float64(len(a.oldSecrets())) })
 }
 
 // loadMetrics count loads of the rules, under the names that dashboards of

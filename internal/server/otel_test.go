@@ -88,7 +88,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // startCollector serves a collector over a protocol, and has servers of the test send to it.
 func startCollector(t *testing.T, protocol string) *collector {
 	c := &collector{spans: make(chan *tracev1.ResourceSpans, 100), logs: make(chan *logsv1.ResourceLogs, 100)}
-	address := ""
+	var address string
 	if protocol == "http" {
 		server := httptest.NewServer(c)
 		t.Cleanup(server.Close)

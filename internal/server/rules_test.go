@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"weir/internal/operators/console"
 
+	"weir/internal/operators/console"
 	"weir/internal/testenv"
 )
 

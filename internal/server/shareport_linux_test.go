@@ -41,9 +41,7 @@ func TestServersOverlap(t *testing.T) {
 	}
 	old.wantHealth(true, "OK")
 	old.stop()
-	if err := old.wantEnd(); err != nil {
-		t.Error(err)
-	}
+	testenv.OK(t, old.wantEnd())
 	young.wantHealth(true, "OK")
 	young.wantLimit(3)
 	young.wantAnswer("GET", young.debug.addr(), "/", 200, "Weir v0-test")

@@ -151,11 +151,12 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)
-		rules := "there are no rules yet"
+		about := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
 		if c.applied {
-			rules = "its last rules stay in use"
+			c.opts.Logger.Warn("the control plane is not connected; its last rules stay in use", about...)
+		} else {
+			c.opts.Logger.Warn("the control plane is not connected; there are no rules yet", about...)
 		}
-		c.opts.Logger.Warn("the control plane is not connected; "+rules, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return
