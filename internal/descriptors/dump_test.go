@@ -2,7 +2,9 @@ package descriptors
 
 import (
 	"bytes"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,5 +40,15 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 	reference := regexp.MustCompile(`(?m)^(\S+): unit=(\w+) requests_per_unit=(\d+), shadow_mode: (true|false)`)
 	if n := len(reference.FindAllString(page.String(), -1)); n != 3 {
 		t.Errorf("a script for the reference finds %d limits, want 3", n)
+	}
+}
+
+// Each field of a limit is shown by what is dumped of good rules.
+func TestDumpShowsEveryField(t *testing.T) {
+	text := slices.Concat(testenv.Must(os.ReadFile("testdata/good/every_field.txt"))(t), testenv.Must(os.ReadFile("testdata/good/limits.txt"))(t))
+	for _, field := range format.limit.names {
+		if !regexp.MustCompile("\\b" + field + "[:=]").Match(text) {
+			t.Errorf("%s is not shown", field)
+		}
 	}
 }
