@@ -35,8 +35,8 @@ for redis in "trixie valkey-server" "trixie redis-server" "bullseye redis-server
   newer='^$'
   if [[ $redis = bullseye* ]]; then
     # These pause writes alone, or use other commands and settings that Redis 6.0 does not have.
-    newer='TestRedisInProtectedMode|TestClusterIsAKindOfItsOwn|TestLargeRequestsDoNotHoldSmallOnesBack|TestCountersExpireWithTheirWindow'
-    newer+='|TestEachCallerWaitsForItself|TestLateAnswersAreCounted|TestCallersThatLeaveAreCounted|TestDenialsAreLearntAfterTheirCallersLeft'
+    newer='TestRealRedisThatRefuses|TestAFullLineRefuses|TestCountersExpireWithTheirWindow'
+    newer+='|TestLateAnswersAreCounted|TestCallersThatLeaveAreCounted|TestDenialsAreLearntAfterTheirCallersLeft'
     newer+='|TestBreakerOnRedisThatHangs|TestRedisIsLoading'
   fi
   # shellcheck disable=SC2086 # two words
