@@ -59,6 +59,9 @@ func wordOf(words, text string) (string, error) {
 		}
 		allowed = append(allowed, spellings[0])
 	}
+	if len(allowed) == 1 {
+		return "", fmt.Errorf("%q is not allowed; use %s", text, allowed[0])
+	}
 	return "", fmt.Errorf("%q is not allowed; use one of %s", text, strings.Join(allowed, ", "))
 }
 
