@@ -20,11 +20,12 @@ func OwnAddr(t testing.TB) string {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("socket", err))
 	}
 	t.Cleanup(func() { unix.Close(socket) })
-	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
-	}
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("bind", err))
+	}
+	// Not before: the system would choose from half of the ports.
+	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
 	}
 	bound, err := unix.Getsockname(socket)
 	if err != nil {

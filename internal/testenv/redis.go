@@ -41,12 +41,10 @@ func RedisProgram(t testing.TB) string {
 // redis-server, the test is skipped.
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	return redisServer(t, OwnAddr(t), args...)
-}
-
-func redisServer(t testing.TB, addr string, args ...string) *Redis {
-	t.Helper()
-	r := &Redis{t: t, program: RedisProgram(t), addr: addr}
+	r := &Redis{t: t, program: RedisProgram(t), addr: OwnAddr(t)}
+	for slices.Contains(args, "--cluster-enabled") && !hasBus(r.addr) {
+		r.addr = OwnAddr(t)
+	}
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
 		r.password = args[i+1]
 	}

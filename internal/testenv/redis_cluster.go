@@ -17,10 +17,7 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	t.Helper()
 	nodes := make([]*Redis, primaries+replicas)
 	for i := range nodes {
-		addr := OwnAddr(t)
-		for ; !hasBus(addr); addr = OwnAddr(t) {
-		}
-		nodes[i] = redisServer(t, addr, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, args...)...)
+		nodes[i] = RedisServer(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, args...)...)
 		nodes[i].Command("cluster", "set-config-epoch", strconv.Itoa(i+1))
 	}
 	for i, n := range nodes[:primaries] {
