@@ -84,6 +84,19 @@ func TestRulesOfControlPlane(t *testing.T) {
 	if code, page, err := f.request("GET", f.debug.addr(), "/", ""); err != nil || code != 200 || strings.Contains(page, "failed") {
 		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
 	}
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "the control plane sends rules when they change")
+	f.reload <- syscall.SIGHUP
+	f.wantLog(`msg="rules not loaded" err="the control plane sends rules when they change`)
+
+	plane.Set("v5")
+	f.wantLog("the control plane sent no rules; every request is allowed")
+	testenv.Eventually(t, func() error {
+		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	f.wantHealth(true, "OK")
 }
 
 func TestControlPlaneThatIsAway(t *testing.T) {
@@ -123,22 +136,6 @@ func TestControlPlaneThatSentNothingGood(t *testing.T) {
 	}
 }
 
-func TestControlPlaneWithoutRules(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	plane.Set("1", sent("x", 3))
-	f := start(t, fromControlPlane(plane)...)
-	f.wantLimit(3)
-	plane.Set("2")
-	f.wantLog("the control plane sent no rules; every request is allowed")
-	testenv.Eventually(t, func() error {
-		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
-			return fmt.Errorf("got %v", err)
-		}
-		return nil
-	})
-	f.wantHealth(true, "OK")
-}
-
 func TestOneDomainInTwoResources(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Set("1", sent("x", 3), `{"name": "y", "domain": "api", "descriptors": [{"key": "path"}]}`)
@@ -147,14 +144,6 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	plane.WaitFor("that refuses", refusals)
 	alone.wantAnswer("GET", alone.debug.addr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`)
 	alone.wantHealth(false, "no rules are loaded yet")
-}
-
-func TestReloadOfControlPlane(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	f := start(t, fromControlPlane(plane)...)
-	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "the control plane sends rules when they change")
-	f.reload <- syscall.SIGHUP
-	f.wantLog("the control plane sends rules when they change")
 }
 
 // TestSilence is about Envoy Gateway without any rate limit: it sends nothing,

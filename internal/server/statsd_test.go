@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -61,51 +60,44 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 			}))(t)
 		}
 	}
-	if answer, err := f.http.Post("http://"+f.HTTPAddr()+"/json", "application/json", strings.NewReader("{}")); err != nil || answer.StatusCode != http.StatusBadRequest {
-		t.Fatalf("got %v, %v, want 400", answer, err)
-	} else {
-		answer.Body.Close()
+	if code, _, err := f.request("POST", f.HTTPAddr(), "/json", "{}"); err != nil || code != 400 {
+		t.Fatalf("got %d, %v, want 400", code, err)
 	}
 	return f
 }
 
+// counted are what startMetrics makes of each series of limits, in the order of sums.
+var counted = []struct {
+	key1, key2, statsd string
+	counts             [6]int
+}{
+	{"tenant_acme", "path_/files/a", "tenant_acme.path_/files/a.method", [6]int{0, 4, 0, 4, 8, 4}},
+	{"tenant_acme", "path_/files/b", "tenant_acme.path_/files/b.method", [6]int{0, 0, 0, 0, 1, 1}},
+	{"user", "", "user", [6]int{1, 3, 0, 0, 13, 10}},
+}
+
+var sums = [6]string{"near_limit", "over_limit", "over_limit_with_local_cache", "shadow_mode", "total_hits", "within_limit"}
+
 // TestScrapedMetrics compares with what a Prometheus reads of envoyproxy/ratelimit.
 func TestScrapedMetrics(t *testing.T) {
 	f := startMetrics(t)
-	answer, err := f.http.Get("http://" + f.metrics.addr() + "/metrics")
+	_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	page := testenv.Must(io.ReadAll(answer.Body))(t)
 	var got []string
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "ratelimit_service_") && !strings.Contains(line, "_seconds_bucket") && !strings.Contains(line, "_seconds_sum") {
 			got = append(got, strings.TrimPrefix(strings.TrimSpace(line), "ratelimit_service_"))
 		}
 	}
-	want := []string{
-		`config_load_error 0`,
-		`config_load_success 1`,
-		`global_shadow_mode 0`,
-		`rate_limit_near_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 0`,
-		`rate_limit_near_limit{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_near_limit{domain="api",key1="user",key2=""} 1`,
-		`rate_limit_over_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 4`,
-		`rate_limit_over_limit{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_over_limit{domain="api",key1="user",key2=""} 3`,
-		`rate_limit_over_limit_with_local_cache{domain="api",key1="tenant_acme",key2="path_/files/a"} 0`,
-		`rate_limit_over_limit_with_local_cache{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} 0`,
-		`rate_limit_shadow_mode{domain="api",key1="tenant_acme",key2="path_/files/a"} 4`,
-		`rate_limit_shadow_mode{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_shadow_mode{domain="api",key1="user",key2=""} 0`,
-		`rate_limit_total_hits{domain="api",key1="tenant_acme",key2="path_/files/a"} 8`,
-		`rate_limit_total_hits{domain="api",key1="tenant_acme",key2="path_/files/b"} 1`,
-		`rate_limit_total_hits{domain="api",key1="user",key2=""} 13`,
-		`rate_limit_within_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 4`,
-		`rate_limit_within_limit{domain="api",key1="tenant_acme",key2="path_/files/b"} 1`,
-		`rate_limit_within_limit{domain="api",key1="user",key2=""} 10`,
+	want := []string{`config_load_error 0`, `config_load_success 1`, `global_shadow_mode 0`}
+	for i, sum := range sums {
+		for _, c := range counted {
+			want = append(want, fmt.Sprintf(`rate_limit_%s{domain="api",key1=%q,key2=%q} %d`, sum, c.key1, c.key2, c.counts[i]))
+		}
+	}
+	want = append(want,
 		`response_time_seconds_count{grpc_method="/json"} 1`,
 		`response_time_seconds_count{grpc_method="ShouldRateLimit"} 14`,
 		`should_rate_limit_error{err_type="overload"} 0`,
@@ -113,7 +105,7 @@ func TestScrapedMetrics(t *testing.T) {
 		`should_rate_limit_error{err_type="service_error"} 1`,
 		`total_requests{grpc_method="/json"} 1`,
 		`total_requests{grpc_method="ShouldRateLimit"} 14`,
-	}
+	)
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -125,25 +117,6 @@ func TestScrapedMetrics(t *testing.T) {
 	}
 }
 
-// statsdLines are what TestScrapedMetrics sees, in the names of statsd and
-// without response times, which differ.
-var statsdLines = []string{
-	"ratelimit.service.call.should_rate_limit.service_error:1|c",
-	"ratelimit.service.config_load_success:1|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.over_limit:4|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.shadow_mode:4|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.total_hits:8|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.within_limit:4|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/b.method.total_hits:1|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/b.method.within_limit:1|c",
-	"ratelimit.service.rate_limit.api.user.near_limit:1|c",
-	"ratelimit.service.rate_limit.api.user.over_limit:3|c",
-	"ratelimit.service.rate_limit.api.user.total_hits:13|c",
-	"ratelimit.service.rate_limit.api.user.within_limit:10|c",
-	"ratelimit_server.ShouldRateLimit.total_requests:14|c",
-	"ratelimit_server.json.total_requests:1|c",
-}
-
 func TestNearLimitRatioIsASetting(t *testing.T) {
 	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
 	f := startMetrics(t)
@@ -151,57 +124,19 @@ func TestNearLimitRatioIsASetting(t *testing.T) {
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
 }
 
-// All that was counted is sent when the server stops, at the latest, if nobody
-// said that it should not be.
-func TestStatsd(t *testing.T) {
-	lastFlush(t, func() error {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		defer listener.Close()
-		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=1h")
-		f.stop()
-		if err := f.wantEnd(); err != nil {
-			return err
-		}
-		conn, err := accept(listener, time.Second) // it is waiting
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		sent, err := io.ReadAll(conn)
-		return errors.Join(err, compareStatsd(string(sent), statsdLines))
-	})
-}
-
-// lastFlush runs a server until what it sends at the end is what it should, five
-// times at most: it has half a second for that, too little at times on a busy
-// machine.
-func lastFlush(t *testing.T, run func() error) {
+// listenStatsd listens where servers send to, and returns the flags that say where.
+func listenStatsd(t *testing.T) (net.Listener, []string) {
 	t.Helper()
-	var err error
-	for range 5 {
-		if err = run(); err == nil {
-			return
-		}
-		t.Log(err)
-	}
-	t.Error(err)
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { listener.Close() })
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return listener, []string{"--statsd-host=127.0.0.1", "--statsd-port=" + port}
 }
 
-// TestStatsFlushInterval reads what is sent while the server runs.
-func TestStatsFlushInterval(t *testing.T) {
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	for variable, value := range map[string]string{
-		"STATS_FLUSH_INTERVAL": "20ms", "STATSD_HOST": "127.0.0.1", "STATSD_PORT": port, "STATSD_PROTOCOL": "tcp", "USE_STATSD": "true",
-	} {
-		t.Setenv(variable, value)
-	}
-	f := start(t, "--config="+directory(t, limited(3)))
+// TestStatsd reads what is sent while the server runs, if nobody said that nothing should be.
+func TestStatsd(t *testing.T) {
+	listener, flags := listenStatsd(t)
+	f := start(t, append(flags, "--stats-flush-interval=20ms", "--config="+directory(t, limited(3)))...)
 	for _, user := range []string{"alice", "bob"} { // so that there are two messages
 		f.askMany(user)
 		testenv.Eventually(t, func() error {
@@ -219,28 +154,27 @@ func TestStatsFlushInterval(t *testing.T) {
 	}
 }
 
-// wantNothingSent listens where nothing is to be sent.
-func wantNothingSent(t *testing.T, args ...string) {
-	t.Helper()
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	f := startMetrics(t, append(args, "--statsd-host=127.0.0.1", "--statsd-port="+port)...)
-	f.stop()
-	testenv.OK(t, f.wantEnd())
-	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
-		conn.Close()
-		t.Error("something was sent")
+func TestNoStatsd(t *testing.T) {
+	for name, args := range map[string][]string{
+		"not used":    {"--use-statsd=false"},
+		"no counters": {"--stats-flush-interval=10ms", "--use-statsd=true", "--disable-stats"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, flags := listenStatsd(t)
+			f := startMetrics(t, append(args, flags...)...)
+			f.stop()
+			testenv.OK(t, f.wantEnd())
+			if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
+				conn.Close()
+				t.Error("something was sent")
+			}
+		})
 	}
 }
 
-func TestNoStatsd(t *testing.T) { wantNothingSent(t, "--use-statsd=false") }
-
-func TestStatsIsDisabled(t *testing.T) {
-	wantNothingSent(t, "--stats-flush-interval=10ms", "--use-statsd=true", "--disable-stats")
-}
-
-// Both are on at once. The names are changed as docs/metrics.md shows.
+// TestDogStatsD has both on at once, and wants all that was counted to be sent when the
+// server stops, at the latest. It has half a second for that, too little at times on a busy
+// machine, and so five tries. The names are changed as docs/metrics.md shows.
 func TestDogStatsD(t *testing.T) {
 	for _, setting := range regexp.MustCompile(`(?m)^ {6}(\w*DOG_STATSD\w*)=(.*)$`).FindAllStringSubmatch(document(t, "metrics.md"), -1) {
 		t.Setenv(setting[1], setting[2])
@@ -250,42 +184,57 @@ func TestDogStatsD(t *testing.T) {
 			t.Fatalf("docs/metrics.md does not show %s", name)
 		}
 	}
-	var plain, tagged []string
-	for _, line := range statsdLines {
-		name, value, _ := strings.Cut(line, ":")
-		plain = append(plain, name+".__zone=a:"+value)
-		tags := "|#zone:a"
-		if parts := regexp.MustCompile(`^ratelimit\.service\.rate_limit\.([^.]+)\.(.+)\.([^.]+)$`).FindStringSubmatch(name); parts != nil {
-			name = "ratelimit.service.rate_limit." + parts[3]
-			tags += fmt.Sprintf(",descriptor:%s,domain:%s", parts[2], parts[1])
-		}
-		tagged = append(tagged, name+":"+value+tags)
+	var want []string
+	for name, total := range map[string]int{
+		"ratelimit.service.call.should_rate_limit.service_error": 1, "ratelimit.service.config_load_success": 1,
+		"ratelimit_server.ShouldRateLimit.total_requests": 14, "ratelimit_server.json.total_requests": 1,
+	} {
+		want = append(want, fmt.Sprintf("%s.__zone=a:%d|c", name, total), fmt.Sprintf("%s:%d|c|#zone:a", name, total))
 	}
-	lastFlush(t, func() error {
-		// One port for both, as they share the setting.
-		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
-		f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=1h", "--extra-tags=zone:a",
-			"--use-statsd=true", "--statsd-protocol=udp")
-		f.stop()
-		if err := errors.Join(f.wantEnd(), conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil { // it is waiting
-			return err
-		}
-		var sent strings.Builder
-		buffer := make([]byte, 64<<10)
-		for strings.Count(sent.String(), "|c") < len(plain)+len(tagged) {
-			n, _, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return err
+	for _, c := range counted {
+		for i, total := range c.counts {
+			if total > 0 {
+				want = append(want, fmt.Sprintf("ratelimit.service.rate_limit.api.%s.%s.__zone=a:%d|c", c.statsd, sums[i], total),
+					fmt.Sprintf("ratelimit.service.rate_limit.%s:%d|c|#zone:a,descriptor:%s,domain:api", sums[i], total, c.statsd))
 			}
-			sent.Write(buffer[:n])
 		}
-		return compareStatsd(sent.String(), slices.Concat(plain, tagged))
-	})
+	}
+	var err error
+	for range 5 {
+		var sent string
+		if sent, err = sentAtTheEnd(t, len(want)); err == nil {
+			err = compareStatsd(sent, want)
+		}
+		if err == nil {
+			return
+		}
+		t.Log(err)
+	}
+	t.Error(err)
+}
+
+// sentAtTheEnd runs a server that sends over UDP, to one port by both clients, as they share
+// the setting, and returns what holds so many counters.
+func sentAtTheEnd(t *testing.T, counters int) (string, error) {
+	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	defer conn.Close()
+	_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
+	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=1h", "--extra-tags=zone:a",
+		"--use-statsd=true", "--statsd-protocol=udp")
+	f.stop()
+	if err := errors.Join(f.wantEnd(), conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil { // it is waiting
+		return "", err
+	}
+	var sent strings.Builder
+	buffer := make([]byte, 64<<10)
+	for strings.Count(sent.String(), "|c") < counters {
+		n, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return "", err
+		}
+		sent.Write(buffer[:n])
+	}
+	return sent.String(), nil
 }
 
 // accept takes the next connection within a time.
