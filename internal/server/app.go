@@ -85,7 +85,10 @@ func (a *App) build() error {
 	if a.access, err = api.NewAccess(s.Listen.AdminTokenFile, reg, a.logger); err != nil {
 		return err
 	}
-	a.parts.background("token", a.access.Follow)
+	if token := a.access.Token; token != nil {
+		token.Start()
+		a.parts.closer("token", token.Close)
+	}
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"weir/internal/settings/follow"
@@ -194,29 +192,6 @@ func TestTLSToControlPlane(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %s", err, want)
 		}
-	}
-}
-
-// TestControlPlaneHeaders looks for the headers at the control plane.
-func TestControlPlaneHeaders(t *testing.T) {
-	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "Authorization:Bearer a:b,x-team:y")
-	headers := make(chan metadata.MD, 1)
-	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		got, _ := metadata.FromIncomingContext(stream.Context())
-		select {
-		case headers <- got:
-		default: // of a later stream
-		}
-		return handler(srv, stream)
-	}))
-	start(t, fromControlPlane(plane)...)
-	select {
-	case got := <-headers:
-		if !slices.Equal(got.Get("authorization"), []string{"Bearer a:b"}) || !slices.Equal(got.Get("x-team"), []string{"y"}) {
-			t.Errorf("the control plane got the headers %v", got)
-		}
-	case <-time.After(patience):
-		t.Fatal("there was no stream")
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/status"
 
+	"weir/internal/limiter"
+	"weir/internal/operators"
 	"weir/internal/testenv"
 )
 
@@ -91,6 +94,14 @@ func TestFailureModes(t *testing.T) {
 		`weir_failure_mode_decisions_total{mode="allow"} 8`, `weir_failure_mode_decisions_total{mode="deny"} 8`,
 		`weir_failure_mode_decisions_total{mode="error"} 16`, `weir_failure_mode_decisions_total{mode="local"} 7`,
 		`ratelimit_service_rate_limit_within_limit{domain="api",key1="allow",key2=""} 10`, `ratelimit_service_rate_limit_over_limit{domain="api",key1="deny",key2=""} 8`)
+
+	local := operators.NewDescriptor("api", []limiter.Entry{{Key: "local", Value: "grpc"}})
+	if _, err := f.operators.Reset(t.Context(), local, "bob", "peer"); !errors.Is(err, operators.ErrUnavailable) {
+		t.Errorf("a reset without Redis: got error %v", err)
+	}
+	if got := f.answer("local"); got != "OK" {
+		t.Errorf("local, after a reset: got %s", got)
+	}
 
 	r.Start() // without what it knew
 	f.wantLog("redis answers again, sending requests to it")

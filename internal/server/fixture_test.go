@@ -288,16 +288,6 @@ func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
 	return startWith(t, func(opts *Options) { opts.Stdout = stdout }, args...)
 }
 
-// onlyFile is the path of the one file in a directory.
-func onlyFile(t *testing.T, dir string) string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Fatal(err, entries)
-	}
-	return filepath.Join(dir, entries[0].Name())
-}
-
 // replace puts content in the place of a file in one step, so that nobody reads a
 // part of it.
 func replace(t *testing.T, path, content string) {

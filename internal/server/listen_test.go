@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -61,13 +60,6 @@ func TestUnixSockets(t *testing.T) {
 		if content, err := os.ReadFile(path); string(content) != "precious" {
 			t.Errorf("%s holds %q (%v)", path, content, err)
 		}
-	}
-}
-
-func TestAddressesThatDoNotFit(t *testing.T) {
-	_, err := New(options(t, io.Discard, "--config="+directory(t, limited(3)), "--proto=tcp4", "--host=::1"))
-	if err == nil || !strings.Contains(err.Error(), "see HOST and PORT") || !strings.Contains(err.Error(), "tcp4") {
-		t.Errorf("got %v", err)
 	}
 }
 

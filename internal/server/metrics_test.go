@@ -4,68 +4,39 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/testenv"
 )
 
-// value returns the value of the only gauge of this name, and its labels.
-func (f *fixture) value(name string) (value float64, labels map[string]string) {
-	f.t.Helper()
-	families := testenv.Must(f.opts.Registry.Gather())(f.t)
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		m := family.GetMetric()
-		if len(m) != 1 {
-			f.t.Fatalf("%s has %d series, want 1", name, len(m))
-		}
-		labels = map[string]string{}
-		for _, l := range m[0].GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
-		return m[0].GetGauge().GetValue(), labels
-	}
-	f.t.Fatalf("there is no %s", name)
-	return 0, nil
-}
-
 func TestBuildInfo(t *testing.T) {
 	f := startWith(t, func(o *Options) { o.Build = Build{Version: "v1.2.3", Commit: "abc", Go: "go1"} }, "--config="+directory(t, limited(3)))
-	value, labels := f.value("weir_build_info")
-	if got, want := fmt.Sprint(value, labels), "1 map[commit:abc go:go1 version:v1.2.3]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_build_info{commit="abc",go="go1",version="v1.2.3"} 1`)
 }
 
 // The metrics say how the last load ended, and when one last succeeded.
 func TestLastReload(t *testing.T) {
-	before := time.Now()
+	last := float64(time.Now().Unix() - 1)
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
-	file := onlyFile(t, dir)
-	good, _ := f.value("weir_config_last_reload_successful")
-	first, _ := f.value("weir_config_last_reload_success_timestamp_seconds")
-	if good != 1 || first < float64(before.Unix()) || first > float64(time.Now().Unix()+1) {
-		t.Fatalf("after the start: successful %v at %v, want 1 at %d", good, first, before.Unix())
-	}
-
-	write(t, file, "domain: [")
-	f.wantAnswer(http.MethodPost, f.debug.addr(), "/-/reload", http.StatusUnprocessableEntity)
-	good, _ = f.value("weir_config_last_reload_successful")
-	if at, _ := f.value("weir_config_last_reload_success_timestamp_seconds"); good != 0 || at != first {
-		t.Errorf("after bad rules: successful %v at %v, want 0 at %v", good, at, first)
-	}
-
-	write(t, file, limited(4))
-	f.wantAnswer(http.MethodPost, f.debug.addr(), "/-/reload", http.StatusOK)
-	good, _ = f.value("weir_config_last_reload_successful")
-	if at, _ := f.value("weir_config_last_reload_success_timestamp_seconds"); good != 1 || at <= first {
-		t.Errorf("after good rules: successful %v at %v, want 1 after %v", good, at, first)
+	for _, load := range []struct {
+		rules      string
+		code, good int
+	}{{limited(3), 200, 1}, {"domain: [", 422, 0}, {limited(4), 200, 1}} {
+		write(t, dir+"/rules.yaml", load.rules)
+		f.wantAnswer("POST", f.debug.addr(), "/-/reload", load.code)
+		f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, fmt.Sprintf("weir_config_last_reload_successful %d\n", load.good))
+		_, page, _ := f.request("GET", f.metrics.addr(), "/metrics", "")
+		_, text, _ := strings.Cut(page, "\nweir_config_last_reload_success_timestamp_seconds ")
+		var at float64
+		testenv.Must(fmt.Sscan(text, &at))(t)
+		if load.good == 1 && (at <= last || at > float64(time.Now().Unix()+1)) || load.good == 0 && at != last {
+			t.Errorf("after %q: at %v, before it at %v", load.rules, at, last)
+		}
+		last = at
 	}
 }
 
@@ -84,9 +55,7 @@ func startTLS(t *testing.T) (f *fixture, certificate *x509.Certificate) {
 func TestCertificateTimes(t *testing.T) {
 	f, certificate := startTLS(t)
 	for name, want := range map[string]time.Time{"not_before": certificate.NotBefore, "not_after": certificate.NotAfter} {
-		value, labels := f.value("weir_tls_certificate_" + name + "_timestamp_seconds")
-		if value != float64(want.Unix()) || labels["connection"] != "grpc" {
-			t.Errorf("%s of %v is %v, want %d", name, labels, value, want.Unix())
-		}
+		f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200,
+			fmt.Sprintf(`weir_tls_certificate_%s_timestamp_seconds{connection="grpc"} %v`, name, float64(want.Unix())))
 	}
 }

@@ -253,7 +253,7 @@ func TestDenialsPage(t *testing.T) {
 	f := start(t, "--config="+dir)
 	f.askMany("alice")
 	f.askMany("alice")
-	file := onlyFile(t, dir)
+	file := dir + "/rules.yaml"
 	load := func(rules string) {
 		write(t, file, rules)
 		f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)

@@ -58,7 +58,9 @@ func (a *App) oldSecrets() (notes []string) {
 	for _, s := range a.secrets.secrets {
 		note(s.Problem())
 	}
-	note(a.access.Problem())
+	if a.access.Token != nil {
+		note(a.access.Token.Problem())
+	}
 	if a.store.redis != nil {
 		if err := a.store.redis.Refused(); err != nil {
 			note("Redis rejects a changed URL, user or password: " + strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -25,7 +25,9 @@ import (
 // debug port. Without a token it is who comes over loopback. With one it is who sends it,
 // or has given it to the form of the console; over loopback values are shown without it, too.
 type Access struct {
-	token  *follow.Text // nil: none
+	// Token is what is in the file of the token, nil without one. Who makes an Access starts it.
+	Token *follow.Text
+
 	failed prometheus.Counter
 	logger *slog.Logger
 	warn   rate.Sometimes // of wrong tokens
@@ -46,7 +48,7 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 		return a, nil
 	}
 	var err error
-	a.token, err = follow.Open(context.Background(), follow.Options{
+	a.Token, err = follow.Open(context.Background(), follow.Options{
 		Setting: "ADMIN_TOKEN_FILE",
 		Read:    func(context.Context) (string, error) { return readToken(tokenFile) },
 		Every:   time.Second,
@@ -66,23 +68,6 @@ func readToken(path string) (string, error) {
 		err = fmt.Errorf("%s: the token must be 32 to 1024 visible ASCII characters, such as `openssl rand -hex 32` prints", path)
 	}
 	return text, err
-}
-
-// Follow reads the file of the token anew when it changes, until ctx ends.
-func (a *Access) Follow(ctx context.Context) {
-	if a.token != nil {
-		a.token.Start()
-		<-ctx.Done()
-		a.token.Close()
-	}
-}
-
-// Problem returns what is wrong with the file of the token, "" if nothing is.
-func (a *Access) Problem() string {
-	if a.token == nil {
-		return ""
-	}
-	return a.token.Problem()
 }
 
 // refusal is the answer to who may not.
@@ -119,15 +104,15 @@ func (a *Access) visit(r *http.Request) Visitor {
 	switch local := isLocal(r); {
 	case a.sites.Check(&strict) != nil:
 		return Visitor{values: otherSite, changes: otherSite}
-	case a.token == nil && !local:
+	case a.Token == nil && !local:
 		return Visitor{values: elsewhere, changes: elsewhere}
-	case a.token == nil:
+	case a.Token == nil:
 		return Visitor{Peer: r.RemoteAddr + " by loopback"}
 	case strings.EqualFold(scheme, "Bearer") && a.isRight(r, token):
 		return Visitor{Peer: r.RemoteAddr + " by token"}
 	case strings.EqualFold(scheme, "Bearer"):
 		return Visitor{values: unauthorized, changes: unauthorized}
-	case err == nil && same(cookie.Value, digest(a.token.Text())):
+	case err == nil && same(cookie.Value, digest(a.Token.Text())):
 		return Visitor{Peer: r.RemoteAddr + " by cookie", SignedIn: true}
 	case local:
 		return Visitor{Peer: r.RemoteAddr + " by loopback", changes: unauthorized}
@@ -200,7 +185,7 @@ func isLoopback(addr string) bool {
 
 // isRight reports whether a token is right, and notes a wrong one.
 func (a *Access) isRight(r *http.Request, token string) bool {
-	if same(digest(strings.TrimSpace(token)), digest(a.token.Text())) {
+	if same(digest(strings.TrimSpace(token)), digest(a.Token.Text())) {
 		return true
 	}
 	a.failed.Inc()
@@ -221,11 +206,11 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // SignIn gives the browser that sent the token in a form the cookie of the console, and
 // reports whether the token is right.
 func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
-	if a.token == nil || !a.isRight(r, r.PostFormValue("token")) {
+	if a.Token == nil || !a.isRight(r, r.PostFormValue("token")) {
 		return false
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)
-	setCookie(w, r, digest(a.token.Text()), 12*time.Hour)
+	setCookie(w, r, digest(a.Token.Text()), 12*time.Hour)
 	return true
 }
 

@@ -337,15 +337,15 @@ func TestCookie(t *testing.T) {
 	}
 
 	writeToken(t, path, "short")
-	access.token.Start()
-	defer access.token.Close()
-	access.token.Renew(t.Context())
-	if !strings.Contains(access.Problem(), "the token must be 32") {
-		t.Errorf("the problem is %q", access.Problem())
+	access.Token.Start()
+	defer access.Token.Close()
+	access.Token.Renew(t.Context())
+	if !strings.Contains(access.Token.Problem(), "the token must be 32") {
+		t.Errorf("the problem is %q", access.Token.Problem())
 	}
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)
 	writeToken(t, path, "another-"+goodToken)
-	access.token.Renew(t.Context())
+	access.Token.Renew(t.Context())
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
 	asked{route: "GET /rlconfig", to: outer, header: bearing(goodToken), want: 401}.send(t, port)
 	asked{route: "GET /rlconfig", to: outer, header: bearing("another-" + goodToken), want: 200}.send(t, port)

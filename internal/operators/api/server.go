@@ -101,7 +101,7 @@ func (a *Access) whom(c Class) string {
 	switch {
 	case c == Open:
 		return ""
-	case a.token == nil:
+	case a.Token == nil:
 		return " (from this machine)"
 	case c == Changes:
 		return " (with the token)"
