@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,6 +56,40 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDocumentedPermissions has a user who may send what docs/operations.md names, and no
+// other command.
+func TestDocumentedPermissions(t *testing.T) {
+	text := string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docs/operations.md")))(t))
+	_, text, _ = strings.Cut(text, "**The user** needs ")
+	text, _, _ = strings.Cut(text, "; in a cluster")
+	r := testenv.RedisServer(t)
+	rules := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
+	for _, command := range regexp.MustCompile(`\b[A-Z]{3,}\b`).FindAllString(text, -1) {
+		rules = append(rules, "+"+strings.ToLower(command))
+	}
+	do(t, connect(t, r), rules...)
+	user := Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}
+	s := open(t, Options{Main: user})
+	testenv.OK(t, s.Ping(t.Context()))
+	checkWhole(t, r, open(t, Options{Main: at(r.Addr())}), s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
+	testSharedExceptions(t, user)
+	shared := openShared(t, user, "")
+	for range 2 { // the first asks for reports, the second finds one
+		testenv.Must(shared.Reports(t.Context()))(t)
+		testenv.OK(t, shared.Report(t.Context(), "a", []byte("{}")))
+	}
+	wanted, err := shared.ReportsWanted(t.Context())
+	reports, errOfReports := shared.Reports(t.Context())
+	if err != nil || errOfReports != nil || !wanted || len(reports) != 1 {
+		t.Errorf("reports are wanted: %t, there are %d (errors: %v, %v)", wanted, len(reports), err, errOfReports)
+	}
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("k")}}
+	if _, err := s.Peek(t.Context(), hits); err != nil {
+		t.Error(err)
+	}
+	testenv.OK(t, s.Reset(t.Context(), hits))
 }
 
 // checkWhole decides requests of every kind on four counters, and wants each to be counted as

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,8 +70,8 @@ func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
 
 // ReportsWanted implements limiter.Shared.
 func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
-	n, err := s.client.current().Exists(ctx, s.key("wanted")).Result()
-	return n > 0, s.failed(err)
+	found, err := s.client.current().MGet(ctx, s.key("wanted")).Result() // which its user may send in any case
+	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
 // reportLasts is for how long a report is there, and wantedFor for how long others are wanted.
@@ -94,10 +96,11 @@ func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	if err := c.Set(ctx, s.key("wanted"), "", wantedFor).Err(); err != nil {
 		return nil, s.failed(err)
 	}
-	servers, err := c.HKeys(ctx, s.key("servers")).Result()
-	if err != nil || len(servers) == 0 {
+	known, err := c.HGetAll(ctx, s.key("servers")).Result()
+	if err != nil || len(known) == 0 {
 		return reports, s.failed(err)
 	}
+	servers := slices.Collect(maps.Keys(known))
 	var keys, silent []string
 	for _, server := range servers {
 		keys = append(keys, s.key("report:"+server))
