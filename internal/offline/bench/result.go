@@ -1,14 +1,6 @@
 package bench
 
-import (
-	"sync"
-	"time"
-
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-)
+import hdr "github.com/HdrHistogram/hdrhistogram-go"
 
 // Used are the options of a run as it used them, so that a result shows what it
 // is of.
@@ -85,93 +77,4 @@ func latencies(h *hdr.Histogram) Latencies {
 		Mean: h.Mean(), P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90),
 		P99: h.ValueAtQuantile(99), P999: h.ValueAtQuantile(99.9), Max: h.Max(),
 	}
-}
-
-// counted is what all callers of a run have done.
-type counted struct {
-	from time.Time // requests due before are not measured
-
-	mu                sync.Mutex
-	result            Result
-	received          int64 // answers, warm-up included
-	latency, lateness *hdr.Histogram
-}
-
-// newCounted tells latencies apart by three digits, up to longest.
-func newCounted(longest time.Duration) counted {
-	histogram := func() *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
-	return counted{latency: histogram(), lateness: histogram(), result: Result{Errors: map[string]int64{}}}
-}
-
-func (c *counted) countSent() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.result.SentWithWarmup++
-}
-
-// answers is how many came so far, warm-up included.
-func (c *counted) answers() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.received
-}
-
-// count counts a request that was sent at begun and now has an answer or err.
-func (c *counted) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
-	now := time.Now()
-	code := answer.GetOverallCode()
-	if err == nil && code != ratelimitv3.RateLimitResponse_OK && code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		err = status.Errorf(codes.Unknown, "the answer has overall code %v", code)
-	}
-	limited := false
-	for _, s := range answer.GetStatuses() {
-		limited = limited || s.CurrentLimit != nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		c.received++
-	}
-	if !c.record(due, begun, now) {
-		return
-	}
-	r := &c.result
-	if err != nil {
-		r.Failed++
-		r.Errors[status.Code(err).String()]++
-		r.LastError = err.Error()
-		return
-	}
-	r.Answered++
-	if !limited {
-		r.NoLimit++
-	}
-	if code == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		r.OverLimit++
-	} else {
-		r.OK++
-	}
-}
-
-// record notes how late a request was sent and how long it took, and reports whether it
-// is measured.
-func (c *counted) record(due, begun, end time.Time) bool {
-	if due.Before(c.from) {
-		return false
-	}
-	most := c.latency.HighestTrackableValue()
-	_ = c.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // which is in range
-	_ = c.latency.RecordValue(min(end.Sub(due).Microseconds(), most))
-	return true
-}
-
-// total returns the result, with the rate of answers in an interval.
-func (c *counted) total(o *Options, interval time.Duration, received int64) *Result {
-	r := &c.result
-	r.Options, r.Received, r.Seconds = o.used(), received, interval.Seconds()
-	if r.Seconds > 0 {
-		r.PerSecond = float64(r.Received) / r.Seconds
-	}
-	r.Latency, r.Lateness = latencies(c.latency), latencies(c.lateness)
-	return r
 }

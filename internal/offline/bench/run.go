@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // How long a run waits for answers: after its end, and after an interruption.
@@ -25,7 +28,10 @@ type run struct {
 	over  chan struct{} // closed as soon as the load is not the one that was asked for
 	end   func()        // closes over
 
-	counted
+	mu                sync.Mutex
+	result            Result
+	received          int64 // answers, warm-up included
+	latency, lateness *hdr.Histogram
 }
 
 // Run puts the load on the servers until its end, or that of ctx, which is no
@@ -56,7 +62,13 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 }
 
 func newRun(opts Options) *run {
-	r := &run{opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}), counted: newCounted(opts.Duration + lastAnswers)}
+	histogram := func() *hdr.Histogram { // tells times apart by three digits
+		return hdr.New(1, (opts.Duration + lastAnswers).Microseconds(), 3)
+	}
+	r := &run{
+		opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}),
+		result: Result{Options: opts.used(), Errors: map[string]int64{}}, latency: histogram(), lateness: histogram(),
+	}
 	r.end = sync.OnceFunc(func() { close(r.over) })
 	r.next <- 0
 	return r
@@ -67,7 +79,6 @@ func newRun(opts Options) *run {
 // answers are waited for, the load is not the one that was asked for.
 func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) *Result {
 	r.start = time.Now()
-	r.from = r.start.Add(r.opts.Warmup)
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
 	defer stop()
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,7 +123,20 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 			r.result.Unsent++
 		}
 	}
-	return r.total(&r.opts, ended.Sub(begun), after-before)
+	result := &r.result
+	result.Received, result.Seconds = after-before, ended.Sub(begun).Seconds()
+	if result.Seconds > 0 {
+		result.PerSecond = float64(result.Received) / result.Seconds
+	}
+	result.Latency, result.Lateness = latencies(r.latency), latencies(r.lateness)
+	return result
+}
+
+// answers is how many came so far, warm-up included.
+func (r *run) answers() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.received
 }
 
 // waitForNext waits until a request is due, and returns when that was. It returns
@@ -151,7 +175,9 @@ func (r *run) due(n int64) (due time.Time, planned bool) {
 // ask sends a request and counts what becomes of it.
 func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient, request *ratelimitv3.RateLimitRequest, due time.Time) {
 	begun := time.Now()
-	r.countSent()
+	r.mu.Lock()
+	r.result.SentWithWarmup++
+	r.mu.Unlock()
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if r.opts.Timeout > 0 {
 		inTime, cancel = context.WithTimeout(ctx, r.opts.Timeout)
@@ -162,6 +188,54 @@ func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient
 	if err != nil && r.opts.Rate == 0 {
 		pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
 	}
+}
+
+// count counts a request that was sent at begun and now has an answer or err.
+func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
+	now := time.Now()
+	code := answer.GetOverallCode()
+	if err == nil && code != ratelimitv3.RateLimitResponse_OK && code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		err = status.Errorf(codes.Unknown, "the answer has overall code %v", code)
+	}
+	limited := false
+	for _, s := range answer.GetStatuses() {
+		limited = limited || s.CurrentLimit != nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.received++
+	}
+	measured := r.record(due, begun, now)
+	switch {
+	case !measured:
+		return
+	case err != nil:
+		r.result.Failed++
+		r.result.Errors[status.Code(err).String()]++
+		r.result.LastError = err.Error()
+		return
+	case code == ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		r.result.OverLimit++
+	default:
+		r.result.OK++
+	}
+	r.result.Answered++
+	if !limited {
+		r.result.NoLimit++
+	}
+}
+
+// record notes how late a request was sent and how long it took, and reports whether it
+// is measured.
+func (r *run) record(due, begun, end time.Time) bool {
+	if due.Before(r.start.Add(r.opts.Warmup)) {
+		return false
+	}
+	most := r.latency.HighestTrackableValue()
+	_ = r.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // which is in range
+	_ = r.latency.RecordValue(min(end.Sub(due).Microseconds(), most))
+	return true
 }
 
 // pause waits for d or until ctx ends.

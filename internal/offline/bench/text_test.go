@@ -7,7 +7,7 @@ import (
 )
 
 func TestText(t *testing.T) {
-	c, due := newCounted(time.Minute), time.Now()
+	c, due := newRun(closed()), time.Now()
 	for us := range 1000 {
 		c.record(due, due, due.Add(time.Duration(us+1)*time.Microsecond))
 	}
