@@ -103,22 +103,16 @@ func (d *decoder) begin(root *yaml.Node) bool {
 
 // level is one item of a list of descriptors.
 type level struct {
-	node       *node
+	Rule              // as far as the item itself says; its modes are not in the limits yet
 	key, value string // value is also the text of a regular expression
 	regex      *regex
 	how        How
 	from       string // the field that says to which values it applies, "" if none does
 
-	limits         []*limiter.Limit // without what the rule adds
-	hasLimit       bool             // right or wrong
-	below          bool
-	override       *Override // without what the rule adds
-	shadow, quota  bool
-	share          bool
-	detailedMetric bool
-	valueToMetric  bool
-	metadata       map[string]any
-	given          strictyaml.Given
+	hasLimit      bool // right or wrong
+	shadow, quota bool
+	share         bool
+	given         strictyaml.Given
 }
 
 // descriptors reads a list into the children of a node.
@@ -154,7 +148,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if hasList {
 		d.Field(n, "descriptors", func(n *yaml.Node) { children = len(n.Content) })
 	}
-	if hasList && children == 0 && len(l.limits) == 0 {
+	if hasList && children == 0 && len(l.Limits) == 0 {
 		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
@@ -164,12 +158,12 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 		d.ProblemIn("below", l.given.At("below"), "below needs a rate_limit beside it")
 	}
 	d.wholeRule(&l)
-	if l.override != nil {
+	if l.Override != nil {
 		d.wholeOverride(&l)
 	}
 	d.attach(&l, n)
 	d.enter(&l)
-	if len(l.limits) > 0 || children == 0 {
+	if len(l.Limits) > 0 || children == 0 {
 		l.node.rule = d.rule(&l)
 	}
 	if hasList {
@@ -221,7 +215,7 @@ func (d *decoder) wholeRule(l *level) {
 	if !l.shadow {
 		mode = "quota_mode"
 	}
-	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && l.Mode == limiter.Enforced }) {
+	if (l.shadow || l.quota) && slices.ContainsFunc(l.Limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && l.Mode == limiter.Enforced }) {
 		d.WarnIn(mode, l.given.At(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
 	}
 }
@@ -233,16 +227,8 @@ func (d *decoder) enter(l *level) {
 
 // rule makes the rule of the level at the end of the way, and adds it to the tree.
 func (d *decoder) rule(l *level) *Rule {
-	r := &Rule{
-		Above:          l.node.parent.above(),
-		Limits:         l.limits,
-		Override:       l.override,
-		Metadata:       l.metadata,
-		detailedMetric: l.detailedMetric,
-		node:           l.node,
-		below:          l.below,
-		levels:         int16(len(d.way)),
-	}
+	r := new(l.Rule)
+	r.Above, r.levels = l.node.parent.above(), int16(len(d.way))
 	d.setHold(r)
 	var labels []byte
 	for i, s := range d.way {

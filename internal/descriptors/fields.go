@@ -70,7 +70,7 @@ func newTables(d *decoder) *tables {
 			field{"detailed_metric", &r.detailedMetric, nil, "", false},
 			field{"value_to_metric", &r.valueToMetric, nil, "", false},
 			field{"share_threshold", &r.share, nil, "", false},
-			field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false},
+			field{"metadata", nil, func(_ string, n *yaml.Node) { r.Metadata = d.Map(n) }, "", false},
 		),
 		newTable(
 			field{"unit", nil, d.unit, "", true},

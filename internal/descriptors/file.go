@@ -39,10 +39,7 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 // it finds any, path itself may be missing.
 func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	var r, siblings reader
-	dir := filepath.Dir(path)
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		siblings.directory(dir, filepath.Base(path)+".")
-	}
+	siblings.directory(filepath.Dir(path), filepath.Base(path)+".")
 	if _, err := os.Stat(path); len(siblings.files) == 0 || !errors.Is(err, fs.ErrNotExist) {
 		r.path(path)
 	}
@@ -81,51 +78,33 @@ func (r *reader) result() (files []File, skipped []string, err error) {
 // path reads a file or a directory.
 func (r *reader) path(path string) {
 	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		r.directory(path, "")
-		return
-	}
-	var data []byte
-	if err == nil {
-		data, err = ReadFile(path)
-	}
-	if err != nil {
-		r.errs = append(r.errs, err)
-		return
-	}
-	r.files = append(r.files, File{Name: path, Data: data})
-}
-
-// directory reads what is in dir and has names that begin with prefix.
-func (r *reader) directory(dir, prefix string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		r.errs = append(r.errs, err)
-	}
-	for _, entry := range entries {
-		name, path := entry.Name(), filepath.Join(dir, entry.Name())
-		switch {
-		case strings.HasPrefix(name, "."), !strings.HasPrefix(name, prefix):
-		case entry.IsDir():
-			r.directory(path, "")
-		default:
-			r.entry(path)
-		}
-	}
-}
-
-// entry reads what is in a directory and no directory itself. A link to a file is as good as
-// the file. One to a directory is not followed: it may lead back up.
-func (r *reader) entry(path string) {
-	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		r.errs = append(r.errs, err)
-	case strings.HasSuffix(path, "_test.yaml"):
-	case info.IsDir() || !holdsRules(path):
-		r.skipped = append(r.skipped, path)
+	case info.IsDir():
+		r.directory(path, "")
 	default:
-		r.path(path)
+		data, err := ReadFile(path)
+		r.files, r.errs = append(r.files, File{Name: path, Data: data}), append(r.errs, err)
+	}
+}
+
+// directory reads what is in dir and has names that begin with prefix. A link to a file is as
+// good as the file. One to a directory is not followed: it may lead back up.
+func (r *reader) directory(dir, prefix string) {
+	entries, err := os.ReadDir(dir)
+	r.errs = append(r.errs, err)
+	for _, entry := range entries {
+		name, path := entry.Name(), filepath.Join(dir, entry.Name())
+		if strings.HasPrefix(name, ".") || !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, "_test.yaml") {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err == nil && !entry.IsDir() && (info.IsDir() || !holdsRules(path)) {
+			r.skipped = append(r.skipped, path)
+		} else {
+			r.path(path)
+		}
 	}
 }
 

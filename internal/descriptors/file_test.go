@@ -32,11 +32,13 @@ func write(t *testing.T, files map[string]string) string {
 
 func TestReadFiles(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		files   map[string]string
-		paths   []string // below the directory
-		want    []string
-		skipped []string
+		name     string
+		files    map[string]string
+		paths    []string // below the directory
+		siblings bool     // of the only path
+		want     []string
+		skipped  []string
+		problems []string
 	}{
 		{
 			name: "a directory, recursively and by name",
@@ -80,6 +82,27 @@ func TestReadFiles(t *testing.T) {
 			files: map[string]string{".hidden": ""},
 			paths: []string{"."},
 		},
+		{
+			name:     "every path that is missing",
+			files:    map[string]string{"a.yaml": "a", "sub/dangling.yaml": "-> nowhere"},
+			paths:    []string{"a.yaml", "none", "sub"},
+			problems: []string{"none: no such file", "dangling.yaml: no such file"},
+		},
+		{
+			name: "all that begins so",
+			files: map[string]string{
+				"config/a.yaml": "", "config/config.b.yaml": "", "config.yaml": "", "config.d/sub/c": "", "config.json": "",
+				"configs.yaml": "", "config_test.yaml": "", "config.x_test.yaml": "", "a.yaml": "", "config.bak": "",
+			},
+			paths:    []string{"config"},
+			siblings: true,
+			want:     []string{"config/a.yaml", "config/config.b.yaml", "config.d/sub/c", "config.json", "config.yaml"},
+			skipped:  []string{"config.bak"},
+		},
+		{name: "only siblings", files: map[string]string{"config.yaml": ""}, paths: []string{"config"}, siblings: true, want: []string{"config.yaml"}},
+		{name: "no siblings", files: map[string]string{"config/a.yaml": "", "other.yaml": ""}, paths: []string{"config"}, siblings: true, want: []string{"config/a.yaml"}},
+		{name: "neither", files: map[string]string{"other.yaml": ""}, paths: []string{"config"}, siblings: true, problems: []string{"config: no such file"}},
+		{name: "a sibling that leads nowhere", files: map[string]string{"config/a.yaml": "", "config.yaml": "-> nowhere"}, paths: []string{"config"}, siblings: true, problems: []string{"config.yaml: no such file"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := write(t, test.files)
@@ -88,38 +111,32 @@ func TestReadFiles(t *testing.T) {
 				paths = append(paths, filepath.Join(dir, path))
 			}
 			files, skipped, err := ReadFiles(paths...)
-			testenv.OK(t, err)
+			if test.siblings {
+				files, skipped, err = ReadWithSiblings(paths[0])
+			}
+			for _, problem := range test.problems {
+				if err == nil || !strings.Contains(err.Error(), problem) {
+					t.Errorf("got error %v, want %s", err, problem)
+				}
+			}
+			if err != nil && test.problems == nil {
+				t.Error(err)
+			}
 			var got []string
 			for i := range files {
-				name := strings.TrimPrefix(filepath.ToSlash(files[i].Name), filepath.ToSlash(dir)+"/")
+				name := testenv.Must(filepath.Rel(dir, files[i].Name))(t)
 				got = append(got, name)
-				if content, ok := test.files[name]; ok && string(files[i].Data) != content && !strings.HasPrefix(content, "-> ") {
+				if content := test.files[name]; string(files[i].Data) != content && !strings.HasPrefix(content, "-> ") {
 					t.Errorf("%s: got content %q, want %q", name, files[i].Data, content)
 				}
 			}
 			for i := range skipped {
-				skipped[i] = strings.TrimPrefix(filepath.ToSlash(skipped[i]), filepath.ToSlash(dir)+"/")
+				skipped[i] = testenv.Must(filepath.Rel(dir, skipped[i]))(t)
 			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("got files %q, want %q", got, test.want)
-			}
-			if !slices.Equal(skipped, test.skipped) {
-				t.Errorf("got skipped %q, want %q", skipped, test.skipped)
+			if !slices.Equal(got, test.want) || !slices.Equal(skipped, test.skipped) {
+				t.Errorf("got %q, skipped %q, want %q, skipped %q", got, skipped, test.want, test.skipped)
 			}
 		})
-	}
-}
-
-func TestReadFilesNamesEveryMissingPath(t *testing.T) {
-	dir := write(t, map[string]string{"a.yaml": "a", "sub/dangling.yaml": "-> nowhere"})
-	_, _, err := ReadFiles(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "none"), filepath.Join(dir, "sub"))
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, name := range []string{"none", "dangling.yaml"} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("the error does not name %s: %v", name, err)
-		}
 	}
 }
 
@@ -129,51 +146,5 @@ func TestReadFilesBoundsSize(t *testing.T) {
 	testenv.OK(t, err)
 	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
 		t.Errorf("read %d bytes, want %d", got, want)
-	}
-}
-
-func TestReadWithSiblings(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		files         map[string]string
-		want, skipped []string
-		problem       string
-	}{
-		{
-			name: "all that begins so",
-			files: map[string]string{
-				"config/a.yaml": "", "config/config.b.yaml": "", "config.yaml": "", "config.d/sub/c": "", "config.json": "",
-				"configs.yaml": "", "config_test.yaml": "", "config.x_test.yaml": "", "a.yaml": "", "config.bak": "",
-			},
-			want:    []string{"config/a.yaml", "config/config.b.yaml", "config.d/sub/c", "config.json", "config.yaml"},
-			skipped: []string{"config.bak"},
-		},
-		{name: "only siblings", files: map[string]string{"config.yaml": ""}, want: []string{"config.yaml"}},
-		{name: "none", files: map[string]string{"config/a.yaml": "", "other.yaml": ""}, want: []string{"config/a.yaml"}},
-		{name: "nothing", files: map[string]string{"other.yaml": ""}, problem: "config: no such file"},
-		{name: "a sibling that leads nowhere", files: map[string]string{"config/a.yaml": "", "config.yaml": "-> nowhere"}, problem: "config.yaml: no such file"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := write(t, test.files)
-			files, skipped, err := ReadWithSiblings(filepath.Join(dir, "config"))
-			if test.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), test.problem) {
-					t.Errorf("got error %v, want %s", err, test.problem)
-				}
-				return
-			}
-			testenv.OK(t, err)
-			var got []string
-			for _, f := range files {
-				name, _ := filepath.Rel(dir, f.Name)
-				got = append(got, name)
-			}
-			for i := range skipped {
-				skipped[i], _ = filepath.Rel(dir, skipped[i])
-			}
-			if !slices.Equal(got, test.want) || !slices.Equal(skipped, test.skipped) {
-				t.Errorf("got %v, skipped %v, want %v, skipped %v", got, skipped, test.want, test.skipped)
-			}
-		})
 	}
 }

@@ -33,7 +33,7 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 		d.rateLimits(n)
 	default:
 		if limit := d.limit(n); limit != nil {
-			l.limits = append(l.limits, limit)
+			l.Limits = append(l.Limits, limit)
 		}
 	}
 }
@@ -46,8 +46,8 @@ func (d *decoder) rateLimits(list *yaml.Node) {
 		if limit == nil {
 			return
 		}
-		d.distinct(l.limits, limit)
-		l.limits = append(l.limits, limit)
+		d.distinct(l.Limits, limit)
+		l.Limits = append(l.Limits, limit)
 		kind := string(limit.AppendKind(nil))
 		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
 			limit.Nth = alike[kind]

@@ -65,18 +65,18 @@ func (o *Override) String() string {
 func (d *decoder) override(_ string, n *yaml.Node) {
 	d.most = 0
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
-	d.level.override = &Override{Most: d.most}
+	d.level.Override = &Override{Most: d.most}
 }
 
 // wholeOverride gives the override of a level the limit of its rule.
 func (d *decoder) wholeOverride(l *level) {
-	o, at := l.override, l.given.At("override")
+	o, at := l.Override, l.given.At("override")
 	switch {
-	case l.hasLimit && len(l.limits) == 0: // something is wrong with it
-	case len(l.limits) != 1 || l.limits[0].Unlimited:
+	case l.hasLimit && len(l.Limits) == 0: // something is wrong with it
+	case len(l.Limits) != 1 || l.Limits[0].Unlimited:
 		d.ProblemIn("override", at, "override needs exactly one rate_limit in the same rule, and it must not be unlimited")
 	default:
-		o.Like = l.limits[0]
+		o.Like = l.Limits[0]
 		if o.Most == 0 {
 			return
 		}
