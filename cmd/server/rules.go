@@ -119,19 +119,16 @@ func (v validation) check() (r report, unread bool) {
 		}
 	}
 	r.Files = len(files)
-	if r.Files == 0 && !unread {
-		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
-	}
 	if r.Files > 0 {
 		tree, err := descriptors.Load(files, server.RuleOptions(v.Reading))
 		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 			r.add("error", problems...)
-		} else if err != nil {
-			r.add("error", descriptors.Problem{Message: err.Error()})
 		} else {
 			r.Valid, r.Domains, r.Rules = !unread, tree.Domains(), tree.Rules()
 			r.add("warning", tree.Warnings()...)
 		}
+	} else if !unread {
+		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
 	}
 	r.add("notice", skipped...)
 	return r, unread

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -58,23 +58,11 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	return exitOK
 }
 
-// signalled is the cause of a context that a signal has ended.
-type signalled struct{ os.Signal }
-
-// Error implements error.
-func (s signalled) Error() string { return s.String() + " received" }
-
 // untilSignal returns a context that the first SIGINT or SIGTERM ends. Unless
 // others listen, a second one ends the process at once.
 func untilSignal() context.Context {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	go func() {
-		first := <-signals
-		signal.Stop(signals)
-		cancel(signalled{first})
-	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
@@ -90,7 +78,7 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 	context.AfterFunc(ctx, func() {
 		defer end()
 		defer signal.Stop(signals)
-		if first, ok := errors.AsType[signalled](context.Cause(ctx)); ok && first.Signal == os.Interrupt {
+		if strings.HasPrefix(context.Cause(ctx).Error(), os.Interrupt.String()) { // the cause names the signal
 			return
 		}
 		leave()

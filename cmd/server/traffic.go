@@ -101,16 +101,14 @@ func (s simulation) options() (opts simulate.Options, read []string, err error) 
 	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy); err != nil {
 		return opts, nil, err
 	}
-	for _, rules := range []struct {
-		path string
-		tree **descriptors.Tree
-	}{{s.Rules, &opts.Rules}, {s.Compare, &opts.Old}} {
-		if rules.path == "" {
+	trees := []**descriptors.Tree{&opts.Rules, &opts.Old}
+	for i, path := range []string{s.Rules, s.Compare} {
+		if path == "" {
 			continue
 		}
-		files, _, err := descriptors.ReadFiles(rules.path)
+		files, _, err := descriptors.ReadFiles(path)
 		if err == nil {
-			*rules.tree, err = s.load(files, rules.path)
+			*trees[i], err = s.load(files, path)
 		}
 		if err != nil {
 			return opts, nil, err

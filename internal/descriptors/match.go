@@ -161,18 +161,13 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 		}
 		hold, without = i, rule
 	}
-	if rule = n.ending(); hold < 0 && rule != nil && rule.Hold == "" { // nearly always
+	if rule = n.rule; rule == nil {
+		rule = n.above()
+	}
+	if hold < 0 && rule != nil && rule.Hold == "" { // nearly always
 		return rule, -1
 	}
 	return rule.named(without, hold, entries)
-}
-
-// ending returns the rule for descriptors that end at n, or nil.
-func (n *node) ending() *Rule {
-	if n.rule != nil {
-		return n.rule
-	}
-	return n.above()
 }
 
 // above returns the nearest rule, from n upwards, whose limits hold below it, or nil.

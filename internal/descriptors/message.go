@@ -4,7 +4,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -67,7 +66,7 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		if m, ok := v.Message().Interface().(*structpb.Struct); ok {
-			return structNode(m)
+			return anyNode(m.AsMap())
 		}
 		return w.message(v.Message())
 	case protoreflect.EnumKind:
@@ -82,35 +81,27 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 	return scalar("!!str", v.String())
 }
 
-func structNode(m *structpb.Struct) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, name := range slices.Sorted(maps.Keys(m.GetFields())) {
-		n.Content = append(n.Content, scalar("!!str", name), valueNode(m.GetFields()[name]))
+// anyNode writes metadata. The encoder of YAML is not for texts: it loses line breaks.
+func anyNode(value any) *yaml.Node {
+	n := new(yaml.Node)
+	switch v := value.(type) {
+	case map[string]any:
+		n.Kind = yaml.MappingNode
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, scalar("!!str", name), anyNode(v[name]))
+		}
+	case []any:
+		n.Kind = yaml.SequenceNode
+		for _, item := range v {
+			n.Content = append(n.Content, anyNode(item))
+		}
+	case string:
+		n = scalar("!!str", v)
+		n.Style = yaml.DoubleQuotedStyle // "yes" is a text here, not a boolean of YAML
+	default:
+		_ = n.Encode(v) // which a number, a boolean and null always let
 	}
 	return n
-}
-
-func valueNode(v *structpb.Value) *yaml.Node {
-	switch kind := v.GetKind().(type) {
-	case *structpb.Value_StructValue:
-		return structNode(kind.StructValue)
-	case *structpb.Value_ListValue:
-		n := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, item := range kind.ListValue.GetValues() {
-			n.Content = append(n.Content, valueNode(item))
-		}
-		return n
-	case *structpb.Value_StringValue:
-		text := scalar("!!str", kind.StringValue)
-		text.Style = yaml.DoubleQuotedStyle // "yes" is a text here, not a boolean of YAML
-		return text
-	case *structpb.Value_NumberValue:
-		return scalar("!!float", strconv.FormatFloat(kind.NumberValue, 'g', -1, 64))
-	case *structpb.Value_BoolValue:
-		return scalar("!!bool", strconv.FormatBool(kind.BoolValue))
-	default:
-		return scalar("!!null", "null")
-	}
 }
 
 func scalar(tag, value string) *yaml.Node {

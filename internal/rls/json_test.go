@@ -19,40 +19,16 @@ func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
 	return w
 }
 
+// Each request comes to a server of its own, after others that use up the limits of some
+// keys. Retry-After is when it would be admitted, and a quota that is over does not deny it
+// unless all are. The body holds what the reference's does, which clients may read strictly.
 func TestJSONDecisions(t *testing.T) {
-	h := options(t, rules).service().JSONHandler()
-	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`
-	for i, tc := range []struct {
-		body       string
-		status     int
-		retryAfter string
-		want       string
-	}{
-		{request, 200, "", "OK: OK 1 of 2/MINUTE for 30s"},
-		{request, 200, "", "OK: OK 0 of 2/MINUTE for 30s"},
-		{request, 429, "30", "OVER: OVER 0 of 2/MINUTE for 30s"},
-		{`{"domain": "api", "descriptors": [{"entries": [{"key": "nobody", "value": "a"}]}, {"entries": [{"key": "user", "value": "a"}]}]}`, 429, "",
-			"OVER: OVER 0 of 0/DAY, OVER 0 of 2/MINUTE for 30s"},
-		{`{"domain": "api", "hits_addend": 3, "descriptors": [{"entries": [{"key": "path", "value": "/"}]}]}`, 200, "", "OK: OK 0 of 3/HOUR paths for 30s"},
-	} {
-		w := post(h, http.MethodPost, tc.body)
-		if w.Code != tc.status || w.Header().Get("Retry-After") != tc.retryAfter || w.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("request %d: got %d, headers %v; want %d, Retry-After %q and JSON", i, w.Code, w.Header(), tc.status, tc.retryAfter)
-		}
-		var got ratelimitv3.RateLimitResponse
-		testenv.OK(t, protojson.Unmarshal(w.Body.Bytes(), &got))
-		if outline(&got) != tc.want {
-			t.Errorf("request %d: got %v, want %v", i, outline(&got), tc.want)
-		}
-	}
-}
-
-// Retry-After is when the request would be admitted, and a quota that is over
-// does not deny it unless all are.
-func TestRetryAfter(t *testing.T) {
 	const rules = `
 domain: api
 descriptors:
+  - {key: user, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: path, rate_limit: {name: paths, unit: hour, requests_per_unit: 3}}
+  - {key: bucket, rate_limit: {unit: minute, requests_per_unit: 700, burst: 1, algorithm: token_bucket}}
   - {key: second, rate_limit: {unit: second, requests_per_unit: 1}}
   - {key: hour, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: day, rate_limit: {unit: day, requests_per_unit: 1}}
@@ -63,49 +39,51 @@ descriptors:
   - {key: plenty, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1000}}
   - {key: nothing, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
 `
-	for keys, want := range map[string]string{
-		"hour day second":            "43230",
-		"second never":               "",
-		"second trial":               "1",
-		"second daily plenty":        "1",
-		"second nothing plenty":      "1",
-		"daily hourly":               "30",
-		"hourly nothing":             "30",
-		"day daily hourly":           "43230",
-		"second daily hourly":        "30",
-		"nothing":                    "",
-		"hour nothing nothing daily": "43230",
+	for _, tc := range []struct {
+		used, keys, more string // more is further members of the request
+		retry            string // Retry-After and Retry-After-Ms of one that is denied
+		want             string // beginning of the outline
+	}{
+		{"", "user", "", "", "OK: OK 1 of 2/MINUTE for 30s"},
+		{"", "path", `, "hits_addend": 3`, "", "OK: OK 0 of 3/HOUR paths for 30s"},
+		{"user user", "user", "", "30 30000", "OVER: OVER 0 of 2/MINUTE for 30s"},
+		{"user user", "never user", "", "", "OVER: OVER 0 of 0/DAY, OVER 0 of 2/MINUTE for 30s"},
+		{"bucket", "bucket", "", "1 86", "OVER: "}, // 85.7 ms too early
+		{"hour day second", "hour day second", "", "43230 43230000", "OVER: "},
+		{"second", "second never", "", "", "OVER: "},
+		{"second trial", "second trial", "", "1 1000", "OVER: "},
+		{"second daily", "second daily plenty", "", "1 1000", "OVER: "},
+		{"second", "second nothing plenty", "", "1 1000", "OVER: "},
+		{"daily hourly", "daily hourly", "", "30 30000", "OVER: "},
+		{"hourly", "hourly nothing", "", "30 30000", "OVER: "},
+		{"day daily hourly", "day daily hourly", "", "43230 43230000", "OVER: "},
+		{"second daily hourly", "second daily hourly", "", "30 30000", "OVER: "},
+		{"", "nothing", "", "", "OVER: "},
+		{"hour daily", "hour nothing nothing daily", "", "43230 43230000", "OVER: "},
 	} {
-		t.Run(keys, func(t *testing.T) {
+		t.Run(tc.used+" then "+tc.keys, func(t *testing.T) {
 			h := options(t, rules).service().JSONHandler()
-			body := func(keys ...string) string {
-				return `{"domain": "api", "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
+			body := func(keys []string, more string) string {
+				return `{"domain": "api"` + more + `, "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
 			}
-			for key := range strings.FieldsSeq(keys) { // each is used up by itself
-				post(h, http.MethodPost, body(key))
+			for key := range strings.FieldsSeq(tc.used) {
+				post(h, http.MethodPost, body([]string{key}, ""))
 			}
-			w := post(h, http.MethodPost, body(strings.Fields(keys)...))
-			if got := w.Header().Get("Retry-After"); w.Code != http.StatusTooManyRequests || got != want {
-				t.Errorf("got %d, Retry-After %q, want 429, %q", w.Code, got, want)
+			w := post(h, http.MethodPost, body(strings.Fields(tc.keys), tc.more))
+			status := http.StatusOK
+			if strings.HasPrefix(tc.want, "OVER") {
+				status = http.StatusTooManyRequests
+			}
+			retry := strings.TrimSpace(w.Header().Get("Retry-After") + " " + w.Header().Get("Retry-After-Ms"))
+			if w.Code != status || retry != tc.retry || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("got %d, headers %v; want %d, Retry-After %q and JSON", w.Code, w.Header(), status, tc.retry)
+			}
+			var got ratelimitv3.RateLimitResponse
+			testenv.OK(t, protojson.Unmarshal(w.Body.Bytes(), &got))
+			if !strings.HasPrefix(outline(&got), tc.want) {
+				t.Errorf("got %v, want %v", outline(&got), tc.want)
 			}
 		})
-	}
-}
-
-// TestRetryAfterInMilliseconds has a bucket deny for a part of a second. The body
-// holds what the reference's does, which clients may read strictly.
-func TestRetryAfterInMilliseconds(t *testing.T) {
-	h := options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 700, burst: 1, algorithm: token_bucket}}]}").service().JSONHandler()
-	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`
-	if w := post(h, http.MethodPost, request); w.Code != http.StatusOK || w.Header().Get("Retry-After-Ms") != "" {
-		t.Errorf("admitted: got %d, headers %v", w.Code, w.Header())
-	}
-	w := post(h, http.MethodPost, request) // 85.7 ms too early
-	if got := w.Header(); w.Code != http.StatusTooManyRequests || got.Get("Retry-After") != "1" || got.Get("Retry-After-Ms") != "86" {
-		t.Errorf("got %d, headers %v; want 429, 1 s and 86 ms", w.Code, got)
-	}
-	if err := protojson.Unmarshal(w.Body.Bytes(), new(ratelimitv3.RateLimitResponse)); err != nil {
-		t.Error(err)
 	}
 }
 
