@@ -20,12 +20,6 @@ func TestEnvironmentsOfTheReference(t *testing.T) {
 		name string
 		env  env
 	}{
-		{"database in the query", env{"REDIS_URL": "redis://h:6379?db=1", "REDIS_SOCKET_TYPE": "tcp"}},
-		{"password in the query", env{"REDIS_URL": "redis://h:6379?password=swordfish"}},
-		{"user in the query", env{"REDIS_URL": "redis://h:6379?username=weir", "REDIS_AUTH": "swordfish"}},
-		{"URLs of a cluster", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "redis://a:1,redis://b:2"}},
-		{"blanks between nodes", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "a:1, b:2"}},
-		{"URLs of sentinels", env{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "mymaster,redis://:pw@s1:26379,redis://:pw@s2:26379"}},
 		{"connections without an end", env{"GRPC_MAX_CONNECTION_AGE": "0", "GRPC_MAX_CONNECTION_AGE_GRACE": "0s"}},
 		{"short back-off", env{"XDS_CLIENT_BACKOFF_MAX_INTERVAL": "5s"}},
 		{"short back-off of a control plane", env{"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "5s"}},
