@@ -81,15 +81,7 @@ func (a *App) build() error {
 		a.logger.Warn("a switch changes every response", "effect", note)
 	}
 
-	var err error
-	if a.access, err = api.NewAccess(s.Listen.AdminTokenFile, reg, a.logger); err != nil {
-		return err
-	}
-	if token := a.access.Token; token != nil {
-		token.Start()
-		a.parts.closer("token", token.Close)
-	}
-	if err = a.openRules(serviceMetrics); err != nil {
+	if err := a.openRules(serviceMetrics); err != nil {
 		return err
 	}
 	keys, err := newKeys(s)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/operators/api"
 	"weir/internal/settings"
 	"weir/internal/settings/follow"
 )
@@ -23,8 +24,9 @@ type secret struct {
 	*follow.Text
 }
 
-// openSecrets reads the secrets that the settings name, and follows them until a stops.
-func (a *App) openSecrets() error {
+// openSecrets reads the secrets that the settings name, with the operators' token, and follows
+// them until a stops.
+func (a *App) openSecrets() (err error) {
 	x := &changingSecrets{start: a.opts.Settings}
 	a.secrets = x
 	var errs []error
@@ -57,6 +59,13 @@ func (a *App) openSecrets() error {
 		a.parts.closer("secrets", s.Close)
 	}
 	a.opts.Settings = x.start
+	if a.access, err = api.NewAccess(x.start.Listen.AdminTokenFile, a.opts.Registry, a.logger); err != nil {
+		return err
+	}
+	if token := a.access.Token; token != nil {
+		token.Start()
+		a.parts.closer("token", token.Close)
+	}
 	return nil
 }
 
