@@ -48,8 +48,10 @@ func TestWarnings(t *testing.T) {
 		return "Envoy's configuration uses " + what + ", but no line has it; of JSON lines, --fields says where it is"
 	}
 	const (
-		nothing = "no request matches a limit of the rules"
-		foreign = `Envoy sends the domain "shop", which the rules do not have`
+		nothing    = "no request matches a limit of the rules"
+		noneOld    = "no request matches a limit of the old rules"
+		foreign    = `Envoy sends the domain "shop", which the rules do not have`
+		foreignOld = `Envoy sends the domain "shop", which the old rules do not have`
 	)
 	noUser, noAddress := missing("x-user"), missing("remote_address")
 	text := `203.0.113.9 - - [14/Nov/2023:22:14:00 +0000] "GET / HTTP/1.1" 200 150 "-" "-"` + "\n"
@@ -60,22 +62,27 @@ func TestWarnings(t *testing.T) {
 	log := func(lines ...string) string { return logFile(t, []byte(strings.Join(lines, ""))) }
 	for _, test := range []struct {
 		name, envoy, log string
-		rules            string
+		rules, old       string
 		want             []string
 	}{
-		{"all is there", byAddress, requests(t, "10.0.0.1"), perAddress, nil},
-		{"no header", byAddressAndPath, requests(t, "10.0.0.1"), perAddress, []string{noUser}},
-		{"no address", byAddress, requests(t, ""), perAddress, []string{nothing, noAddress}},
-		{"no IP address", byAddress, requests(t, "example.com", "example.com"), perAddress, []string{nothing, noAddress}},
-		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, nil},
-		{"names in x-forwarded-for", byAddress, log(with("x_forwarded_for", "alpha"), with("x_forwarded_for", "beta")), perAddress, []string{nothing, noAddress}},
-		{"text", byAddressAndPath, log(text), perAddress, []string{noUser}},
-		{"JSON", byAddressAndPath, log(line), perAddress, []string{nothing, noAddress, noUser}},
-		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), []string{nothing}},
-		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, []string{nothing, foreign}},
+		{"all is there", byAddress, requests(t, "10.0.0.1"), perAddress, "", nil},
+		{"no header", byAddressAndPath, requests(t, "10.0.0.1"), perAddress, "", []string{noUser}},
+		{"no address", byAddress, requests(t, ""), perAddress, "", []string{nothing, noAddress}},
+		{"no IP address", byAddress, requests(t, "example.com", "example.com"), perAddress, "", []string{nothing, noAddress}},
+		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, "", nil},
+		{"names in x-forwarded-for", byAddress, log(with("x_forwarded_for", "alpha"), with("x_forwarded_for", "beta")), perAddress, "", []string{nothing, noAddress}},
+		{"text", byAddressAndPath, log(text), perAddress, "", []string{noUser}},
+		{"JSON", byAddressAndPath, log(line), perAddress, "", []string{nothing, noAddress, noUser}},
+		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), "", []string{nothing}},
+		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, "", []string{nothing, foreign}},
+		{"other domain of the old rules, too", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, strings.Replace(perAddress, "api", "old", 1), []string{nothing, foreign, noneOld, foreignOld}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := mustRun(t, Options{Logs: []string{test.log}, Envoy: mustEnvoy(t, test.envoy), Rules: mustRules(t, test.rules)})
+			o := Options{Logs: []string{test.log}, Envoy: mustEnvoy(t, test.envoy), Rules: mustRules(t, test.rules)}
+			if test.old != "" {
+				o.Old = mustRules(t, test.old)
+			}
+			r := mustRun(t, o)
 			if !slices.Equal(r.Warnings, test.want) || r.Notes != nil {
 				t.Errorf("warnings are %q, want %q; notes are %q", r.Warnings, test.want, r.Notes)
 			}
@@ -110,37 +117,6 @@ func TestRequestsOfLimit(t *testing.T) {
 	}
 	if got := fmt.Sprint(l.WorstClients); got != "[{generic_key=all 3 0} {remote_address=10.0.0.1 2 0}]" {
 		t.Error(got)
-	}
-}
-
-// twoDomains asks for a limit of two domains.
-const twoDomains = `
-static_resources:
-  listeners:
-    - name: a
-      filter_chains:
-        - filters:
-            - typed_config:
-                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-                http_filters:
-                  - {name: a, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: api}}
-                  - {name: b, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: shop}}
-                route_config:
-                  virtual_hosts: [{name: a, domains: ["*"], rate_limits: [{actions: [{remote_address: {}}]}], routes: [{match: {prefix: /}, route: {cluster: a}}]}]
-`
-
-// Domains of Envoy for which there are no rules are named, and those of the rules.
-func TestForeignDomain(t *testing.T) {
-	old := mustRules(t, strings.Replace(perAddress, "api", "old", 1))
-	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, twoDomains), Rules: mustRules(t, perAddress), Old: old})
-	warnings := []string{
-		`Envoy sends the domain "shop", which the rules do not have`,
-		"no request matches a limit of the old rules",
-		`Envoy sends the domain "api", which the old rules do not have`,
-		`Envoy sends the domain "shop", which the old rules do not have`,
-	}
-	if !slices.Equal(r.Warnings, warnings) {
-		t.Errorf("warnings are %q, want %q", r.Warnings, warnings)
 	}
 }
 
