@@ -84,7 +84,10 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	}
 	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.rule != nil
 	if !trace.Ends {
-		for _, child := range n.sorted() {
+		children := slices.SortedStableFunc(slices.Values(n.children), func(a, b *node) int {
+			return cmp.Or(cmp.Compare(a.entry.Key, b.entry.Key), cmp.Compare(a.entry.Value, b.entry.Value))
+		})
+		for _, child := range children {
 			trace.Children = append(trace.Children, child.named())
 		}
 		trace.Hidden = hidden(way, leading)
@@ -150,11 +153,4 @@ func (r *Rule) Shared() (values []string) {
 		}
 	}
 	return values
-}
-
-// sorted returns the children by key and value.
-func (n *node) sorted() []*node {
-	return slices.SortedStableFunc(slices.Values(n.children), func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.entry.Key, b.entry.Key), cmp.Compare(a.entry.Value, b.entry.Value))
-	})
 }

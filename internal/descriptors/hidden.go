@@ -53,10 +53,18 @@ func (l *loader) warnOfHidden() {
 			if general == nil || !general.limited {
 				continue
 			}
-			if lost := h.lost(nil, n, general, "itself"); len(lost) > 0 {
-				h.warnOfLost(n, general, lost)
-				break
+			lost := h.lost(nil, n, general, "itself")
+			if len(lost) == 0 {
+				continue
 			}
+			if len(lost) > maxLost {
+				lost = append(lost[:maxLost], "others")
+			}
+			if h.lacking = append(h.lacking, n); len(h.lacking) <= maxNamed {
+				l.warn(n.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack, so repeat here what you need",
+					n.way(), strings.Join(lost, ", "), general.way(), general.place())
+			}
+			break
 		}
 	}
 	if more := len(h.lacking) - maxNamed; more > 0 {
@@ -99,19 +107,6 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 // isLimited reports whether there is a rule, and a limit of it that counts.
 func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
-}
-
-// warnOfLost warns of limits of general, and of the nodes below it, that specific beside
-// it lacks.
-func (h *hiding) warnOfLost(specific, general *node, lost []string) {
-	if h.lacking = append(h.lacking, specific); len(h.lacking) > maxNamed {
-		return
-	}
-	if len(lost) > maxLost {
-		lost = append(lost[:maxLost], "others")
-	}
-	h.warn(specific.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack, so repeat here what you need",
-		specific.way(), strings.Join(lost, ", "), general.way(), general.place())
 }
 
 // lost appends to list the ways from general to limits for which specific has

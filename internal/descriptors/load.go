@@ -64,9 +64,16 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
 		runtime.Gosched()
-		config, err := unpack(resource)
-		if err != nil {
-			l.problems = append(l.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: err.Error()})
+		config, wrong := new(ratelimit.RateLimitConfig), ""
+		if resource.GetTypeUrl() != ResourceType {
+			wrong = fmt.Sprintf("the type %q is not allowed; use %s", resource.GetTypeUrl(), ResourceType)
+		} else if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
+			// Some of its blanks are of another kind in every other build of the program.
+			text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+			wrong = "the resource is not a valid RateLimitConfig: " + strings.TrimPrefix(text, "proto: ")
+		}
+		if wrong != "" {
+			l.problems = append(l.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: wrong})
 			continue
 		}
 		configs = append(configs, config)
@@ -84,20 +91,6 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 // ResourceType is the type of the resources in which a control plane sends
 // rules.
 const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
-
-// unpack decodes a resource.
-func unpack(resource *anypb.Any) (*ratelimit.RateLimitConfig, error) {
-	if resource.GetTypeUrl() != ResourceType {
-		return nil, fmt.Errorf("the type %q is not allowed; use %s", resource.GetTypeUrl(), ResourceType)
-	}
-	config := new(ratelimit.RateLimitConfig)
-	if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
-		// Some of its blanks are of another kind in every other build of the program.
-		text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-		return nil, fmt.Errorf("the resource is not a valid RateLimitConfig: %s", strings.TrimPrefix(text, "proto: "))
-	}
-	return config, nil
-}
 
 // loader makes a tree of document after document.
 type loader struct {

@@ -2,7 +2,6 @@ package strictyaml
 
 import (
 	"encoding/base64"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,11 +67,6 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 		d.Problem(At(n), "%s is not allowed; use true or false", describeNoText(n))
 	}
 	return value
-}
-
-// Amount returns a whole number that is at least least and fits in 32 bits.
-func (d *Decoder) Amount(n *yaml.Node, least uint32) uint32 {
-	return uint32(d.Whole(n, uint64(least), math.MaxUint32))
 }
 
 // Whole returns a whole number from least to most; of anything else it is least.

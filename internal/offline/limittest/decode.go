@@ -1,6 +1,7 @@
 package limittest
 
 import (
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 		row{"send", func(n *yaml.Node) { s.send = int(d.Whole(n, 1, maxSend)) }},
 		row{"every", func(n *yaml.Node) { s.every = d.duration(n, time.Microsecond, maxTime) }},
 		row{"request", d.list(func(n *yaml.Node) { s.request.Descriptors = append(s.request.Descriptors, d.descriptor(n)) })},
-		row{"hits_addend", func(n *yaml.Node) { s.request.HitsAddend = d.Amount(n, 0) }},
+		row{"hits_addend", func(n *yaml.Node) { s.request.HitsAddend = uint32(d.Whole(n, 0, math.MaxUint32)) }},
 		row{"expect", func(n *yaml.Node) { d.expect(n, &s) }},
 	)
 	d.need(there, "request", "a request is required: a list of at least one descriptor")
@@ -240,7 +241,7 @@ func (d *decoder) override(n *yaml.Node) plan.Override {
 	var o plan.Override
 	found, allowed := d.Found(), plan.OverrideUnitNames()
 	there := d.fields(n,
-		row{"requests_per_unit", func(n *yaml.Node) { o.RequestsPerUnit = d.Amount(n, 0) }},
+		row{"requests_per_unit", func(n *yaml.Node) { o.RequestsPerUnit = uint32(d.Whole(n, 0, math.MaxUint32)) }},
 		row{"unit", func(n *yaml.Node) {
 			word := *n
 			word.Value = strings.ToLower(n.Value) // Envoy's are in upper case
@@ -248,7 +249,7 @@ func (d *decoder) override(n *yaml.Node) plan.Override {
 				o.Unit, _ = limiter.ParseUnit(allowed[i])
 			}
 		}},
-		row{"unit_multiplier", func(n *yaml.Node) { o.UnitMultiplier = d.Amount(n, 1) }},
+		row{"unit_multiplier", func(n *yaml.Node) { o.UnitMultiplier = uint32(d.Whole(n, 1, math.MaxUint32)) }},
 	)
 	d.need(there, "unit", "a unit is required")
 	if d.Found() == found {
