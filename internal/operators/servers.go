@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"weir/internal/limiter"
@@ -16,8 +15,8 @@ type Servers struct {
 	shared limiter.Shared
 	name   string
 
-	mu    sync.Mutex
-	asked time.Time
+	asking chan struct{} // holds one while reports are asked for
+	asked  time.Time
 }
 
 // Report is what a server says of itself.
@@ -29,7 +28,7 @@ type Report struct {
 
 // NewServers returns the servers that share a Redis.
 func NewServers(shared limiter.Shared) *Servers {
-	return &Servers{shared: shared, name: rand.Text()}
+	return &Servers{shared: shared, name: rand.Text(), asking: make(chan struct{}, 1)}
 }
 
 const (
@@ -58,8 +57,12 @@ func (s *Servers) Run(ctx context.Context, report func() Report) {
 // Reports returns what the other servers report. The first time, it waits for them. It never
 // fails for one of them, but if Redis does.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock() // who comes meanwhile need not wait anew
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }() // who comes meanwhile need not wait anew
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	found, err := s.shared.Reports(ctx)
 	if err == nil && time.Since(s.asked) >= keepAsking {
 		select {

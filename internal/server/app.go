@@ -167,7 +167,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	if err != nil {
 		return err
 	}
-	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}))
+	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
 	serve := func(name string, maxConnections int, handler http.Handler) *server {
 		if bound[name] == nil {
 			return nil

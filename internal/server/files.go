@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"weir/internal/descriptors"
@@ -25,14 +24,16 @@ type files struct {
 	path     string
 	signals  <-chan os.Signal // each loads the rules again
 
-	loading sync.Mutex
-	seen    string // how the files looked when they were read last
+	loading chan struct{} // holds one while the rules are loaded
+	seen    string        // how the files looked when they were read last
+	retry   time.Time     // when to read them again though they look the same, zero: never
+	refused string        // why they do not serve, as it was logged
 	skipped map[string]bool
 }
 
 func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal) *files {
 	r.status.Path = s.Path()
-	return &files{rules: r, settings: s, path: s.Path(), signals: signals, skipped: map[string]bool{}}
+	return &files{rules: r, settings: s, path: s.Path(), signals: signals, loading: make(chan struct{}, 1), skipped: map[string]bool{}}
 }
 
 // start loads the rules for the first time. Whether it may fail is a setting.
@@ -49,8 +50,12 @@ func (f *files) start() error {
 	return nil
 }
 
-// lookEvery is how often sizes and times of the files are looked at.
-const lookEvery = 200 * time.Millisecond
+const (
+	// lookEvery is how often sizes and times of the files are looked at.
+	lookEvery = 200 * time.Millisecond
+	// retryEvery is how often files are read that could not be, as for lack of descriptors.
+	retryEvery = 5 * time.Second
+)
 
 // run keeps the rules as their files are until ctx ends. It reads what has changed when it
 // has not changed again since the look before, so that a file is whole, and a set of files
@@ -78,18 +83,30 @@ func (f *files) run(ctx context.Context) {
 func (f *files) reload(ctx context.Context) error { return f.load(ctx, f.look(), true) }
 
 // load loads the rules, and logs why they do not serve. It does nothing, unless again is
-// true, if the files look as they did when they were read last.
+// true, if the files look as they did when they were read last. ctx bounds how long the
+// caller waits for other loads. It ends none: what one has read is not read again.
 func (f *files) load(ctx context.Context, look string, again bool) error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
-	if look == f.seen && !again {
+	select {
+	case f.loading <- struct{}{}:
+		defer func() { <-f.loading }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
 	}
-	f.seen = look
-	err := f.read(ctx)
-	if err != nil && ctx.Err() == nil {
-		f.logRefusal(err, "path", f.path)
+	f.seen, f.retry = look, time.Time{}
+	err := f.read(context.WithoutCancel(ctx))
+	refused := ""
+	if err != nil {
+		if !errors.Is(err, operators.ErrInvalidRules) {
+			f.retry = time.Now().Add(retryEvery)
+		}
+		if refused = err.Error(); again || refused != f.refused {
+			f.logRefusal(err, "path", f.path)
+		}
 	}
+	f.refused = refused
 	return err
 }
 

@@ -1,14 +1,24 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/descriptors"
 	"weir/internal/operators/console"
+	"weir/internal/settings"
 	"weir/internal/testenv"
 )
 
@@ -67,4 +77,41 @@ func TestALoadMayLeaveMoreGarbage(t *testing.T) {
 	testenv.Until(t, "the target grows", func() bool { return percent() > usual })
 	tuner.load(false)
 	testenv.Until(t, "the target is as it was", func() bool { return percent() == usual })
+}
+
+// TestNoLoadIsLost loads for a caller that leaves, and reads again after a while what could
+// not be read, though it looks the same.
+func TestNoLoadIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := directory(t, limited(3))
+		var log testenv.Log
+		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}, nil)
+		testenv.OK(t, f.start())
+		look := func() { _ = f.load(t.Context(), f.look(), false) }
+
+		write(t, filepath.Join(dir, "more.yaml"), "domain: more\n")
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		_ = f.reload(left)
+		look()
+		if got := r.report().Domains; got != 2 {
+			t.Errorf("%d domains, want those of the files", got)
+		}
+
+		remove(t, dir)
+		for range 3 {
+			look()
+		}
+		for _, want := range []float64{1, 2} {
+			if got := testutil.ToFloat64(r.metrics.failure); got != want {
+				t.Errorf("%v loads failed, want %v", got, want)
+			}
+			time.Sleep(retryEvery)
+			look()
+		}
+		if n := strings.Count(log.String(), "new rules rejected"); n != 1 {
+			t.Errorf("it is logged %d times:\n%s", n, log.String())
+		}
+	})
 }

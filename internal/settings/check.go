@@ -48,18 +48,21 @@ func (l *Listen) complete() {
 	}
 }
 
+// portPattern is a port up to 65535.
+const portPattern = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+
 // forms are what texts with the tag form must be. Their errors show no text: it may be a
 // secret that was written where none belongs.
 var forms = map[string]struct {
 	pattern *regexp.Regexp
 	is      string
 }{
-	"address":     {regexp.MustCompile(`:[0-9]{1,5}$`), "host:port or :port"},
-	"path":        {regexp.MustCompile(`^/([^/{} ?#]+/)*[^/{} ?#]*$`), "the path of a URL, such as /metrics"},
+	"address":     {regexp.MustCompile(":" + portPattern + "$"), "host:port or :port"},
+	"path":        {regexp.MustCompile(`^(/[^/{} ?#]*[^./{} ?#][^/{} ?#]*)*/?$`), "the path of a URL, such as /metrics"},
 	"header":      {regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$"), "the name of a header"},
-	"prefix":      {regexp.MustCompile(`^[^|]*$`), "a text without '|'"},
+	"prefix":      {regexp.MustCompile(`^[^|\x{FFFD}]*$`), "UTF-8 without '|'"},
 	"secret file": {regexp.MustCompile(`^\.?/`), "the path of a file, which begins with / or ./"},
-	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:[0-9]{1,5})$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
+	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:` + portPattern + `)$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
 }
 
 // checkFlag compares a text with the tag form, and a number or duration with the tags min

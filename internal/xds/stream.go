@@ -22,6 +22,9 @@ import (
 // has nothing for this node.
 const patience = 15 * time.Second
 
+// mostReason is how much of the reason of a refusal is sent, in bytes.
+const mostReason = 16 << 10
+
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
 // and not that of an earlier one, and that no back-off of gRPC's adds to the
@@ -66,7 +69,9 @@ func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggreg
 	for {
 		request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type, VersionInfo: accepted, ResponseNonce: nonce}
 		if problem != nil {
-			request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: problem.Error()}
+			text := problem.Error()
+			text = strings.ToValidUTF8(text[:min(len(text), mostReason)], "")
+			request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: text}
 		}
 		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 			return worked, fmt.Errorf("sending: %w", err)

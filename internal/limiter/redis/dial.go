@@ -1,11 +1,13 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -59,12 +61,16 @@ type conn struct {
 	said   string // an error, or nothing
 }
 
+// mostSaid is how much of an error of Redis is told, in bytes.
+const mostSaid = 1024
+
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.said = ""
 		if p[0] == '-' {
-			c.said = ", after Redis said: " + string(p[1:n])
+			line, _, _ := bytes.Cut(p[1:n], []byte("\r\n"))
+			c.said = ", after Redis said: " + string(line[:min(len(line), mostSaid)])
 		}
 	}
 	return n, c.explain(err)
@@ -76,7 +82,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) explain(err error) error {
-	if err == nil || c.said == "" {
+	if err == nil || c.said == "" || errors.Is(err, os.ErrDeadlineExceeded) { // it says nothing of being slow
 		return err
 	}
 	return fmt.Errorf("%w%s", err, c.said)

@@ -15,19 +15,22 @@ import (
 // slowly as they like, are the same bytes, compressed.
 type Page struct {
 	handler http.Handler
+	version func() time.Time
 
 	lock   chan struct{} // holds one while the page is made
 	latest *rendering
 }
 
-// NewPage returns what handler shows, without a query.
-func NewPage(handler http.Handler) *Page {
-	return &Page{handler: handler, lock: make(chan struct{}, 1), latest: &rendering{}}
+// NewPage returns what handler shows, without a query. A page of another version is made anew
+// for all who ask.
+func NewPage(handler http.Handler, version func() time.Time) *Page {
+	return &Page{handler: handler, version: version, lock: make(chan struct{}, 1), latest: &rendering{}}
 }
 
 // rendering is a page as it was at a time. It is the http.ResponseWriter that makes it, too.
 type rendering struct {
-	until  time.Time // it is shown to who asks
+	version, until time.Time // it is shown to who asks before until, if the version is the same
+
 	status int
 	header http.Header
 	bytes  bytes.Buffer
@@ -63,10 +66,11 @@ const (
 func (p *Page) at(asked time.Time) *rendering {
 	p.lock <- struct{}{}
 	defer func() { <-p.lock }()
-	if asked.Before(p.latest.until) {
+	version := p.version()
+	if asked.Before(p.latest.until) && version.Equal(p.latest.version) {
 		return p.latest
 	}
-	began, page := time.Now(), &rendering{status: http.StatusOK, header: http.Header{}}
+	began, page := time.Now(), &rendering{version: version, status: http.StatusOK, header: http.Header{}}
 	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // which is a level
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
 	_ = page.gzip.Close() // a buffer takes all

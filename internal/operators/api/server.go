@@ -59,7 +59,7 @@ func (s *Server) endpoints() []Endpoint {
 	return append([]Endpoint{
 		{Method: "GET", Path: "/status", Help: "this page as JSON", Handler: answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
 		{Method: "GET", Path: "/stats", Help: "the metrics", Handler: s.Metrics.ServeHTTP},
-		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules)).ServeHTTP},
+		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules), func() time.Time { return s.Status().Rules.LoadedAt }).ServeHTTP},
 		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: ofAll(s.Denials)},
 		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Peek(r.Context(), d)

@@ -229,14 +229,14 @@ The last load, version "8", failed at 04:02:01 UTC (0 s ago) and changed nothing
 // for those who come later, but not for all time.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, slow := 0, 10*time.Millisecond
+		made, slow, version := 0, 10*time.Millisecond, time.Now()
 		page := NewPage(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			made++
 			time.Sleep(slow)
 			plain(w)
 			w.WriteHeader(http.StatusTeapot)
 			fmt.Fprint(w, strings.Repeat("page ", 10_000), made)
-		}))
+		}), func() time.Time { return version })
 		read := func(encoding string) string {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
@@ -270,6 +270,8 @@ func TestPage(t *testing.T) {
 		want(3) // it took long
 		time.Sleep(2 * time.Second)
 		want(4)
+		version = time.Now()
+		want(5) // what is shown has changed
 	})
 }
 

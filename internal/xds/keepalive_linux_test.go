@@ -1,0 +1,43 @@
+package xds
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/credentials/insecure"
+
+	"weir/internal/testenv"
+)
+
+// TestProbes holds connections to what lets the system notice that the other side
+// has gone.
+func TestProbes(t *testing.T) {
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	conn := testenv.Must((&net.Dialer{KeepAlive: -1}).Dial("tcp", listener.Addr().String()))(t)
+	defer conn.Close()
+	if _, _, err := (keepAlive{insecure.NewCredentials()}).ClientHandshake(context.Background(), "", conn); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name                string
+		level, option, want int
+	}{
+		{"on", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		{"seconds until the first", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 30},
+		{"seconds between two", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 10},
+		{"without answer", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+	} {
+		got := 0
+		_ = raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), tt.level, tt.option) })
+		if err != nil || got != tt.want {
+			t.Errorf("%s: got %d, want %d (error: %v)", tt.name, got, tt.want, err)
+		}
+	}
+}
