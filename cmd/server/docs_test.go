@@ -46,7 +46,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 // these.
 func TestProblemsInDocuments(t *testing.T) {
 	rules := map[string]string{
-		"README.md":     "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: minuet, requests_per_unit: 5}\n",
+		"README.md":     strings.Replace(readText(t, "../../config/api.yaml"), "unit: minute", "unit: minuet", 1),
 		"docs/rules.md": "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minute\n      requests_per_unit: 5\n      charge: allways\n",
 	}
 	for name, text := range rules {
