@@ -27,7 +27,7 @@ type Decider struct {
 type Usage interface {
 	// Count counts the hits of a request that was decided.
 	Count(hits []limiter.Hit, decisions []limiter.Decision)
-	// CountFailure counts a request that the store could not decide.
+	// CountFailure counts a request that neither the store nor a failure mode decided.
 	CountFailure()
 }
 

@@ -33,6 +33,26 @@ func (pl *Planner) overriding(domain string, o Override, judge descriptors.Overr
 	})
 }
 
+// override puts the limit that d brings along in the place of those of its rule. It
+// returns that rule, nil if it says nothing of such limits, and which entry names a hold
+// of it, -1 if none does.
+func (m *match) override(pl *Planner, tree *descriptors.Tree, domain string, d *Descriptor) (rule *descriptors.Rule, holdEntry int, err error) {
+	var judge descriptors.Override
+	rule, holdEntry = tree.MatchOverride(domain, d.Entries)
+	if rule != nil {
+		entries := len(d.Entries)
+		if holdEntry >= 0 {
+			entries--
+		}
+		m.above = rule.Passed(entries)
+		if rule.Override != nil {
+			m.rule, judge = rule, *rule.Override
+		}
+	}
+	m.limits, err = pl.overriding(tree.DomainLabel(domain), d.Override, judge)
+	return rule, holdEntry, err
+}
+
 // Check returns what is wrong with o.
 func (o Override) Check() error {
 	_, err := o.newLimits("", descriptors.Override{}, false)

@@ -52,7 +52,6 @@ type ServiceOptions = Options
 type setup struct {
 	ServiceOptions
 	plan.Options
-	MaxDescriptors int
 
 	rules    func() *descriptors.Tree
 	store    limiter.Store
@@ -76,7 +75,6 @@ func (o *setup) service() *Service {
 	usage := telemetry.New(telemetry.Options{
 		Registerer: o.Registerer, NearLimitRatio: 0.8, Logger: o.Logger,
 	})
-	o.Options.MaxDescriptors, o.ServiceOptions.MaxDescriptors = o.MaxDescriptors, o.MaxDescriptors
 	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}
 	return New(o.ServiceOptions)
 }

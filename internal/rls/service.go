@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,8 +20,7 @@ import (
 
 // Options says what a Service works with.
 type Options struct {
-	Decider        *plan.Decider
-	MaxDescriptors int // of a request, which is refused if it has more; 0 means plan.DefaultMaxDescriptors
+	Decider *plan.Decider
 
 	ResponseHeaders Headers // that Envoy adds to the response
 	RequestHeaders  Headers // that Envoy adds to the request when it passes it on
@@ -50,7 +48,6 @@ type Service struct {
 
 // New returns a Service whose metrics are registered with opts.Registerer.
 func New(opts Options) *Service {
-	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, plan.DefaultMaxDescriptors)
 	return &Service{
 		opts:      opts,
 		metrics:   newMetrics(opts.Registerer),
@@ -109,7 +106,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
 	}
-	if err := c.decode(s.opts.MaxDescriptors); err != nil {
+	if err := c.decode(s.opts.Decider.MaxDescriptors); err != nil {
 		return s.undecided(ctx, c, plan.RequestError{Err: err})
 	}
 	var err error

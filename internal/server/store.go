@@ -69,8 +69,8 @@ func newKeys(s settings.Settings) (limiter.Keys, error) {
 }
 
 // findRedis waits until Redis can decide for the first time or ctx ends. After that
-// nobody asks it but for decisions, unless it is followed. The store itself logs
-// what keeps it.
+// only decisions and an open breaker ask it, unless health follows it. The store itself
+// logs what keeps it.
 func (a *App) findRedis(ctx context.Context) {
 	for retry := 50 * time.Millisecond; a.store.redis.Ping(ctx) != nil; retry = min(2*retry, 2*time.Second) {
 		if !pause(ctx, retry) {

@@ -20,6 +20,7 @@ const (
 	WithinLimit
 	ShadowMode
 	OverLimitWithLocalCache
+	// From here on they are outcomes of weir_limit_hits_total, and no metrics of their own.
 	admitted
 	over
 	withheld

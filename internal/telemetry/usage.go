@@ -85,7 +85,7 @@ func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 	}
 }
 
-// CountFailure counts a request that the store could not decide.
+// CountFailure counts a request that neither the store nor a failure mode decided.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
 // Sums yields the sums of the limits that agree in all labels but Rule and Limit,

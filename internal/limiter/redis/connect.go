@@ -19,7 +19,7 @@ import (
 
 // Server says which Redis to use, and how to reach it.
 type Server struct {
-	// Type is what Redis consists of. The zero value is Single.
+	// Type is what Redis consists of. The zero value is as good as Single.
 	Type Type
 	// Network is "tcp", "unix", or empty, which means tcp.
 	Network string

@@ -19,7 +19,6 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,7 +107,10 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		}},
 	}
 	for name := range c.data {
-		path := "/console/" + strings.Replace(name, "now", "{$}", 1)
+		path := "/console/" + name
+		if name == "now" {
+			path = "/console/{$}"
+		}
 		endpoints = append(endpoints, api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
 			c.show(w, r, name, nil)
 		}})

@@ -3,7 +3,7 @@
 -- ARGV[3]  nothing, or empty: the time is that of Redis; else the time, in microseconds since the epoch
 
 -- The second integer of a reply, where it is not the state of a counter, which is never negative: each request was
--- decided by itself, see decide.lua; nothing was done, see calendar.lua; all were charged together, see together.lua.
+-- decided by itself, see decide.lua; nothing was done, see limits.lua; all were charged together, see together.lua.
 local SINGLE, NO_WINDOW, TOGETHER = -1, -2, -3
 -- What became of a hit. If it is ALREADY, it is admitted, and its hold was as it wants it.
 local ADMITTED, OVER, ALREADY, REFUSED = 0, 1, 2, 3
