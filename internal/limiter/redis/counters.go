@@ -22,7 +22,8 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		}
 	}
 	counters := make([]limiter.Counter, len(hits))
-	for i, t := range tickets {
+	for i := range hits {
+		t := tickets[i]
 		if err := s.main.wait(ctx, timeout, t.batch.done); err != nil {
 			for _, t := range tickets[i:] {
 				t.batch.needed.Add(-1)
