@@ -37,7 +37,7 @@ for redis in "trixie valkey-server" "trixie redis-server" "bullseye redis-server
     # These pause writes alone, or use other commands and settings that Redis 6.0 does not have.
     newer='TestRealRedisThatRefuses|TestAFullLineRefuses|TestCountersExpireWithTheirWindow'
     newer+='|TestLateAnswersAreCounted|TestCallersThatLeaveAreCounted|TestDenialsAreLearntAfterTheirCallersLeft'
-    newer+='|TestBreakerOnRedisThatHangs|TestRedisIsLoading'
+    newer+='|TestBreakerOnRedisThatHangs|TestRedisIsLoading|TestRedisThatHangs|TestRequestsInFlightWhenRedisDies|TestTerminationDrains|TestInFlight'
   fi
   # shellcheck disable=SC2086 # two words
   PATH=$(scripts/redis.sh $redis):$PATH go test -count=1 -timeout=30m -skip="$newer" ./internal/limiter/redis ./internal/server ./e2e
