@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Store keeps counters and decides requests on them.
@@ -42,6 +43,9 @@ type CounterStore interface {
 	Reset(ctx context.Context, hits []Hit) error
 }
 
+// ReportsWantedFor is for how long a call of Shared.Reports lets servers report.
+const ReportsWantedFor = 3 * time.Second
+
 // Shared is what the servers on one Redis share: exceptions, and reports that expire. Each
 // call is bounded by its context, and may have had an effect if it fails.
 type Shared interface {
@@ -51,7 +55,7 @@ type Shared interface {
 	SetExceptions(ctx context.Context, texts map[string]string) error
 	// RemoveExceptions removes the texts with these IDs, one or more.
 	RemoveExceptions(ctx context.Context, ids ...string) error
-	// ReportsWanted reports whether Reports was called lately.
+	// ReportsWanted reports whether Reports was called within ReportsWantedFor.
 	ReportsWanted(ctx context.Context) (bool, error)
 	// Report leaves the report of a server for a while.
 	Report(ctx context.Context, server string, report []byte) error

@@ -34,10 +34,8 @@ func NewServers(shared limiter.Shared) *Servers {
 const (
 	// reportEvery is how often this server looks whether somebody wants a report.
 	reportEvery = 750 * time.Millisecond
-	// reportPatience is how long the first reports are waited for, and keepAsking for how long
-	// others follow, as limiter/redis says.
+	// reportPatience is how long the first reports are waited for.
 	reportPatience = 1250 * time.Millisecond
-	keepAsking     = 3 * time.Second
 )
 
 // Run reports what report returns, while somebody wants it, until ctx ends.
@@ -64,7 +62,7 @@ func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 		return nil, ctx.Err()
 	}
 	found, err := s.shared.Reports(ctx)
-	if err == nil && time.Since(s.asked) >= keepAsking {
+	if err == nil && time.Since(s.asked) >= limiter.ReportsWantedFor {
 		select {
 		case <-time.After(reportPatience):
 		case <-ctx.Done():

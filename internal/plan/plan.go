@@ -18,7 +18,7 @@ type Options struct {
 	CalendarMonths bool // count limits of months that requests bring along by the calendar of UTC
 	ShadowMode     bool // deny nothing, but say in the statuses what would be
 	QuotaMode      bool // take every enforced limit for a quota
-	MaxDescriptors int  // of one request, which is refused if it has more; 0 means DefaultMaxDescriptors
+	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
 
 	// Exceptions has those in force. nil: there are never any.
 	Exceptions *atomic.Pointer[Exceptions]
@@ -45,7 +45,7 @@ type Planner struct {
 
 // New returns a Planner.
 func New(opts Options) *Planner {
-	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, DefaultMaxDescriptors)
+	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, defaultMaxDescriptors)
 	return &Planner{Options: opts}
 }
 

@@ -43,8 +43,8 @@ type Override struct {
 	UnitMultiplier  uint32       // 0 means 1
 }
 
-// DefaultMaxDescriptors is how many descriptors a request may have if nobody says otherwise.
-const DefaultMaxDescriptors = 100
+// defaultMaxDescriptors is how many descriptors a request may have if nobody says otherwise.
+const defaultMaxDescriptors = 100
 
 // MaxEntries is how many entries a descriptor may have. How many descriptors a
 // request may have is in Options.

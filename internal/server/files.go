@@ -27,7 +27,6 @@ type files struct {
 	loading chan struct{} // holds one while the rules are loaded
 	seen    string        // how the files looked when they were read last
 	retry   time.Time     // when to read them again though they look the same, zero: never
-	refused string        // why they do not serve, as it was logged
 	skipped map[string]bool
 }
 
@@ -95,18 +94,12 @@ func (f *files) load(ctx context.Context, look string, again bool) error {
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
 	}
-	f.seen, f.retry = look, time.Time{}
+	f.seen = look
+	before := f.report().Problems
 	err := f.read(context.WithoutCancel(ctx))
-	refused := ""
-	if err != nil {
-		if !errors.Is(err, operators.ErrInvalidRules) {
-			f.retry = time.Now().Add(retryEvery)
-		}
-		if refused = err.Error(); again || refused != f.refused {
-			f.logRefusal(err, "path", f.path)
-		}
+	if err != nil && (again || f.report().Problems != before) {
+		f.logRefusal(err, "path", f.path)
 	}
-	f.refused = refused
 	return err
 }
 
@@ -162,8 +155,12 @@ func (f *files) read(ctx context.Context) error {
 		}
 		return descriptors.Load(found, o)
 	})
+	f.retry = time.Time{}
 	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 		return operators.Errorf(operators.ErrInvalidRules, "invalid rules:\n%w", problems)
+	}
+	if err != nil {
+		f.retry = time.Now().Add(retryEvery)
 	}
 	return err
 }

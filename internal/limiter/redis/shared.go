@@ -74,11 +74,8 @@ func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
-// reportLasts is for how long a report is there, and wantedFor for how long others are wanted.
-const (
-	reportLasts = 2 * time.Second
-	wantedFor   = 3 * time.Second
-)
+// reportLasts is for how long a report is there.
+const reportLasts = 2 * time.Second
 
 // Report implements limiter.Shared.
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
@@ -93,7 +90,7 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 // Reports implements limiter.Shared.
 func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	c, reports := s.client.current(), map[string]string{}
-	if err := c.Set(ctx, s.key("wanted"), "", wantedFor).Err(); err != nil {
+	if err := c.Set(ctx, s.key("wanted"), "", limiter.ReportsWantedFor).Err(); err != nil {
 		return nil, s.failed(err)
 	}
 	known, err := c.HGetAll(ctx, s.key("servers")).Result()
