@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -45,7 +45,7 @@ type possibility struct{ word, what string }
 const wantsFiles = ":files"
 
 // complete returns what may stand in place of the last word, from the parser alone.
-func complete(parser *kong.Kong, words []string) (found []possibility) {
+func complete(parser *kong.Kong, words []string) []possibility {
 	if strings.HasPrefix(words[0], "-") {
 		words = append([]string{"serve"}, words...)
 	}
@@ -54,42 +54,47 @@ func complete(parser *kong.Kong, words []string) (found []possibility) {
 	if err != nil {
 		return nil
 	}
-	node, arguments := parser.Model.Node, 0
+	var flags []possibility
+	head, value, assigned := strings.Cut(last, "=")
+	for _, flag := range trace.Flags() {
+		name := "--" + flag.Name
+		flags = append(flags, possibility{name, flag.Help})
+		switch {
+		case assigned && head == name:
+			return matching(values(parser, flag.Value), head+"=", value)
+		case len(typed) > 0 && typed[len(typed)-1] == name && !flag.IsBool():
+			return matching(values(parser, flag.Value), "", last)
+		}
+	}
+	node, arguments := cmp.Or(trace.Selected(), parser.Model.Node), 0
 	for _, passed := range trace.Path {
-		if passed.Command != nil {
-			node = passed.Command
-		} else if passed.Positional != nil {
+		if passed.Positional != nil {
 			arguments++
 		}
 	}
-	flags := map[string]*kong.Flag{}
-	for _, flag := range slices.Concat(node.AllFlags(true)...) {
-		flags["--"+flag.Name] = flag
-		found = append(found, possibility{"--" + flag.Name, flag.Help})
-	}
-	name, value, assigned := strings.Cut(last, "=")
-	head, before := "", flags[slices.Concat([]string{""}, typed)[len(typed)]]
 	switch {
-	case assigned && flags[name] != nil:
-		head, last, found = name+"=", value, values(parser, flags[name].Value)
-	case before != nil && !before.IsBool():
-		found = values(parser, before.Value)
 	case strings.HasPrefix(last, "-"):
+		return matching(flags, "", last)
 	case trace.Error != nil && strings.HasPrefix(trace.Error.Error(), "unexpected argument"):
 		return nil
 	case len(node.Children) > 0:
-		found = children(node)
+		return matching(children(node), "", last)
 	case len(node.Positional) > 0 && (arguments < len(node.Positional) || node.Positional[arguments-1].IsCumulative()):
-		found = values(parser, node.Positional[min(arguments, len(node.Positional)-1)])
-	default:
-		return nil
+		return matching(values(parser, node.Positional[min(arguments, len(node.Positional)-1)]), "", last)
 	}
-	if len(found) == 1 && found[0].word == wantsFiles {
-		return found
-	}
-	found = slices.DeleteFunc(found, func(p possibility) bool { return !strings.HasPrefix(p.word, last) })
-	for i := range found {
-		found[i].word = head + found[i].word
+	return nil
+}
+
+// matching returns those of the possibilities that begin with text, behind a head. Names of
+// files are left to the shell.
+func matching(all []possibility, head, text string) (found []possibility) {
+	for _, p := range all {
+		if p.word == wantsFiles {
+			return []possibility{p}
+		}
+		if strings.HasPrefix(p.word, text) {
+			found = append(found, possibility{head + p.word, p.what})
+		}
 	}
 	return found
 }

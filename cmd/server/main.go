@@ -6,6 +6,7 @@
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
+//	arguments.go   arguments that are no plain text: domains, descriptors, bytes
 //	help.go        help, and what is wrong with arguments
 //	completion.go  completion
 package main
@@ -17,17 +18,23 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"reflect"
+	"syscall"
 	"time"
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
 
 	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/explain"
 	"weir/internal/settings"
 )
 
 func main() {
-	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once, unless serve listens
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // What the process exits with.
@@ -69,6 +76,32 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
+// print prints the result of a command in the format of its flag --output. It fails with
+// exitFailed if the result is not good.
+func (p *program) print(format string, result interface{ WriteText(io.Writer) error }, good bool) error {
+	write := result.WriteText
+	if format == "json" {
+		write = func(w io.Writer) error { return writeJSON(w, result) }
+	}
+	if err := write(p.stdout); err != nil {
+		return err
+	}
+	if !good {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+// writeJSON writes a value with line breaks, and nothing that a terminal obeys.
+func writeJSON(w io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(plaintext.JSON(append(text, '\n')))
+	return err
+}
+
 // output keeps the first error of a writer, so that not each line that is printed
 // has to be checked, and skips what follows.
 type output struct {
@@ -107,6 +140,9 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		kong.Help(help),
 		kong.Vars{"version": "weir " + version()},
 		settings.Parsing(),
+		kong.TypeMapper(reflect.TypeFor[domain](), asGiven(explain.ParseDomain)),
+		kong.TypeMapper(reflect.TypeFor[entries](), asGiven(explain.ParseDescriptor)),
+		kong.TypeMapper(reflect.TypeFor[anyBytes](), asGiven(func(text string) (string, error) { return text, nil })),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
@@ -145,21 +181,3 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 
 // grace is what a command has to end by itself after a signal.
 const grace = time.Second
-
-// writeResult writes the result of a command in the format of its flag --output. JSON has
-// line breaks, and nothing that a terminal obeys.
-func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
-	if format != "json" {
-		return result.WriteText(w)
-	}
-	return writeJSON(w, result)
-}
-
-func writeJSON(w io.Writer, result any) error {
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(plaintext.JSON(append(text, '\n')))
-	return err
-}

@@ -74,13 +74,7 @@ func askServer(ctx context.Context, p *program, command operatorCommand) error {
 	if answer.Note != "" {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
-	if err := writeResult(p.stdout, r.Output, answer); err != nil {
-		return err
-	}
-	if answer.NoRule {
-		return exit(exitFailed)
-	}
-	return nil
+	return p.print(r.Output, answer, !answer.NoRule)
 }
 
 func (r remote) connect(p *program) (*client.Client, error) {
@@ -116,10 +110,7 @@ func (r remote) connect(p *program) (*client.Client, error) {
 func readToken(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err
-	}
-	if err != nil {
-		return "", err
+		return "", failed.Err
 	}
 	words := strings.Fields(string(text))
 	if len(words) != 1 {

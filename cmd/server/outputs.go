@@ -41,14 +41,14 @@ func (o *outputFile) finish() error {
 	if o == nil {
 		return nil
 	}
-	_, err := o.Seek(0, io.SeekStart)
-	if err != nil {
-		return err
-	}
+	defer o.Close()
 	f, err := os.Create(o.name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, o)
-	return errors.Join(err, f.Close(), o.Close())
+	_, err = o.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(f, o)
+	}
+	return errors.Join(err, f.Close())
 }

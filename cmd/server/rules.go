@@ -10,14 +10,10 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
 	"weir/internal/offline/explain"
 	"weir/internal/offline/limittest"
-	"weir/internal/operators"
 	"weir/internal/plan"
 	"weir/internal/server"
 	"weir/internal/settings"
@@ -37,13 +33,14 @@ type validation struct {
 	Output string `enum:"text,json,github" default:"text" help:"Format of the report: text, json, or github, which GitHub shows in pull requests."`
 }
 
-// report is the outcome of validate for programs.
+// report is what validate found.
 type report struct {
 	Valid    bool      `json:"valid"`
 	Files    int       `json:"files"`
 	Domains  int       `json:"domains"`
 	Rules    int       `json:"rules"`
 	Problems []finding `json:"problems"`
+	unread   bool      // something could not be read
 }
 
 // finding is a problem, a warning or a notice.
@@ -64,7 +61,7 @@ const standardInput = "stdin"
 // Run checks the rules as serve would load them. What cannot be read keeps
 // nothing else from being checked.
 func (v validation) Run(p *program) error {
-	r, unread := v.check()
+	r := v.check()
 	if v.Output == "json" {
 		if err := writeJSON(p.stdout, r); err != nil {
 			return err
@@ -76,10 +73,8 @@ func (v validation) Run(p *program) error {
 				fmt.Fprintln(p.stdout, f.annotation())
 			case f.Severity == "error":
 				fmt.Fprintln(p.stdout, f.Problem)
-			case f.Severity == "notice":
-				fmt.Fprintln(p.stderr, f.Problem)
-			case r.Valid:
-				fmt.Fprintf(p.stderr, "warning: %s\n", f.Problem)
+			default:
+				fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
 			}
 		}
 		if r.Valid {
@@ -87,7 +82,7 @@ func (v validation) Run(p *program) error {
 		}
 	}
 	switch {
-	case unread:
+	case r.unread:
 		return exit(exitUsage)
 	case !r.Valid:
 		return exit(exitFailed)
@@ -95,49 +90,45 @@ func (v validation) Run(p *program) error {
 	return nil
 }
 
-// check reports on all files, and whether some cannot be read.
-func (v validation) check() (r report, unread bool) {
-	r.Problems = []finding{}
+func (v validation) check() report {
+	r := report{Problems: []finding{}}
 	var files []descriptors.File
-	var skipped descriptors.Problems
 	for _, path := range v.Paths {
-		found, names := make([]descriptors.File, 1), []string(nil)
-		var err error
+		found, skipped, err := make([]descriptors.File, 1), []string(nil), error(nil)
 		if path == "-" {
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {
-			found, names, err = descriptors.ReadFiles(path)
+			found, skipped, err = descriptors.ReadFiles(path)
 		}
 		if err != nil {
-			unread = true
+			r.unread = true
 			r.add("error", descriptors.Problem{File: path, Message: err.Error()})
 			continue
 		}
 		files = append(files, found...)
-		for _, name := range names {
-			skipped = append(skipped, descriptors.Problem{File: name, Message: "skipped, " + descriptors.WhySkipped(name)})
+		for _, name := range skipped {
+			r.add("notice", descriptors.Problem{File: name, Message: "skipped, " + descriptors.WhySkipped(name)})
 		}
 	}
 	r.Files = len(files)
-	if r.Files > 0 {
-		tree, err := descriptors.Load(files, server.RuleOptions(v.Reading))
-		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
-			r.add("error", problems...)
-		} else {
-			r.Valid, r.Domains, r.Rules = !unread, tree.Domains(), tree.Rules()
-			r.add("warning", tree.Warnings()...)
-		}
-	} else if !unread {
-		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
+	tree, err := likeServer{Reading: v.Reading}.load(files, v.Paths...)
+	problems, invalid := errors.AsType[descriptors.Problems](err)
+	switch {
+	case invalid:
+		r.add("error", problems...)
+	case err == nil:
+		r.Valid, r.Domains, r.Rules = !r.unread, tree.Domains(), tree.Rules()
+		r.add("warning", tree.Warnings()...)
+	case !r.unread:
+		r.add("error", descriptors.Problem{Message: err.Error()})
 	}
-	r.add("notice", skipped...)
-	return r, unread
+	return r
 }
 
 // What workflow commands of GitHub escape in messages, and in properties.
 var (
-	inMessage  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	inProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	inMessage  = strings.NewReplacer("%", "%25", "\n", "%0A")
+	inProperty = strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
 )
 
 // annotation returns the workflow command of GitHub for a finding. Nothing that comes
@@ -185,10 +176,10 @@ func (l likeServer) options() plan.Options {
 	}
 }
 
-// load checks and compiles the files of rules that were read at a path.
-func (l likeServer) load(files []descriptors.File, path string) (*descriptors.Tree, error) {
+// load checks and compiles the files of rules that were read at paths.
+func (l likeServer) load(files []descriptors.File, paths ...string) (*descriptors.Tree, error) {
 	if len(files) == 0 {
-		return nil, descriptors.NoFiles(path)
+		return nil, descriptors.NoFiles(paths...)
 	}
 	tree, err := descriptors.Load(files, server.RuleOptions(l.Reading))
 	if err != nil {
@@ -197,91 +188,31 @@ func (l likeServer) load(files []descriptors.File, path string) (*descriptors.Tr
 	return tree, nil
 }
 
-// read has a value read from an argument as it was given, which is no flag. The parser would
-// replace what is not UTF-8 in a string.
-func read(ctx *kong.DecodeContext, into func(text string) error) error {
-	token, err := ctx.Scan.PopValue("text")
-	if err != nil {
-		return err
-	}
-	if err := into(token.String()); err != nil {
-		return fmt.Errorf("%q: %w", token.String(), err)
-	}
-	return nil
-}
-
-// anyBytes is an argument of any bytes.
-type anyBytes string
-
-// Decode implements kong.MapperValue.
-func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
-	return read(ctx, func(text string) error { *b = anyBytes(text); return nil })
-}
-
-// domain is an argument that may have backslashes.
-type domain string
-
-// Decode implements kong.MapperValue.
-func (d *domain) Decode(ctx *kong.DecodeContext) error {
-	return read(ctx, func(text string) error {
-		name, err := explain.ParseDomain(text)
-		*d = domain(name)
-		return err
-	})
-}
-
-// entries are an argument: those of a descriptor, with backslashes.
-type entries []limiter.Entry
-
-// Decode implements kong.MapperValue.
-func (e *entries) Decode(ctx *kong.DecodeContext) (err error) {
-	return read(ctx, func(text string) error { *e, err = explain.ParseDescriptor(text); return err })
-}
-
-// whom is embedded in commands about a descriptor.
-type whom struct {
-	Domain     domain  `arg:"" help:"Domain of the descriptor."`
-	Descriptor entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
-}
-
-func (w whom) descriptor() operators.Descriptor {
-	return operators.NewDescriptor(string(w.Domain), w.Descriptor)
-}
-
 // Run explains what happens to a descriptor.
 func (e explanation) Run(p *program) error {
-	question := explain.Question{
-		Domain: string(e.Domain), Descriptor: e.Descriptor, HitsAddend: e.Hits, Options: e.options(), Failure: server.FailureMode(e.Failure.Mode),
-	}
+	cluster := e.Redis.Named() && e.Redis.Clustered()
+	options := e.options()
 	var err error
-	clustered := e.Redis.Clustered()
-	question.Keys, err = limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
-	if err == nil && clustered {
-		question.Keys, err = question.Keys.InBuckets()
-	}
-	if err != nil {
+	if options.Keys, err = server.NewKeys(e.Keys, cluster); err != nil {
 		return err
 	}
 	files, _, err := server.ReadRules(e.RulesPath, e.Path())
 	if err != nil {
 		return fmt.Errorf("%w (see %s)", err, e.Named())
 	}
-	if question.Tree, err = e.load(files, e.Path()); err != nil {
-		return err
-	}
-	question.Redis = e.Redis.Named()
-	question.Cluster = question.Redis && clustered
-	answer, err := explain.Explain(question)
+	tree, err := e.load(files, e.Path())
 	if err != nil {
 		return err
 	}
-	if err := writeResult(p.stdout, e.Output, &answer); err != nil {
+	answer, err := explain.Explain(explain.Question{
+		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure.Mode),
+		Domain: string(e.Domain), Descriptor: e.Descriptor, HitsAddend: e.Hits,
+		Redis: e.Redis.Named(), Cluster: cluster,
+	})
+	if err != nil {
 		return err
 	}
-	if answer.Rule == "" {
-		return exit(exitFailed)
-	}
-	return nil
+	return p.print(e.Output, &answer, answer.Rule != "")
 }
 
 type ruleTests struct {
@@ -303,41 +234,40 @@ func (r ruleTests) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	tests, failed, bad := 0, 0, 0
+	options := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
 	var reports []limittest.Report
-	var outcome error
-	word, opts := "passed", limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
+	tests, failed, invalid := 0, 0, 0
 	for _, name := range files {
-		report := limittest.Run(ctx, name, opts, r.Only)
+		report := limittest.Run(ctx, name, options, r.Only)
+		reports = append(reports, report)
+		tests, failed = tests+len(report.Results), failed+report.Failed()
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
 				fmt.Fprintln(p.stdout, failure)
 			}
 		}
-		tests, failed, reports = tests+len(report.Results), failed+report.Failed(), append(reports, report)
-		if errors.Is(report.Err, context.Canceled) {
-			word, outcome = "interrupted", exit(exitUsage)
+		if ctx.Err() != nil {
 			break
 		}
 		if report.Err != nil {
 			fmt.Fprintf(p.stderr, "weir: %v\n", report.Err)
-			bad++
+			invalid++
 		}
 	}
+	summary, outcome := fmt.Sprintf("files=%d tests=%d failed=%d invalid=%d", len(reports), tests, failed, invalid), error(nil)
 	switch {
-	case outcome != nil:
-	case bad > 0:
-		word, outcome = "invalid", exit(exitUsage)
+	case ctx.Err() != nil:
+		summary, outcome = "interrupted: "+summary, exit(exitUsage)
+	case invalid > 0:
+		summary, outcome = "invalid: "+summary, exit(exitUsage)
 	case failed > 0:
-		word, outcome = "failed", exit(exitFailed)
+		summary, outcome = "failed: "+summary, exit(exitFailed)
 	case tests == 0:
 		return fmt.Errorf("no test matches %q", r.Only)
+	default:
+		summary = fmt.Sprintf("passed: files=%d tests=%d", len(reports), tests)
 	}
-	fmt.Fprintf(p.stdout, "%s: files=%d tests=%d", word, len(reports), tests)
-	if outcome != nil {
-		fmt.Fprintf(p.stdout, " failed=%d invalid=%d", failed, bad)
-	}
-	fmt.Fprintln(p.stdout)
+	fmt.Fprintln(p.stdout, summary)
 	if junit != nil {
 		err = limittest.WriteJUnit(junit, reports)
 	}

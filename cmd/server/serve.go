@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,7 +30,6 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	log := newLossyWriter(stderr, func(lost int64) {
 		newLogger(s.Process, stderr).Warn("log lines were dropped because nothing read the log fast enough", "lines", lost)
 	})
-	defer log.close(grace)
 	recorded, _ := build()
 	var running *server.App
 	what, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
@@ -50,26 +48,18 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	if err == nil {
 		what, err = "failed", within(paused, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(serving) })
 	}
+	log.close(grace)
 	if err != nil {
-		log.close(grace)
 		tell(paused, func() { complain(stderr, s.Process.LogFormat == "json", what, err) })
 		return exitFailed
 	}
 	return exitOK
 }
 
-// untilSignal returns a context that the first SIGINT or SIGTERM ends. Unless
-// others listen, a second one ends the process at once.
-func untilSignal() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx
-}
-
-// departure returns two contexts that end after ctx: serving when the health checks are
-// to fail, paused when the pause after that is over. A second signal ends the pause, and
-// there is none after SIGINT: paused ends first then. From its end on a signal ends the
-// process as if nobody listened.
+// departure returns two contexts that end after ctx, which a signal ends: serving when the
+// health checks are to fail, paused when the pause after that is over. A second signal ends
+// the pause, and SIGINT ends both. From then on a signal ends the process as if nobody
+// listened.
 func departure(ctx context.Context, pause time.Duration) (serving, paused context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -78,16 +68,15 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 	context.AfterFunc(ctx, func() {
 		defer end()
 		defer signal.Stop(signals)
-		if strings.HasPrefix(context.Cause(ctx).Error(), os.Interrupt.String()) { // the cause names the signal
-			return
-		}
-		leave()
-		over, stop := context.WithTimeout(paused, pause)
-		defer stop()
-		for range 2 { // the first is that of ctx
+		over := time.After(pause)
+		for range 2 { // the first is the one that ended ctx
 			select {
-			case <-signals:
-			case <-over.Done():
+			case received := <-signals:
+				if received == os.Interrupt {
+					return
+				}
+				leave()
+			case <-over:
 				return
 			}
 		}

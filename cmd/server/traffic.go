@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -59,7 +59,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		opts.Denied = denied
 	}
 	const clearLine = "\r\x1b[K"
-	if isTerminal(p.stderr) {
+	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		opts.Progress = func(lines int64) { fmt.Fprintf(p.stderr, "%s%d lines", clearLine, lines) }
 	}
 	report, err := simulate.Run(ctx, opts)
@@ -72,7 +72,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	}
-	if err := writeResult(p.stdout, s.Output, report); err != nil {
+	if err := p.print(s.Output, report, true); err != nil {
 		return err
 	}
 	if page != nil {
@@ -120,11 +120,6 @@ func (s simulation) options() (opts simulate.Options, read []string, err error) 
 	return opts, read, nil
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 type descriptorsOf struct {
 	File string `arg:"" help:"Configuration of Envoy, in YAML or JSON: a bootstrap, a config dump or route dump of the admin port, route configurations, manifests with Istio's EnvoyFilter, or a mapping with a domain and rate_limits. - is the standard input."`
 
@@ -169,13 +164,7 @@ func (d descriptorsOf) Run(p *program) error {
 			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Place, note.Text)
 		}
 	}
-	if err := writeResult(p.stdout, d.Output, sent); err != nil {
-		return err
-	}
-	if len(sent.Descriptors) == 0 {
-		return exit(exitFailed)
-	}
-	return nil
+	return p.print(d.Output, sent, len(sent.Descriptors) > 0)
 }
 
 // readEnvoy reads a configuration of Envoy. A dash names the standard input.
@@ -242,23 +231,20 @@ type benchTLS struct {
 
 // Run puts the load on the servers and prints what was measured.
 func (b benchmark) Run(ctx context.Context, p *program) error {
-	opts := b.Options
-	opts.Callers, opts.Warmup = 64, min(b.Duration/10, time.Second)
+	opts, callers, warmup := b.Options, 64, min(b.Duration/10, time.Second)
 	if b.Rate > 0 {
-		opts.Callers = 512
+		callers = 512
 	}
 	if b.Requests > 0 {
-		opts.Warmup = 0 // or all might be sent before anything is measured
+		warmup = 0 // or all might be sent before anything is measured
 	}
-	if b.Callers != nil {
-		opts.Callers = *b.Callers
-	}
-	if b.Warmup != nil {
-		opts.Warmup = *b.Warmup
-	}
-	var err error
-	if opts.TLS, err = b.config(); err != nil {
-		return err
+	opts.Callers, opts.Warmup = *cmp.Or(b.Callers, &callers), *cmp.Or(b.Warmup, &warmup)
+	if b.benchTLS != (benchTLS{}) {
+		var err error
+		if opts.TLS, err = readTLS(follow.TLSOptions{CertFile: b.Cert, KeyFile: b.Key, CAFile: b.CA}); err != nil {
+			return err
+		}
+		opts.TLS.ServerName = b.ServerName
 	}
 	for _, descriptor := range b.Descriptor {
 		var list []bench.Entry
@@ -275,25 +261,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(p.stderr, "weir: nothing was measured: all %d requests were sent during the warm-up of %v\n", result.SentWithWarmup, opts.Warmup)
 		return exit(exitFailed)
 	}
-	if err := writeResult(p.stdout, b.Output, result); err != nil {
-		return err
-	}
-	if result.Failed+result.Unsent > 0 {
-		return exit(exitFailed)
-	}
-	return nil
-}
-
-// config reads the files. It is nil without TLS.
-func (t benchTLS) config() (*tls.Config, error) {
-	if t == (benchTLS{}) {
-		return nil, nil
-	}
-	config, err := readTLS(follow.TLSOptions{CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA})
-	if err == nil {
-		config.ServerName = t.ServerName
-	}
-	return config, err
+	return p.print(b.Output, result, result.Failed+result.Unsent == 0)
 }
 
 // readTLS reads the files of a client once.

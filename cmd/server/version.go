@@ -38,14 +38,19 @@ func version() string {
 // build returns what the build recorded, and the time of its commit. Without release the
 // version is that of the module.
 func build() (b server.Build, at string) {
-	recorded, module := map[string]string{}, ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		module = info.Main.Version
-		for _, s := range info.Settings {
-			recorded[s.Key] = s.Value
+	b, at = server.Build{Version: release, Commit: commit, Go: runtime.Version()}, date
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b, at
+	}
+	b.Version = cmp.Or(release, info.Main.Version, "unknown")
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			at = s.Value
 		}
 	}
-	return server.Build{
-		Version: cmp.Or(release, module, "unknown"), Commit: cmp.Or(recorded["vcs.revision"], commit), Go: runtime.Version(),
-	}, cmp.Or(recorded["vcs.time"], date)
+	return b, at
 }

@@ -84,7 +84,7 @@ func (a *App) build() error {
 	if err := a.openRules(serviceMetrics); err != nil {
 		return err
 	}
-	keys, err := newKeys(s)
+	keys, err := NewKeys(s.Store.Keys, s.Redis.Main.URL != "" && s.Redis.Clustered())
 	if err != nil {
 		return err
 	}

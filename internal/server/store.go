@@ -55,11 +55,11 @@ func (a *App) openStore() error {
 	return nil
 }
 
-// newKeys spells the keys of counters as the settings say. A cluster needs hash
+// NewKeys spells the keys of counters as the settings say. A cluster needs hash
 // tags, which only make the keys longer elsewhere.
-func newKeys(s settings.Settings) (limiter.Keys, error) {
-	keys, err := limiter.NewKeys(s.Store.CacheKeyPrefix, s.Store.CacheKeyHashValues)
-	if err == nil && s.Redis.Main.URL != "" && s.Redis.Clustered() {
+func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
+	keys, err := limiter.NewKeys(s.CacheKeyPrefix, s.CacheKeyHashValues)
+	if err == nil && cluster {
 		keys, err = keys.InBuckets()
 	}
 	if err != nil {
