@@ -2,21 +2,36 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/limiter"
-	"weir/internal/operators"
+	"weir/internal/offline/explain"
+	"weir/internal/settings"
 )
 
-// Arguments of any bytes: text, a domain that may have backslashes, and the entries of a
-// descriptor, with backslashes.
-type (
-	anyBytes string
-	domain   string
-	entries  []limiter.Entry
-)
+// newParser returns the parser of a command line. It calls helped after it has shown help or
+// the version.
+func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) (*kong.Kong, error) {
+	return kong.New(line,
+		kong.Name("weir"),
+		kong.Description("Weir is a rate limit service for Envoy."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(helped),
+		kong.Help(help),
+		kong.Vars{"version": "weir " + version(), "user": userName()},
+		settings.Parsing(),
+		kong.TypeMapper(reflect.TypeFor[explain.Domain](), asGiven(explain.ParseDomain)),
+		kong.TypeMapper(reflect.TypeFor[explain.Entries](), asGiven(explain.ParseDescriptor)),
+		kong.TypeMapper(reflect.TypeFor[anyBytes](), asGiven(func(text string) (string, error) { return text, nil })),
+	)
+}
+
+// anyBytes is an argument of any bytes.
+type anyBytes string
 
 // asGiven maps an argument to what parse makes of it. The parser would replace what is not
 // UTF-8 in a string.
@@ -35,12 +50,16 @@ func asGiven[T any](parse func(text string) (T, error)) kong.MapperFunc {
 	}
 }
 
-// whom is embedded in commands about a descriptor.
-type whom struct {
-	Domain     domain  `arg:"" help:"Domain of the descriptor."`
-	Descriptor entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
-}
-
-func (w whom) descriptor() operators.Descriptor {
-	return operators.NewDescriptor(string(w.Domain), w.Descriptor)
+// spelled returns arguments as the parser takes them: serve is what runs without a
+// command, and help is --help behind what follows it.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"serve"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case strings.HasPrefix(args[0], "-") && !slices.Contains([]string{"-h", "--help", "-v", "--version"}, args[0]):
+		return append([]string{"serve"}, args...)
+	}
+	return args
 }

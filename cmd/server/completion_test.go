@@ -11,7 +11,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/settings"
 	"weir/internal/testenv"
 )
 
@@ -101,7 +100,7 @@ func TestCompletionInFish(t *testing.T) {
 
 // Whatever the parser knows is completed: no command and no flag is left out.
 func TestCompletionFollowsTheModel(t *testing.T) {
-	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}), settings.Parsing())
+	parser := testenv.Must(newParser(new(commandLine), io.Discard, io.Discard, func(int) {}))(t)
 	var walk func(node *kong.Node, way []string)
 	walk = func(node *kong.Node, way []string) {
 		words := func(typed ...string) (found []string) {

@@ -17,20 +17,6 @@ type helping struct {
 	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`
 }
 
-// spelled returns arguments as the parser takes them: serve is what runs without a
-// command, and help is --help behind what follows it.
-func spelled(args []string) []string {
-	switch {
-	case len(args) == 0:
-		return []string{"serve"}
-	case args[0] == "help":
-		return append(slices.Clone(args[1:]), "--help")
-	case strings.HasPrefix(args[0], "-") && !slices.Contains([]string{"-h", "--help", "-v", "--version"}, args[0]):
-		return append([]string{"serve"}, args...)
-	}
-	return args
-}
-
 // help prints the flags of a command. Of the program it prints one screen, with the first
 // sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {

@@ -6,7 +6,7 @@
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
-//	arguments.go   arguments that are no plain text: domains, descriptors, bytes
+//	arguments.go   the parser of the command line
 //	help.go        help, and what is wrong with arguments
 //	completion.go  completion
 package main
@@ -19,7 +19,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"reflect"
 	"syscall"
 	"time"
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
@@ -27,7 +26,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/offline/explain"
 	"weir/internal/settings"
 )
 
@@ -132,18 +130,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
 	var line commandLine
 	helped := false
-	parser, err := kong.New(&line,
-		kong.Name("weir"),
-		kong.Description("Weir is a rate limit service for Envoy."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { helped = true }),
-		kong.Help(help),
-		kong.Vars{"version": "weir " + version()},
-		settings.Parsing(),
-		kong.TypeMapper(reflect.TypeFor[domain](), asGiven(explain.ParseDomain)),
-		kong.TypeMapper(reflect.TypeFor[entries](), asGiven(explain.ParseDescriptor)),
-		kong.TypeMapper(reflect.TypeFor[anyBytes](), asGiven(func(text string) (string, error) { return text, nil })),
-	)
+	parser, err := newParser(&line, stdout, stderr, func(int) { helped = true })
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitFailed
@@ -161,9 +148,6 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	p := &program{parser, parsed, stdout, stderr}
 	command := func() error { return parsed.Run(p) }
-	if asks, ok := parsed.Selected().Target.Interface().(operatorCommand); ok {
-		command = func() error { return askServer(ctx, p, asks) }
-	}
 	if parsed.Selected().Name == "bench" { // which says what it has done so far
 		err = command()
 	} else {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,14 +88,12 @@ func TestRemoteByVariables(t *testing.T) {
 
 // TestNameForAudit is that of the user, if none is given.
 func TestNameForAudit(t *testing.T) {
-	t.Setenv("USER", "ops")
-	for by, want := range map[string]string{"": "ops", "alice": "alice"} {
-		if got := (who{By: by}).name(); got != want {
-			t.Errorf("--by=%s: got %q, want %q", by, got, want)
+	server := answering(t, http.StatusOK, fromFile(t, "reset.json"))
+	for user, want := range map[string]string{"ops": `\?by=ops$`, "": `\?by=.`} {
+		t.Setenv("USER", user)
+		code, _, stderr := call(t, "reset", "api", "user=alice", "--server="+server.URL)
+		if request, _ := server.asked(); code != 0 || !regexp.MustCompile(want).MatchString(request.URL.String()) {
+			t.Errorf("USER=%q: it asks for %s\n%s", user, request.URL, stderr)
 		}
-	}
-	t.Setenv("USER", "")
-	if got := (who{}).name(); got == "" {
-		t.Error("there is no name without USER")
 	}
 }

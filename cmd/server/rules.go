@@ -14,6 +14,7 @@ import (
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
 	"weir/internal/offline/limittest"
+	"weir/internal/operators/client"
 	"weir/internal/plan"
 	"weir/internal/server"
 	"weir/internal/settings"
@@ -149,7 +150,7 @@ func (f finding) annotation() string {
 }
 
 type explanation struct {
-	whom
+	client.Descriptor
 
 	settings.RulesPath `embed:"" group:"Settings of the server:"`
 	likeServer
@@ -206,7 +207,7 @@ func (e explanation) Run(p *program) error {
 	}
 	answer, err := explain.Explain(explain.Question{
 		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure.Mode),
-		Domain: string(e.Domain), Descriptor: e.Descriptor, HitsAddend: e.Hits,
+		Domain: string(e.Domain), Descriptor: e.Descriptor.Descriptor, HitsAddend: e.Hits,
 		Redis: e.Redis.Named(), Cluster: cluster,
 	})
 	if err != nil {

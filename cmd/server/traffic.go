@@ -17,6 +17,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
+	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
 	"weir/internal/settings/follow"
@@ -211,9 +212,9 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 
 type benchmark struct {
 	bench.Options
-	Descriptor []entries      `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
-	Callers    *int           `placeholder:"N" help:"Maximum number of requests in flight, never more than --requests. The default is 64, or 512 with --rate."`
-	Warmup     *time.Duration `placeholder:"DURATION" help:"Time at the start that is not measured. The default is a tenth of the duration, at most 1s; none with --requests."`
+	Descriptor []explain.Entries `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
+	Callers    *int              `placeholder:"N" help:"Maximum number of requests in flight, never more than --requests. The default is 64, or 512 with --rate."`
+	Warmup     *time.Duration    `placeholder:"DURATION" help:"Time at the start that is not measured. The default is a tenth of the duration, at most 1s; none with --requests."`
 
 	benchTLS `embed:""`
 	Output   string `enum:"text,json" default:"text" help:"Format of the result: text or json."`

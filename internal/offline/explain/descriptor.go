@@ -11,6 +11,12 @@ import (
 	"weir/internal/limiter"
 )
 
+// Domain and Entries are arguments of commands, as ParseDomain and ParseDescriptor read them.
+type (
+	Domain  string
+	Entries []limiter.Entry
+)
+
 // ParseDescriptor reads a descriptor as people write it in a command:
 // user=alice,path=/login. A comma ends an entry, and the first = in it ends its
 // key; without one, the entry has no value. A backslash takes the character

@@ -3,9 +3,10 @@
 // values do, with descriptors that can be pasted into the next command. It follows no
 // redirect, which might lead the token elsewhere.
 //
-//	client.go    Client: one method for each thing to ask, and how it is asked
-//	words.go     Answer, and the functions of its texts
-//	answers.txt  the texts
+//	questions.go  what can be asked, each as the flags of a command
+//	client.go     Client: how it is asked
+//	words.go      Answer, and the functions of its texts
+//	answers.txt   the texts
 //
 // What others wrote is shown through plaintext.
 package client
@@ -24,11 +25,9 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
-	"weir/internal/operators"
 	"weir/internal/operators/api"
 )
 
@@ -82,91 +81,6 @@ func parseAddress(server string) (*url.URL, error) {
 	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
-}
-
-// Status asks how the server is.
-func (c *Client) Status(ctx context.Context) (*Answer, error) {
-	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil, nil)
-	return a, err
-}
-
-// Scope is what of a list is shown.
-type Scope struct {
-	Domain string // this one alone, or "" for all
-	This   bool   // of the server that is asked, and not of all that share its Redis
-}
-
-func (s Scope) query() url.Values {
-	if s.This {
-		return url.Values{"servers": {"this"}}
-	}
-	return url.Values{"servers": {"all"}}
-}
-
-func (s Scope) hides(domain string) bool { return s.Domain != "" && s.Domain != domain }
-
-// Top asks who was denied most in the last hour or minute.
-func (c *Client) Top(ctx context.Context, s Scope, minute bool) (*Answer, error) {
-	d, a, err := c.denials(ctx, "top", s)
-	a.Window = &d.Hour
-	if minute {
-		a.Window = &d.Minute
-	}
-	return a, err
-}
-
-// Denials asks for the last n denials.
-func (c *Client) Denials(ctx context.Context, s Scope, n int) (*Answer, error) {
-	d, a, err := c.denials(ctx, "denials", s)
-	d.Last = d.Last[:min(len(d.Last), n)]
-	return a, err
-}
-
-func (c *Client) denials(ctx context.Context, text string, s Scope) (*operators.Denials, *Answer, error) {
-	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials", s.query(), nil)
-	a.Now = d.At.In(a.Now.Location())
-	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
-		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
-	}
-	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return s.hides(e.Domain) })
-	return d, a, err
-}
-
-// Peek asks for the counters of a descriptor.
-func (c *Client) Peek(ctx context.Context, d operators.Descriptor) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", nil, d)
-	a.NoRule = counters.Rule == ""
-	return a, err
-}
-
-// Reset sets the counters of a descriptor to zero, in the name of by.
-func (c *Client) Reset(ctx context.Context, d operators.Descriptor, by string) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset", url.Values{"by": {by}}, d)
-	a.NoRule, a.Reset = counters.Rule == "", true
-	return a, err
-}
-
-// Exceptions asks for those in force.
-func (c *Client) Exceptions(ctx context.Context, s Scope) (*Answer, error) {
-	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions", s.query(), nil)
-	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
-		domain, _, _ := x.Bytes()
-		return s.hides(domain)
-	})
-	return a, err
-}
-
-// Add adds an exception.
-func (c *Client) Add(ctx context.Context, e operators.NewException) (*Answer, error) {
-	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", nil, e)
-	a.Note = x.Note
-	return a, err
-}
-
-// Remove removes an exception, in the name of by. The error is an ErrNotFound if there is none.
-func (c *Client) Remove(ctx context.Context, id, by string) (*Answer, error) {
-	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(id), url.Values{"by": {by}}, nil)
-	return &Answer{text: "removed", Value: map[string]string{"id": id}}, err
 }
 
 // What callers may want to say more about.

@@ -24,7 +24,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	answer, err := c.Exceptions(context.Background(), client.Scope{})
+	answer, err := client.Exceptions{}.Ask(context.Background(), c)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,0 +1,191 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/offline/explain"
+	"weir/internal/operators"
+	"weir/internal/operators/api"
+)
+
+// Question is what can be asked of a server, or done to it. Tags are arguments and flags of
+// its command.
+type Question interface {
+	Ask(ctx context.Context, c *Client) (*Answer, error)
+}
+
+// Status asks how the server is.
+type Status struct{}
+
+// Ask implements Question.
+func (Status) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil, nil)
+	return a, err
+}
+
+// Scope is what of a list is shown.
+type Scope struct {
+	Domain explain.Domain `arg:"" optional:"" help:"Show only this domain."`
+	This   bool           `help:"Show only the server that is asked, not all that share its Redis."`
+}
+
+func (s Scope) query() url.Values {
+	if s.This {
+		return url.Values{"servers": {"this"}}
+	}
+	return url.Values{"servers": {"all"}}
+}
+
+func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
+
+func (s Scope) denials(ctx context.Context, c *Client, text string) (*operators.Denials, *Answer, error) {
+	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials", s.query(), nil)
+	a.Now = d.At.In(a.Now.Location())
+	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
+		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
+	}
+	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return s.hides(e.Domain) })
+	return d, a, err
+}
+
+// Top asks who was denied most.
+type Top struct {
+	Scope
+	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
+}
+
+// Ask implements Question.
+func (q Top) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	d, a, err := q.denials(ctx, c, "top")
+	a.Window = &d.Hour
+	if q.Window == "minute" {
+		a.Window = &d.Minute
+	}
+	return a, err
+}
+
+// Denials asks for the last denials.
+type Denials struct {
+	Scope
+	N uint16 `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
+}
+
+// Ask implements Question.
+func (q Denials) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	d, a, err := q.denials(ctx, c, "denials")
+	d.Last = d.Last[:min(len(d.Last), int(q.N))]
+	return a, err
+}
+
+// Descriptor is the one that a question is about.
+type Descriptor struct {
+	Domain     explain.Domain  `arg:"" help:"Domain of the descriptor."`
+	Descriptor explain.Entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
+}
+
+func (d Descriptor) sent() operators.Descriptor {
+	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
+}
+
+// By says who changes something. Its default is the variable user of the parser.
+type By struct {
+	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
+}
+
+func (b By) query() url.Values { return url.Values{"by": {b.By}} }
+
+// Peek asks for the counters of a descriptor.
+type Peek struct{ Descriptor }
+
+// Ask implements Question.
+func (q Peek) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", nil, q.sent())
+	a.NoRule = counters.Rule == ""
+	return a, err
+}
+
+// Reset sets the counters of a descriptor to zero.
+type Reset struct {
+	Descriptor
+	By
+}
+
+// Ask implements Question.
+func (q Reset) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset", q.query(), q.sent())
+	a.NoRule, a.Reset = counters.Rule == "", true
+	return a, err
+}
+
+// Exceptions asks for those in force.
+type Exceptions struct{ Scope }
+
+// Ask implements Question.
+func (q Exceptions) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions", q.query(), nil)
+	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
+		domain, _, _ := x.Bytes()
+		return q.hides(domain)
+	})
+	return a, err
+}
+
+// Add adds an exception.
+type Add struct {
+	Descriptor
+	Allow  bool          `xor:"effect" help:"Allow everything."`
+	Deny   bool          `xor:"effect" help:"Deny everything."`
+	Amount factor        `xor:"effect" placeholder:"10x" help:"Multiply all limits, by 0.001x to 1000000x."`
+	For    time.Duration `required:"" placeholder:"2h" help:"How long it applies, such as 30m or 12h."`
+	Reason string        `required:"" placeholder:"TEXT" help:"Why, for others and for the audit log of the server."`
+	By
+}
+
+// factor is by what limits are multiplied.
+type factor float64
+
+// UnmarshalText reads a number with or without an x behind it.
+func (f *factor) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "x"), 64)
+	if err != nil || n != n {
+		return fmt.Errorf("%q is not a number; use 0.001x to 1000000x, such as 10x", text)
+	}
+	*f = factor(n)
+	return nil
+}
+
+// Ask implements Question.
+func (q Add) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	e := operators.NewException{Descriptor: q.sent(), Effect: operators.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
+	switch {
+	case q.Allow:
+		e.Effect = operators.Allow
+	case q.Deny:
+		e.Effect = operators.Deny
+	case q.Amount == 0:
+		return nil, errors.New("one of --allow, --deny and --amount is required")
+	}
+	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", nil, e)
+	a.Note = x.Note
+	return a, err
+}
+
+// Remove removes an exception. The error is an ErrNotFound if there is none.
+type Remove struct {
+	ID string `arg:"" name:"id" help:"ID of the exception, as except list shows it."`
+	By
+}
+
+// Ask implements Question.
+func (q Remove) Ask(ctx context.Context, c *Client) (*Answer, error) {
+	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(q.ID), q.query(), nil)
+	return &Answer{text: "removed", Value: map[string]string{"id": q.ID}}, err
+}
