@@ -100,10 +100,7 @@ func (a *App) build() error {
 		QuotaMode:      s.Answers.QuotaMode,
 		Exceptions:     a.exceptions.Current(),
 	}
-	a.usage = telemetry.New(telemetry.Options{
-		Registerer: reg, Logger: a.logger,
-		NearLimitRatio: float32(s.Metrics.NearLimitRatio),
-	})
+	a.usage = telemetry.New(telemetry.Options{Registerer: reg, Logger: a.logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
 	a.rules.keep = a.usage.Keep
 	a.startStatsd(serviceMetrics)
 	decisions, err := a.openTelemetry()
@@ -143,10 +140,20 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 			return err
 		}
 	} else {
-		a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
+		a.source = newFiles(a.rules, s.Rules)
 	}
 	a.parts.background("memory", a.rules.tuner.run)
 	a.parts.background("rules", func(ctx context.Context) { a.source.run(ctx) })
+	a.parts.background("reload", func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.opts.Reload:
+				_ = a.source.reload() // which has logged its error
+			}
+		}
+	})
 	return a.source.start()
 }
 
@@ -154,8 +161,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 // stopped first: the answers to Envoy, so that the others can be watched
 // meanwhile.
 func (a *App) bind(requests *rls.Service, options plan.Options) error {
-	l := a.opts.Settings.Listen
-	transport := insecure.NewCredentials()
+	l, transport := a.opts.Settings.Listen, insecure.NewCredentials()
 	if tls := a.opts.Settings.TLS; tls.On {
 		files, err := a.openTLS("grpc", follow.ServerTLS, follow.TLSOptions{CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN})
 		if err != nil {
@@ -167,20 +173,21 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	if err != nil {
 		return err
 	}
-	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
-	serve := func(name string, maxConnections int, handler http.Handler) *server {
-		if bound[name] == nil {
+	serve := func(s *server) *server { // runs and stops with a
+		if s.listener == nil {
 			return nil
 		}
-		return a.add(httpServer(name, bound[name], handler, maxConnections, a.logger))
+		a.parts.add(s.name, func(context.Context) error { return s.run() }, s.close)
+		return s
 	}
 	// What is large, all readers share. HTTP is for clients without gRPC.
+	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
 	mux := http.NewServeMux()
 	mux.Handle(l.PrometheusPath, metrics)
-	a.metrics = serve("metrics", 1024, mux)
+	a.metrics = serve(httpServer("metrics", bound["metrics"], mux, 1024, a.logger))
 	a.makeOperators(options, metrics)
-	a.debug = serve("debug", 1024, a.operators.Handler())
-	a.http = serve("HTTP", 4096, service(a.health.err, requests.JSONHandler()))
+	a.debug = serve(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, a.logger))
+	a.http = serve(httpServer("HTTP", bound["HTTP"], service(a.health.err, requests.JSONHandler()), 4096, a.logger))
 
 	headersRead := []string{operators.RequestIDHeader}
 	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {
@@ -194,14 +201,8 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	requests.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
 	reflection.Register(s)
-	a.grpc = a.add(grpcServer(bound["gRPC"], s))
+	a.grpc = serve(grpcServer(bound["gRPC"], s))
 	return nil
-}
-
-// add lets a server run and stop with a.
-func (a *App) add(s *server) *server {
-	a.parts.add(s.name, func(context.Context) error { return s.run() }, s.close)
-	return s
 }
 
 // openTLS reads the files of TLS of a connection and follows them until a stops. A metric

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,15 +20,14 @@ import (
 // starts without them: until the first come, requests are answered UNAVAILABLE.
 type controlPlane struct {
 	*rules
-	path    string // what the control plane is called
-	client  *xds.Client
-	signals <-chan os.Signal // to load the rules again, which only the control plane can do
+	path   string // what the control plane is called
+	client *xds.Client
 }
 
 // openControlPlane reads the files of TLS and prepares to ask for rules.
 func (a *App) openControlPlane() (*controlPlane, error) {
 	s := a.opts.Settings
-	c := &controlPlane{rules: a.rules, signals: a.opts.Reload}
+	c := &controlPlane{rules: a.rules}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
@@ -77,25 +75,12 @@ func (c *controlPlane) start() error {
 	return nil
 }
 
-// run keeps asking the control plane until ctx ends.
-func (c *controlPlane) run(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.client.Run(ctx)
-	}()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-c.signals:
-			c.logger.Warn("rules not loaded", "err", c.reload(ctx))
-		}
-	}
-}
+func (c *controlPlane) run(ctx context.Context) { c.client.Run(ctx) }
 
-func (c *controlPlane) reload(context.Context) error {
-	return errors.New("the control plane sends rules when they change; they cannot be requested")
+func (c *controlPlane) reload() error {
+	err := errors.New("the control plane sends rules when they change; they cannot be requested")
+	c.logger.Warn("rules not loaded", "err", err)
+	return err
 }
 
 // apply lets rules serve that the control plane sent, or returns what is wrong with

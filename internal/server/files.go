@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/descriptors"
 	"weir/internal/operators"
@@ -22,23 +25,22 @@ type files struct {
 	*rules
 	settings settings.Rules
 	path     string
-	signals  <-chan os.Signal // each loads the rules again
 
-	loading chan struct{} // holds one while the rules are loaded
-	seen    string        // how the files looked when they were read last
-	retry   time.Time     // when to read them again though they look the same, zero: never
+	loading sync.Mutex // held while the rules are loaded
+	seen    string     // how the files looked when they were read last
+	retry   time.Time  // when to read them again though they look the same, zero: never
 	skipped map[string]bool
 }
 
-func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal) *files {
+func newFiles(r *rules, s settings.Rules) *files {
 	r.status.Path = s.Path()
-	return &files{rules: r, settings: s, path: s.Path(), signals: signals, loading: make(chan struct{}, 1), skipped: map[string]bool{}}
+	return &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
 }
 
 // start loads the rules for the first time. Whether it may fail is a setting.
 func (f *files) start() error {
 	f.seen = f.look()
-	err := f.read(context.Background())
+	err := f.read()
 	if err == nil || !f.settings.ForceStart {
 		return err
 	}
@@ -58,53 +60,38 @@ const (
 
 // run keeps the rules as their files are until ctx ends. It reads what has changed when it
 // has not changed again since the look before, so that a file is whole, and a set of files
-// is read once. A signal loads the rules in any case.
+// is read once.
 func (f *files) run(ctx context.Context) {
-	ticks := time.NewTicker(lookEvery)
-	defer ticks.Stop()
-	before := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.signals:
-			_ = f.reload(ctx) // it has logged its error
-		case <-ticks.C:
-			now := f.look()
-			if now == before {
-				_ = f.load(ctx, now, false)
-			}
-			before = now
+	for before := ""; pause(ctx, lookEvery); {
+		now := f.look()
+		if now == before {
+			_ = f.load(now, false) // it has logged its error
 		}
+		before = now
 	}
 }
 
-func (f *files) reload(ctx context.Context) error { return f.load(ctx, f.look(), true) }
+func (f *files) reload() error { return f.load(f.look(), true) }
 
 // load loads the rules, and logs why they do not serve. It does nothing, unless again is
-// true, if the files look as they did when they were read last. ctx bounds how long the
-// caller waits for other loads. It ends none: what one has read is not read again.
-func (f *files) load(ctx context.Context, look string, again bool) error {
-	select {
-	case f.loading <- struct{}{}:
-		defer func() { <-f.loading }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// true, if the files look as they did when they were read last.
+func (f *files) load(look string, again bool) error {
+	f.loading.Lock()
+	defer f.loading.Unlock()
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
 	}
 	f.seen = look
 	before := f.report().Problems
-	err := f.read(context.WithoutCancel(ctx))
+	err := f.read()
 	if err != nil && (again || f.report().Problems != before) {
 		f.logRefusal(err, "path", f.path)
 	}
 	return err
 }
 
-// look describes the files without reading them: names, sizes, times, and where links
-// lead to.
+// look describes the files without reading them: names, sizes, times, also of the last change
+// of any kind, and where links lead to.
 func (f *files) look() string {
 	roots := []string{f.path}
 	if f.settings.WithSiblings() {
@@ -127,8 +114,9 @@ func (f *files) look() string {
 				return nil
 			}
 			fmt.Fprintln(&text, path, err) // what cannot be read differs from what can
-			if info, err := os.Stat(path); err == nil && !info.IsDir() {
-				fmt.Fprintln(&text, info.Size(), info.Mode(), info.ModTime().UnixNano())
+			var file unix.Stat_t
+			if unix.Stat(path, &file) == nil && file.Mode&unix.S_IFMT != unix.S_IFDIR {
+				fmt.Fprintln(&text, file.Dev, file.Ino, file.Size, file.Mtim, file.Ctim)
 			}
 			return nil
 		})
@@ -137,7 +125,7 @@ func (f *files) look() string {
 }
 
 // read reads the files, warns of those that it leaves out, and compiles the others.
-func (f *files) read(ctx context.Context) error {
+func (f *files) read() error {
 	found, skipped, err := ReadRules(f.settings.RulesPath, f.path)
 	for _, name := range skipped {
 		if !f.skipped[name] {
@@ -145,7 +133,7 @@ func (f *files) read(ctx context.Context) error {
 			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
 		}
 	}
-	err = f.rules.load(ctx, api.Rules{Path: f.path, Files: len(found)}, func(o descriptors.Options) (*descriptors.Tree, error) {
+	err = f.rules.load(context.Background(), api.Rules{Path: f.path, Files: len(found)}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if err == nil && len(found) == 0 {
 			err = descriptors.NoFiles(f.path)
 		}

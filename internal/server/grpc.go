@@ -105,19 +105,12 @@ func beforeCall(headersRead []string, crowded int) tap.ServerInHandle {
 
 func grpcServer(listener net.Listener, s *grpc.Server) *server {
 	stop := func(ctx context.Context) error {
-		done := make(chan struct{})
-		go func() {
-			s.GracefulStop()
-			close(done)
-		}()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			s.Stop() // makes GracefulStop return
-			<-done
+		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
+		s.GracefulStop()
+		if !ended() {
 			return fmt.Errorf("requests cut off: %w", ctx.Err())
 		}
+		return nil
 	}
 	return &server{"gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop}
 }

@@ -13,10 +13,10 @@ import (
 // hanging is a source of rules whose run waits for a disk that never answers.
 type hanging struct{ release chan struct{} }
 
-func (h hanging) start() error                 { return nil }
-func (h hanging) run(context.Context)          { <-h.release }
-func (h hanging) reload(context.Context) error { <-h.release; return nil }
-func (h hanging) report() api.Rules            { return api.Rules{} }
+func (h hanging) start() error        { return nil }
+func (h hanging) run(context.Context) { <-h.release }
+func (h hanging) reload() error       { <-h.release; return nil }
+func (h hanging) report() api.Rules   { return api.Rules{} }
 
 // TestEndDoesNotWaitForWhatHangs ends a server whose reads never return.
 func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
 	go func() { ended <- app.Run(ctx) }()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "left behind: rules: ") {
+		if err == nil || !strings.Contains(err.Error(), "stopping rules: still running") {
 			t.Errorf("Run returned %v", err)
 		}
 	case <-time.After(patience):

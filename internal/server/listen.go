@@ -20,26 +20,22 @@ import (
 type place struct {
 	name, settings   string
 	network, address string
-	lost             slog.Level // how severe it is to go on without
-	required         bool       // nothing goes on without
+	required         bool // nothing goes on without
 }
 
 // places are the addresses that the settings name.
 func places(s settings.Listen) []place {
 	tcp := string(s.Proto)
 	list := []place{
-		{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), slog.LevelError, true},
-		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), slog.LevelError, true},
-		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), slog.LevelError, false},
+		{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), true},
+		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), true},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), false},
 	}
 	if s.GRPCUDS != "" {
-		list[0] = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, slog.LevelError, true}
+		list[0] = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, true}
 	}
-	switch {
-	case s.UsePrometheus == "true":
-		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, slog.LevelError, false})
-	case s.UsePrometheus != "false": // nobody said that somebody reads them
-		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, slog.LevelWarn, false})
+	if s.UsePrometheus != "false" {
+		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, false})
 	}
 	return list
 }
@@ -67,7 +63,7 @@ func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, 
 		case p.required:
 			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.settings, err))
 		default:
-			logger.Log(context.Background(), p.lost, "a listener cannot be bound; serving without it", "listener", p.name, "settings", p.settings, "err", err)
+			logger.Error("a listener cannot be bound; serving without it", "listener", p.name, "settings", p.settings, "err", err)
 		}
 	}
 	if errs != nil {

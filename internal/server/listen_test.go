@@ -129,7 +129,7 @@ func TestListenersToDoWithout(t *testing.T) {
 	}{
 		{"all there", nil, true, true, ""},
 		{"debug taken", []string{"--debug-port=" + port}, false, true, "level=ERROR " + lost + `debug settings="DEBUG_HOST and DEBUG_PORT" err="listen tcp ` + taken.Addr().String()},
-		{"metrics taken", []string{"--prometheus-addr=127.0.0.1:" + port}, true, false, "level=WARN " + lost + "metrics settings=PROMETHEUS_ADDR"},
+		{"metrics taken", []string{"--prometheus-addr=127.0.0.1:" + port}, true, false, "level=ERROR " + lost + "metrics settings=PROMETHEUS_ADDR"},
 		{"wanted metrics taken", []string{"--use-prometheus=true", "--prometheus-addr=127.0.0.1:" + port}, true, false, "level=ERROR " + lost + "metrics settings=PROMETHEUS_ADDR"},
 		{"metrics wanted", []string{"--use-prometheus=true"}, true, true, ""},
 		{"no metrics wanted", []string{"--use-prometheus=false", "--prometheus-addr=127.0.0.1:" + port}, true, false, ""},

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -59,50 +59,45 @@ const garbage, loadGarbage = 56 << 20, 224 << 20
 
 // tuner keeps the collector's target at the garbage that is allowed.
 type tuner struct {
-	loading atomic.Bool   // rules
-	changed chan struct{} // tells of loading
+	mu      sync.Mutex
+	loading bool // rules
+	percent int  // the target
 }
-
-func newTuner() *tuner { return &tuner{changed: make(chan struct{}, 1)} }
 
 // load says that a load begins, or that it has ended.
 func (t *tuner) load(begins bool) {
-	t.loading.Store(begins)
-	select {
-	case t.changed <- struct{}{}:
-	default: // it will be seen with the change before
+	t.mu.Lock()
+	t.loading = begins
+	t.mu.Unlock()
+	t.tune()
+}
+
+// tune sets the target, a share of what is live, unless GOGC does.
+func (t *tuner) tune() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	allowed := uint64(garbage)
+	if t.loading {
+		allowed = loadGarbage
+	}
+	live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
+	if percent := target(live, allowed); percent != t.percent && os.Getenv("GOGC") == "" { // to set it stops the world
+		debug.SetGCPercent(percent)
+		t.percent = percent
 	}
 }
 
-// run lets the target follow what is live, which each collection finds out, until
-// ctx ends, unless GOGC sets the target. The target is a share of what is live: if that grows
-// to the tenfold, as under an attack, ten times the garbage may pile up until the target is
-// another.
+// run lets the target follow what is live, which each collection finds out, until ctx ends: if
+// that grows to the tenfold, as under an attack, ten times the garbage would pile up.
 func (t *tuner) run(ctx context.Context) {
-	if os.Getenv("GOGC") != "" {
-		return
-	}
-	collected := make(chan struct{}, 1)
-	for percent, watched := 0, false; ; {
-		allowed := uint64(garbage)
-		if t.loading.Load() {
-			allowed = loadGarbage
-		}
-		live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
-		if p := target(live, allowed); p != percent { // to set it stops the world
-			debug.SetGCPercent(p)
-			percent = p
-		}
-		if !watched { // the next collection finds an object that nobody refers to
-			runtime.AddCleanup(new([16]byte), func(c chan<- struct{}) { c <- struct{}{} }, collected)
-			watched = true
-		}
+	for {
+		t.tune()
+		collected := make(chan struct{}) // the next collection finds an object that nobody refers to
+		runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, collected)
 		select {
 		case <-ctx.Done():
 			return
 		case <-collected:
-			watched = false
-		case <-t.changed:
 		}
 	}
 }

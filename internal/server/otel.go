@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc"
 
 	"weir/internal/operators"
+	"weir/internal/settings"
 )
 
 // lastSignals bounds how long sending the last traces or decisions may take.
@@ -41,91 +42,85 @@ const lastSignals = 2 * time.Second
 func (a *App) openTelemetry() (*operators.DecisionLog, error) {
 	s, d := a.opts.Settings.Tracing, a.opts.Settings.DecisionLog
 	lost := &lostSignals{logger: a.logger, now: rate.Sometimes{Interval: time.Minute}}
-	var service *resource.Resource
-	if s.Enabled || d.Decisions != "off" && d.To == "otlp" {
+	logs := d.Decisions != "off" && d.To == "otlp"
+	var to exporters
+	if s.Enabled || logs {
 		// OpenTelemetry has one place for what all signals lose, and one for its own log.
 		otel.SetErrorHandler(lost)
 		otel.SetLogger(logr.FromSlogHandler(messagesOnly{a.logger.Handler()}))
-		about := []attribute.KeyValue{semconv.ServiceName(s.ServiceName), semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, uuid.NewString()))}
-		if s.ServiceNamespace != "" {
-			about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
-		}
 		var err error
-		if service, err = resource.Merge(resource.Default(), resource.NewSchemaless(about...)); err != nil {
-			return nil, fmt.Errorf("describing this service to the collector: %w", err)
+		if to, err = openExporters(s, logs); err != nil {
+			return nil, fmt.Errorf("sending to a collector (see TRACING_ENABLED, DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 		}
 	}
 	if s.Enabled {
-		if err := a.openTracing(service); err != nil {
-			return nil, err
-		}
+		a.logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
+		a.tracing = sdktrace.NewTracerProvider(
+			sdktrace.WithBatcher(to.spans),
+			sdktrace.WithResource(to.service),
+			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(s.SamplingRate))),
+		)
+		a.sendLast("traces", a.tracing.Shutdown, lost)
 	}
 	if d.Decisions == "off" {
 		return nil, nil
 	}
-	return a.openDecisionLog(service, lost)
-}
-
-func (a *App) openTracing(service *resource.Resource) (err error) {
-	s := a.opts.Settings.Tracing
-	var to sdktrace.SpanExporter
-	if s.ExporterProtocol == "grpc" {
-		to, err = otlptracegrpc.New(context.Background())
-	} else {
-		to, err = otlptracehttp.New(context.Background())
-	}
-	if err != nil {
-		return fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
-	}
-	a.logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
-	a.tracing = sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(to),
-		sdktrace.WithResource(service),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(s.SamplingRate))),
-	)
-	a.parts.add("traces", nil, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, lastSignals)
-		defer cancel()
-		if err := a.tracing.Shutdown(ctx); err != nil { // no failure of this process
-			otel.Handle(err)
-		}
-		return nil
-	})
-	return nil
-}
-
-// openDecisionLog logs decisions. A reader that does not take the last ones is no failure of
-// this process.
-func (a *App) openDecisionLog(service *resource.Resource, lost *lostSignals) (*operators.DecisionLog, error) {
-	d := a.opts.Settings.DecisionLog
 	opts := operators.LogOptions{
 		All: d.Decisions == "all", Rate: d.Rate, Registerer: a.opts.Registry,
 		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.Handle,
 	}
-	if d.To == "otlp" {
-		var to sdklog.Exporter
-		var err error
-		if a.opts.Settings.Tracing.ExporterProtocol == "grpc" {
-			to, err = otlploggrpc.New(context.Background())
-		} else {
-			to, err = otlploghttp.New(context.Background())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("exporting decisions (see DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
-		}
-		opts.Sink, opts.Linger = operators.NewOTLP(to, service), 500*time.Millisecond // gathered before they are sent
+	if logs {
+		opts.Sink, opts.Linger = operators.NewOTLP(to.logs, to.service), 500*time.Millisecond // gathered before they are sent
 	}
 	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	l := operators.StartDecisionLog(opts)
-	a.parts.add("decision log", nil, func(ctx context.Context) error {
+	a.sendLast("decision log", l.Close, lost)
+	return l, nil
+}
+
+// exporters send signals of a service to the collector, by the protocol of the settings.
+type exporters struct {
+	service *resource.Resource
+	spans   sdktrace.SpanExporter // nil unless traces are on
+	logs    sdklog.Exporter       // nil unless decisions go there
+}
+
+func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
+	about := []attribute.KeyValue{semconv.ServiceName(s.ServiceName), semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, uuid.NewString()))}
+	if s.ServiceNamespace != "" {
+		about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
+	}
+	if to.service, err = resource.Merge(resource.Default(), resource.NewSchemaless(about...)); err != nil {
+		return to, err
+	}
+	ctx, overGRPC := context.Background(), s.ExporterProtocol == "grpc"
+	switch {
+	case s.Enabled && overGRPC:
+		to.spans, err = otlptracegrpc.New(ctx)
+	case s.Enabled:
+		to.spans, err = otlptracehttp.New(ctx)
+	}
+	switch {
+	case err != nil:
+	case logs && overGRPC:
+		to.logs, err = otlploggrpc.New(ctx)
+	case logs:
+		to.logs, err = otlploghttp.New(ctx)
+	}
+	return to, err
+}
+
+// sendLast adds a part that sends what is left when a stops. A reader that does not take it is
+// no failure of this process.
+func (a *App) sendLast(name string, send func(context.Context) error, lost *lostSignals) {
+	a.parts.add(name, nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSignals)
 		defer cancel()
-		if err := l.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			a.logger.Warn("the last decisions were not logged", "err", withoutPaths(err))
+		if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			lost.Handle(err)
 		}
 		return nil
 	})
-	return l, nil
 }
 
 // lostSignals logs that traces or decisions got lost: at once and then once a minute, because

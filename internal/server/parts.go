@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
-// part is something that a server starts, runs and stops. run and stop may be nil.
+// part is something that a server starts, runs and stops.
 type part struct {
 	name string
-	// run runs until its context ends, or stop is called. Its error ends the server.
+	// run, if not nil, runs until its context ends, or stop is called. Its error ends the server.
 	run func(context.Context) error
 	// stop returns soon after its context ends.
 	stop func(context.Context) error
@@ -29,7 +28,7 @@ func (p *parts) add(name string, run, stop func(context.Context) error) {
 
 // background adds a part that runs until its context ends.
 func (p *parts) background(name string, run func(context.Context)) {
-	p.add(name, func(ctx context.Context) error { run(ctx); return nil }, nil)
+	p.add(name, func(ctx context.Context) error { run(ctx); return nil }, func(context.Context) error { return nil })
 }
 
 // closer adds a part that is closed at the end.
@@ -55,43 +54,27 @@ func (p parts) start(ctx context.Context) (failed chan error) {
 	return failed
 }
 
-// grace is what a part has to return after its context has ended. One that does not is left
-// behind: the process ends anyway, and a read of a file cannot be interrupted.
+// grace is what a part has to end after its time is up. One that does not is left behind:
+// the process ends anyway, and a read of a file cannot be interrupted.
 const grace = time.Second
 
 var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
 
-// stop stops all parts, the last made first, whether or not one fails, and waits until none
-// runs any more.
+// stop stops all parts, the last made first, whether or not one fails, and waits until it runs
+// no more.
 func (p parts) stop(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(p) {
-		if part.stop == nil {
-			continue
-		}
-		if err := Within(ctx, grace, errNotStopped, func() error { return part.stop(ctx) }); err != nil {
+		err := Within(ctx, grace, errNotStopped, func() error {
+			err := part.stop(ctx)
+			if part.ended != nil {
+				<-part.ended
+			}
+			return err
+		})
+		if err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", part.name, err))
 		}
-	}
-	late, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	var behind []string
-	for _, part := range p {
-		if part.ended == nil {
-			continue
-		}
-		select {
-		case <-part.ended:
-		case <-late.Done():
-			select {
-			case <-part.ended:
-			default:
-				behind = append(behind, part.name)
-			}
-		}
-	}
-	if behind != nil {
-		errs = append(errs, fmt.Errorf("left behind: %s: still running %v after the drain", strings.Join(behind, ", "), grace))
 	}
 	return errors.Join(errs...)
 }
@@ -101,13 +84,15 @@ func (p parts) stop(ctx context.Context) error {
 func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
 	done := make(chan error, 1) // nobody reads it of an f that is left behind
 	go func() { done <- f() }()
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(over) }) })
-	defer stop()
 	select {
 	case err := <-done:
 		return err
-	case <-over:
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(grace):
 		return late
 	}
 }

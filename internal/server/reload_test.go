@@ -27,6 +27,10 @@ func change(t *testing.T, root, lines string) {
 		switch words[0] {
 		case "write":
 			write(t, first, rules)
+		case "keep": // its time, and of so many requests also its size
+			before := testenv.Must(os.Stat(first))(t)
+			write(t, first, rules)
+			testenv.OK(t, os.Chtimes(first, before.ModTime(), before.ModTime()))
 		case "mount":
 			configMap(t, first, rules)
 		case "link":
@@ -45,6 +49,7 @@ func TestReloadOnChange(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, path, make, change string }{
 		{"file written", "config", "write config/a.yaml 3", "write config/a.yaml 7"},
+		{"file written, with its size and time", "config", "write config/a.yaml 3", "keep config/a.yaml 7"},
 		{"file replaced, as editors do", "config", "write config/a.yaml 3", "write config/.a.yaml.swp 7; rename config/.a.yaml.swp config/a.yaml"},
 		{"single file replaced", "a.yaml", "write a.yaml 3", "write new 7; rename new a.yaml"},
 		{"ConfigMap swapped", "config", "mount config 3", "mount config 7"},

@@ -28,10 +28,10 @@ type source interface {
 	start() error
 	// run loads new rules until ctx ends.
 	run(ctx context.Context)
-	// reload loads the rules whether or not they have changed. Its error wraps
-	// operators.ErrInvalidRules if they were read but are wrong, and holds the first
-	// problems.
-	reload(ctx context.Context) error
+	// reload loads the rules whether or not they have changed, and logs why that fails. Its
+	// error wraps operators.ErrInvalidRules if they were read but are wrong, and holds the
+	// first problems.
+	reload() error
 	// report says what serves and what became of the last load.
 	report() api.Rules
 }
@@ -43,7 +43,7 @@ type rules struct {
 	metrics *loadMetrics
 	logger  *slog.Logger
 	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
-	tuner   *tuner                         // of the garbage of loads
+	tuner   tuner                          // of the garbage of loads
 
 	tree atomic.Pointer[descriptors.Tree]
 
@@ -53,7 +53,7 @@ type rules struct {
 }
 
 func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
-	return &rules{options: options, loaded: loaded, metrics: newLoadMetrics(reg), logger: logger, tuner: newTuner()}
+	return &rules{options: options, loaded: loaded, metrics: newLoadMetrics(reg), logger: logger}
 }
 
 // mostProblems is how many problems of rules are shown where people read and

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,7 +67,7 @@ func TestALoadMayLeaveMoreGarbage(t *testing.T) {
 	live := make([]byte, 40<<20)
 	defer runtime.KeepAlive(live)
 	runtime.GC() // which counts it as live
-	tuner := newTuner()
+	tuner := new(tuner)
 	go tuner.run(t.Context())
 	percent := func() uint64 { return read("/gc/gogc:percent") }
 	usual := uint64(0)
@@ -86,14 +85,11 @@ func TestNoLoadIsLost(t *testing.T) {
 		dir := directory(t, limited(3))
 		var log testenv.Log
 		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
-		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}, nil)
+		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}})
 		testenv.OK(t, f.start())
-		look := func() { _ = f.load(t.Context(), f.look(), false) }
+		look := func() { _ = f.load(f.look(), false) }
 
 		write(t, filepath.Join(dir, "more.yaml"), "domain: more\n")
-		left, leave := context.WithCancel(t.Context())
-		leave()
-		_ = f.reload(left)
 		look()
 		if got := r.report().Domains; got != 2 {
 			t.Errorf("%d domains, want those of the files", got)

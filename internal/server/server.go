@@ -69,7 +69,10 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 		}
 		return nil
 	}
-	return &server{name, netutil.LimitListener(listener, maxConnections), s.Serve, stop}
+	if listener != nil { // else nobody serves it
+		listener = netutil.LimitListener(listener, maxConnections)
+	}
+	return &server{name, listener, s.Serve, stop}
 }
 
 // Bodies that may be large are read by so many requests at a time. Others are

@@ -106,20 +106,17 @@ func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 	return append(sums, statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
 }
 
-// statsdName is what envoyproxy/ratelimit calls a metric of the service.
+// statsdNames are what envoyproxy/ratelimit calls those metrics of the service that have a
+// label, in the place of LABEL.
+var statsdNames = map[string]string{
+	"ratelimit_service_total_requests":          "ratelimit_server.LABEL.total_requests",
+	"ratelimit_service_response_time_seconds":   "ratelimit_server.LABEL.response_time",
+	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.LABEL",
+}
+
 func statsdName(family string, m *dto.Metric) string {
-	label := ""
-	for _, l := range m.GetLabel() {
-		label = strings.TrimPrefix(l.GetValue(), "/")
+	if name, ok := statsdNames[family]; ok {
+		return strings.Replace(name, "LABEL", strings.TrimPrefix(m.GetLabel()[0].GetValue(), "/"), 1)
 	}
-	switch family {
-	case "ratelimit_service_total_requests":
-		return "ratelimit_server." + label + ".total_requests"
-	case "ratelimit_service_response_time_seconds":
-		return "ratelimit_server." + label + ".response_time"
-	case "ratelimit_service_should_rate_limit_error":
-		return "ratelimit.service.call.should_rate_limit." + label
-	default:
-		return "ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_")
-	}
+	return "ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_")
 }

@@ -13,6 +13,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -40,15 +41,15 @@ type Options struct {
 	// Type is the URL of the type of the resources.
 	Type string
 	// Apply is called with every response, one at a time. Its error refuses the
-	// response and is sent to the control plane, unless the context has ended. A response that comes again after it
-	// was refused is refused without asking.
+	// response and is sent to the control plane, unless the context has ended. A response
+	// that comes again after it was refused is refused without asking.
 	Apply func(context.Context, Update) error
 	// Silent, if not nil, is called if the control plane is connected and has sent
 	// nothing for 15 s, which means that it has nothing for this node.
 	Silent func()
 
 	// Retry is how long to wait before the next attempt to reach a control plane. It
-	// grows with each. It is also the least time between two refusals.
+	// grows with each. It is also the time between two refusals, after the first few.
 	Retry time.Duration
 	// Backoff is how long to wait before a stream that has ended is opened again. The
 	// first attempt after a stream that worked comes within a second.
@@ -59,6 +60,10 @@ type Options struct {
 	// Registerer receives the client's metric.
 	Registerer prometheus.Registerer
 }
+
+// refusalsAtOnce is how many refusals are sent before they are paced: two for a response that
+// comes twice, and as many for the next one.
+const refusalsAtOnce = 4
 
 // Backoff is how long to wait between attempts. The time doubles with each that
 // fails.
@@ -90,8 +95,8 @@ type Client struct {
 	node *core.Node
 	dial []grpc.DialOption
 
-	refusal time.Time // from when the next refusal may be sent, on any stream
-	applied bool      // a response was
+	refusals *rate.Limiter // on all streams
+	applied  bool          // a response was
 
 	unreachable, ended *backoff.ExponentialBackOff
 
@@ -116,6 +121,7 @@ func New(opts Options) (*Client, error) {
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
 		},
+		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
 		status:      Status{Since: time.Now()},

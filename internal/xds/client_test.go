@@ -44,7 +44,7 @@ func subscribe(t *testing.T, opts Options) *subscriber {
 	s := &subscriber{t: t, reg: prometheus.NewRegistry()}
 	opts.NodeID, opts.Type, opts.Apply, opts.Logger, opts.Registerer = testenv.Node, configType, s.apply, slog.New(slog.DiscardHandler), s.reg
 	opts.Credentials, opts.MaxMessageSize = insecure.NewCredentials(), cmp.Or(opts.MaxMessageSize, 4<<20)
-	opts.Retry, opts.Backoff = 10*time.Millisecond, Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
+	opts.Retry, opts.Backoff = cmp.Or(opts.Retry, 10*time.Millisecond), Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
 	client := testenv.Must(New(opts))(t)
 	s.Client = client
 	ctx, stop := context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func refuses(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != 
 func TestResponsesAreAcceptedOrRefused(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Set("1", config("a", "good"), config("b", "fine"))
-	s := subscribe(t, Options{Server: plane.Addr, NodeMetadata: map[string]string{"zone": "x"}})
+	s := subscribe(t, Options{Server: plane.Addr, NodeMetadata: map[string]string{"zone": "x"}, Retry: time.Hour})
 	s.want("1: a b")
 	first := plane.Requests()[0]
 	if first.GetVersionInfo() != "" || first.GetResponseNonce() != "" || first.GetTypeUrl() != configType || len(first.GetResourceNames()) != 0 ||
@@ -142,6 +142,9 @@ func TestResponsesAreAcceptedOrRefused(t *testing.T) {
 		t.Errorf("the refusal is %v, want the version accepted last and a nonce", refusal)
 	}
 	s.want("1: a b")
+	// It is sent again at once, and that request names its version, so that the control plane
+	// waits for the next one.
+	plane.WaitFor("that waits", func(r *discovery.DiscoveryRequest) bool { return refuses(r) && r.GetVersionInfo() == "2" })
 
 	plane.Set("3", config("c", "good"))
 	s.want("3: c")

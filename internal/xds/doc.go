@@ -7,8 +7,8 @@
 // acknowledged. Otherwise it is refused with the error of Apply, and whatever was
 // applied before stays. Client.Status says whether there is a stream.
 //
-// A stream that ends is opened again, after a back-off and on a new connection. Refusals
-// are sent once in an interval, because many control planes send at once again what was
+// A stream that ends is opened again, after a back-off and on a new connection. After the
+// first few, refusals are paced, because many control planes send again at once what was
 // refused.
 //
 // The package knows nothing of rules: what resources are, and whether they are

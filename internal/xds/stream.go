@@ -63,16 +63,9 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 // control plane that was started anew may give the same version to other resources. The
 // first response stops silence, and shows that the control plane worked.
 func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
-	var accepted, nonce string // version of the last response that was applied, nonce of the last one
-	var refused string         // contents of the last response, if problem is not nil
-	var problem error
+	var accepted, refused string // version of the last response that was applied, contents of the last one if that was refused
+	request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type}
 	for {
-		request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type, VersionInfo: accepted, ResponseNonce: nonce}
-		if problem != nil {
-			text := problem.Error()
-			text = strings.ToValidUTF8(text[:min(len(text), mostReason)], "")
-			request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: text}
-		}
 		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 			return worked, fmt.Errorf("sending: %w", err)
 		}
@@ -84,26 +77,39 @@ func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggreg
 			return worked, fmt.Errorf("receiving: %w", err)
 		}
 		silence.Stop()
-		worked, nonce = true, r.GetNonce()
-		if now := contents(r); problem == nil || now != refused {
-			refused = now
-			problem = c.opts.Apply(stream.Context(), Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()})
+		worked, request.ResponseNonce = true, r.GetNonce()
+		now := contents(r)
+		again := now == refused
+		if !again {
+			request.ErrorDetail = problem(c.opts.Apply(stream.Context(), Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()}))
 		}
 		if err := stream.Context().Err(); err != nil {
 			return worked, err // what was stopped on its way was not bad
 		}
-		if problem == nil {
-			accepted, c.applied = r.GetVersionInfo(), true
+		if request.ErrorDetail == nil {
+			accepted, refused, c.applied = r.GetVersionInfo(), "", true
+			request.VersionInfo = accepted
 			continue
 		}
-		// Control planes made with go-control-plane send at once again what was refused.
-		select {
-		case <-time.After(time.Until(c.refusal)):
-		case <-stream.Context().Done():
-			return worked, stream.Context().Err()
+		// A control plane made with go-control-plane sends what was refused again at once, until
+		// a request names its version: only then it waits for another, which may be good.
+		refused, request.VersionInfo = now, accepted
+		if again {
+			request.VersionInfo = r.GetVersionInfo()
 		}
-		c.refusal = time.Now().Add(c.opts.Retry)
+		if err := c.refusals.Wait(stream.Context()); err != nil {
+			return worked, err
+		}
 	}
+}
+
+// problem says in a request why a response was refused, nil if it was not.
+func problem(err error) *rpcstatus.Status {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), mostReason)], "")}
 }
 
 // contents identifies responses by type and resources: a version need not mean the

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,9 +29,9 @@ type Server struct {
 	Console []Endpoint
 	// Dump writes the rules that serve, one per line. It writes nothing if it fails.
 	Dump func(io.Writer) error
-	// Reload loads the rules anew, or stops waiting for that when its context ends. Its
+	// Reload loads the rules anew. Its
 	// error is an ErrInvalidRules if they were read but are wrong, and is shown whole.
-	Reload func(context.Context) error
+	Reload func() error
 }
 
 // Class says who may use an endpoint.
@@ -122,7 +121,7 @@ func (s *Server) reload() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
 		audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
-		if err := s.Reload(r.Context()); err != nil {
+		if err := s.Reload(); err != nil {
 			fail(w, err, plaintext.Lines)
 			return
 		}

@@ -50,7 +50,7 @@ func testServer(t *testing.T, access *Access) *Server {
 			_, err := io.WriteString(w, secret)
 			return err
 		},
-		Reload: func(context.Context) error { return nil },
+		Reload: func() error { return nil },
 	}
 }
 
@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("rules: got %d %q", w.Code, w.Body)
 	}
 	for err, want := range map[error]int{operators.Errorf(operators.ErrInvalidRules, "invalid rules:\na.yaml:1:1: first\x1b"): 422, errors.New("open config: no such file\x1b"): 500} {
-		s.Reload = func(context.Context) error { return err }
+		s.Reload = func() error { return err }
 		if w := ask(handler, "POST", "/-/reload", ""); w.Code != want || w.Body.String() != strings.ReplaceAll(err.Error(), "\x1b", `\x1b`)+"\n" {
 			t.Errorf("reload: got %d %q, want %d", w.Code, w.Body, want)
 		}
