@@ -15,14 +15,14 @@ import (
 
 // newParser returns the parser of a command line. It calls helped after it has shown help or
 // the version.
-func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) (*kong.Kong, error) {
-	return kong.New(line,
+func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) *kong.Kong {
+	return kong.Must(line,
 		kong.Name("weir"),
 		kong.Description("Weir is a rate limit service for Envoy."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(helped),
 		kong.Help(help),
-		kong.Vars{"version": "weir " + version(), "user": userName()},
+		kong.Vars{"version": "weir " + build().String(), "user": userName()},
 		settings.Parsing(),
 		kong.TypeMapper(reflect.TypeFor[explain.Domain](), asGiven(explain.ParseDomain)),
 		kong.TypeMapper(reflect.TypeFor[explain.Entries](), asGiven(explain.ParseDescriptor)),

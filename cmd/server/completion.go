@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -22,30 +23,32 @@ type completion struct {
 //go:embed completion
 var scripts embed.FS
 
-// Run prints the script of a shell, or what may stand in place of the last word: for each
-// possibility a line with the word, a tab and what it is.
+// Run prints the script of a shell, or what may stand in place of the last word.
 func (c completion) Run(p *program) error {
 	if len(c.Words) == 0 {
 		script, err := scripts.ReadFile("completion/weir." + c.Shell)
 		fmt.Fprintf(p.stdout, "%s", script)
 		return err
 	}
-	for _, found := range complete(p.parser, c.Words) {
-		what, _, _ := strings.Cut(found.what, ". ")
-		what, _, _ = strings.Cut(what, "\n")
-		fmt.Fprintf(p.stdout, "%s\t%s\n", found.word, what)
+	for _, line := range complete(p.parser, c.Words) {
+		fmt.Fprintln(p.stdout, line)
 	}
 	return nil
 }
 
-// possibility is a word that may stand somewhere.
-type possibility struct{ word, what string }
+// possible returns a line for what may stand somewhere: the word, a tab and the first
+// sentence of its help.
+func possible(word, help string) string {
+	what, _, _ := strings.Cut(help, ". ")
+	what, _, _ = strings.Cut(what, "\n")
+	return word + "\t" + what
+}
 
-// wantsFiles is printed where the shell is to complete names of files.
-const wantsFiles = ":files"
+// wantsFiles is the line where the shell is to complete names of files.
+var wantsFiles = possible(":files", "")
 
 // complete returns what may stand in place of the last word, from the parser alone.
-func complete(parser *kong.Kong, words []string) []possibility {
+func complete(parser *kong.Kong, words []string) (lines []string) {
 	if strings.HasPrefix(words[0], "-") {
 		words = append([]string{"serve"}, words...)
 	}
@@ -54,61 +57,55 @@ func complete(parser *kong.Kong, words []string) []possibility {
 	if err != nil {
 		return nil
 	}
-	var flags []possibility
-	head, value, assigned := strings.Cut(last, "=")
-	for _, flag := range trace.Flags() {
-		name := "--" + flag.Name
-		flags = append(flags, possibility{name, flag.Help})
-		switch {
-		case assigned && head == name:
-			return matching(values(parser, flag.Value), head+"=", value)
-		case len(typed) > 0 && typed[len(typed)-1] == name && !flag.IsBool():
-			return matching(values(parser, flag.Value), "", last)
-		}
-	}
 	node, arguments := cmp.Or(trace.Selected(), parser.Model.Node), 0
 	for _, passed := range trace.Path {
 		if passed.Positional != nil {
 			arguments++
 		}
 	}
+	flags := map[string]*kong.Flag{}
+	for _, flag := range trace.Flags() {
+		flags["--"+flag.Name] = flag
+		lines = append(lines, possible("--"+flag.Name, flag.Help))
+	}
+	head, all := "", node.Positional
+	name, value, assigned := strings.Cut(last, "=")
+	before := flags[slices.Concat([]string{""}, typed)[len(typed)]]
 	switch {
+	case assigned && flags[name] != nil:
+		head, last, lines = name+"=", value, values(parser, flags[name].Value)
+	case before != nil && !before.IsBool():
+		lines = values(parser, before.Value)
 	case strings.HasPrefix(last, "-"):
-		return matching(flags, "", last)
 	case trace.Error != nil && strings.HasPrefix(trace.Error.Error(), "unexpected argument"):
 		return nil
 	case len(node.Children) > 0:
-		return matching(children(node), "", last)
-	case len(node.Positional) > 0 && (arguments < len(node.Positional) || node.Positional[arguments-1].IsCumulative()):
-		return matching(values(parser, node.Positional[min(arguments, len(node.Positional)-1)]), "", last)
+		lines = children(node)
+	case len(all) > 0 && (arguments < len(all) || all[arguments-1].IsCumulative()):
+		lines = values(parser, all[min(arguments, len(all)-1)])
+	default:
+		return nil
 	}
-	return nil
+	if slices.Equal(lines, []string{wantsFiles}) {
+		return lines
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, last) })
+	for i := range lines {
+		lines[i] = head + lines[i]
+	}
+	return lines
 }
 
-// matching returns those of the possibilities that begin with text, behind a head. Names of
-// files are left to the shell.
-func matching(all []possibility, head, text string) (found []possibility) {
-	for _, p := range all {
-		if p.word == wantsFiles {
-			return []possibility{p}
-		}
-		if strings.HasPrefix(p.word, text) {
-			found = append(found, possibility{head + p.word, p.what})
-		}
-	}
-	return found
-}
-
-func children(node *kong.Node) (found []possibility) {
+func children(node *kong.Node) (found []string) {
 	for _, child := range node.Children {
-		found = append(found, possibility{child.Name, child.Help})
+		found = append(found, possible(child.Name, child.Help))
 	}
 	return found
 }
 
 // values returns what a flag or argument may be: its words, names of commands, or files
 // where any text may stand.
-func values(parser *kong.Kong, v *kong.Value) (found []possibility) {
+func values(parser *kong.Kong, v *kong.Value) (found []string) {
 	words := settings.WordsOf(v)
 	switch {
 	case v.Enum != "":
@@ -117,10 +114,10 @@ func values(parser *kong.Kong, v *kong.Value) (found []possibility) {
 	case v.Name == "command":
 		return children(parser.Model.Node)
 	case v.Target.Kind() == reflect.String || v.Target.Kind() == reflect.Slice:
-		return []possibility{{word: wantsFiles}}
+		return []string{wantsFiles}
 	}
 	for _, word := range words {
-		found = append(found, possibility{word: word})
+		found = append(found, possible(word, ""))
 	}
 	return found
 }

@@ -100,12 +100,13 @@ func TestCompletionInFish(t *testing.T) {
 
 // Whatever the parser knows is completed: no command and no flag is left out.
 func TestCompletionFollowsTheModel(t *testing.T) {
-	parser := testenv.Must(newParser(new(commandLine), io.Discard, io.Discard, func(int) {}))(t)
+	parser := newParser(new(commandLine), io.Discard, io.Discard, func(int) {})
 	var walk func(node *kong.Node, way []string)
 	walk = func(node *kong.Node, way []string) {
 		words := func(typed ...string) (found []string) {
-			for _, p := range complete(parser, slices.Concat(way, typed)) {
-				found = append(found, p.word)
+			for _, line := range complete(parser, slices.Concat(way, typed)) {
+				word, _, _ := strings.Cut(line, "\t")
+				found = append(found, word)
 			}
 			return found
 		}

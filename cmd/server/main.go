@@ -130,11 +130,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
 	var line commandLine
 	helped := false
-	parser, err := newParser(&line, stdout, stderr, func(int) { helped = true })
-	if err != nil {
-		fmt.Fprintf(stderr, "weir: %v\n", err)
-		return exitFailed
-	}
+	parser := newParser(&line, stdout, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(spelled(args))
 	switch {
 	case helped: // whatever else is wrong
@@ -147,12 +143,7 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	p := &program{parser, parsed, stdout, stderr}
-	command := func() error { return parsed.Run(p) }
-	if parsed.Selected().Name == "bench" { // which says what it has done so far
-		err = command()
-	} else {
-		err = within(ctx, grace, command)
-	}
+	err = within(ctx, grace, func() error { return parsed.Run(p) })
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)
 	}
@@ -163,5 +154,5 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	return exitOK
 }
 
-// grace is what a command has to end by itself after a signal.
-const grace = time.Second
+// grace is what a command has to end by itself after a signal. bench waits for a second.
+const grace = 2 * time.Second

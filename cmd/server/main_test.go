@@ -240,16 +240,16 @@ func TestImage(t *testing.T) {
 	if !strings.Contains(dockerfile, "\nCMD [\"/bin/weir\"]\n") || strings.Contains(dockerfile, "\nENTRYPOINT ") {
 		t.Error("the image does not run by CMD alone")
 	}
-	build := regexp.MustCompile(`(?m)^RUN .* -o /image/bin/weir \./cmd/server`).FindString(dockerfile)
+	line := regexp.MustCompile(`(?m)^RUN .* -o /image/bin/weir \./cmd/server`).FindString(dockerfile)
 	for variable, argument := range map[*string]string{&release: "main.release=$VERSION", &commit: "main.commit=$COMMIT", &date: "main.date=$DATE"} {
-		if !strings.Contains(build, "-X "+argument) {
-			t.Errorf("the build lacks %s: %s", argument, build)
+		if !strings.Contains(line, "-X "+argument) {
+			t.Errorf("the build lacks %s: %s", argument, line)
 		}
 		before := *variable
 		*variable = argument
 		t.Cleanup(func() { *variable = before })
 	}
-	if got, want := version(), "main.release=$VERSION, revision main.commit=$COMMIT, main.date=$DATE, go"; !strings.HasPrefix(got, want) {
+	if got, want := build().String(), "main.release=$VERSION, revision main.commit=$COMMIT, main.date=$DATE, go"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

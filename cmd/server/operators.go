@@ -74,8 +74,7 @@ func (a asked[Q]) Run(ctx context.Context, p *program) error {
 }
 
 func (r remote) connect(p *program) (*client.Client, error) {
-	recorded, _ := build()
-	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + recorded.Version}
+	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + build().Version}
 	var err error
 	if r.TokenFile != "" {
 		if options.Token, err = readToken(r.TokenFile); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -231,8 +232,7 @@ func (r ruleTests) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	junit, err := newOutput("--junit", r.JUnit, files)
-	if err != nil {
+	if err := apart("--junit", r.JUnit, files...); err != nil {
 		return err
 	}
 	options := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
@@ -269,8 +269,6 @@ func (r ruleTests) Run(ctx context.Context, p *program) error {
 		summary = fmt.Sprintf("passed: files=%d tests=%d", len(reports), tests)
 	}
 	fmt.Fprintln(p.stdout, summary)
-	if junit != nil {
-		err = limittest.WriteJUnit(junit, reports)
-	}
-	return cmp.Or(errors.Join(err, junit.finish()), outcome)
+	err = writeFile(r.JUnit, func(w io.Writer) error { return limittest.WriteJUnit(w, reports) })
+	return cmp.Or(err, outcome)
 }

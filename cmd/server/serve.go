@@ -30,7 +30,6 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	log := newLossyWriter(stderr, func(lost int64) {
 		newLogger(s.Process, stderr).Warn("log lines were dropped because nothing read the log fast enough", "lines", lost)
 	})
-	recorded, _ := build()
 	var running *server.App
 	what, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
 		running, err = server.New(server.Options{
@@ -38,8 +37,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 			Logger:   newLogger(s.Process, log),
 			Stdout:   stdout,
 			Registry: prometheus.NewRegistry(),
-			Version:  version(),
-			Build:    recorded,
+			Build:    build(),
 			Reload:   reload,
 			Hurry:    paused,
 		})

@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -44,20 +46,18 @@ type simulation struct {
 
 // Run replays the logs and prints the report.
 func (s simulation) Run(ctx context.Context, p *program) error {
-	opts, read, err := s.options()
+	opts, err := s.options()
 	if err != nil {
 		return err
 	}
-	page, err := newOutput("--html", s.HTML, read)
-	if err != nil {
-		return err
-	}
-	denied, err := newOutput("--denied", s.Denied, append(read, s.HTML))
-	if err != nil {
-		return err
-	}
-	if denied != nil {
-		opts.Denied = denied
+	if s.Denied != "" {
+		list, err := os.CreateTemp("", "weir") // of any length, so not in memory
+		if err != nil {
+			return err
+		}
+		defer list.Close()
+		_ = os.Remove(list.Name()) // it lives until it is closed
+		opts.Denied = list
 	}
 	const clearLine = "\r\x1b[K"
 	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -76,31 +76,29 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	if err := p.print(s.Output, report, true); err != nil {
 		return err
 	}
-	if page != nil {
-		if err := report.WriteHTML(page); err != nil {
-			return err
-		}
-	}
-	return errors.Join(page.finish(), denied.finish(), report.Err())
+	err = errors.Join(writeFile(s.HTML, report.WriteHTML), writeFile(s.Denied, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(opts.Denied.(*os.File), 0, math.MaxInt64))
+		return err
+	}))
+	return errors.Join(err, report.Err())
 }
 
-// options reads all that the command names but the logs, and returns what it reads,
-// which must not be among the outputs.
-func (s simulation) options() (opts simulate.Options, read []string, err error) {
+// options reads all that the command names but the logs.
+func (s simulation) options() (opts simulate.Options, err error) {
 	format := accesslog.Format(s.Format)
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
-	read = append(slices.Clone(s.Logs), s.Envoy)
+	read := append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
-		return opts, nil, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
+		return opts, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
 	}
 	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
-		return opts, nil, fmt.Errorf("--fields: %w", err)
+		return opts, fmt.Errorf("--fields: %w", err)
 	}
 	if i := slices.Index(read, "-"); i >= 0 && slices.Contains(read[i+1:], "-") {
-		return opts, nil, errors.New("the standard input (-) can be read only once")
+		return opts, errors.New("the standard input (-) can be read only once")
 	}
 	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy); err != nil {
-		return opts, nil, err
+		return opts, err
 	}
 	trees := []**descriptors.Tree{&opts.Rules, &opts.Old}
 	for i, path := range []string{s.Rules, s.Compare} {
@@ -112,13 +110,13 @@ func (s simulation) options() (opts simulate.Options, read []string, err error) 
 			*trees[i], err = s.load(files, path)
 		}
 		if err != nil {
-			return opts, nil, err
+			return opts, err
 		}
 		for _, f := range files {
 			read = append(read, f.Name)
 		}
 	}
-	return opts, read, nil
+	return opts, cmp.Or(apart("--html", s.HTML, read...), apart("--denied", s.Denied, append(read, s.HTML)...))
 }
 
 type descriptorsOf struct {

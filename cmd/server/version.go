@@ -17,31 +17,16 @@ type versionCommand struct{}
 
 // Run prints the version.
 func (versionCommand) Run(p *program) error { //nolint:unparam // as every command
-	fmt.Fprintln(p.stdout, "weir", version())
+	fmt.Fprintln(p.stdout, "weir", build())
 	return nil
 }
 
-// version returns the version of the program, the commit it was built from, the time of
-// that commit, and the Go version, as far as the build recorded them.
-func version() string {
-	b, at := build()
-	text := b.Version
-	if b.Commit != "" {
-		text += ", revision " + b.Commit
-	}
-	if at != "" {
-		text += ", " + at
-	}
-	return text + ", " + b.Go
-}
-
-// build returns what the build recorded, and the time of its commit. Without release the
-// version is that of the module.
-func build() (b server.Build, at string) {
-	b, at = server.Build{Version: release, Commit: commit, Go: runtime.Version()}, date
+// build returns what the build recorded. Without release the version is that of the module.
+func build() server.Build {
+	b := server.Build{Version: release, Commit: commit, Time: date, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b, at
+		return b
 	}
 	b.Version = cmp.Or(release, info.Main.Version, "unknown")
 	for _, s := range info.Settings {
@@ -49,8 +34,8 @@ func build() (b server.Build, at string) {
 		case "vcs.revision":
 			b.Commit = s.Value
 		case "vcs.time":
-			at = s.Value
+			b.Time = s.Value
 		}
 	}
-	return b, at
+	return b
 }

@@ -82,7 +82,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 			return err
 		}
 		testenv.OK(t, json.Unmarshal([]byte(body), &got))
-		if got.Version != "v0-test" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
+		if got.Version != "v0-test, go1" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
 			t.Errorf("got %s", body)
 		}
 		if got.Decisions <= 0 || got.Denials <= 0 || got.Decisions <= got.Denials {

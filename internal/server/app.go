@@ -72,7 +72,7 @@ func (a *App) build() error {
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
 
-	a.logger.Info("starting", "version", a.opts.Version)
+	a.logger.Info("starting", "version", a.opts.Build.String())
 	limitMemory(a.logger)
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)

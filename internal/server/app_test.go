@@ -36,7 +36,7 @@ func TestServes(t *testing.T) {
 		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
 		`ratelimit_service_rate_limit_over_limit{domain="api",key1="user",key2=""} 2`, "go_goroutines", "process_")
 	for _, want := range []string{
-		"version=v0-test", `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
+		`version="v0-test, go1"`, `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
 		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.grpc.addr(), f.HTTPAddr(), f.debug.addr(), f.metrics.addr()),
 	} {
 		f.wantLog(want)

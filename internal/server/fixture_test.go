@@ -85,7 +85,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 		Settings: s,
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 		Registry: prometheus.NewRegistry(),
-		Version:  "v0-test",
+		Build:    Build{Version: "v0-test", Go: "go1"},
 		Hurry:    context.Background(),
 	}
 }

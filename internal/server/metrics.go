@@ -15,7 +15,20 @@ import (
 type Build struct {
 	Version string
 	Commit  string
+	Time    string // of the commit
 	Go      string // its version
+}
+
+// String returns the version, and what else is known.
+func (b Build) String() string {
+	text := b.Version
+	if b.Commit != "" {
+		text += ", revision " + b.Commit
+	}
+	if b.Time != "" {
+		text += ", " + b.Time
+	}
+	return text + ", " + b.Go
 }
 
 // registerProcess registers the metrics of the process, of what was built and of its secrets.

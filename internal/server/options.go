@@ -20,9 +20,7 @@ type Options struct {
 	// Registry receives the metrics of all parts, and is what the metrics
 	// listener shows.
 	Registry *prometheus.Registry
-	// Version is shown in the log and on the status page.
-	Version string
-	// Build is shown by the metric weir_build_info.
+	// Build is shown in the log, on the status page and by the metric weir_build_info.
 	Build Build
 	// Reload makes the rules be loaded anew with each signal that it delivers.
 	Reload <-chan os.Signal

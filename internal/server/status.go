@@ -13,7 +13,7 @@ import (
 func (a *App) status() api.Status {
 	rates := a.rates.latest()
 	status := api.Status{
-		Version: a.opts.Version, UptimeSeconds: time.Since(a.started).Seconds(), Health: "OK", Notes: a.notes(),
+		Version: a.opts.Build.String(), UptimeSeconds: time.Since(a.started).Seconds(), Health: "OK", Notes: a.notes(),
 		Store: a.storeStatus(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
 		Decisions: rates.Decisions, Denials: rates.Denials,
 	}
