@@ -3,10 +3,8 @@ package limiter
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -207,31 +205,7 @@ type Limit struct {
 	counting counting
 	calendar *Calendar // see Calendar
 	base     *Limit    // see Base
-
-	most   int64 // of counting.numbers
-	id     uint64
-	series atomic.Uint64 // see SeriesHash
-}
-
-// lastID is the id of the limit that was made last.
-var lastID atomic.Uint64
-
-// ID returns a number that no other limit of the process has. Those of limits
-// that are made one after the other are consecutive.
-func (l *Limit) ID() uint64 { return l.id }
-
-// seriesSeed is not known to clients.
-var seriesSeed = maphash.MakeSeed()
-
-// SeriesHash returns a hash of Series, which is not 0 and the same as long as the process
-// runs. It is reckoned once, when somebody asks first.
-func (l *Limit) SeriesHash() uint64 {
-	hash := l.series.Load()
-	if hash == 0 {
-		hash = max(maphash.String(seriesSeed, string(l.Series)), 1)
-		l.series.Store(hash)
-	}
-	return hash
+	most     int64     // of counting.numbers
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
@@ -242,7 +216,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limit{Spec: s, id: lastID.Add(1)}
+	l := &Limit{Spec: s}
 	if w, ok := c.(calendarWindow); ok {
 		l.calendar = w.calendar
 	}

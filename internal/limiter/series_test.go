@@ -39,10 +39,3 @@ func TestSeries(t *testing.T) {
 		}
 	}
 }
-
-func TestIDsOfLimitsFollowEachOther(t *testing.T) {
-	a, b := must(Spec{Unlimited: true}), must(Spec{Unlimited: true})
-	if b.ID() != a.ID()+1 {
-		t.Errorf("got IDs %d and %d, want consecutive ones", a.ID(), b.ID())
-	}
-}

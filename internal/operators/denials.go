@@ -83,7 +83,7 @@ func (r *Recorder) advance(now time.Time) {
 // Record takes a denial, of which it keeps neither bytes nor slices.
 func (r *Recorder) Record(now time.Time, d *Denial) {
 	// The seed is not known to clients, so they cannot make two keys look like one.
-	group := d.Limit.SeriesHash()
+	group := maphash.String(r.seed, string(d.Limit.Series))
 	if d.Shadow {
 		group = ^group
 	}

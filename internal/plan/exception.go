@@ -160,14 +160,14 @@ func (m *match) setEnd(decisions []limiter.Decision) {
 type excepted = made[exceptedOf, *limiter.Limit]
 
 type exceptedOf struct {
-	limit  uint64  // the ID of the one that is multiplied
-	factor float64 // 0 if all is denied
-	domain string  // as a label, if all is denied
+	limit  *limiter.Limit // that is multiplied
+	factor float64        // 0 if all is denied
+	domain string         // as a label, if all is denied
 }
 
 // multiple returns l times factor.
 func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
-	times, _ := pl.excepted.get(exceptedOf{limit: l.ID(), factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
+	times, _ := pl.excepted.get(exceptedOf{limit: l, factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
 	return times
 }
 
