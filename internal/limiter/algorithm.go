@@ -136,9 +136,9 @@ type counting interface {
 	// count in s if nothing else had come since. charged is the state that the charge
 	// left, then is charged as it was at that time, not rolled.
 	giveBack(s, charged, then State, cost int64) State
-	// left returns what is used, and how long until the whole limit is free. The second
+	// usage returns what is used, and how long until the whole limit is free. The second
 	// is right for states that are not rolled, too, at any time.
-	left(s State, now int64) (used, whole int64)
+	usage(s State, now int64) (used, whole int64)
 	// numbers returns the largest cost that is distinguished from larger ones, and what the
 	// function limit of the algorithm's script takes.
 	numbers() (most int64, constants [4]int64)
@@ -182,9 +182,9 @@ func (l *Limit) add(s State, cost int64) State {
 	return after
 }
 
-// left is counting.left. Of a limit that is banned, nothing is free before the ban ends.
-func (l *Limit) left(s State, now int64) (used, whole int64) {
-	used, whole = l.counting.left(s, now)
+// usage is counting.usage. Of a limit that is banned, nothing is free before the ban ends.
+func (l *Limit) usage(s State, now int64) (used, whole int64) {
+	used, whole = l.counting.usage(s, now)
 	return used, max(whole, s.Until-now)
 }
 
@@ -194,7 +194,7 @@ func (l *Limit) Expiry(s State) int64 {
 	if s.unused() {
 		return s.Until
 	}
-	_, whole := l.left(s, 0)
+	_, whole := l.usage(s, 0)
 	return whole
 }
 
@@ -211,11 +211,11 @@ func (l *Limit) Expiry(s State) int64 {
 // charge, but never more. Nothing is given back to a state from after now, or of such
 // a charge: the clock stepped back, and nobody knows how long ago it was. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
-	rolled, left := l.roll(s, now), l.roll(charged, now)
-	if rolled.At < s.At || left.At < charged.At {
+	rolled, remains := l.roll(s, now), l.roll(charged, now)
+	if rolled.At < s.At || remains.At < charged.At {
 		return s
 	}
-	after := l.counting.giveBack(rolled, left, charged, cost)
+	after := l.counting.giveBack(rolled, remains, charged, cost)
 	after.Until = rolled.Until
 	return after
 }
@@ -229,7 +229,10 @@ func (l *Limit) Constants() [4]int64 {
 
 // Calendar returns the calendar whose windows the limit has, nil if they follow from its
 // constants.
-func (l *Limit) Calendar() *Calendar { return l.calendar }
+func (l *Limit) Calendar() *Calendar {
+	w, _ := l.counting.(fixedWindow)
+	return w.calendar
+}
 
 // mulDiv is a*b/c rounded down, and the remainder, for numbers of which none is
 // negative and a quotient below 2^63. The product may be larger.

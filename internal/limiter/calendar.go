@@ -30,9 +30,17 @@ type Calendar struct {
 // Windows are a window and the next one, in microseconds since the epoch.
 type Windows struct{ Start, Next, End int64 }
 
-// partsOf is how many of each unit the next larger one has on the calendar; 1 where that
-// is not always the same.
-var partsOf = [...]int{Second: 60, Minute: 60, Hour: 24, Day: 1, Week: 1, Month: 12, Year: 1}
+// onCalendar says of each unit how many the next larger one has, 1 where that is not always
+// the same, and how far apart the beginnings of longer windows are.
+var onCalendar = [...]struct{ parts, years, months, days, hours int }{
+	Second: {parts: 60},
+	Minute: {parts: 60},
+	Hour:   {parts: 24, hours: 1},
+	Day:    {parts: 1, days: 1},
+	Week:   {parts: 1, days: 7},
+	Month:  {parts: 12, months: 1},
+	Year:   {parts: 1, years: 1},
+}
 
 type calendarOf struct {
 	zone  string
@@ -51,7 +59,7 @@ func newCalendar(s *Spec) (*Calendar, error) {
 	if c, known := calendars.Load(of); known {
 		return c.(*Calendar), nil
 	}
-	if parts := partsOf[s.Unit]; parts%int(of.count) != 0 {
+	if parts := onCalendar[s.Unit].parts; parts%int(of.count) != 0 {
 		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), divisors(parts))
 	}
 	zone, err := loadZone(of.zone)
@@ -100,25 +108,15 @@ func (c *Calendar) Windows(now int64) Windows {
 	return *w
 }
 
-// windowAt returns the window of a time. It is like Windows, but just after the end of a window it
-// takes no time, and no memory.
-func (c *Calendar) windowAt(now int64) (start, end int64) {
-	if w := c.last.Load(); w != nil && w.Next <= now && now < w.End {
-		return w.Next, w.End
-	}
-	w := c.Windows(now)
-	return w.Start, w.Next
-}
-
 // window returns when the window of a time starts and ends. All times are in seconds since
 // the epoch.
 func (c *Calendar) window(now int64) (start, end int64) {
 	if c.unit < Hour || c.unit == Hour && c.count == 1 {
 		return c.shortWindow(now)
 	}
-	begin := c.begin(time.Unix(now, 0).In(c.zone))
+	begin, step := c.begin(time.Unix(now, 0).In(c.zone)), onCalendar[c.unit]
 	for {
-		next := c.after(begin)
+		next := begin.AddDate(step.years, step.months*c.count, step.days).Add(time.Duration(step.hours*c.count) * time.Hour)
 		if end = c.first(next.Unix()); end > now {
 			return c.first(begin.Unix()), end
 		}
@@ -142,22 +140,6 @@ func (c *Calendar) begin(t time.Time) time.Time {
 		month, day = time.January, 1
 	}
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
-}
-
-// after is begin of the window that follows.
-func (c *Calendar) after(begin time.Time) time.Time {
-	switch c.unit {
-	case Hour:
-		return begin.Add(time.Duration(c.count) * time.Hour)
-	case Week:
-		return begin.AddDate(0, 0, 7)
-	case Month:
-		return begin.AddDate(0, c.count, 0)
-	case Year:
-		return begin.AddDate(1, 0, 0)
-	default:
-		return begin.AddDate(0, 0, 1)
-	}
 }
 
 // first returns when the clocks show a time, or a later one, for the first time.
@@ -201,52 +183,3 @@ func (c *Calendar) change(from, to int64) int64 {
 	ahead := c.ahead(from)
 	return from + int64(sort.Search(int(to-from), func(i int) bool { return c.ahead(from+int64(i)) != ahead }))
 }
-
-// calendarWindow is a fixed window of a calendar.
-//
-// State: At is the start of the window, in seconds since the epoch, Used what was used in
-// it. A state whose start lies within a window is of that window: programs whose data of
-// a time zone are not of the same age may not agree when it starts.
-type calendarWindow struct {
-	fixedWindow // its period is about that of a window
-	calendar    *Calendar
-}
-
-func newCalendarWindow(s *Spec) (counting, error) {
-	c, err := newCalendar(s)
-	if err != nil {
-		return nil, err
-	}
-	period, amount := s.Period().Microseconds(), int64(s.RequestsPerUnit)
-	if period <= 60*second { // the clocks of all zones show the same seconds, and full minutes at the same time
-		return fixedWindow{window{period, amount}, period}, nil
-	}
-	return calendarWindow{fixedWindow{window{period, amount}, second}, c}, nil
-}
-
-func (w calendarWindow) roll(s State, now int64) State {
-	start, _ := w.calendar.windowAt(now)
-	switch at := s.At * second; {
-	case s.unused() || at < start:
-		return State{At: start / second}
-	case at > now:
-		return State{At: start / second, Used: s.Used}
-	default:
-		return s
-	}
-}
-
-func (w calendarWindow) end(s State) int64 {
-	_, end := w.calendar.windowAt(s.At * second)
-	return end
-}
-
-func (w calendarWindow) wait(s State, now, cost int64) int64 { return w.waitFor(w.end(s)-now, s, cost) }
-
-func (w calendarWindow) left(s State, now int64) (used, whole int64) {
-	return s.Used, w.end(s) - now
-}
-
-// numbers has only the amount as a constant: the windows depend on the time, see
-// Limit.Calendar.
-func (w calendarWindow) numbers() (int64, [4]int64) { return most, [4]int64{w.amount} }

@@ -9,9 +9,7 @@ package limiter
 // last of them was taken, which is no later; Used how many there were.
 type concurrency struct{ window }
 
-func newConcurrency(s *Spec) (counting, error) {
-	return concurrency{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}}, nil
-}
+func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }
 
 // roll lets holds of after now last for a period from now.
 func (c concurrency) roll(s State, now int64) State {
@@ -32,8 +30,8 @@ func (c concurrency) giveBack(s, charged, _ State, cost int64) State {
 	return c.add(s, -cost)
 }
 
-// left is a period while anything is held: no hold lasts longer, if none is taken.
-func (c concurrency) left(s State, now int64) (used, whole int64) {
+// usage is whole after a period while anything is held: no hold lasts longer, if none is taken.
+func (c concurrency) usage(s State, now int64) (used, whole int64) {
 	if s.unused() {
 		return 0, 0
 	}

@@ -21,7 +21,7 @@ type Counter struct {
 // Counter describes a counter of l by its state. now is in microseconds since the epoch.
 func (l *Limit) Counter(s State, now int64) Counter {
 	s = l.roll(s, now)
-	used, whole := l.left(s, now)
+	used, whole := l.usage(s, now)
 	if used == 0 {
 		whole = max(s.Until-now, 0) // whatever is left of the window
 	}

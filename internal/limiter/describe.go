@@ -16,7 +16,7 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	for i := range hits {
 		l, d := hits[i].Limit, &out[i]
 		s := l.roll(states[i], now)
-		used, whole := l.left(s, now)
+		used, whole := l.usage(s, now)
 		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(whole)
 		if s.Until > 0 {
 			d.Remaining = 0

@@ -1,15 +1,17 @@
 package limiter
 
 // fixedWindow admits an amount in each window of one period. Windows follow
-// each other from the epoch, or start with the first hit after the last one
-// ended; later hits never extend them. What leaves a window unused, a peek or a
+// each other from the epoch or on a calendar, or start with the first hit after the
+// last one ended; later hits never extend them. What leaves a window unused, a peek or a
 // refund of everything, starts none.
 //
 // State: At is the start of the window, counted in grids since the epoch, Used
-// what was used in it.
+// what was used in it. On a calendar a start that lies within a window is of that window:
+// programs whose data of a time zone are not of the same age may not agree when it starts.
 type fixedWindow struct {
-	window
-	grid int64 // where windows can start: at multiples of the period, or at any microsecond
+	window             // on a calendar its period is about that of a window
+	grid     int64     // where windows can start: at multiples of the period, or at any microsecond or second
+	calendar *Calendar // nil: there is none
 }
 
 // window is what fixed and sliding windows have in common.
@@ -17,6 +19,8 @@ type window struct{ period, amount int64 }
 
 // most is the largest Used, and the largest Prev. The sum of two is exact.
 const most = MaxExact / 2
+
+func (s *Spec) window() window { return window{s.Period().Microseconds(), int64(s.RequestsPerUnit)} }
 
 func (w window) add(s State, cost int64) State {
 	s.Used = min(max(s.Used+cost, 0), most)
@@ -38,22 +42,42 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 func (w window) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount} }
 
 func newFixedWindow(s *Spec) (counting, error) {
-	period := s.Period().Microseconds()
-	return fixedWindow{window{period, int64(s.RequestsPerUnit)}, period}, nil
+	w := s.window()
+	return fixedWindow{w, w.period, nil}, nil
 }
 
-func newFirstHit(s *Spec) (counting, error) {
-	return fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}, nil
+func newFirstHit(s *Spec) (counting, error) { return fixedWindow{s.window(), 1, nil}, nil }
+
+func newCalendarWindow(s *Spec) (counting, error) {
+	calendar, err := newCalendar(s)
+	if err != nil {
+		return nil, err
+	}
+	if s.Period().Microseconds() <= 60*second { // the clocks of all zones show the same seconds, and full minutes at the same time
+		return newFixedWindow(s)
+	}
+	return fixedWindow{s.window(), second, calendar}, nil
 }
 
-func (w fixedWindow) end(s State) int64 { return s.At*w.grid + w.period }
+func (w fixedWindow) end(s State) int64 {
+	if w.calendar != nil {
+		return w.calendar.Windows(s.At * w.grid).Next
+	}
+	return s.At*w.grid + w.period
+}
 
 func (w fixedWindow) roll(s State, now int64) State {
-	switch start := s.At * w.grid; {
-	case s.unused() || now >= start+w.period:
-		return State{At: now / w.grid}
-	case now < start:
-		return State{At: now / w.grid, Used: s.Used} // in the current window, or one that starts now
+	at, current := s.At*w.grid, now // where windows start
+	isOver := now >= at+w.period
+	if w.calendar != nil {
+		current = w.calendar.Windows(now).Start
+		isOver = at < current
+	}
+	switch {
+	case s.unused() || isOver:
+		return State{At: current / w.grid}
+	case now < at:
+		return State{At: current / w.grid, Used: s.Used} // in the current window, or one that starts now
 	default:
 		return s
 	}
@@ -69,8 +93,15 @@ func (w fixedWindow) giveBack(s, charged, _ State, cost int64) State {
 	return w.add(s, -min(cost, charged.Used))
 }
 
-func (w fixedWindow) left(s State, now int64) (used, whole int64) {
+func (w fixedWindow) usage(s State, now int64) (used, whole int64) {
 	return s.Used, w.end(s) - now
 }
 
-func (w fixedWindow) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount, w.grid} }
+// numbers has only the amount of a window on a calendar: when those start and end depends on
+// the time, see Limit.Calendar.
+func (w fixedWindow) numbers() (int64, [4]int64) {
+	if w.calendar != nil {
+		return most, [4]int64{w.amount}
+	}
+	return most, [4]int64{w.period, w.amount, w.grid}
+}

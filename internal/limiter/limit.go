@@ -203,9 +203,8 @@ func (s *Spec) HoldKey() string {
 type Limit struct {
 	Spec
 	counting counting
-	calendar *Calendar // see Calendar
-	base     *Limit    // see Base
-	most     int64     // of counting.numbers
+	base     *Limit // see Base
+	most     int64  // of counting.numbers
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
@@ -217,9 +216,6 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, err
 	}
 	l := &Limit{Spec: s}
-	if w, ok := c.(calendarWindow); ok {
-		l.calendar = w.calendar
-	}
 	if l.counting = c; c != nil {
 		l.most, _ = c.numbers()
 	}

@@ -22,9 +22,9 @@ type slidingWindow struct {
 // period, and with the microseconds of one second, to which a remainder below the
 // period is added. A store in Lua shares out larger ones bit by bit.
 func newSlidingWindow(s *Spec) (counting, error) {
-	period, amount := s.Period().Microseconds(), int64(s.RequestsPerUnit)
-	w := slidingWindow{window{period, amount}, min(MaxExact/(period/second), (MaxExact-period)/second)}
-	if w.simple < 2*max(amount, 1) {
+	w := slidingWindow{window: s.window()}
+	w.simple = min(MaxExact/(w.period/second), (MaxExact-w.period)/second)
+	if w.simple < 2*max(w.amount, 1) {
 		return nil, inexact(s.Rate())
 	}
 	return w, nil
@@ -82,7 +82,7 @@ func (w slidingWindow) giveBack(s, charged, then State, cost int64) State {
 	return w.add(s, -min(cost, charged.Used))
 }
 
-func (w slidingWindow) left(s State, now int64) (used, whole int64) {
+func (w slidingWindow) usage(s State, now int64) (used, whole int64) {
 	var end int64
 	if s.Used > 0 {
 		end = w.end(s) + w.period

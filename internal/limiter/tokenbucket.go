@@ -2,7 +2,7 @@ package limiter
 
 import (
 	"fmt"
-	"math/bits"
+	"math/big"
 	"time"
 )
 
@@ -30,30 +30,18 @@ type tokenBucket struct {
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
 	amount := int64(max(s.RequestsPerUnit, 1)) // without it, burst is 0 as well: nothing fits, but debt drains
-	b := tokenBucket{seconds * second, amount, int64(s.Size()), gcd(seconds, amount)}
+	b := tokenBucket{period: seconds * second, amount: amount, burst: int64(s.Size())}
+	rate := big.NewRat(amount, seconds)
+	b.divisor = amount / rate.Num().Int64()
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
 	// A Duration can hold twice MaxPeriod, in which the debt of a period refills, too.
-	if less(amount, int64(MaxPeriod/time.Second), b.burst, seconds) {
+	if rate.Cmp(big.NewRat(b.burst, int64(MaxPeriod/time.Second))) < 0 {
 		return nil, fmt.Errorf("%s takes too long to refill, at most 100 years are allowed", what())
 	}
 	if b.brim() > MaxExact/(seconds/b.divisor) || amount > (MaxExact-b.period)/second {
 		return nil, inexact(what())
 	}
 	return b, nil
-}
-
-// less reports whether a*b < c*d, for numbers of which none is negative.
-func less(a, b, c, d int64) bool {
-	high, low := bits.Mul64(uint64(a), uint64(b))
-	otherHigh, otherLow := bits.Mul64(uint64(c), uint64(d))
-	return high < otherHigh || high == otherHigh && low < otherLow
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // brim is the highest level that is counted, in units.
@@ -138,7 +126,7 @@ func (b tokenBucket) giveBack(s, charged, _ State, cost int64) State {
 	return after
 }
 
-func (b tokenBucket) left(s State, now int64) (used, whole int64) {
+func (b tokenBucket) usage(s State, now int64) (used, whole int64) {
 	s = b.clamp(s)
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
