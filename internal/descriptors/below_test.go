@@ -59,7 +59,7 @@ func TestBelowDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() {
 			keys, rules = keys[:0], 0
 			for r := tree.Match("api", way); r != nil; r = r.Above {
-				keys = limiter.Keys{}.Append(keys, "api", r.Counted(way), r.Patterns, r.Limits[0])
+				keys = r.Limits[0].AppendKind(limiter.Keys{}.Append(keys, "api", r.Counted(way), r.Patterns))
 				rules++
 			}
 		}); n != 0 || rules != want {

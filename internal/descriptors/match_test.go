@@ -96,7 +96,7 @@ func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Ent
 				}
 				for r := tree.Match("api", descriptor); r != nil; r = r.Above {
 					for _, l := range r.Limits {
-						key := string(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns, l))
+						key := string(l.AppendKind(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns)))
 						if by, known := keys[key]; known && by != r.String() {
 							t.Errorf("%s: the key %s is that of %s, too", text, key, by)
 						}
@@ -165,7 +165,7 @@ type lookup struct {
 func (l *lookup) appendKeys(dst []byte, tree *Tree) []byte {
 	if rule := tree.Match("api", l.descriptor); rule != nil {
 		for _, limit := range rule.Limits {
-			dst = limiter.Keys{}.Append(dst, "api", l.descriptor, rule.Patterns, limit)
+			dst = limit.AppendKind(limiter.Keys{}.Append(dst, "api", l.descriptor, rule.Patterns))
 		}
 	}
 	return dst

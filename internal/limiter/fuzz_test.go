@@ -71,7 +71,7 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 	most := uint64(l.most)
 	costs := []uint64{1, 2, 3, 0, 1, 10, 100, l.Size(), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
 	h := Hit{Limit: l, Cost: costs[d.below(len(costs))]}
-	h.Key = Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil, l)
+	h.Key = l.AppendKind(Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil))
 	if l.HoldKey() != "" {
 		h.Hold = bytes.Repeat([]byte{byte(d.below(6))}, HoldSize)
 		h.Refund = d.below(3) == 0

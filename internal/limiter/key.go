@@ -34,7 +34,7 @@ type Entry struct {
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
 //   - Where a wildcard's pattern stands for all its values, ~ stands for =.
-//   - A key that is still long holds one digest of all its parts but the prefix.
+//   - A key that is still long holds # and one digest of all its parts but prefix and kind.
 //
 // In a cluster the first entry is followed by a hash tag, {00} to {7F}: the
 // bucket of the counter, which follows from all that stands before the tag but
@@ -56,7 +56,7 @@ const (
 	nthEnd     = ':'
 
 	maxPart = 64  // longest key or value that is spelled out, in bytes
-	maxKey  = 512 // longest key after the prefix, in bytes
+	maxKey  = 512 // longest key between prefix and kind, in bytes
 
 	// buckets is a compromise: the fewer there are, the more requests share a
 	// call; the more, the more evenly a cluster is loaded. With 32, three primaries
@@ -80,8 +80,8 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
 // SharedKey is a key of what processes share beside counters, such as "servers". No
-// counter has it: the keys of those have another | behind the domain, or a # here. All of
-// these keys have one slot of a cluster.
+// counter has it: the keys of those have another |. All of these keys have one slot of a
+// cluster.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
 // InBuckets returns k with hash tags, for a cluster. The prefix may not hold a
@@ -97,10 +97,11 @@ func (k Keys) InBuckets() (Keys, error) {
 // DigestsValues reports whether keys hold digests instead of values.
 func (k Keys) DigestsValues() bool { return k.digest }
 
-// Append appends the key of limit's counter for a descriptor to dst. Where
-// patterns[i] is not empty, it replaces the value of entries[i]; patterns may
-// be shorter than entries, or have one more, which stands for all further entries.
-func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string, limit *Limit) []byte {
+// Append appends what the keys of all counters of a descriptor begin with; the kind of a
+// limit ends them, see Spec.AppendKind. Where patterns[i] is not empty, it replaces the value of
+// entries[i]; patterns may be shorter than entries, or have one more, which stands for all
+// further entries.
+func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string) []byte {
 	dst = append(dst, k.prefix...)
 	start, bucket := len(dst), uint32(0)
 	dst = append(dst, formatVersion...)
@@ -121,32 +122,15 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 			dst = appendTag(dst, bucket)
 		}
 	}
-	dst = limit.AppendKind(append(dst, '|'))
 	if len(dst)-start > maxKey {
 		digest := sha256.Sum256(dst[start:])
-		dst = append(dst[:start], formatVersion...)
-		dst = appendDigest(append(dst, '|'), digest)
+		dst = append(dst[:start], formatVersion+"|#"...)
+		dst = appendDigest(dst, digest)
 		if k.tagged {
 			dst = appendTag(dst, bucket)
 		}
 	}
-	return dst
-}
-
-// AppendSibling is Append for a descriptor of which another limit's key is known:
-// it need not be spelled, and its long values not hashed, once for each limit. It
-// appends nothing and returns false where either key is a digest of all parts.
-func (k Keys) AppendSibling(dst, sibling []byte, limit *Limit) (_ []byte, ok bool) {
-	end := bytes.LastIndexByte(sibling, '|')
-	if end == bytes.IndexByte(sibling, '|') { // between version and digest; others have one before the domain, too
-		return dst, false
-	}
-	start := len(dst)
-	dst = limit.AppendKind(append(dst, sibling[:end+1]...))
-	if len(dst)-start-len(k.prefix) > maxKey {
-		return dst[:start], false
-	}
-	return dst, true
+	return append(dst, '|')
 }
 
 // appendTag appends the hash tag of a bucket. Two hexadecimal digits spread the
@@ -187,30 +171,38 @@ const calendarLetters = "-smhdwMy"
 
 // appendPeriod appends a period, which is whole seconds.
 func appendPeriod(dst []byte, period time.Duration) []byte {
-	for _, unit := range [...]struct {
-		length time.Duration
-		letter byte
-	}{{24 * time.Hour, 'd'}, {time.Hour, 'h'}, {time.Minute, 'm'}} {
-		if period%unit.length == 0 {
-			return append(strconv.AppendInt(dst, int64(period/unit.length), 10), unit.letter)
-		}
+	n, letter := uint64(period/time.Second), byte('s')
+	switch {
+	case n%(24*60*60) == 0:
+		n, letter = n/(24*60*60), 'd'
+	case n%(60*60) == 0:
+		n, letter = n/(60*60), 'h'
+	case n%60 == 0:
+		n, letter = n/60, 'm'
 	}
-	return append(strconv.AppendInt(dst, int64(period/time.Second), 10), 's')
+	return append(strconv.AppendUint(dst, n, 10), letter)
 }
+
+// isEscaped has the bytes that are written as %XX.
+var isEscaped = func() (is [256]bool) {
+	for c := range is {
+		is[c] = c <= ' ' || strings.IndexByte("%|=~#{}\x7f", byte(c)) >= 0
+	}
+	return is
+}()
 
 func appendPart(dst []byte, s string, digest bool) []byte {
 	if digest && s != "" || len(s) > maxPart {
 		return AppendDigest(dst, s)
 	}
+	written := 0
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c <= ' ' || c == 0x7f || c == '%' || c == '|' || c == '=' || c == '~' || c == '#' || c == '{' || c == '}':
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
-		default:
-			dst = append(dst, c)
+		if c := s[i]; isEscaped[c] {
+			dst = append(append(dst, s[written:i]...), '%', hex[c>>4], hex[c&15])
+			written = i + 1
 		}
 	}
-	return dst
+	return append(dst, s[written:]...)
 }
 
 // AppendDigest appends what stands for a text in a key that does not show it.

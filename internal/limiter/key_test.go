@@ -51,7 +51,7 @@ func TestKeySpelling(t *testing.T) {
 		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|1m"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := string(tc.keys.Append(nil, "api", tc.entries, tc.patterns, tc.limit)); got != tc.want {
+			if got := string(tc.limit.AppendKind(tc.keys.Append(nil, "api", tc.entries, tc.patterns))); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
@@ -78,7 +78,7 @@ func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
 		for i := range others {
 			entries = append(entries, Entry{"path", fmt.Sprint("/some/path/", i)})
 		}
-		return keys.Append(nil, domain, entries, []string{pattern}, limit)
+		return limit.AppendKind(keys.Append(nil, domain, entries, []string{pattern}))
 	}
 	minute, hour := must(Spec{Unit: Minute}), must(Spec{Unit: Hour, Algorithm: TokenBucket})
 	want := Slot(spell("api", "acme", "", 0, minute))
@@ -114,7 +114,7 @@ func TestBucketsLoadAClusterEvenly(t *testing.T) {
 	keys, on := mustBucket(t, Keys{}), make([]int, buckets)
 	const users = 100 * buckets
 	for i := range users {
-		key := keys.Append(nil, "api", []Entry{{"user", fmt.Sprint(i)}}, nil, must(Spec{Unit: Minute}))
+		key := keys.Append(nil, "api", []Entry{{"user", fmt.Sprint(i)}}, nil)
 		for b := range uint32(buckets) {
 			if bytes.Contains(key, appendTag(nil, b)) {
 				on[b]++
@@ -131,11 +131,8 @@ func TestKeyAllocatesNothing(t *testing.T) {
 	limit := must(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
 	for _, keys := range []Keys{{}, mustBucket(t, Keys{})} {
-		if n := testing.AllocsPerRun(100, func() { buf = keys.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { buf = limit.AppendKind(keys.Append(buf[:0], "api", entries, nil)) }); n != 0 {
 			t.Errorf("%+v: %v allocations", keys, n)
-		}
-		if n := testing.AllocsPerRun(100, func() { _, _ = keys.AppendSibling(buf[len(buf):], buf, limit) }); n != 0 {
-			t.Errorf("%+v: %v allocations beside a sibling", keys, n)
 		}
 	}
 }
@@ -170,32 +167,10 @@ func readInput(data string) input {
 	return in
 }
 
-func (in input) spell(keys Keys) string {
-	return string(in.spellFor(keys, must(Spec{Unit: Unit(in.Period)})))
-}
-
-func (in input) spellFor(keys Keys, limit *Limit) []byte {
+func (in input) spell(keys Keys) (key string, kind int) {
 	keys.prefix = in.Prefix
-	return keys.Append(nil, in.Domain, in.Entries, in.Patterns, limit)
-}
-
-// checkSiblings compares the keys of two limits with what is made of each other.
-func checkSiblings(t *testing.T, keys Keys, in input) {
-	t.Helper()
-	keys.prefix = in.Prefix
-	short, long := must(Spec{Unit: Week}), must(Spec{Unit: Second, UnitMultiplier: 1_000_001, Algorithm: SlidingWindow})
-	for _, pair := range [][2]*Limit{{short, long}, {long, short}} {
-		sibling, want := in.spellFor(keys, pair[0]), in.spellFor(keys, pair[1])
-		got, ok := keys.AppendSibling([]byte("before"), sibling, pair[1])
-		if !ok {
-			digests := bytes.Contains(sibling, []byte("w1|#")) || bytes.Contains(want, []byte("w1|#"))
-			if string(got) != "before" || !digests {
-				t.Errorf("%q: nothing is made of it but %q", sibling, got)
-			}
-		} else if string(got) != "before"+string(want) {
-			t.Errorf("of %q is made\n     %q\nwant %q", sibling, got[len("before"):], want)
-		}
-	}
+	spelled := keys.Append(nil, in.Domain, in.Entries, in.Patterns)
+	return string(must(Spec{Unit: Unit(in.Period)}).AppendKind(spelled)), len(spelled)
 }
 
 func FuzzKeysDoNotMeet(f *testing.F) {
@@ -213,14 +188,14 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := readInput(a), readInput(b)
 		for _, keys := range []Keys{{}, {digest: true}, {tagged: true}, {digest: true, tagged: true}} {
-			kx, ky := x.spell(keys), y.spell(keys)
+			kx, kind := x.spell(keys)
+			ky, _ := y.spell(keys)
 			if (kx == ky) != reflect.DeepEqual(x, y) {
 				t.Errorf("%+v\nspells %q\n%+v\nspells %q", x, kx, y, ky)
 			}
-			if len(kx) > len(x.Prefix)+maxKey {
-				t.Errorf("%+v\nspells %d bytes", x, len(kx))
+			if kind > len(x.Prefix)+maxKey+len("|") {
+				t.Errorf("%+v\nspells %d bytes before the kind", x, kind)
 			}
-			checkSiblings(t, keys, x)
 		}
 	})
 }

@@ -14,20 +14,11 @@ func (l *Limit) Times(factor float64) *Limit {
 		s := l.Spec
 		s.RequestsPerUnit, s.Burst, s.DenyFor = scale(s.RequestsPerUnit, factor), scale(s.Burst, factor), 0
 		if times, err := NewLimit(s); err == nil {
-			times.base = l.Base()
 			return times
 		}
 		if factor = math.Sqrt(factor); factor >= 2 {
 			factor = math.Floor(factor) // a bucket can count more if the amount has more in common with the period
 		}
-	}
-	return l
-}
-
-// Base returns the limit of which l is a multiple by Times, else l.
-func (l *Limit) Base() *Limit {
-	if l.base != nil {
-		return l.base
 	}
 	return l
 }

@@ -42,6 +42,9 @@ type Exception struct {
 	used atomic.Uint64
 }
 
+// is reports whether there is an exception, with that effect.
+func (e *Exception) is(effect Effect) bool { return e != nil && e.Effect == effect }
+
 // use counts a descriptor that e was applied to.
 func (e *Exception) use() {
 	e.used.Add(1)
@@ -129,23 +132,6 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// isExcepted reports whether an exception with that effect applies to m.
-func (m *match) isExcepted(effect Effect) bool {
-	return m.exception != nil && m.exception.Effect == effect
-}
-
-// deny makes the hit that denies d, in the place of its limits. It takes nothing, and is
-// the same for all descriptors of the exception.
-func (p *Result) deny(r *Request, d *Descriptor, e *Exception, l *limiter.Limit) {
-	of := level{entries: e.Entries}
-	p.Hits = append(p.Hits, limiter.Hit{
-		Limit: l,
-		Key:   p.addKey(r.Domain, &of, len(p.Hits), l),
-		Cost:  r.Cost(d),
-		Mode:  p.opts.DecidingMode(l),
-	})
-}
-
 // setEnd lets a descriptor that an exception denies try again when that ends.
 func (m *match) setEnd(decisions []limiter.Decision) {
 	left := max(time.Until(m.exception.Until), 1)
@@ -157,7 +143,7 @@ func (m *match) setEnd(decisions []limiter.Decision) {
 }
 
 // excepted remembers the limits that exceptions make of others, and those that deny.
-type excepted = made[exceptedOf, *limiter.Limit]
+type excepted = made[exceptedOf, []*limiter.Limit]
 
 type exceptedOf struct {
 	limit  *limiter.Limit // that is multiplied
@@ -167,21 +153,25 @@ type exceptedOf struct {
 
 // multiple returns l times factor.
 func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
-	times, _ := pl.excepted.get(exceptedOf{limit: l, factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
-	return times
+	limits, _ := pl.excepted.get(exceptedOf{limit: l, factor: factor}, func() ([]*limiter.Limit, error) {
+		return []*limiter.Limit{l.Times(factor)}, nil
+	})
+	return limits[0]
 }
 
-// denial returns the limit that denies everything in a domain, of which label is that of
-// its metrics.
-func (pl *Planner) denial(label string) *limiter.Limit {
-	l, err := pl.excepted.get(exceptedOf{domain: label}, func() (*limiter.Limit, error) {
-		return limiter.NewLimit(limiter.Spec{
+// denial returns what denies everything that e applies to: a limit that nothing is taken from,
+// on one counter for all descriptors of e. domain is its label, "" if it has no rules.
+func (pl *Planner) denial(domain string, e *Exception) level {
+	domain = cmp.Or(domain, "unknown") // the text of a domain without rules is any
+	limits, err := pl.excepted.get(exceptedOf{domain: domain}, func() ([]*limiter.Limit, error) {
+		l, err := limiter.NewLimit(limiter.Spec{
 			Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
-			Series: limiter.LabelSet{Domain: label, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
+			Series: limiter.LabelSet{Domain: domain, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
 		})
+		return []*limiter.Limit{l}, err
 	})
 	if err != nil {
 		panic(err) // there is nothing in it that a request or an exception says
 	}
-	return l
+	return level{limits: limits, entries: e.Entries}
 }

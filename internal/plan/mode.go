@@ -2,6 +2,18 @@ package plan
 
 import "weir/internal/limiter"
 
+// SwitchedOn says which switches are on that change the answer to every request: left on by
+// mistake, they would go unnoticed.
+func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
+	if shadowMode {
+		notes = append(notes, "SHADOW_MODE is on: no request is denied")
+	}
+	if quotaMode {
+		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are exceeded")
+	}
+	return notes
+}
+
 // Mode returns the mode of l that statuses are about. With QuotaMode an enforced limit
 // is a quota, unless it is of an exception.
 func (o *Options) Mode(l *limiter.Limit) limiter.Mode {

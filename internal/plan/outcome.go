@@ -2,7 +2,6 @@ package plan
 
 import (
 	"iter"
-	"slices"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -66,30 +65,19 @@ func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 					return
 				}
 			}
-			for j := m.first; j < m.end; j++ {
-				o.Hit, o.Decision = &p.Hits[j], &p.Decisions[j]
-				o.Kind = p.kind(o.Hit, o.Decision, wouldBe)
-				of := m.levelWith(o.Hit.Limit, d)
+			hit := m.first
+			for _, of := range p.levels[m.firstLevel:m.endLevel] {
 				o.Rule, o.Counted, o.Patterns = of.rule, of.entries, of.patterns
-				if !yield(&o) {
-					return
+				for ; hit < of.end; hit++ {
+					o.Hit, o.Decision = &p.Hits[hit], &p.Decisions[hit]
+					o.Kind = p.kind(o.Hit, o.Decision, wouldBe)
+					if !yield(&o) {
+						return
+					}
 				}
 			}
 		}
 	}
-}
-
-// levelWith returns the level that has a limit.
-func (m *match) levelWith(l *limiter.Limit, d *Descriptor) level {
-	if m.isExcepted(Deny) {
-		return level{entries: m.exception.Entries}
-	}
-	for above := m.above; above != nil; above = above.Above {
-		if slices.Contains(above.Limits, l.Base()) {
-			return m.levelOf(above)
-		}
-	}
-	return m.own(d)
 }
 
 // kind returns what a hit meant. wouldBe is what WouldBeDenied returns.

@@ -20,37 +20,29 @@ type overrideOf struct {
 	judge descriptors.Override // of the rule; the zero one if there is none
 }
 
-// overriding returns the limits that o asks for, as judge lets it, or what is wrong with
-// it. domain is the label of the request's domain. It is empty if there are no rules
-// for that domain: then nothing is limited, and the list is nil.
-func (pl *Planner) overriding(domain string, o Override, judge descriptors.Override) ([]*limiter.Limit, error) {
-	return pl.overrides.get(overrideOf{domain, o, judge}, func() ([]*limiter.Limit, error) {
-		limits, err := o.newLimits(domain, judge, pl.CalendarMonths)
+// override returns the limit that d brings along, which a rule may judge, and what applies
+// from above. rule is the one in whose place it is, nil if there is none, and hold which entry
+// names a hold of that. domain is its label, empty if it has no rules: then nothing is limited.
+func (pl *Planner) override(domain string, d *Descriptor, rule *descriptors.Rule, hold int) (own level, above *descriptors.Rule, err error) {
+	of := overrideOf{domain: domain, Override: d.Override}
+	if rule != nil {
+		entries := len(d.Entries)
+		if hold >= 0 {
+			entries--
+		}
+		above = rule.Passed(entries)
+		if rule.Override != nil {
+			own.rule, own.patterns, of.judge = rule, rule.Patterns, *rule.Override
+		}
+	}
+	own.limits, err = pl.overrides.get(of, func() ([]*limiter.Limit, error) {
+		limits, err := of.newLimits(domain, of.judge, pl.CalendarMonths)
 		if domain == "" {
 			limits = nil
 		}
 		return limits, err
 	})
-}
-
-// override puts the limit that d brings along in the place of those of its rule. It
-// returns that rule, nil if it says nothing of such limits, and which entry names a hold
-// of it, -1 if none does.
-func (m *match) override(pl *Planner, tree *descriptors.Tree, domain string, d *Descriptor) (rule *descriptors.Rule, holdEntry int, err error) {
-	var judge descriptors.Override
-	rule, holdEntry = tree.MatchOverride(domain, d.Entries)
-	if rule != nil {
-		entries := len(d.Entries)
-		if holdEntry >= 0 {
-			entries--
-		}
-		m.above = rule.Passed(entries)
-		if rule.Override != nil {
-			m.rule, judge = rule, *rule.Override
-		}
-	}
-	m.limits, err = pl.overriding(tree.DomainLabel(domain), d.Override, judge)
-	return rule, holdEntry, err
+	return own, above, err
 }
 
 // Check returns what is wrong with o.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
@@ -17,15 +16,16 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	pl := New(Options{})
 	limit := func(domain string, n uint32) *limiter.Limit {
 		t.Helper()
-		limits, err := pl.overriding(domain, Override{RequestsPerUnit: n, Unit: limiter.Second}, descriptors.Override{})
-		if err != nil || len(limits) != 1 || limits[0].RequestsPerUnit != uint64(n) || limits[0].Series.Domain() != domain {
-			t.Fatalf("got %v, %v, want one limit of %d in domain %s", limits, err, n, domain)
+		d := Descriptor{Override: Override{RequestsPerUnit: n, Unit: limiter.Second}}
+		brought, _, err := pl.override(domain, &d, nil, -1)
+		if err != nil || len(brought.limits) != 1 || brought.limits[0].RequestsPerUnit != uint64(n) || brought.limits[0].Series.Domain() != domain {
+			t.Fatalf("got %v, %v, want one limit of %d in domain %s", brought.limits, err, n, domain)
 		}
-		return limits[0]
+		return brought.limits[0]
 	}
 	l := limit("api", 7)
-	twice, deny := pl.multiple(l, 2), pl.denial("api")
-	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial("api") != deny {
+	twice, deny := pl.multiple(l, 2), pl.denial("api", new(Exception)).limits[0]
+	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial("api", new(Exception)).limits[0] != deny {
 		t.Error("a limit was made twice, or serves two domains")
 	}
 	for n := range uint32(2 * maxMade) {

@@ -24,18 +24,6 @@ type Options struct {
 	Exceptions *atomic.Pointer[Exceptions]
 }
 
-// SwitchedOn says which switches are on that change the answer to every request: left on by
-// mistake, they would go unnoticed.
-func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
-	if shadowMode {
-		notes = append(notes, "SHADOW_MODE is on: no request is denied")
-	}
-	if quotaMode {
-		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are exceeded")
-	}
-	return notes
-}
-
 // Planner prepares plans, several at a time.
 type Planner struct {
 	Options   // not to be changed
@@ -68,6 +56,7 @@ type Result struct {
 
 	opts     *Options
 	matches  []match         // one for each descriptor
+	levels   []level         // of all matches, one after the other
 	replaced []string        // names of limits
 	keys     []byte          // of hits, one after the other
 	holds    []byte          // names of holds, likewise
@@ -80,12 +69,22 @@ type match struct {
 	rule      *descriptors.Rule // nil: none, or an override that no rule judges
 	entries   []limiter.Entry   // of the descriptor, without the one that names its hold
 	hold      []byte            // the name of its hold, nil without
-	limits    []*limiter.Limit  // of the rule, or the override; replaced ones included
-	above     *descriptors.Rule // its limits hold, too, and those of its Above
-	unlimited bool              // one of the limits admits everything, or an exception does
 	exception *Exception
-	// The hits of the limits that are counted are Result.Hits[first:end].
-	first, end int
+	unlimited bool // one of the limits admits everything, or an exception does
+
+	firstLevel, endLevel int // of Result.levels: what the rule or the override says, then what applies from above
+	first, end           int // of Result.Hits: those of the limits that are counted
+}
+
+// level is what one rule, or what stands in its place, has for a descriptor.
+type level struct {
+	rule   *descriptors.Rule // nil of an override that no rule judges, and of an exception
+	limits []*limiter.Limit  // replaced ones included
+	// What spells their counters, as limiter.Keys.Append takes it.
+	entries  []limiter.Entry
+	patterns []string
+
+	end int // of Result.Hits: where those of this level end
 }
 
 // Prepare fills p with the hits that the rules of tree make of r. The error
@@ -96,10 +95,19 @@ func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error 
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
-	if err := p.match(pl, tree, r); err != nil {
-		return err
+	var inForce *Exceptions
+	if pl.Exceptions != nil {
+		inForce = pl.Exceptions.Load()
 	}
-	p.addHits(pl, tree, r)
+	for i := range r.Descriptors {
+		if err := p.match(pl, r.Domain, &r.Descriptors[i], inForce); err != nil {
+			return fmt.Errorf("descriptor %d: %w", i, err)
+		}
+	}
+	for i := range p.matches { // when it is known what is replaced
+		p.addHits(pl, r, i)
+	}
+	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
 	return nil
 }
 
@@ -107,68 +115,77 @@ func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error 
 // rules, but keeps the memory of the slices.
 func (p *Result) Reset() {
 	clear(p.matches)
+	clear(p.levels)
 	clear(p.replaced)
 	clear(p.Hits)
 	clear(p.Statuses)
 	clear(p.entries)
-	p.Hits, p.Decisions, p.Statuses = p.Hits[:0], p.Decisions[:0], p.Statuses[:0]
-	p.matches, p.replaced = p.matches[:0], p.replaced[:0]
-	p.keys, p.labels, p.holds, p.entries = p.keys[:0], p.labels[:0], p.holds[:0], p.entries[:0]
-	p.Unmatched, p.Denied, p.opts, p.Tree = 0, false, nil, nil
+	*p = Result{
+		Hits: p.Hits[:0], Decisions: p.Decisions[:0], Statuses: p.Statuses[:0],
+		matches: p.matches[:0], levels: p.levels[:0], replaced: p.replaced[:0],
+		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0],
+	}
 }
 
-// match finds what applies to each descriptor of r, and counts those that nothing
-// applies to.
-func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
-	var inForce *Exceptions
-	if pl.Exceptions != nil {
-		inForce = pl.Exceptions.Load()
-	}
-	for i := range r.Descriptors {
-		d := &r.Descriptors[i]
-		m := match{entries: d.Entries}
-		var rule *descriptors.Rule // that is for d
-		var holdEntry int          // the place of the entry that names a hold of it
-		if d.HasOverride {
-			var err error
-			if rule, holdEntry, err = m.override(pl, tree, r.Domain, d); err != nil {
-				return fmt.Errorf("descriptor %d: limit: %w", i, err)
-			}
-		} else if rule, holdEntry = tree.MatchHold(r.Domain, d.Entries); rule != nil {
-			m.rule, m.limits, m.above = rule, rule.Limits, rule.Above
-		}
-		if d.HasOverride && holdEntry < 0 && (m.rule == nil || m.rule.Limits[0].HoldKey() == "") {
-			rule = m.above // in the place of the others no name is needed
-		}
+// match finds what applies to a descriptor: the limit that it brings along, then the limits of
+// its rule and of those above, or an exception in the place of all.
+func (p *Result) match(pl *Planner, domain string, d *Descriptor, inForce *Exceptions) error {
+	m := match{entries: d.Entries, firstLevel: len(p.levels)}
+	var (
+		rule    *descriptors.Rule // that d leads to
+		naming  int               // which entry names a hold of it, -1: none does
+		brought level
+		from    *descriptors.Rule // whose limits apply, and those of the rules above it
+	)
+	if d.HasOverride {
+		rule, naming = p.Tree.MatchOverride(domain, d.Entries)
 		var err error
-		if rule != nil && rule.Hold != "" {
-			err = p.nameHold(&m, rule, holdEntry)
+		if brought, from, err = pl.override(p.Tree.DomainLabel(domain), d, rule, naming); err != nil {
+			return fmt.Errorf("limit: %w", err)
 		}
-		if inForce != nil {
-			// An exception does not stop a refund. Otherwise units taken before it could not be
-			// released.
-			if e := inForce.Find(r.Domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
-				m.exception = e
-			}
-		}
-		if err != nil && !m.isExcepted(Allow) && !m.isExcepted(Deny) {
-			return fmt.Errorf("descriptor %d: %w", i, err)
-		}
-		if m.rule == nil && m.limits == nil {
-			p.Unmatched++
-		}
-		p.noteReplaced(m.limits)
-		for above := m.above; above != nil; above = above.Above {
-			p.noteReplaced(above.Limits)
-		}
-		p.matches = append(p.matches, m)
+		m.rule = brought.rule
+	} else {
+		rule, naming = p.Tree.MatchHold(domain, d.Entries)
+		m.rule, from = rule, rule
 	}
+	if m.rule == nil && brought.limits == nil {
+		p.Unmatched++
+	}
+
+	var unnamed error
+	if naming >= 0 || from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != "" {
+		unnamed = p.nameHold(&m, rule, naming)
+	}
+	if d.HasOverride {
+		brought.entries = m.entries
+		p.addLevel(brought)
+	}
+	for ; from != nil; from = from.Above {
+		p.addLevel(level{rule: from, limits: from.Limits, entries: from.Counted(m.entries), patterns: from.Patterns})
+	}
+
+	// An exception does not stop a refund. Otherwise units taken before it could not be
+	// released.
+	if e := inForce.Find(domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
+		m.exception = e
+	}
+	switch {
+	case m.exception.is(Allow):
+		m.unlimited, p.levels = true, p.levels[:m.firstLevel]
+	case m.exception.is(Deny):
+		p.levels = append(p.levels[:m.firstLevel], pl.denial(p.Tree.DomainLabel(domain), m.exception))
+	case unnamed != nil:
+		return unnamed
+	}
+	m.endLevel = len(p.levels)
+	p.matches = append(p.matches, m)
 	return nil
 }
 
-// noteReplaced collects the names of the limits that limits replace.
-func (p *Result) noteReplaced(limits []*limiter.Limit) {
-	for _, l := range limits {
+// addLevel adds a level and collects the names of the limits that it replaces.
+func (p *Result) addLevel(of level) {
+	p.levels = append(p.levels, of)
+	for _, l := range of.limits {
 		for _, name := range l.Replaces {
 			if !slices.Contains(p.replaced, name) {
 				p.replaced = append(p.replaced, name)
@@ -177,78 +194,41 @@ func (p *Result) noteReplaced(limits []*limiter.Limit) {
 	}
 }
 
-// addHits makes a hit of every limit that is counted: neither unlimited, which
-// cannot be replaced, nor replaced. Those of the rule come first, then those that
-// hold from above, the nearest first. An exception changes them, or is in their place.
-func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
-	for i := range p.matches {
-		m, d := &p.matches[i], &r.Descriptors[i]
-		m.first = len(p.Hits)
-		switch {
-		case m.isExcepted(Allow):
-			m.unlimited = true
-		case m.isExcepted(Deny):
-			// The text of a domain without rules is any.
-			p.deny(r, d, m.exception, pl.denial(cmp.Or(tree.DomainLabel(r.Domain), "unknown")))
-		default:
-			p.add(r, d, m, m.own(d))
-			for above := m.above; above != nil; above = above.Above {
-				p.add(r, d, m, m.levelOf(above))
-			}
+// addHits makes a hit of every limit of a match that is counted: neither unlimited, which
+// cannot be replaced, nor replaced.
+func (p *Result) addHits(pl *Planner, r *Request, i int) {
+	m, d := &p.matches[i], &r.Descriptors[i]
+	m.first = len(p.Hits)
+	for j := m.firstLevel; j < m.endLevel; j++ {
+		of := &p.levels[j]
+		var labels, begin []byte // of the hits, and of their keys
+		if of.rule != nil {
+			labels = p.labelsOf(of.rule, m.entries)
 		}
-		m.end = len(p.Hits)
-		if m.exception != nil && m.exception.Effect == Amount {
-			for j := m.first; j < m.end; j++ {
-				p.Hits[j].Limit = pl.multiple(p.Hits[j].Limit, m.exception.Factor)
+		for _, l := range of.limits {
+			switch {
+			case l.Unlimited:
+				m.unlimited = true
+				continue
+			case d.Refund && m.hold != nil && l.HoldKey() == "":
+				continue // What ends gives back its hold. That it began still counts.
+			case l.Name != "" && !l.Veto && slices.Contains(p.replaced, l.Name):
+				continue // Also if the limit that replaces it is replaced itself.
 			}
-		}
-	}
-	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
-}
-
-// level is what one rule has for a descriptor.
-type level struct {
-	rule   *descriptors.Rule // nil of an override that no rule judges
-	limits []*limiter.Limit
-	// What spells their counters, as limiter.Keys.Append takes it.
-	entries  []limiter.Entry
-	patterns []string
-}
-
-// own returns what m has for d before what holds from above.
-func (m *match) own(d *Descriptor) level {
-	switch {
-	case d.HasOverride && m.rule != nil:
-		return level{m.rule, m.limits, m.entries, m.rule.Patterns}
-	case d.HasOverride:
-		return level{nil, m.limits, m.entries, nil}
-	case m.rule != nil:
-		return m.levelOf(m.rule)
-	default:
-		return level{}
-	}
-}
-
-// levelOf returns what a rule has for the descriptor of m.
-func (m *match) levelOf(rule *descriptors.Rule) level {
-	return level{rule, rule.Limits, rule.Counted(m.entries), rule.Patterns}
-}
-
-// add makes hits of the limits of one level.
-func (p *Result) add(r *Request, d *Descriptor, m *match, of level) {
-	labels, first := p.addLabels(of.rule, m.entries), len(p.Hits)
-	for _, l := range of.limits {
-		switch {
-		case l.Unlimited:
-			m.unlimited = true
-		case d.Refund && m.hold != nil && l.HoldKey() == "":
-			// What ends gives back its hold. That it began still counts.
-		case l.Name != "" && slices.Contains(p.replaced, l.Name):
-			// Also if the limit that replaces it is replaced itself.
-		default:
+			at := len(p.keys)
+			if begin == nil {
+				p.keys = p.opts.Keys.Append(p.keys, r.Domain, of.entries, of.patterns)
+				begin = p.keys[at:]
+			} else {
+				p.keys = append(p.keys, begin...)
+			}
+			p.keys = l.AppendKind(p.keys)
+			if m.exception.is(Amount) {
+				l = pl.multiple(l, m.exception.Factor) // on the same counter
+			}
 			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,
-				Key:    p.addKey(r.Domain, &of, first, l),
+				Key:    p.keys[at:len(p.keys):len(p.keys)],
 				Cost:   r.Cost(d),
 				Refund: d.Refund,
 				Always: d.chargedAlways(cmp.Or(l.Charge, p.opts.Charge, limiter.Auto)),
@@ -260,31 +240,17 @@ func (p *Result) add(r *Request, d *Descriptor, m *match, of level) {
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
 			}
 		}
+		of.end = len(p.Hits)
 	}
+	m.end = len(p.Hits)
 }
 
-// addLabels spells what metrics call the hits of entries on the limits of a rule, nil if
+// labelsOf spells what metrics call the hits of entries on the limits of a rule, nil if
 // only the rules say it.
-func (p *Result) addLabels(rule *descriptors.Rule, entries []limiter.Entry) []byte {
+func (p *Result) labelsOf(rule *descriptors.Rule, entries []limiter.Entry) []byte {
 	start := len(p.labels)
-	if rule != nil {
-		p.labels = rule.AppendLabels(p.labels, entries)
-	}
-	if len(p.labels) == start {
+	if p.labels = rule.AppendLabels(p.labels, entries); len(p.labels) == start {
 		return nil
 	}
 	return p.labels[start:len(p.labels):len(p.labels)]
-}
-
-// addKey spells the key of l's counter, from the second limit of a level on with
-// the help of the first one's, whose hit is at first.
-func (p *Result) addKey(domain string, of *level, first int, l *limiter.Limit) []byte {
-	start, spelled := len(p.keys), false
-	if first < len(p.Hits) {
-		p.keys, spelled = p.opts.Keys.AppendSibling(p.keys, p.Hits[first].Key, l)
-	}
-	if !spelled {
-		p.keys = p.opts.Keys.Append(p.keys, domain, of.entries, of.patterns, l)
-	}
-	return p.keys[start:len(p.keys):len(p.keys)]
 }

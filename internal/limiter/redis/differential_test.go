@@ -258,7 +258,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	if hit.Limit.HoldKey() != "" {
 		hit.Hold, hit.Refund = h.name(12), h.IntN(3) == 0
 	}
-	hit.Key = limiter.Keys{}.Append(nil, "history", []limiter.Entry{{Key: "user", Value: strconv.Itoa(user)}}, nil, hit.Limit)
+	hit.Key = hit.Limit.AppendKind(limiter.Keys{}.Append(nil, "history", []limiter.Entry{{Key: "user", Value: strconv.Itoa(user)}}, nil))
 	h.limitOf[string(hit.Key)] = hit.Limit
 	return hit
 }

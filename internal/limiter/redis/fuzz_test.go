@@ -165,7 +165,7 @@ func (in *input) hit() limiter.Hit {
 		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
 		limit, err = limiter.NewLimit(spec)
 	}
-	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%2))}}, nil, limit)
+	key := limit.AppendKind(limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%2))}}, nil))
 	hit := limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
 	if limit.HoldKey() != "" {
 		hit.Hold = bytes.Repeat([]byte{in.byte() % 8}, limiter.HoldSize)

@@ -76,7 +76,7 @@ func (r server) expectDenied(retry time.Duration, hits ...limiter.Hit) {
 // such as ip=192.0.2.1.
 func hit(limit *limiter.Limit, key, value string) limiter.Hit {
 	entries := []limiter.Entry{{Key: key, Value: value}}
-	return limiter.Hit{Limit: limit, Key: limiter.Keys{}.Append(nil, "api", entries, nil, limit), Cost: 1}
+	return limiter.Hit{Limit: limit, Key: limit.AppendKind(limiter.Keys{}.Append(nil, "api", entries, nil)), Cost: 1}
 }
 
 // onRedis is a server on a Redis that several may share. Without now, the clock
