@@ -121,11 +121,11 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 // logRefusal logs why new rules do not serve, each problem in a record of its own, because
 // a text of many lines is one long line in a log. args say which rules.
 func (r *rules) logRefusal(err error, args ...any) {
+	meanwhile := "the old ones stay in use"
 	if r.tree.Load() == nil {
-		r.logger.Error("new rules rejected; there are none yet, requests get UNAVAILABLE", args...)
-	} else {
-		r.logger.Error("new rules rejected; the old ones stay in use", args...)
+		meanwhile = "there are none yet, requests get UNAVAILABLE"
 	}
+	r.logger.Error("new rules rejected; "+meanwhile, args...)
 	problems, ok := errors.AsType[descriptors.Problems](err)
 	if !ok { // they could not be read
 		problems = descriptors.Problems{{Message: err.Error()}}
@@ -147,10 +147,9 @@ func (r *rules) dump(w io.Writer, status api.Rules) error {
 	if tree == nil {
 		return errors.New("no rules are loaded yet")
 	}
-	for line := range strings.Lines(status.Text(operators.Times{Now: time.Now().UTC()})) {
-		if _, err := fmt.Fprintf(w, "# %s", line); err != nil {
-			return err
-		}
+	known := strings.TrimSuffix(status.Text(operators.Times{Now: time.Now().UTC()}), "\n")
+	if _, err := fmt.Fprintf(w, "# %s\n", strings.ReplaceAll(known, "\n", "\n# ")); err != nil {
+		return err
 	}
 	return tree.Dump(w)
 }

@@ -111,7 +111,12 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 		set[flag.Envs[0]] = !flag.Target.IsZero()
 	}
 	set["REDIS_TLS"] = s.Redis.mayBeEncrypted()
-	s.Warnings = withoutEffect()
+	s.Warnings = nil
+	for _, v := range ignoredVariables {
+		if value := os.Getenv(v.variable); value != "" && !strings.EqualFold(value, v.silent) {
+			s.Warnings = append(s.Warnings, Warning{v.variable, value, v.instead})
+		}
+	}
 	var errs []error
 	for _, flag := range flags {
 		variable, with := flag.Envs[0], flag.Tag.Get("with")
@@ -128,6 +133,29 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Warning is about a variable that has no effect although it asks for one.
+type Warning struct {
+	Variable, Value string
+	Instead         string // what happens, as a clause
+}
+
+const bothRedis = "the settings REDIS_TLS_... apply to both Redis servers"
+
+// ignored is a variable without effect. It is warned of if it is set, but to what is silent.
+type ignored struct{ variable, silent, instead string }
+
+var ignoredVariables = []ignored{
+	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", "ratelimit_service_response_time_seconds is in seconds"},
+	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
+	{"PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml", "metrics have the names and labels of the reference's mapping"},
+	{"DESCRIPTOR_KEY_CONFIG", "", "limits sent by requests share one series per domain"},
+
+	{"REDIS_PERSECOND_TLS_CACERT", "", bothRedis},
+	{"REDIS_PERSECOND_TLS_CLIENT_CERT", "", bothRedis},
+	{"REDIS_PERSECOND_TLS_CLIENT_KEY", "", bothRedis},
+	{"REDIS_PERSECOND_TLS_SKIP_HOSTNAME_VERIFICATION", "false", bothRedis},
 }
 
 // settingName is what errors call the setting of a variable: --flag ($VARIABLE).

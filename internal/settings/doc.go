@@ -4,20 +4,18 @@
 // What comes in are flags and the environment, what goes out is one Settings that is
 // checked. A flag wins over its variable, a variable over the default, and a variable
 // that is set to nothing counts as unset. Names and defaults are those of
-// envoyproxy/ratelimit where it has the setting; what is warned of because it is ignored is in
-// reference.go. A
-// setting is here only if somebody has a reason to choose it; everything else is a constant
-// where it is used. The package starts nothing; package follow below it reads the files of
-// secrets and of TLS, again and again.
+// envoyproxy/ratelimit where it has the setting. A setting is here only if somebody has a
+// reason to choose it; everything else is a constant where it is used. The package starts
+// nothing; package follow below it reads the files of secrets and of TLS, again and again.
 //
 // Read settings.go first.
 //
 //	settings.go   the table: a field for each setting; docs/settings.md follows from it
 //	redis.go      its part that is about Redis
-//	values.go     kinds of values: ports, words, switches, secrets, names with values
-//	parse.go      how the parser reads empty variables
-//	check.go      the tags form, min, max, with and needs, and what they cannot say
+//	values.go     kinds of values: ports, words, switches, secrets, names with values, and
+//	              how the parser reads them
+//	check.go      the tags form, min, max, with and needs, what they cannot say, and
+//	              variables without effect
 //	secrets.go    which settings name the file or the command of a secret
 //	redisaddress.go  where the URL of a Redis leads, and as whom
-//	reference.go  variables without effect
 package settings

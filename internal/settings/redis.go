@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -82,29 +83,31 @@ func (r *Redis) mayBeEncrypted() bool {
 	return r.Encrypted() || !r.Main.Named() || r.Main.URLFile != "" || r.PerSecond.URLFile != ""
 }
 
-// check says what is wrong with a setting, or does not go with another.
+// check says what is wrong with a setting, or does not go with another. Passwords may be
+// still to come.
 func (r *Redis) check() error {
-	if r.UsePerSecond && !r.Main.Named() {
+	switch {
+	case r.UsePerSecond && !r.Main.Named():
 		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
-	}
-	if r.UsePerSecond && !r.PerSecond.Named() {
+	case r.UsePerSecond && !r.PerSecond.Named():
 		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
 	}
-	var errs []error
-	check := func(variable string, s RedisServer) {
-		if s.Auth == "" && (s.AuthFile != "" || s.AuthCommand != "") {
-			s.Auth = "to come"
-		}
-		if s.SentinelAuth == "" && s.SentinelFile != "" {
-			s.SentinelAuth = "to come"
-		}
-		if _, err := s.Address(); s.URL != "" && err != nil {
-			errs = append(errs, wrong(variable, "%w", err))
-		}
-	}
-	check("REDIS_URL", r.Main)
+	err := r.Main.check("REDIS_URL")
 	if r.UsePerSecond {
-		check("REDIS_PERSECOND_URL", r.PerSecond)
+		err = errors.Join(err, r.PerSecond.check("REDIS_PERSECOND_URL"))
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+func (s RedisServer) check(variable string) error {
+	if s.AuthFile != "" || s.AuthCommand != "" {
+		s.Auth = cmp.Or(s.Auth, "to come")
+	}
+	if s.SentinelFile != "" {
+		s.SentinelAuth = cmp.Or(s.SentinelAuth, "to come")
+	}
+	if _, err := s.Address(); s.URL != "" && err != nil {
+		return wrong(variable, "%w", err)
+	}
+	return nil
 }

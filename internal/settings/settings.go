@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"path/filepath"
 	"time"
 )
@@ -210,15 +211,10 @@ func (r RulesPath) Path() string {
 	switch {
 	case r.Config != "":
 		return r.Config
-	case r.RuntimeRoot != "" || r.RuntimeSubdirectory != "":
-		root := r.RuntimeRoot
-		if root == "" {
-			root = "/srv/runtime_data/current"
-		}
-		return filepath.Join(root, r.RuntimeSubdirectory, r.RuntimeAppDirectory)
-	default:
+	case r.RuntimeRoot == "" && r.RuntimeSubdirectory == "":
 		return "config"
 	}
+	return filepath.Join(cmp.Or(r.RuntimeRoot, "/srv/runtime_data/current"), r.RuntimeSubdirectory, r.RuntimeAppDirectory)
 }
 
 // WithSiblings reports whether what is beside the path and bears its name with a dot

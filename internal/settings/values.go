@@ -1,9 +1,10 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
-	"log/slog"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,6 +12,23 @@ import (
 
 	"github.com/alecthomas/kong"
 )
+
+// Parsing is what a parser of Settings needs: a variable that is set to nothing counts as
+// unset, because compose files and charts write it so; and switches accept what
+// strconv.ParseBool does, as envoyproxy/ratelimit has it, beside yes and no.
+func Parsing() kong.Option {
+	emptyIsUnset := func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		for _, name := range flag.Envs {
+			if value, ok := os.LookupEnv(name); ok && value == "" && flag.HasDefault {
+				return flag.Default, nil
+			}
+		}
+		return nil, nil
+	}
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		return errors.Join(kong.Resolvers(kong.ResolverFunc(emptyIsUnset)).Apply(k), kong.KindMapper(reflect.Bool, switchMapper{}).Apply(k))
+	})
+}
 
 // Port is a TCP port, 0 to 65535.
 type Port uint16
@@ -113,11 +131,8 @@ func (s Secret) String() string {
 // GoString hides the secret from %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// MarshalText hides the secret from whatever writes it, such as JSON.
+// MarshalText hides the secret from whatever writes it, such as JSON and logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue hides the secret from a log.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Tags are names with values, sorted by name.
 type Tags []Tag

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -25,21 +25,16 @@ import (
 // Options say whom a Client asks for what. All but NodeID, NodeMetadata, Headers and Silent
 // are required.
 type Options struct {
-	// Server is where the control plane is: host:port, or another target of gRPC
-	// such as unix:/run/xds.sock.
-	Server string
-	// Credentials are those of TLS, or none.
+	Server      string // host:port, or another target of gRPC such as unix:/run/xds.sock
 	Credentials credentials.TransportCredentials
 	// NodeID and NodeMetadata tell the control plane who asks.
 	NodeID       string
 	NodeMetadata map[string]string
 	// Headers, if not nil, returns those that go with a new stream.
-	Headers func() map[string]string
-	// MaxMessageSize bounds a response, in bytes.
-	MaxMessageSize int
+	Headers        func() map[string]string
+	MaxMessageSize int // of a response, in bytes
 
-	// Type is the URL of the type of the resources.
-	Type string
+	Type string // the URL of the type of the resources
 	// Apply is called with every response, one at a time. Its error refuses the
 	// response and is sent to the control plane, unless the context has ended. A response
 	// that comes again after it was refused is refused without asking.
@@ -55,9 +50,7 @@ type Options struct {
 	// first attempt after a stream that worked comes within a second.
 	Backoff Backoff
 
-	// Logger hears of streams that begin and end.
-	Logger *slog.Logger
-	// Registerer receives the client's metric.
+	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
@@ -65,14 +58,12 @@ type Options struct {
 // comes twice, and as many for the next one.
 const refusalsAtOnce = 4
 
-// Backoff is how long to wait between attempts. The time doubles with each that
-// fails.
+// Backoff is how long to wait between attempts. The time doubles with each that fails, from
+// Initial to Max. It is longer or shorter at random by the part Spread, 0 to 1, so that many
+// clients do not come back at once.
 type Backoff struct {
-	// Initial and Max bound the time, before it is spread.
 	Initial, Max time.Duration
-	// Spread is the part by which a time is made longer or shorter at random, 0
-	// to 1, so that many clients do not come back at once.
-	Spread float64
+	Spread       float64
 }
 
 // Update is what the control plane has now.
@@ -100,8 +91,7 @@ type Client struct {
 
 	unreachable, ended *backoff.ExponentialBackOff
 
-	mu     sync.Mutex
-	status Status
+	status atomic.Pointer[Status]
 }
 
 // New checks the options and returns a client that has not asked for anything
@@ -124,8 +114,8 @@ func New(opts Options) (*Client, error) {
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
-		status:      Status{Since: time.Now()},
 	}
+	c.status.Store(&Status{Since: time.Now()})
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
 		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
@@ -156,14 +146,12 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait := c.wait(reached, worked || soon)
-		c.setStatus(false, err)
-		about := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
+		wait, rules := c.wait(reached, worked || soon), "there are no rules yet"
 		if c.applied {
-			c.opts.Logger.Warn("the control plane is not connected; its last rules stay in use", about...)
-		} else {
-			c.opts.Logger.Warn("the control plane is not connected; there are no rules yet", about...)
+			rules = "its last rules stay in use"
 		}
+		c.setStatus(false, err)
+		c.opts.Logger.Warn("the control plane is not connected; "+rules, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return
@@ -190,19 +178,14 @@ func (c *Client) wait(reached, worked bool) time.Duration {
 }
 
 // Status returns how the control plane is reached now.
-func (c *Client) Status() Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.status
-}
+func (c *Client) Status() Status { return *c.status.Load() }
 
 func (c *Client) setStatus(connected bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.status.Connected != connected {
-		c.status.Since = time.Now()
+	next := Status{connected, time.Now(), err}
+	if before := c.Status(); before.Connected == connected {
+		next.Since = before.Since
 	}
-	c.status.Connected, c.status.Err = connected, err
+	c.status.Store(&next)
 }
 
 // probes let the system notice within a minute that the other side of a silent

@@ -5,9 +5,8 @@
 // What was read last and was good stays in use until the next good text. The package does
 // not know what a secret is for, and writes none into an error or a log.
 //
-//	follow.go   Text, a text that is read again and again
-//	read.go     where it comes from: files and commands
-//	tls.go      TLS, one side of it, whose files are a Text
+// Text, in follow.go, is a text that is read again and again, by read.go from files and
+// commands. The files of one side of TLS are one, too, in tls.go.
 package follow
 
 import (
@@ -68,21 +67,20 @@ func (t *Text) Start() {
 	t.running.Go(func() {
 		tick := time.NewTicker(t.opts.Every)
 		defer tick.Stop()
-		var last time.Time // when the last reading ended
-		for {
+		for last := (time.Time{}); ; {
+			done := make(chan<- struct{}) // of nobody
 			select {
 			case <-t.ctx.Done():
 				return
 			case <-tick.C:
+				last = time.Time{}
+			case done = <-t.asked:
+			}
+			if time.Since(last) >= t.opts.RenewEvery {
 				t.read()
 				last = time.Now()
-			case done := <-t.asked:
-				if time.Since(last) >= t.opts.RenewEvery {
-					t.read()
-					last = time.Now()
-				}
-				close(done)
 			}
+			close(done)
 		}
 	})
 }
@@ -117,13 +115,10 @@ func (t *Text) Renew(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case t.asked <- done:
-	case <-ctx.Done():
-		return
-	case <-t.ctx.Done():
-		return
-	}
-	select {
-	case <-done:
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
 	case <-ctx.Done():
 	case <-t.ctx.Done():
 	}

@@ -58,13 +58,11 @@ type TLS struct {
 	refused rate.Sometimes // warns of clients
 }
 
-// ServerTLS reads the files of a server. It speaks TLS 1.2 or later; if CAFile is
-// set, clients must show a certificate. The error names the file that is
-// missing or bad.
+// ServerTLS reads the files of a server, which speaks TLS 1.2 or later. The error names the
+// file that is missing or bad.
 func ServerTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, true) }
 
-// ClientTLS reads the files of a client, of which there may be none. It speaks TLS
-// 1.2 or later. The error names the file that is missing or bad.
+// ClientTLS does so for a client, which may have no files.
 func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, false) }
 
 func openTLS(opts TLSOptions, server bool) (*TLS, error) {
@@ -148,13 +146,11 @@ func (c *TLS) use(text string) error {
 	return nil
 }
 
-// TLS is the configuration as of the newest good files, for the next
-// connection. Ask for it anew for each: what it returned once does not change.
-// It is shared and must not be written to; tls.Dialer and tls.Server do not.
+// TLS is the configuration as of the newest good files, for the next connection. It does not
+// change, and must not be written to.
 func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 
-// Close ends the watch over the files. TLS goes on returning the last
-// configuration.
+// Close ends the readings. TLS goes on returning the last configuration.
 func (c *TLS) Close() { c.files.Close() }
 
 // holds returns an error unless a certificate holds a subject alternative name. What the name
