@@ -81,3 +81,11 @@ func TestPartsOfDump(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestWithoutPort(t *testing.T) {
+	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "10.0.0.1": "10.0.0.1", "[::1]:80": "[::1]", "[::1]": "[::1]", "2001:db8::1": "2001:db8::1", "": "", "host:x": "host:x"} {
+		if got := WithoutPort(address); got != want {
+			t.Errorf("%q is %q, want %q", address, got, want)
+		}
+	}
+}

@@ -29,7 +29,7 @@ type route struct {
 func (h *hosts) find(authority string) (routes []route) {
 	authority = strings.ToLower(authority)
 	if h.ignorePort {
-		authority = withoutPort(authority)
+		authority = WithoutPort(authority)
 	}
 	best := 0
 	for i := range h.domains {
@@ -60,8 +60,8 @@ func fits(domain, authority string) int {
 	}
 }
 
-// withoutPort returns an authority without its port.
-func withoutPort(authority string) string {
+// WithoutPort returns an authority without its port.
+func WithoutPort(authority string) string {
 	colon := strings.LastIndexByte(authority, ':')
 	if colon < 0 || strings.Trim(authority[colon+1:], "0123456789") != "" {
 		return authority

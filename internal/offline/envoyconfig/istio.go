@@ -108,7 +108,7 @@ func hostDomain(name string) string {
 	if name == "" || strings.Contains(name, "|") {
 		return "*"
 	}
-	return withoutPort(name)
+	return WithoutPort(name)
 }
 
 // patchedHost reads the routes of a virtual host: whole ones, and then those that are known by their names only, of

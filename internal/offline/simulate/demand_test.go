@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -122,29 +121,24 @@ func TestWorst(t *testing.T) {
 }
 
 func TestSeries(t *testing.T) {
-	var s series
+	s := series{}
 	const days = 20
 	for m := range int64(days * 24 * 60) {
-		for range 1 + m%3 {
-			s.add(m*minute + m%1000)
-			if m == 777 {
-				s.deny()
-			}
-		}
+		s.add(m*minute+m%1000, uint64(1+m%3), 0)
 	}
-	s.flush()
-	var sum count
-	for _, c := range s.spans {
-		sum.Requests += c.Requests
-		sum.Denied += c.Denied
+	s.add(777*minute, 0, 1)
+	worst, all := s.report()
+	var sum uint64
+	for _, n := range all.Requests {
+		sum += n
 	}
-	if sum.Requests != days*24*60*2 || sum.Denied != 1 || len(s.spans) > maxSpans || s.at != 777 || s.worst.Denied != 1 {
-		t.Errorf("sum %+v in %d spans, worst minute %d: %+v", sum, len(s.spans), s.at, s.worst)
+	if sum != days*24*60*2 || len(all.Requests) > maxSpans || len(all.Denied) != len(all.Requests) || worst.At.Unix() != 777*60 || worst.count != (count{1, 1}) {
+		t.Errorf("sum %d in %d spans, worst minute %+v", sum, len(all.Requests), worst)
 	}
 }
 
 func TestPercent(t *testing.T) {
-	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.1234: "12.3 %", 0.0005: "0.05 %", 0.001: "0.1 %", 0.01: "1 %", 0.0000003: "0.00003 %", math.SmallestNonzeroFloat64: "0 %"} {
+	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.1234: "12.3 %", 0.0005: "0.05 %", 0.001: "0.1 %", 0.01: "1 %", 0.0000003: "0.00003 %"} {
 		if got := percent(share); got != want {
 			t.Errorf("%v is %s, want %s", share, got, want)
 		}

@@ -11,7 +11,7 @@
 //	demand.go    demand: the amount that each client needs
 //	worst.go     the clients that are denied most, and the worst minute
 //	compare.go   difference: what one set of rules denies and another does not
-//	report.go    Report, as text in text.go and as HTML in html.go
+//	report.go    Report, as text and as HTML in text.go, both in the words of words.tmpl
 //
 // It knows no server and no store.
 package simulate

@@ -11,7 +11,7 @@ import (
 
 // limitStats are the clients of one limit, and what became of the requests that ask for it.
 type limitStats struct {
-	LimitReport // its Requests, Denied and ClientsDenied, until the end
+	LimitReport // its Requests and Denied, until the end
 	rule        *descriptors.Rule
 	limit       *limiter.Limit
 	table       *table
@@ -22,7 +22,7 @@ type limitStats struct {
 }
 
 func newStats(rule *descriptors.Rule, l *limiter.Limit, suggest bool) *limitStats {
-	return &limitStats{rule: rule, limit: l, table: newTable(l, suggest)}
+	return &limitStats{rule: rule, limit: l, table: newTable(l, suggest), series: series{}}
 }
 
 // engine decides requests on a clock of their own, by one set of rules.
@@ -181,11 +181,11 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 		if h.of.asked != e.number { // one with several hits counts once
 			h.of.asked = e.number
 			h.of.Requests++
-			h.of.series.add(e.now)
+			h.of.series.add(e.now, 1, 0)
 		}
 		// It is shown as denied if it denies, and in shadow mode if it would.
 		if over := e.decisions[i].Over; over && (wouldBe || h.Limit.Mode == limiter.Shadow) {
-			e.showDenied(h, c)
+			e.showDenied(h)
 			if denied && e.deniedBy == nil && h.EffectiveMode() != limiter.Shadow {
 				e.deniedBy = h
 			}
@@ -229,15 +229,12 @@ func (e *engine) wouldBeDenied() bool {
 }
 
 // showDenied counts a hit as denied, of a client.
-func (e *engine) showDenied(h *hit, c *client) {
+func (e *engine) showDenied(h *hit) {
 	if h.of.denied != e.number {
 		h.of.denied = e.number
 		h.of.Denied++
-		h.of.series.deny()
+		h.of.series.add(e.now, 0, 1)
 	}
 	h.of.worst.add(e.number, h.hash, h.Key)
-	if !c.denied {
-		c.denied = true
-		h.of.ClientsDenied++
-	}
+	h.of.table.denied[h.hash] = struct{}{}
 }

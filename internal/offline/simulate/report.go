@@ -212,7 +212,7 @@ func (r *run) finish() {
 		maps.Copy(domains, s.domains)
 	}
 	for _, e := range engines {
-		if !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.clients) > 0 }) {
+		if !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.states) > 0 }) {
 			p.warn("no request matches a limit of %s", e.name)
 		}
 		for _, domain := range slices.Sorted(maps.Keys(domains)) {
@@ -233,15 +233,11 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
 	p.Rule, p.Place, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
-	p.Clients = uint64(len(c.table.clients))
+	p.Clients, p.ClientsDenied = uint64(len(c.table.states)), uint64(len(c.table.denied))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))
 	p.WorstClients = c.worst.top(shownClients)
-	if c.series.flush(); p.Requests > 0 {
-		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
-		p.Series = &SeriesReport{Begin: time.Unix(c.series.begin*60, 0).UTC(), Width: c.series.width * 60}
-		for _, span := range c.series.spans {
-			p.Series.Requests, p.Series.Denied = append(p.Series.Requests, span.Requests), append(p.Series.Denied, span.Denied)
-		}
+	if p.Requests > 0 {
+		p.WorstMinute, p.Series = c.series.report()
 	}
 	if !o.Suggest || p.Clients == 0 {
 		return p

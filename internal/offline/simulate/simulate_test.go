@@ -3,7 +3,6 @@ package simulate
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -312,22 +311,5 @@ rate_limits:
 	}
 	if got := r.Limits[0].Amounts[0].Amount; got != 2 {
 		t.Errorf("suggested are %d in flight, want 2", got)
-	}
-}
-
-// An interruption ends a run, whatever is read.
-func TestInterruption(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Run(ctx, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)}); err == nil {
-		t.Error("there is no error")
-	}
-}
-
-func TestWithoutPort(t *testing.T) {
-	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "10.0.0.1": "10.0.0.1", "[::1]:80": "::1", "[::1]": "::1", "2001:db8::1": "2001:db8::1", "": "", "[": ""} {
-		if got := withoutPort(address); got != want {
-			t.Errorf("%q is %q, want %q", address, got, want)
-		}
 	}
 }

@@ -201,6 +201,7 @@ func (s *source) line(b *batch, line []byte, number int64) {
 func (s *source) describe(r *accesslog.Record) {
 	q := &s.request
 	q.Headers = q.Headers[:0]
+	withoutPort := func(address string) string { return strings.Trim(envoyconfig.WithoutPort(address), "[]") }
 	s.addHeader(":path", r.Path)
 	s.addHeader(":method", r.Method)
 	for _, name := range s.run.Envoy.Needs() {
@@ -234,16 +235,6 @@ func (s *source) addHeader(name, value string) bool {
 		s.request.Headers = append(s.request.Headers, envoyconfig.Header{Name: name, Value: value})
 	}
 	return value != ""
-}
-
-// withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.
-func withoutPort(address string) string {
-	if inside, ok := strings.CutPrefix(address, "["); ok {
-		address, _, _ = strings.Cut(inside, "]")
-	} else if host, port, ok := strings.Cut(address, ":"); ok && !strings.Contains(port, ":") {
-		return host
-	}
-	return address
 }
 
 // appendHits appends the hits of all descriptors by the rules of an engine.

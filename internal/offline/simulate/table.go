@@ -8,20 +8,14 @@ import (
 	"weir/internal/limiter"
 )
 
-// table keeps the counters of one limit, of which there may be many millions. Maps of their own, for what only some
-// need, keep the others small, and without pointers there is nothing to scan.
+// table keeps the counters of one limit by the hashes of their keys, of which there may be many millions. Maps of their
+// own, for what only some need, keep the others small, and without pointers there is nothing to scan.
 type table struct {
-	limit   *limiter.Limit
-	demand  *demand // nil unless amounts are suggested
-	clients map[uint64]known
-	peaks   map[uint64]peak  // with a demand
-	hulls   map[uint64]*hull // with a demand, of token buckets
-}
-
-// known is what is known of a client, by the hash of the key of its counter.
-type known struct {
-	state  limiter.State
-	denied bool // at least once
+	demand *demand // nil unless amounts are suggested
+	states map[uint64]limiter.State
+	denied map[uint64]struct{} // clients that were denied at least once
+	peaks  map[uint64]peak     // with a demand
+	hulls  map[uint64]*hull    // with a demand, of token buckets
 }
 
 // peak is what would be known of a client if it was never denied, see demand.
@@ -30,15 +24,15 @@ type peak struct {
 	amount uint64        // the amount that the client needs
 }
 
-// client is all of it.
+// client is what is known of a client, but for whether it was denied.
 type client struct {
-	known
+	state limiter.State
 	peak
 	hull *hull // of a token bucket
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
-	t := &table{limit: l, clients: map[uint64]known{}, peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}}
+	t := &table{states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{}, peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}}
 	if suggest {
 		t.demand = newDemand(l)
 	}
@@ -46,17 +40,11 @@ func newTable(l *limiter.Limit, suggest bool) *table {
 }
 
 // get returns what is known of a client.
-func (t *table) get(hash uint64) (c client) {
-	c.known = t.clients[hash]
-	if t.demand != nil {
-		c.peak, c.hull = t.peaks[hash], t.hulls[hash]
-	}
-	return c
-}
+func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
 
 // put keeps what is known of a client.
 func (t *table) put(hash uint64, c *client) {
-	t.clients[hash] = c.known
+	t.states[hash] = c.state
 	if t.demand != nil {
 		t.peaks[hash] = c.peak
 	}

@@ -3,7 +3,9 @@ package simulate
 import (
 	_ "embed"
 	"fmt"
+	html "html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -11,110 +13,69 @@ import (
 	"time"
 )
 
-//go:embed report.txt
-var reportText string
+// The words are those of both forms of the report.
+var (
+	//go:embed words.tmpl
+	words string
+	//go:embed report.txt
+	reportText string
+	//go:embed report.html
+	reportHTML string
 
-// functions are those of the templates.
-var functions = map[string]any{
-	"number": number[uint64], "share": percent, "shares": func() []float64 { return shares },
-	"time": func(t time.Time) string { return t.Format(timeLayout) },
-}
-
-var textPage = template.Must(template.New("report").Funcs(functions).Parse(reportText))
+	functions = map[string]any{
+		"number": number, "share": percent, "shares": func() []float64 { return shares },
+		"most": slices.Max[[]uint64], "time": func(t time.Time) string { return t.Format(time.DateTime) },
+	}
+	text = template.Must(template.Must(template.New("words").Funcs(functions).Parse(words)).New("report").Parse(reportText))
+	page = html.Must(html.Must(html.New("words").Funcs(functions).Parse(words)).New("report").Parse(reportHTML))
+)
 
 // WriteText writes the report for people to read.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if err := textPage.Execute(t, r); err != nil {
+	if err := text.Execute(t, r); err != nil {
 		return err
 	}
 	return t.Flush()
 }
 
-const timeLayout = "2006-01-02 15:04:05"
+// WriteHTML writes the report as one file, which needs no network and no script.
+func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// Summary returns some sentences about all that was read.
-func (r *Report) Summary() []string {
-	s := []string{fmt.Sprintf("%s lines: %s unreadable, %s that match no limit", number(r.Lines), number(r.Unreadable), number(r.Idle))}
-	if r.Requests > 0 {
-		s = append(s, fmt.Sprintf("%s requests from %s to %s UTC, of which %s (%s) would be denied",
-			number(r.Requests), r.First.Format(timeLayout), r.Last.Format(timeLayout), number(r.Denied), percent(float64(r.Denied)/float64(r.Requests))))
-	}
-	if r.Refused > 0 {
-		s = append(s, fmt.Sprintf("%s requests that a server would reject, the first at %s", number(r.Refused), r.Refusal))
-	}
-	return s
-}
+// DeniedShare is the share of the requests that would be denied.
+func (r *Report) DeniedShare() float64 { return float64(r.Denied) / float64(r.Requests) }
 
-// Title returns the limit in words.
-func (l *LimitReport) Title() string {
-	title := l.Limit
-	if l.Name != "" {
-		title = l.Name + ": " + title
-	}
-	if l.Shadow {
-		title += " (shadow)"
-	}
-	return title
-}
-
-// Once returns how many clients were denied at least once.
-func (l *LimitReport) Once() string {
-	return fmt.Sprintf("%s (%s)", number(l.ClientsDenied), percent(l.Share))
-}
-
-// Worst returns the worst minute in words.
-func (l *LimitReport) Worst() string {
-	m := l.WorstMinute
-	if m == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%s: %s of %s denied", m.At.Format("2006-01-02 15:04"), number(m.Denied), number(m.Requests))
-}
-
-// Count returns how often a client was denied.
-func (c Client) Count() string {
-	if c.Uncertain > 0 {
-		return fmt.Sprintf("%s to %s denied", number(c.Denied-c.Uncertain), number(c.Denied))
-	}
-	return number(c.Denied) + " denied"
-}
-
-// String returns the amount.
-func (a Amount) String() string {
-	if a.Burst > 0 {
-		return fmt.Sprintf("%s (burst %s)", number(a.Amount), number(a.Burst))
-	}
-	return number(a.Amount)
-}
+// Least is how many denials are certainly of the client.
+func (c Client) Least() uint64 { return c.Denied - c.Uncertain }
 
 // Parts returns both differences.
 func (c *Comparison) Parts() []Difference { return []Difference{c.NowOnly, c.BeforeOnly} }
 
-// String returns the difference in words.
-func (d Difference) String() string {
-	if d.Requests == 0 {
-		return "0 requests"
-	}
-	return fmt.Sprintf("%s requests of %s clients, of whom the %s rules never deny %s", number(d.Requests), number(d.Clients), d.Others, number(d.ClientsOnly))
+// Span is the time of a span in words.
+func (s *SeriesReport) Span() string {
+	return strings.TrimSuffix((time.Duration(s.Width) * time.Second).String(), "0s")
 }
 
-// number writes a number with commas.
-func number[T int64 | uint64](n T) string {
-	s := strconv.FormatUint(uint64(n), 10)
+// End returns when the last span ends.
+func (s *SeriesReport) End() time.Time {
+	return s.Begin.Add(time.Duration(int(s.Width)*len(s.Requests)) * time.Second)
+}
+
+// number writes a whole number with commas.
+func number(n any) string {
+	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
 }
 
-// percent writes a share to a tenth of a percent, or below 1 % with two significant digits.
+// percent writes a share with a decimal, or below 1 % with two significant digits.
 func percent(share float64) string {
-	p := share * 100
-	digits := 1
-	for limit := 1.0; p > 0 && p < limit && digits < 6; limit /= 10 {
-		digits++
+	format := "%.1f"
+	if share < 0.01 {
+		format = "%.2g"
 	}
-	s := strconv.FormatFloat(p, 'f', digits, 64)
-	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + " %"
+	rounded, _ := strconv.ParseFloat(fmt.Sprintf(format, 100*share), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + " %"
 }

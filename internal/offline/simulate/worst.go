@@ -2,7 +2,9 @@ package simulate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"time"
 
 	"weir/internal/telemetry/sketch"
 )
@@ -48,65 +50,44 @@ func (w worst) top(n int) (list []Client) {
 	return list
 }
 
-// series counts by time, in spans that become longer where time is long.
-type series struct {
-	begin  int64 // of the first span, in minutes since the epoch
-	width  int64 // of a span, in minutes
-	spans  []count
-	minute int64 // the current one
-	now    count // in it
-	worst  count // of all minutes
-	at     int64 // the minute of worst
-}
-
 // count is of the requests of some time.
 type count struct {
 	Requests uint64 `json:"requests"`
 	Denied   uint64 `json:"denied"`
 }
 
-func (c *count) add(o count) { c.Requests, c.Denied = c.Requests+o.Requests, c.Denied+o.Denied }
+// series counts requests by minutes since the epoch.
+type series map[int64]count
+
+const minute = 60_000_000 // microseconds
+
+// add counts a request, and denied ones of those that were counted.
+func (s series) add(now int64, requests, denied uint64) {
+	c := s[now/minute]
+	s[now/minute] = count{c.Requests + requests, c.Denied + denied}
+}
 
 // maxSpans is how many spans are drawn at most.
 const maxSpans = 240
 
-const minute = 60_000_000 // microseconds
-
-// add counts a request. Times never go back.
-func (s *series) add(now int64) {
-	if m := now / minute; m != s.minute || s.width == 0 {
-		s.flush()
-		s.minute = m
-		if s.width == 0 {
-			s.begin, s.width = m, 1
+// report returns the worst minute, and all in spans that are longer where the time is long.
+func (s series) report() (*Minute, *SeriesReport) {
+	at := func(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
+	minutes := slices.Sorted(maps.Keys(s))
+	begin, last, width := minutes[0], minutes[len(minutes)-1], int64(1)
+	for (last-begin)/width >= maxSpans {
+		width *= 2
+	}
+	spans := (last-begin)/width + 1
+	all := &SeriesReport{at(begin), width * 60, make([]uint64, spans), make([]uint64, spans)}
+	worst := begin
+	for _, m := range minutes {
+		c, i := s[m], (m-begin)/width
+		all.Requests[i] += c.Requests
+		all.Denied[i] += c.Denied
+		if w := s[worst]; c.Denied > w.Denied || c.Denied == w.Denied && c.Requests > w.Requests {
+			worst = m
 		}
 	}
-	s.now.Requests++
-}
-
-// deny counts as denied the request that was counted last.
-func (s *series) deny() { s.now.Denied++ }
-
-// flush ends the current minute.
-func (s *series) flush() {
-	if s.now.Requests == 0 {
-		return
-	}
-	if s.now.Denied > s.worst.Denied || s.now.Denied == s.worst.Denied && s.now.Requests > s.worst.Requests {
-		s.worst, s.at = s.now, s.minute
-	}
-	for (s.minute-s.begin)/s.width >= maxSpans { // one span of two
-		half := make([]count, (len(s.spans)+1)/2)
-		for i, c := range s.spans {
-			half[i/2].add(c)
-		}
-		s.spans = half
-		s.width *= 2
-	}
-	i := int((s.minute - s.begin) / s.width)
-	for len(s.spans) <= i {
-		s.spans = append(s.spans, count{})
-	}
-	s.spans[i].add(s.now)
-	s.now = count{}
+	return &Minute{at(worst), s[worst]}, all
 }
