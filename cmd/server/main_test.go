@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +129,7 @@ func TestExitCodes(t *testing.T) {
 type commandTest struct {
 	name           string
 	env            string // NAME=value
+	stdin          string // not empty: of a process of its own
 	args           []string
 	code           int
 	stdout, stderr []string // parts of them
@@ -145,7 +145,13 @@ func runCommands(t *testing.T, before []string, tests []commandTest) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			code, stdout, stderr := call(t, slices.Concat(before, tt.args)...)
+			args := slices.Concat(before, tt.args)
+			code, stdout, stderr := 0, "", ""
+			if tt.stdin == "" {
+				code, stdout, stderr = call(t, args...)
+			} else {
+				code, stdout, stderr = callProcess(tt.stdin, args...)
+			}
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
 			if tt.absent != "" && strings.Contains(stdout, tt.absent) || tt.silent && stdout != "" {
 				t.Errorf("stdout %q contains %q, or anything", stdout, tt.absent)
@@ -159,6 +165,15 @@ func inProcess(args ...string) *exec.Cmd {
 	command := exec.Command(os.Args[0], args...)
 	command.Env = append(os.Environ(), asProgram+"=1")
 	return command
+}
+
+// callProcess runs the program as a process with a standard input.
+func callProcess(stdin string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	command := inProcess(args...)
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(stdin), &out, &errs
+	_ = command.Run() // its exit code tells
+	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // compare holds what a call returned to an exit code and to texts that must
@@ -182,54 +197,22 @@ func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code i
 
 // TestLogAsJSON holds all that is written to the format, up to the end.
 func TestLogAsJSON(t *testing.T) {
-	type line struct {
-		Level, Reason string
-		Msg           string `json:"@message"`
-		Problems      []string
-		Timeout       any
-	}
-	tests := []struct {
-		name string
-		env  map[string]string
-		args []string
-		code int
-		want func(line) bool
-	}{
-		{name: "duration", args: append(local[:len(local):len(local)], "--drain-timeout=1m30s", "--config="+rules(t, "a.yaml", good)),
-			want: func(l line) bool { return l.Msg == "draining" && l.Timeout == "1m30s" }},
-		{name: "bad rules", args: []string{"--config=" + rules(t, "a.yaml", bad)}, code: 1, want: func(l line) bool {
-			return l.Level == "error" && l.Reason == "cannot start" && len(l.Problems) == 3 &&
-				strings.Contains(l.Problems[1], "a.yaml:4:") && strings.Contains(l.Problems[2], "a.yaml:6:")
-		}},
-		{name: "bad variable", env: map[string]string{"PORT": "http"}, code: 2, want: func(l line) bool {
-			return l.Level == "error" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "use 0 to 65535")
-		}},
-		{name: "unknown flag", args: []string{"--nope"}, code: 2, want: func(l line) bool {
-			return l.Level == "error" && len(l.Problems) == 1 && l.Problems[0] == "unknown flag --nope"
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("LOG_FORMAT", "json")
-			for name, value := range tt.env {
-				t.Setenv(name, value)
+	t.Setenv("LOG_FORMAT", "json")
+	for want, args := range map[string][]string{
+		`"level":"info","@message":"draining","timeout":"1m30s"}`:                            append(local[:len(local):len(local)], "--drain-timeout=1m30s", "--config="+rules(t, "a.yaml", good)),
+		`"level":"error","@message":"weir exits","reason":"cannot start","problems":["`:      {"--config=" + rules(t, "a.yaml", bad)},
+		`"reason":"invalid flags, variables or arguments","problems":["--port: `:             {"--port=http"},
+		`"reason":"invalid flags, variables or arguments","problems":["unknown flag --nope"`: {"--nope"},
+	} {
+		_, _, stderr := call(t, args...)
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the wanted line %s is missing in:\n%s", want, stderr)
+		}
+		for text := range strings.Lines(stderr) {
+			if !json.Valid([]byte(text)) || !strings.HasPrefix(text, `{"@timestamp":"20`) {
+				t.Errorf("no line of the log: %s", text)
 			}
-			code, _, stderr := call(t, tt.args...)
-			if code != tt.code {
-				t.Errorf("exit code %d, want %d", code, tt.code)
-			}
-			found := false
-			for text := range strings.Lines(stderr) {
-				var l line
-				if err := json.Unmarshal([]byte(text), &l); err != nil {
-					t.Errorf("%s: %v", text, err)
-				}
-				found = found || tt.want(l)
-			}
-			if !found {
-				t.Errorf("the wanted line is missing in:\n%s", stderr)
-			}
-		})
+		}
 	}
 }
 
@@ -294,54 +277,32 @@ Each flag of "weir help serve" is also an environment variable.
 func TestSignals(t *testing.T) {
 	command := inProcess(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", good))...)
 	log := start(t, command)
-	log.wait(t, `msg=listening.*`, 1)
+	log.WaitFor(t, "msg=listening")
 	testenv.OK(t, command.Process.Signal(syscall.SIGHUP))
-	log.wait(t, `msg="rules loaded"`, 2)
+	testenv.Until(t, "the rules are loaded again", func() bool { return strings.Count(log.String(), `msg="rules loaded"`) == 2 })
 	testenv.OK(t, command.Process.Signal(syscall.SIGTERM))
-	if err := command.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
+	if err := command.Wait(); err != nil || !strings.Contains(log.String(), "msg=draining") || !strings.HasSuffix(log.String(), "msg=stopped\n") {
+		t.Errorf("after SIGTERM: %v\n%s", err, log)
 	}
-	log.wait(t, `msg=draining`, 1)
-	log.wait(t, `msg=stopped`, 1)
 }
 
-// logFile is the name of the file of what a process writes.
-type logFile string
-
-// start starts a process, which ends with the test at the latest.
-func start(t *testing.T, command *exec.Cmd) logFile {
+// start starts a process, which ends with the test at the latest, and returns what it writes.
+func start(t *testing.T, command *exec.Cmd) *testenv.Log {
 	t.Helper()
-	file := testenv.Must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
-	command.Stdout, command.Stderr = file, file
+	log := new(testenv.Log)
+	command.Stdout, command.Stderr = log, log
 	testenv.OK(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		_ = command.Wait() // unless the test has waited
-		file.Close()
 	})
-	return logFile(file.Name())
+	return log
 }
 
-func (l logFile) read(t *testing.T) string { return readText(t, string(l)) }
-
-// wait waits until a pattern occurs n times.
-func (l logFile) wait(t *testing.T, pattern string, n int) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		if text := l.read(t); len(regexp.MustCompile(pattern).FindAllString(text, -1)) < n {
-			return fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text)
-		}
-		return nil
-	})
-}
-
-// listening finds the addresses of a server in its log.
-var listening = regexp.MustCompile(`\b(http|debug|metrics)["=:]+(127\.0\.0\.1:\d+)`)
-
-// addresses returns the addresses of a server by the names of its listeners.
-func addresses(log string) map[string]string {
+// addresses returns the addresses of a server by the names of its listeners, from its log.
+func addresses(log *testenv.Log) map[string]string {
 	found := map[string]string{}
-	for _, l := range listening.FindAllStringSubmatch(log, -1) {
+	for _, l := range regexp.MustCompile(`\b(http|debug|metrics)["=:]+(127\.0\.0\.1:\d+)`).FindAllStringSubmatch(log.String(), -1) {
 		found[l[1]] = l[2]
 	}
 	return found
@@ -349,27 +310,13 @@ func addresses(log string) map[string]string {
 
 // A real process reads rules that another one writes.
 func TestValidateStandardInput(t *testing.T) {
-	for _, tt := range []struct {
-		name, input string
-		args        []string
-		code        int
-		stdout      string
-	}{
-		{"valid", good, nil, 0, "valid: files=1 domains=1 rules=1\n"},
-		{"problems", bad, nil, 1, "stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"},
-		{"nothing", "", nil, 1, "stdin: "},
-		{"beside a file", more, []string{rules(t, "a.yaml", good) + "/a.yaml"}, 1, "stdin:1:9: domain: \"api\" is already the domain of "},
-		{"too long", strings.Repeat("#", 16<<20+1), nil, 1, "stdin: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			command := inProcess(append(append([]string{"validate"}, tt.args...), "-")...)
-			command.Stdin = strings.NewReader(tt.input)
-			var stdout, stderr bytes.Buffer
-			command.Stdout, command.Stderr = &stdout, &stderr
-			_ = command.Run() // its exit code tells
-			compare(t, tt.code, []string{tt.stdout}, nil, command.ProcessState.ExitCode(), stdout.String(), stderr.String())
-		})
-	}
+	runCommands(t, []string{"validate"}, []commandTest{
+		{name: "valid", stdin: good, args: []string{"-"}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
+		{name: "problems", stdin: bad, args: []string{"-"}, code: 1, stdout: []string{"stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"}},
+		{name: "nothing", stdin: "\n", args: []string{"-"}, code: 1, stdout: []string{"stdin: "}},
+		{name: "beside a file", stdin: more, args: []string{rules(t, "a.yaml", good) + "/a.yaml", "-"}, code: 1, stdout: []string{"stdin:1:9: domain: \"api\" is already the domain of "}},
+		{name: "too long", stdin: strings.Repeat("#", 16<<20+1), args: []string{"-"}, code: 1, stdout: []string{"stdin: "}},
+	})
 }
 
 // An image FROM scratch has no data of time zones.

@@ -22,8 +22,8 @@ func operate(t *testing.T, text string, args ...string) *operated {
 	command := inProcess(append(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", text)), args...)...)
 	command.Env = append(command.Env, "DRAIN_TIMEOUT=100ms")
 	log := start(t, command)
-	log.wait(t, `msg=listening`, 1)
-	at := addresses(log.read(t))
+	log.WaitFor(t, "msg=listening")
+	at := addresses(log)
 	return &operated{t, at["http"], at["debug"]}
 }
 
