@@ -153,6 +153,9 @@ func runCommands(t *testing.T, before []string, tests []commandTest) {
 				code, stdout, stderr = callProcess(tt.stdin, args...)
 			}
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+			if strings.Contains(stdout+stderr, "swordfish") {
+				t.Errorf("a token is shown: %s%s", stdout, stderr)
+			}
 			if tt.absent != "" && strings.Contains(stdout, tt.absent) || tt.silent && stdout != "" {
 				t.Errorf("stdout %q contains %q, or anything", stdout, tt.absent)
 			}

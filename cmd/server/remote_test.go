@@ -14,41 +14,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
-	"weir/internal/testenv"
-
 	"weir/internal/operators"
+	"weir/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
 
-// recorded answers on a real port as a server did, and keeps what it was asked.
+// recorded answers on a real port as a server did, and keeps the last request. Commands
+// ask one after the other.
 type recorded struct {
 	*httptest.Server
-	mu      sync.Mutex
-	code    int
-	answer  string
-	request *http.Request
-	body    string
-}
-
-// next sets what is answered from now on.
-func (r *recorded) next(answer string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = answer
-}
-
-// asked returns the last request and its body.
-func (r *recorded) asked() (request *http.Request, body string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.request, r.body
+	code        int
+	answer      string
+	asked, body string // method and URL, and the body
+	token       string
 }
 
 func answering(t *testing.T, code int, answer string) *recorded {
@@ -62,9 +45,7 @@ func answering(t *testing.T, code int, answer string) *recorded {
 // ServeHTTP implements http.Handler.
 func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, _ := io.ReadAll(request.Body)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.request, r.body = request, string(body)
+	r.asked, r.body, r.token = request.Method+" "+request.URL.RequestURI(), string(body), request.Header.Get("Authorization")
 	w.Header().Set("Date", "Sat, 01 Aug 2026 03:07:10 GMT")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(r.code)
@@ -122,12 +103,8 @@ func TestRemoteCommands(t *testing.T) {
 			if code != tt.code || stderr != "" {
 				t.Errorf("exit code %d, stderr %s", code, stderr)
 			}
-			request, body := server.asked()
-			if asked := request.Method + " " + request.URL.RequestURI(); asked != tt.asked {
-				t.Errorf("it asks %s, want %s", asked, tt.asked)
-			}
-			if tt.body != "" && body != tt.body {
-				t.Errorf("it sends %s, want %s", body, tt.body)
+			if server.asked != tt.asked || tt.body != "" && server.body != tt.body {
+				t.Errorf("it asks %s %s, want %s %s", server.asked, server.body, tt.asked, tt.body)
 			}
 			stdout = strings.ReplaceAll(stdout, server.URL, "http://HOST:PORT")
 			if *update {
@@ -170,14 +147,13 @@ func TestPastedDescriptor(t *testing.T) {
 	server := answering(t, http.StatusOK, fromFile(t, "hostile.json"))
 	_, stdout, _ := call(t, "denials", "--server="+server.URL)
 	var asked []string
-	server.next(fromFile(t, "none.json"))
+	server.answer = fromFile(t, "none.json")
 	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
 		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
 		command.Env = append(os.Environ(), asProgram+"=1")
 		out, _ := command.CombinedOutput() // the answer is of another descriptor
 		var d operators.Descriptor
-		_, body := server.asked()
-		if err := json.Unmarshal([]byte(body), &d); err != nil {
+		if err := json.Unmarshal([]byte(server.body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)
 		}
 		domain, entries, err := d.Bytes()
@@ -187,9 +163,8 @@ func TestPastedDescriptor(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}
 	want := []string{
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
+		`[{"user" "\x1b[31mred\x1b[0m\n\x00"}]`, `[{"user" "\xff\xfe'; rm -rf /"}]`,
+		`[{"user" "<script>alert(1)</script>"} {"-x=,\\" "\u202egnp"}]`,
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)
