@@ -7,26 +7,35 @@ package main
 
 import (
 	"bufio"
-	"container/heap"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
 )
 
-// options say which log is made.
-type options struct {
-	lines    int
-	clients  int // beside the abusers
-	distinct bool
-	begin    time.Time
-	span     time.Duration
-	disorder time.Duration
+// abusers are so many, each with this share of all lines, in so many hours of the log.
+var abusers = [...]struct {
+	share float64
+	hours int
+}{{0.04, 3}, {0.03, 3}, {0.02, 3}}
+
+// generator makes lines in the order of their times.
+type generator struct {
+	lines, clients int // clients beside the abusers
+	distinct       bool
+	span, disorder time.Duration
+
+	random *rand.Rand
+	often  *rand.Zipf
+	hours  [len(abusers)]int // in which they begin
+	hour   int               // of the line made last
+	counts []uint32          // of that hour, by client
+	peaks  []uint32
+	all    []int
 }
 
 // truth is what is known of a log.
@@ -46,123 +55,85 @@ type abuser struct {
 }
 
 func main() {
-	var o options
-	flag.IntVar(&o.lines, "lines", 100_000, "lines of the log")
-	flag.IntVar(&o.clients, "clients", 10_000, "clients, of whom some come often and most seldom")
-	flag.BoolVar(&o.distinct, "distinct", false, "one line for each client, in the place of that")
-	flag.DurationVar(&o.span, "span", 24*time.Hour, "time from the first line to the last")
-	flag.DurationVar(&o.disorder, "disorder", 20*time.Second, "how much later than another that began later a line may come")
+	g := generator{random: rand.New(rand.NewPCG(1, 0))} //nolint:gosec // G404: the same seed makes the same log
+	flag.IntVar(&g.lines, "lines", 100_000, "lines of the log")
+	flag.IntVar(&g.clients, "clients", 10_000, "clients, of whom some come often and most seldom")
+	flag.BoolVar(&g.distinct, "distinct", false, "one line for each client, in the place of that")
+	flag.DurationVar(&g.span, "span", 24*time.Hour, "time from the first line to the last")
+	flag.DurationVar(&g.disorder, "disorder", 20*time.Second, "how much later than another that began later a line may come")
 	truthFile := flag.String("truth", "", "file for what is known of the log, as JSON")
 	flag.Parse()
-	o.begin = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
-	if err := write(o, *truthFile); err != nil {
+	err := g.write(os.Stdout)
+	if err == nil && *truthFile != "" {
+		var data []byte
+		data, err = json.MarshalIndent(g.truth(), "", "  ")
+		if err == nil {
+			err = os.WriteFile(*truthFile, append(data, '\n'), 0o600)
+		}
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "generate: %v\n", err)
 		os.Exit(2)
 	}
 }
 
-func write(o options, truthFile string) error {
-	known, err := generate(os.Stdout, o)
-	if err != nil || truthFile == "" {
-		return err
-	}
-	data, err := json.MarshalIndent(known, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(truthFile, append(data, '\n'), 0o600)
-}
-
-// abusers are so many, each with this share of all lines, in so many hours of the log.
-var abusers = [...]struct {
-	share float64
-	hours int
-}{{0.04, 3}, {0.03, 3}, {0.02, 3}}
-
-// line is a request before it is written.
-type line struct {
-	at     time.Time
-	client int
-	number int
-}
-
-// generator makes lines in the order of their times.
-type generator struct {
-	options
-	random *rand.Rand
-	often  *rand.Zipf
-	hour   int64
-	counts []uint32 // of the hour, by client
-	peaks  []uint32
-	all    []int
-	hours  [len(abusers)]int // in which they begin
-}
-
-func generate(w io.Writer, o options) (truth, error) {
-	random := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // G404: the same seed makes the same log
-	g := generator{options: o, random: random}
-	if o.distinct {
-		g.clients = o.lines
+// write writes the lines, in any order within a time of g.disorder.
+func (g *generator) write(w io.Writer) error {
+	if g.distinct {
+		g.clients = g.lines
 	}
 	n := g.clients + len(abusers)
 	g.counts, g.peaks, g.all = make([]uint32, n), make([]uint32, n), make([]int, n)
-	g.often = rand.NewZipf(random, 1.3, float64(g.clients)/4+10, uint64(g.clients-1))
-	hours := max(int(o.span/time.Hour), 1)
+	g.often = rand.NewZipf(g.random, 1.3, float64(g.clients)/4+10, uint64(g.clients-1))
 	for i := range g.hours {
-		g.hours[i] = random.IntN(max(hours-abusers[i].hours, 1))
+		g.hours[i] = g.random.IntN(max(int(g.span/time.Hour)-abusers[i].hours, 1))
 	}
 	b := bufio.NewWriterSize(w, 1<<20)
-	var waiting lines
-	var buf []byte
-	flush := func(until time.Time) error {
-		for len(waiting) > 0 && !waiting[0].written.After(until) {
-			l := heap.Pop(&waiting).(delayed)
-			buf = l.append(buf[:0])
-			if _, err := b.Write(buf); err != nil {
-				return err
-			}
+	var block []string
+	var began time.Duration // of the block
+	for i := range g.lines {
+		at := time.Duration(float64(g.span) / float64(g.lines) * float64(i)).Truncate(time.Millisecond)
+		if at-began > g.disorder {
+			g.flush(b, block)
+			block, began = block[:0], at
 		}
-		return nil
+		block = append(block, line(i, at, g.draw(i, at)))
 	}
-	for i := range o.lines {
-		l := g.next(i)
-		heap.Push(&waiting, delayed{l, l.at.Add(time.Duration(random.Int64N(int64(o.disorder) + 1)))})
-		if err := flush(l.at); err != nil {
-			return truth{}, err
-		}
-	}
-	if err := flush(o.begin.Add(o.span + o.disorder)); err != nil {
-		return truth{}, err
-	}
-	return g.truth(), b.Flush()
+	g.flush(b, block)
+	return b.Flush()
 }
 
-// next draws the client of line i, and counts it.
-func (g *generator) next(i int) line {
-	at := g.begin.Add(time.Duration(float64(g.span) / float64(g.lines) * float64(i))).Truncate(time.Millisecond)
-	l := line{at, g.draw(i, at), i}
-	if hour := at.Unix() / 3600; hour != g.hour {
+func (g *generator) flush(b *bufio.Writer, block []string) {
+	g.random.Shuffle(len(block), func(i, j int) { block[i], block[j] = block[j], block[i] })
+	for _, line := range block {
+		_, _ = b.WriteString(line) // an error comes again at the end
+	}
+}
+
+// draw draws the client of line i, and counts it.
+func (g *generator) draw(i int, at time.Duration) int {
+	client := len(abusers) + i
+	if !g.distinct {
+		client = g.anyone(at)
+	}
+	if hour := int(at / time.Hour); hour != g.hour {
 		clear(g.counts)
 		g.hour = hour
 	}
-	g.counts[l.client]++
-	g.peaks[l.client] = max(g.peaks[l.client], g.counts[l.client])
-	g.all[l.client]++
-	return l
+	g.counts[client]++
+	g.peaks[client] = max(g.peaks[client], g.counts[client])
+	g.all[client]++
+	return client
 }
 
-func (g *generator) draw(i int, at time.Time) int {
-	if g.distinct {
-		return len(abusers) + i
-	}
-	hour, chance := int(at.Sub(g.begin)/time.Hour), g.random.Float64()
-	hours := max(g.span.Hours(), 1)
-	for a := range abusers {
-		if hour >= g.hours[a] && hour < g.hours[a]+abusers[a].hours {
-			// all its lines are in these hours
-			share := abusers[a].share * hours / min(float64(abusers[a].hours), hours)
+// anyone draws an abuser, whose lines are all in his hours, or another client.
+func (g *generator) anyone(at time.Duration) int {
+	hour, chance, hours := int(at/time.Hour), g.random.Float64(), max(g.span.Hours(), 1)
+	for i, a := range abusers {
+		if hour >= g.hours[i] && hour < g.hours[i]+a.hours {
+			share := a.share * hours / min(float64(a.hours), hours)
 			if chance < share {
-				return a
+				return i
 			}
 			chance -= share
 		}
@@ -175,41 +146,18 @@ func (g *generator) draw(i int, at time.Time) int {
 
 func (g *generator) truth() truth {
 	t := truth{Lines: g.lines}
-	for a := range abusers {
-		if g.all[a] > 0 {
-			t.Abusers = append(t.Abusers, abuser{address(a), g.all[a], g.peaks[a]})
+	for i := range abusers {
+		if g.all[i] > 0 {
+			t.Abusers = append(t.Abusers, abuser{address(i), g.all[i], g.peaks[i]})
 		}
 	}
 	peaks := slices.DeleteFunc(g.peaks, func(p uint32) bool { return p == 0 })
 	slices.Sort(peaks)
 	t.Clients = len(peaks)
 	for _, share := range []float64{0, 0.001, 0.01} {
-		t.Amounts = append(t.Amounts, peaks[len(peaks)-1-int(math.Floor(share*float64(len(peaks))))])
+		t.Amounts = append(t.Amounts, peaks[len(peaks)-1-int(share*float64(len(peaks)))])
 	}
 	return t
-}
-
-// delayed is a line that is written when its request ends.
-type delayed struct {
-	line
-	written time.Time
-}
-
-type lines []delayed
-
-func (l lines) Len() int           { return len(l) }
-func (l lines) Less(i, j int) bool { return l[i].written.Before(l[j].written) }
-func (l lines) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-
-// Push implements heap.Interface.
-func (l *lines) Push(x any) { *l = append(*l, x.(delayed)) }
-
-// Pop implements heap.Interface.
-func (l *lines) Pop() any {
-	old := *l
-	last := old[len(old)-1]
-	*l = old[:len(old)-1]
-	return last
 }
 
 // address returns that of a client.
@@ -223,8 +171,9 @@ func address(client int) string {
 
 var paths = [...]string{"/", "/login", "/api/items?page=2", "/api/items/17", "/search?q=weir"}
 
-// append appends the line, in JSON as Envoy writes it.
-func (l *line) append(dst []byte) []byte {
-	return fmt.Appendf(dst, `{"start_time":%q,"method":"GET","path":%q,"protocol":"HTTP/1.1","response_code":200,"response_flags":"-","duration":%d,"authority":"shop.example","downstream_remote_address":"%s:%d","request_id":"%08x"}`+"\n",
-		l.at.Format("2006-01-02T15:04:05.000Z"), paths[l.number%len(paths)], l.number%50, address(l.client), 1024+l.number%60000, l.number)
+// line is line i of the log, in JSON as Envoy writes it.
+func line(i int, at time.Duration, client int) string {
+	begin := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+	return fmt.Sprintf(`{"start_time":%q,"method":"GET","path":%q,"protocol":"HTTP/1.1","response_code":200,"response_flags":"-","duration":%d,"authority":"shop.example","downstream_remote_address":"%s:%d","request_id":"%08x"}`+"\n",
+		begin.Add(at).Format("2006-01-02T15:04:05.000Z"), paths[i%len(paths)], i%50, address(client), 1024+i%60000, i)
 }
