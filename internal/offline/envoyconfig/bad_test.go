@@ -56,7 +56,7 @@ func TestBadFiles(t *testing.T) {
 		{"no match", oneRoute("route: {cluster: c}"), "", "f.yaml:12:70: " + inRoute + ": the field match is required"},
 		{"no path", oneRoute("match: {headers: [{name: x}]}"), "", "f.yaml:13:28: " + inRoute + ".match: invalid RouteMatch.PathSpecifier: value is required"},
 		{"unknown match", oneRoute("match: {prefixes: /}"), "", inRoute + `.match: unknown field "prefixes"`},
-		{"misspelt name", strings.Replace(oneRoute("match: {prefix: /}"), "name: l", "name: gateway", 1), "gatway", `has the name "gatway", did you mean "gateway"?; there are ["gateway"]`},
+		{"misspelt name", strings.Replace(oneRoute("match: {prefix: /}"), "name: l", "name: gateway", 1), "gatway", `has the name "gatway" (did you mean gateway?); there are ["gateway"]`},
 		{"no route configuration", strings.Replace(oneRoute("match: {prefix: /}"), "route_config:", "rds: {route_config_name: far}\n                other:", 1), "", `the route configuration "far" is not in the file`},
 		{"several", "[{name: a, virtual_hosts: [{rate_limits: []}]}, {name: b, virtual_hosts: [{rate_limits: []}]}]", "", `f.yaml: the file has several sets of rate limits, choose one with --from: ["a" "b"]`},
 		{"no domain in routes", "virtual_hosts: [{domains: ['*'], routes: [{match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}}]}]", "", "f.yaml: no rate limit filter in the file names the domain, give it with --domain"},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
@@ -141,7 +142,12 @@ func (c *call) append(dst []Result, t *Request, done bool) []Result {
 		dst = slices.Grow(dst, 1)[:n+1]
 		entries := dst[n].Entries[:0]
 		for i := 0; ok && i < len(l.actions); i++ {
-			entries, ok = l.actions[i].append(entries, t)
+			a := &l.actions[i]
+			value, there := a.value(t)
+			if there {
+				entries = append(entries, limiter.Entry{Key: a.key, Value: value})
+			}
+			ok = there || a.skip
 		}
 		if dst[n].Entries = entries; !ok {
 			dst = dst[:n]

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/descriptors/spelling"
 	"weir/internal/descriptors/strictyaml"
 )
 
@@ -130,16 +129,12 @@ func (r *reader) take(choices []choice, from string) *Config {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	hint := ""
-	if near := spelling.Nearest(from, names); near != "" {
-		hint = fmt.Sprintf(", did you mean %q?", near)
-	}
 	switch {
 	case len(r.Problems) > 0:
 	case from == "":
 		r.problem(nil, "the file has several sets of rate limits, choose one with --from: %q", names)
 	default:
-		r.problem(nil, "no listener or route configuration with rate limits has the name %q%s; there are %q", from, hint, names)
+		r.problem(nil, "no listener or route configuration with rate limits has the name %q%s; there are %q", from, r.DidYouMean(from, names), names)
 	}
 	return nil
 }

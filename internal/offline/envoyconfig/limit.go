@@ -11,8 +11,6 @@ import (
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"gopkg.in/yaml.v3"
-
-	"weir/internal/limiter"
 )
 
 // rateLimit makes one descriptor of a request.
@@ -125,15 +123,6 @@ type action struct {
 	skip bool // without a value there is a descriptor all the same
 	// value returns the value of the entry, and false if there is none.
 	value func(t *Request) (string, bool)
-}
-
-// append appends the entry. It reports false if there shall be no descriptor.
-func (a *action) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
-	value, ok := a.value(t)
-	if !ok {
-		return entries, a.skip
-	}
-	return append(entries, limiter.Entry{Key: a.key, Value: value}), true
 }
 
 // action returns the action of a message, which is at n.
