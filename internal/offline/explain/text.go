@@ -67,30 +67,16 @@ func (l Level) Text() string {
 	return strings.NewReplacer("NODE", l.Node, "NETWORK", l.Network).Replace(texts[l.Match])
 }
 
-// Outcome says what becomes of hits on a fresh counter.
-func (l Limit) Outcome(hits uint64) string {
-	d := l.Decision
-	// When nothing of the hits counts any more: within the time that it takes from the start of a
-	// window, if they may come later in it.
-	after := time.Duration(d.ResetAfter * float64(time.Second))
-	reset := fmt.Sprintf("fully available again within %v", after)
-	if l.Hold != "" {
-		reset = fmt.Sprintf("available again when released, or after %v", after)
-	} else if l.TimeZone != "" {
-		reset = fmt.Sprintf("the window ends with the %s of the calendar", l.Period)
-	}
+// Reset says when nothing of the hits counts any more: within the time that it takes from the start
+// of a window, if they may come later in it.
+func (l Limit) Reset() string {
+	after := time.Duration(l.Decision.ResetAfter * float64(time.Second))
 	switch {
-	case !d.Fits && (l.Mode == "shadow_mode" || l.DecidedAs == "shadow_mode"):
-		return "never fits, but the mode lets it pass"
-	case !d.Fits && d.Charged:
-		return "never fits, but is counted, " + reset
-	case !d.Fits:
-		return "never fits"
-	case hits == 0:
-		return fmt.Sprintf("a peek, %d remaining", d.Remaining)
-	case !d.Charged:
-		return "fits, but is not counted, because another limit denies the request"
+	case l.Hold != "":
+		return fmt.Sprintf("available again when released, or after %v", after)
+	case l.TimeZone != "":
+		return fmt.Sprintf("the window ends with the %s of the calendar", l.Period)
 	default:
-		return fmt.Sprintf("fits, %d remaining, %s", d.Remaining, reset)
+		return fmt.Sprintf("fully available again within %v", after)
 	}
 }
