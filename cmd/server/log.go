@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -102,14 +103,15 @@ func (l *lossyWriter) Write(line []byte) (int, error) {
 
 // close waits until the lines before it are written, but no longer than patience.
 func (l *lossyWriter) close(patience time.Duration) {
-	over := time.After(patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	select {
 	case l.lines <- nil:
-	case <-over:
+	case <-ctx.Done():
 		return
 	}
 	select {
 	case <-l.ended:
-	case <-over:
+	case <-ctx.Done():
 	}
 }

@@ -146,12 +146,11 @@ func runCommands(t *testing.T, before []string, tests []commandTest) {
 				t.Setenv(name, value)
 			}
 			args := slices.Concat(before, tt.args)
-			code, stdout, stderr := 0, "", ""
-			if tt.stdin == "" {
-				code, stdout, stderr = call(t, args...)
-			} else {
-				code, stdout, stderr = callProcess(tt.stdin, args...)
+			run := func() (int, string, string) { return call(t, args...) }
+			if tt.stdin != "" {
+				run = func() (int, string, string) { return callProcess(tt.stdin, args...) }
 			}
+			code, stdout, stderr := run()
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
 			if strings.Contains(stdout+stderr, "swordfish") {
 				t.Errorf("a token is shown: %s%s", stdout, stderr)

@@ -96,7 +96,8 @@ func (v validation) check() report {
 	r := report{Problems: []finding{}}
 	var files []descriptors.File
 	for _, path := range v.Paths {
-		found, skipped, err := make([]descriptors.File, 1), []string(nil), error(nil)
+		var err error
+		found, skipped := make([]descriptors.File, 1), []string(nil)
 		if path == "-" {
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {

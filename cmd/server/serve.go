@@ -66,7 +66,8 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 	context.AfterFunc(ctx, func() {
 		defer end()
 		defer signal.Stop(signals)
-		over := time.After(pause)
+		over, stop := context.WithTimeout(paused, pause)
+		defer stop()
 		for range 2 { // the first is the one that ended ctx
 			select {
 			case received := <-signals:
@@ -74,7 +75,7 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 					return
 				}
 				leave()
-			case <-over:
+			case <-over.Done():
 				return
 			}
 		}
