@@ -143,34 +143,16 @@ func TestBenchTLS(t *testing.T) {
 	}
 	secure, mutual := serve("127.0.0.1", tls.NoClientCert), serve("127.0.0.1", tls.RequireAndVerifyClientCert)
 	named, open := serve("limits.example", tls.NoClientCert), oracle{}.start(t)
-	tests := []struct {
-		name   string
-		server string
-		args   []string
-		stderr string // none: all is well
-	}{
-		{"server", secure, []string{"--tls-ca=" + ca}, ""},
-		{"mutual", mutual, []string{"--tls", "--tls-ca=" + ca, "--tls-cert=" + cert, "--tls-key=" + key}, ""},
-		{"by name", named, []string{"--tls-ca=" + ca, "--tls-server-name=limits.example"}, ""},
-
-		{"untrusted server", secure, []string{"--tls-ca=" + strangerCA}, "certificate signed by unknown authority"},
-		{"plain server", open, []string{"--tls-ca=" + ca}, "first record does not look like a TLS handshake"},
-		{"plain client", secure, nil, "no connection: connection error: desc = \"error reading server preface: "},
-
-		{"no file of authorities", secure, []string{"--tls-ca=" + none}, "weir: open " + none + ": "},
-		{"no authority", secure, []string{"--tls-ca=" + key}, "weir: authorities " + key + ": no PEM certificate\n"},
-		{"another key", secure, []string{"--tls-cert=" + cert, "--tls-key=" + otherKey}, "weir: certificate " + cert + " with key " + otherKey + ": tls: private key does not match public key\n"},
-		{"no key", secure, []string{"--tls-cert=" + cert}, "weir: --tls-cert and --tls-key must be used together\n"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"bench", tt.server, "--requests=100", "--warmup=0s"}, tt.args...)
-			code, stdout, stderr := call(t, args...)
-			if tt.stderr != "" {
-				compare(t, exitUsage, nil, []string{tt.stderr}, code, stdout, stderr)
-				return
-			}
-			compare(t, exitOK, []string{" connections with TLS, ", "ok          100  100.0 %"}, nil, code, stdout, stderr)
-		})
-	}
+	runCommands(t, []string{"bench", "--requests=100", "--warmup=0s"}, []commandTest{
+		{name: "server", args: []string{secure, "--tls-ca=" + ca}, stdout: []string{" connections with TLS, ", "ok          100  100.0 %"}},
+		{name: "mutual", args: []string{mutual, "--tls", "--tls-ca=" + ca, "--tls-cert=" + cert, "--tls-key=" + key}, stdout: []string{" connections with TLS, ", "ok          100  100.0 %"}},
+		{name: "by name", args: []string{named, "--tls-ca=" + ca, "--tls-server-name=limits.example"}, stdout: []string{" connections with TLS, ", "ok          100  100.0 %"}},
+		{name: "untrusted server", args: []string{secure, "--tls-ca=" + strangerCA}, code: exitUsage, stderr: []string{"certificate signed by unknown authority"}},
+		{name: "plain server", args: []string{open, "--tls-ca=" + ca}, code: exitUsage, stderr: []string{"first record does not look like a TLS handshake"}},
+		{name: "plain client", args: []string{secure}, code: exitUsage, stderr: []string{"no connection: connection error: desc = \"error reading server preface: "}},
+		{name: "no file of authorities", args: []string{secure, "--tls-ca=" + none}, code: exitUsage, stderr: []string{"weir: open " + none + ": "}},
+		{name: "no authority", args: []string{secure, "--tls-ca=" + key}, code: exitUsage, stderr: []string{"weir: authorities " + key + ": no PEM certificate\n"}},
+		{name: "another key", args: []string{secure, "--tls-cert=" + cert, "--tls-key=" + otherKey}, code: exitUsage, stderr: []string{"weir: certificate " + cert + " with key " + otherKey + ": tls: private key does not match public key\n"}},
+		{name: "no key", args: []string{secure, "--tls-cert=" + cert}, code: exitUsage, stderr: []string{"weir: --tls-cert and --tls-key must be used together\n"}},
+	})
 }

@@ -79,15 +79,13 @@ func TestSimulateCutLog(t *testing.T) {
 func TestSimulateFiles(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	page, denied := filepath.Join(dir, "page.html"), filepath.Join(dir, "denied")
-	command := inProcess("simulate", dir+"/a.yaml", "-", "--envoy="+dir+"/envoy.yaml", "--html="+page, "--denied="+denied)
-	command.Stdin = strings.NewReader(userLines)
-	if out, err := command.CombinedOutput(); err != nil || strings.Contains(string(out), "\x1b") {
-		t.Fatalf("%v:\n%s", err, out)
+	code, stdout, stderr := callProcess(userLines, "simulate", dir+"/a.yaml", "-", "--envoy="+dir+"/envoy.yaml", "--html="+page, "--denied="+denied)
+	if code != exitOK || strings.Contains(stdout+stderr, "\x1b") {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 	for file, want := range map[string]string{page: "<h2>api|user</h2>", denied: "stdin:2\tapi|user\t1 per hour\tuser=ann\n"} {
-		data, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(data), want) {
-			t.Errorf("%s: %v, %q", file, err, data)
+		if text := readText(t, file); !strings.Contains(text, want) {
+			t.Errorf("%s: %q", file, text)
 		}
 	}
 }
