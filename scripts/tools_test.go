@@ -15,19 +15,13 @@ import (
 func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
 	shell := testenv.Shell(t)
 	root, bin := t.TempDir(), t.TempDir()
-	script := testenv.Must(os.ReadFile("tools.sh"))(t)
-	for _, dir := range []string{"scripts", ".tools"} {
-		testenv.OK(t, os.Mkdir(filepath.Join(root, dir), 0o755))
-	}
 	write := func(path, text string) {
 		t.Helper()
+		testenv.OK(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
 		testenv.OK(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o644))
 	}
-	write("scripts/tools.sh", string(script))
-	dirname, err := exec.LookPath("dirname") // the script finds its place with it
-	if err != nil {
-		t.Fatal(err)
-	}
+	write("scripts/tools.sh", read(t, "tools.sh"))
+	dirname := testenv.Must(exec.LookPath("dirname"))(t) // the script finds its place with it
 	testenv.OK(t, os.Symlink(dirname, filepath.Join(bin, "dirname")))
 	missing := func() string {
 		t.Helper()

@@ -1,7 +1,6 @@
 package scripts
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -20,18 +19,16 @@ func TestReleasesAreTested(t *testing.T) {
 			Needs []string `yaml:"needs"`
 		} `yaml:"jobs"`
 	}
-	read := func(file string) (w workflow) {
-		t.Helper()
-		text := testenv.Must(os.ReadFile(file))(t)
-		testenv.OK(t, yaml.Unmarshal(text, &w))
+	parse := func(file string) (w workflow) {
+		testenv.OK(t, yaml.Unmarshal([]byte(read(t, file)), &w))
 		return w
 	}
-	jobs := read("../.github/workflows/release.yml").Jobs
+	jobs := parse("../.github/workflows/release.yml").Jobs
 	const tests = "./.github/workflows/test.yml"
 	if jobs["test"].Uses != tests {
 		t.Errorf("the job test uses %q, want %s", jobs["test"].Uses, tests)
 	}
-	if _, callable := read("../.github/workflows/test.yml").On["workflow_call"]; !callable {
+	if _, callable := parse("../.github/workflows/test.yml").On["workflow_call"]; !callable {
 		t.Error("test.yml has no workflow_call, by which others use it")
 	}
 	for job, needs := range map[string]string{"archives": "test", "image": "archives"} {
