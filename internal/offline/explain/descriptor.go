@@ -11,11 +11,11 @@ import (
 	"weir/internal/limiter"
 )
 
-// Domain and Entries are arguments of commands, as ParseDomain and ParseDescriptor read them.
-type (
-	Domain  string
-	Entries []limiter.Entry
-)
+// Domain is an argument of commands, as ParseDomain reads it.
+type Domain string
+
+// Entries are an argument of commands, as ParseDescriptor reads it.
+type Entries []limiter.Entry
 
 // ParseDescriptor reads a descriptor as people write it in a command:
 // user=alice,path=/login. A comma ends an entry, and the first = in it ends its
