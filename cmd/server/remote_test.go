@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -28,6 +29,7 @@ var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
 // ask one after the other.
 type recorded struct {
 	*httptest.Server
+	mu          sync.Mutex // for processes that ask, which this one does not wait for
 	code        int
 	answer      string
 	asked, body string // method and URL, and the body
@@ -45,6 +47,8 @@ func answering(t *testing.T, code int, answer string) *recorded {
 // ServeHTTP implements http.Handler.
 func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, _ := io.ReadAll(request.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.asked, r.body, r.token = request.Method+" "+request.URL.RequestURI(), string(body), request.Header.Get("Authorization")
 	w.Header().Set("Date", "Sat, 01 Aug 2026 03:07:10 GMT")
 	w.Header().Set("Content-Type", "application/json")
@@ -153,7 +157,10 @@ func TestPastedDescriptor(t *testing.T) {
 		command.Env = append(os.Environ(), asProgram+"=1")
 		out, _ := command.CombinedOutput() // the answer is of another descriptor
 		var d operators.Descriptor
-		if err := json.Unmarshal([]byte(server.body), &d); err != nil {
+		server.mu.Lock()
+		body := server.body
+		server.mu.Unlock()
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)
 		}
 		domain, entries, err := d.Bytes()
