@@ -151,7 +151,9 @@ func TestPastedDescriptor(t *testing.T) {
 	server := answering(t, http.StatusOK, fromFile(t, "hostile.json"))
 	_, stdout, _ := call(t, "denials", "--server="+server.URL)
 	var asked []string
+	server.mu.Lock()
 	server.answer = fromFile(t, "none.json")
+	server.mu.Unlock()
 	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
 		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
 		command.Env = append(os.Environ(), asProgram+"=1")
