@@ -203,8 +203,7 @@ func (s *Spec) HoldKey() string {
 type Limit struct {
 	Spec
 	counting counting
-	base     *Limit // see Base
-	most     int64  // of counting.numbers
+	most     int64 // of counting.numbers
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a

@@ -121,11 +121,11 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 // logRefusal logs why new rules do not serve, each problem in a record of its own, because
 // a text of many lines is one long line in a log. args say which rules.
 func (r *rules) logRefusal(err error, args ...any) {
-	meanwhile := "the old ones stay in use"
 	if r.tree.Load() == nil {
-		meanwhile = "there are none yet, requests get UNAVAILABLE"
+		r.logger.Error("new rules rejected; there are none yet, requests get UNAVAILABLE", args...)
+	} else {
+		r.logger.Error("new rules rejected; the old ones stay in use", args...)
 	}
-	r.logger.Error("new rules rejected; "+meanwhile, args...)
 	problems, ok := errors.AsType[descriptors.Problems](err)
 	if !ok { // they could not be read
 		problems = descriptors.Problems{{Message: err.Error()}}

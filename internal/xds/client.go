@@ -146,12 +146,14 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait, rules := c.wait(reached, worked || soon), "there are no rules yet"
-		if c.applied {
-			rules = "its last rules stay in use"
-		}
+		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)
-		c.opts.Logger.Warn("the control plane is not connected; "+rules, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
+		about := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
+		if c.applied {
+			c.opts.Logger.Warn("the control plane is not connected; its last rules stay in use", about...)
+		} else {
+			c.opts.Logger.Warn("the control plane is not connected; there are no rules yet", about...)
+		}
 		select {
 		case <-ctx.Done():
 			return
