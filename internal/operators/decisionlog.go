@@ -2,18 +2,17 @@ package operators
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 )
 
 // LogOptions say what a DecisionLog writes, and where.
 type LogOptions struct {
-	All    bool // admitted decisions, too
-	Rate   int  // most records a second
-	Sink   LogSink
-	Linger time.Duration // to wait for further records before the sink gets them
+	All  bool // admitted decisions, too
+	Rate int  // most records a second
+	Sink LogSink
 
 	Registerer prometheus.Registerer
 	Failed     func(error) // is called with each error of the sink
@@ -32,18 +31,13 @@ type LogSink interface {
 // waits for it, and what is left out is counted. It is safe for concurrent use.
 type DecisionLog struct {
 	opts    LogOptions
+	pace    *rate.Limiter
 	queue   chan LogRecord
-	leaving context.Context // ended when l is to be closed
-	leave   context.CancelFunc
+	closing chan struct{} // closed when l is to be closed
 	ended   chan struct{} // closed when the writer has ended
 	stop    context.CancelFunc
 	records prometheus.Counter
 	left    *prometheus.CounterVec
-
-	mu       sync.Mutex
-	began    time.Time
-	second   time.Duration // since then, the last in which a record was admitted
-	admitted int           // in that second
 }
 
 const (
@@ -52,14 +46,13 @@ const (
 	queueSize = 1024
 	// batchSize is how many records a sink gets at a time.
 	batchSize = 256
-	// lastWords is what a sink has to return after its context has ended.
-	lastWords = 100 * time.Millisecond
 )
 
 // StartDecisionLog returns a log that writes until it is closed.
 func StartDecisionLog(opts LogOptions) *DecisionLog {
 	l := &DecisionLog{
-		opts: opts, began: time.Now(), queue: make(chan LogRecord, queueSize), ended: make(chan struct{}),
+		opts: opts, pace: rate.NewLimiter(rate.Limit(opts.Rate), opts.Rate), queue: make(chan LogRecord, queueSize),
+		closing: make(chan struct{}), ended: make(chan struct{}),
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records written to the decision log."}),
 		left: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decision_log_left_out_total",
@@ -72,24 +65,17 @@ func StartDecisionLog(opts LogOptions) *DecisionLog {
 	opts.Registerer.MustRegister(l.records, l.left)
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(context.Background())
-	l.leaving, l.leave = context.WithCancel(ctx)
 	go l.run(ctx)
 	return l
 }
 
-// admit reports whether one more record may be written in the second of now. If not, it
-// is counted.
+// admit reports whether one more record may be written now. If not, it is counted.
 func (l *DecisionLog) admit(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if second := now.Sub(l.began).Truncate(time.Second); second > l.second { // by a clock that does not step
-		l.second, l.admitted = second, 0
+	admitted := l.pace.AllowN(now, 1)
+	if !admitted {
+		l.left.WithLabelValues("rate").Inc()
 	}
-	if l.admitted++; l.admitted <= l.opts.Rate {
-		return true
-	}
-	l.left.WithLabelValues("rate").Inc()
-	return false
+	return admitted
 }
 
 // add adds a record that was admitted. It waits for nobody.
@@ -108,7 +94,7 @@ func (l *DecisionLog) run(ctx context.Context) {
 		select {
 		case r := <-l.queue:
 			l.write(ctx, r)
-		case <-l.leaving.Done():
+		case <-l.closing:
 			for len(l.queue) > 0 && ctx.Err() == nil {
 				l.write(ctx, <-l.queue)
 			}
@@ -117,17 +103,11 @@ func (l *DecisionLog) run(ctx context.Context) {
 	}
 }
 
-// write hands first to the sink, with what waits already, or comes within Linger.
+// write hands first to the sink, with what waits already.
 func (l *DecisionLog) write(ctx context.Context, first LogRecord) {
 	batch := []LogRecord{first}
-	linger, end := context.WithTimeout(l.leaving, l.opts.Linger)
-	defer end()
-	for len(batch) < batchSize && (len(l.queue) > 0 || linger.Err() == nil) {
-		select {
-		case r := <-l.queue:
-			batch = append(batch, r)
-		case <-linger.Done():
-		}
+	for len(batch) < batchSize && len(l.queue) > 0 {
+		batch = append(batch, <-l.queue)
 	}
 	if err := l.opts.Sink.Write(ctx, batch); err != nil {
 		l.left.WithLabelValues("failed").Add(float64(len(batch)))
@@ -138,19 +118,15 @@ func (l *DecisionLog) write(ctx context.Context, first LogRecord) {
 }
 
 // Close takes no more than what waits already to the sink, and returns when that is
-// done, or soon after ctx ends: then the sink, which may hang, is left behind. What is
-// added later is not written.
+// done, or when ctx ends: then the sink, which may hang, is left behind. What is added
+// later is not written.
 func (l *DecisionLog) Close(ctx context.Context) error {
-	l.leave()
-	select {
-	case <-l.ended:
-	case <-ctx.Done():
-	}
-	l.stop()
+	defer l.stop()
+	close(l.closing)
 	select {
 	case <-l.ended:
 		return l.opts.Sink.Close(ctx)
-	case <-time.After(lastWords):
+	case <-ctx.Done():
 		return ctx.Err()
 	}
 }

@@ -70,7 +70,7 @@ func (a *App) openTelemetry() (*operators.DecisionLog, error) {
 		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.Handle,
 	}
 	if logs {
-		opts.Sink, opts.Linger = operators.NewOTLP(to.logs, to.service), 500*time.Millisecond // gathered before they are sent
+		opts.Sink = operators.NewOTLP(to.logs, to.service)
 	}
 	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	l := operators.StartDecisionLog(opts)
