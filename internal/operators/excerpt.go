@@ -28,11 +28,9 @@ type Excerpt struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// ExcerptEntry is what is kept of an entry. KeyBytes and ValueBytes are the lengths of what is cut.
+// ExcerptEntry is what is kept of an entry.
 type ExcerptEntry struct {
 	Entry
-	KeyBytes   int `json:"key_bytes,omitempty"`
-	ValueBytes int `json:"value_bytes,omitempty"`
 	// Shared reports whether Value is the wildcard of a rule whose values share one counter.
 	Shared bool `json:"shared,omitempty"`
 	// Hashed reports whether Value is a digest, spelled as in the keys of counters.
@@ -103,14 +101,8 @@ func (a *Asked) Excerpt(size int) Excerpt {
 		}
 		kept := Begin(value, min(keptValue, room))
 		room -= len(kept)
-		e := ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed}
-		if len(key) < len(from.Key) {
-			e.KeyBytes, cut = len(from.Key), true
-		}
-		if len(kept) < len(value) {
-			e.ValueBytes, cut = len(value), true
-		}
-		x.Entries = append(x.Entries, e)
+		cut = cut || len(key) < len(from.Key) || len(kept) < len(value)
+		x.Entries = append(x.Entries, ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed})
 	}
 	x.More = len(a.Entries) - len(x.Entries)
 	if cut || x.More > 0 {

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -100,12 +101,9 @@ func traceOf(ctx context.Context) trace.SpanContext {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		return span
 	}
-	headers, _ := grpcmetadata.FromIncomingContext(ctx)
 	carrier := propagation.MapCarrier{}
 	for _, name := range (propagation.TraceContext{}).Fields() {
-		if values := headers.Get(name); len(values) > 0 {
-			carrier[name] = values[0]
-		}
+		carrier[name] = strings.Join(grpcmetadata.ValueFromIncomingContext(ctx, name), ",")
 	}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier))
 }
