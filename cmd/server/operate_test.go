@@ -78,7 +78,7 @@ func TestOperate(t *testing.T) {
 	t.Setenv("WEIR_TOKEN_FILE", dir+"/token")
 	out += o.weir(0, "status", `health +OK\n`, `rules +1 rule in 1 domain from \S+\n +loaded at .* ago\), files: 1\n`)
 	out += o.weir(0, "top api --this --window minute", `domain api, rule \S*user \(\S+a\.yaml:3:5\)`, `3 per year: 2 denied`, `2 +\d\d:\d\d:\d\d \(\d+ m?s\) +\d\d:\d\d:\d\d +user=alice\n`, `weir peek api user=alice\n`)
-	out += o.weir(0, "denials -n 1", `\n\d\d:\d\d:\d\d +.* 3 per year +\S+a\.yaml:3:5 +api user=alice\n\n`)
+	out += o.weir(0, "denials api user=alice -n 1", `\n\d\d:\d\d:\d\d +.* 3 per year +\S+a\.yaml:3:5 +api user=alice\n\n`)
 	out += o.weir(0, "denials --output json", `"retry_after":`)
 	out += o.weir(0, "peek api user=alice", `3 per year +3 of 3 +0 +in \d+`, `weir except add api user=alice --amount 10x`)
 	out += o.weir(0, "reset api user=alice", `Set 1 counter to zero\.`, `0 of 3 +3 +now`)

@@ -3,6 +3,8 @@ package operators
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+	"strings"
 
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
@@ -61,6 +63,17 @@ func (x *Excerpt) Spell() (text, lacks string) {
 		lacks = "shared"
 	}
 	return explain.FormatDescriptor(entries), lacks
+}
+
+// MayHave reports whether the descriptor that was asked for may have an entry: where a value is
+// shared by all that match, or the excerpt is cut, nobody knows.
+func (x *Excerpt) MayHave(e limiter.Entry) bool {
+	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool {
+		got, _ := kept.Bytes() // as far as it can be read
+		return got == e || got.Key == e.Key && (kept.Shared ||
+			kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
+			x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
+	})
 }
 
 // Asked is a descriptor of a request.

@@ -75,12 +75,17 @@ func (q Top) Ask(ctx context.Context, c *Client) (*Answer, error) {
 // Denials asks for the last denials.
 type Denials struct {
 	Scope
+	Descriptor explain.Entries `arg:"" optional:"" help:"Show only descriptors with these entries, such as user=alice."`
+
 	N uint16 `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
 }
 
 // Ask implements Question.
 func (q Denials) Ask(ctx context.Context, c *Client) (*Answer, error) {
 	d, a, err := q.denials(ctx, c, "denials")
+	for _, e := range q.Descriptor {
+		d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool { return !l.Descriptor.MayHave(e) })
+	}
 	d.Last = d.Last[:min(len(d.Last), int(q.N))]
 	return a, err
 }
