@@ -35,12 +35,8 @@ func (a *App) startStatsd(service prometheus.Gatherer) {
 	}
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
-		if s.Mogrifiers != nil {
-			var rules []statsd.Rule
-			for _, m := range s.Mogrifiers {
-				rules = append(rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
-			}
-			opts.Rename = statsd.Renamer(rules)
+		for _, m := range s.Mogrifiers {
+			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
 		}
 		a.parts.closer("DogStatsD", statsd.Start(opts).Stop)
 	}

@@ -41,9 +41,9 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells Prometheus what they are. There may be as many series as there are
-// limits: those of one limit share labels, and they come in the order that
-// Prometheus wants, which it takes long to bring about.
+// Collect implements prometheus.Collector. There may be as many series as there are
+// limits: those of one limit share labels, which prometheus.NewConstMetric would copy, and
+// they come in the order that Prometheus wants, which it takes long to bring about.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(time.Now())
 	for l, sums := range merged(rows, func(l *limiter.LabelSet) { l.More, l.Rule, l.Limit = "", "", "" }) {
@@ -52,11 +52,6 @@ func (u *Usage) Collect(to chan<- prometheus.Metric) {
 			to <- &metric{metrics[s].desc, labels, value}
 		}
 	}
-	collectLimits(rows, to)
-}
-
-// collectLimits tells Prometheus of the outcomes of each limit.
-func collectLimits(rows []row, to chan<- prometheus.Metric) {
 	for _, r := range rows {
 		l := r.series.Labels()
 		if l.Rule == "" {

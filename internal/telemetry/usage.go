@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"weir/internal/limiter"
 )
@@ -53,6 +54,7 @@ type detailSeries struct {
 
 // New returns a Usage that has counted nothing.
 func New(opts Options) *Usage {
+	register := promauto.With(opts.Registerer)
 	u := &Usage{
 		nearRatio:   opts.NearLimitRatio,
 		maxDetailed: maxDetailed,
@@ -60,21 +62,22 @@ func New(opts Options) *Usage {
 		all:         make(map[limiter.Series]*counters),
 		detailed:    make(map[detail]*detailSeries),
 		leaving:     make(map[limiter.Series]standing),
-		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
-		overflow: prometheus.NewCounter(prometheus.CounterOpts{
+		overflow: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_detailed_series_overflow_total",
 			Help: "Hits that got no series from detailed_metric or value_to_metric because there are 10,000 already.",
 		}),
 	}
-	opts.Registerer.MustRegister(u, u.storeErrors, u.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_detailed_series", Help: "Series created from request values by detailed_metric and value_to_metric.",
 	}, func() float64 {
 		u.mu.RLock()
 		defer u.mu.RUnlock()
 		return float64(len(u.detailed))
-	}))
+	})
+	opts.Registerer.MustRegister(u)
 	return u
 }
 
@@ -121,13 +124,11 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	u.mu.RLock()
 	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= u.maxDetailed
 	u.mu.RUnlock()
+	if d == nil && !full {
+		d = u.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule())
+	}
 	if d != nil {
 		return d.counters
-	}
-	if !full {
-		if c := u.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule()); c != nil {
-			return c
-		}
 	}
 	u.overflow.Inc()
 	u.overflowOnce.Do(func() {
@@ -137,18 +138,15 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	return nil
 }
 
-func (u *Usage) addDetail(d detail, rule limiter.Series) *counters {
+// addDetail is detailOf for values that were not seen a moment ago.
+func (u *Usage) addDetail(d detail, rule limiter.Series) *detailSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if known := u.detailed[d]; known != nil {
-		return known.counters
+	if u.detailed[d] == nil && len(u.detailed) < u.maxDetailed {
+		series := limiter.NewLabelSet(d.domain, d.labels).Series()
+		u.detailed[d] = &detailSeries{u.ofLocked(series), series, rule}
 	}
-	if len(u.detailed) >= u.maxDetailed {
-		return nil
-	}
-	series := limiter.NewLabelSet(d.domain, d.labels).Series()
-	u.detailed[d] = &detailSeries{u.ofLocked(series), series, rule}
-	return u.all[series]
+	return u.detailed[d]
 }
 
 // row is a series with its counters.

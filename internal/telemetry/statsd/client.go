@@ -36,10 +36,10 @@ type Options struct {
 	// Tags are those of all metrics. To statsd they are parts of the names, spelled
 	// as envoyproxy/ratelimit does.
 	Tags []Tag
-	// DogStatsD sends tags as such. Rename, if it is not nil, makes more of them of
-	// a name. It is asked once for each name.
+	// DogStatsD sends tags as such. The first of Rules that matches a name makes more of
+	// them of it.
 	DogStatsD bool
-	Rename    func(name string) (newName string, tags []Tag)
+	Rules     []Rule
 	// Quiet logs failures at level Debug: nobody said that there is a server.
 	Quiet  bool
 	Logger *slog.Logger
@@ -48,8 +48,8 @@ type Options struct {
 // Client sends until it is stopped.
 type Client struct {
 	opts  Options
-	lines map[string]*line // by name and Took
-	round uint64           // counts the flushes
+	lines map[lineKey]*line
+	round uint64 // counts the flushes
 
 	told, reached bool // whether it was told, and what, of the last flush
 
@@ -66,7 +66,7 @@ const (
 
 // Start begins to flush in each interval.
 func Start(opts Options) *Client {
-	c := &Client{opts: opts, lines: make(map[string]*line), stopping: make(chan struct{})}
+	c := &Client{opts: opts, lines: make(map[lineKey]*line), stopping: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.loop.Go(c.run)
 	return c
@@ -84,14 +84,13 @@ func (c *Client) Stop() {
 func (c *Client) run() {
 	tick := time.NewTicker(c.opts.Interval)
 	defer tick.Stop()
-	for {
+	for last := false; !last; {
 		select {
 		case <-tick.C:
-			c.tell(c.flush())
 		case <-c.stopping:
-			c.tell(c.flush())
-			return
+			last = true
 		}
+		c.tell(c.flush())
 	}
 }
 
@@ -134,6 +133,6 @@ func (c *Client) flush() error {
 			return err
 		}
 	}
-	maps.DeleteFunc(c.lines, func(_ string, l *line) bool { return l.round != c.round })
+	maps.DeleteFunc(c.lines, func(_ lineKey, l *line) bool { return l.round != c.round })
 	return p.send()
 }

@@ -185,7 +185,7 @@ func TestSumsBeginAnew(t *testing.T) {
 	source.set(count("a", 3), count("b", 9))
 	s.want(t, "b:9|c")
 	stop(c)
-	if len(c.lines) != 2 || c.lines["c"] != nil {
+	if len(c.lines) != 2 || c.lines[lineKey{name: "c"}] != nil {
 		t.Errorf("the client keeps %d lines, want those of a and b", len(c.lines))
 	}
 }
@@ -225,8 +225,8 @@ func TestTags(t *testing.T) {
 		{Options{Tags: extra}, name + ".__COMMIT=1_2_3.__DEPLOY=6,7:1|c"},
 		{Options{DogStatsD: true}, name + ":1|c"},
 		{Options{DogStatsD: true, Tags: extra}, name + ":1|c|#COMMIT:1.2:3,DEPLOY:6_7"},
-		{Options{DogStatsD: true, Rename: Renamer(rules[:1])}, name + ":1|c"},
-		{Options{DogStatsD: true, Tags: extra[:1], Rename: Renamer(rules)},
+		{Options{DogStatsD: true, Rules: rules[:1]}, name + ":1|c"},
+		{Options{DogStatsD: true, Tags: extra[:1], Rules: rules},
 			"ratelimit.service.rate_limit.within_limit:1|c|#COMMIT:1.2:3,descriptor:database_users,domain:mongo_cps,none:$5"},
 	} {
 		t.Run(tc.want, func(t *testing.T) {

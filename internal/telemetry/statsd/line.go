@@ -10,6 +10,12 @@ import (
 	"time"
 )
 
+// lineKey tells sums apart.
+type lineKey struct {
+	name string
+	took time.Duration
+}
+
 // line is what a client sends of one sum.
 type line struct {
 	name string // with tags that are part of it
@@ -22,14 +28,10 @@ type line struct {
 
 // line returns the line of a sum.
 func (c *Client) line(sum Sum) *line {
-	key := sum.Name
-	if sum.Took > 0 {
-		key = strconv.AppendInt(append(slices.Clone(key), '|'), int64(sum.Took), 10)
-	}
-	l := c.lines[string(key)]
+	l := c.lines[lineKey{string(sum.Name), sum.Took}]
 	if l == nil {
 		l = c.newLine(string(sum.Name))
-		c.lines[string(key)] = l
+		c.lines[lineKey{string(sum.Name), sum.Took}] = l
 	}
 	if l.round = c.round; sum.Total < l.sent { // it began anew between two flushes
 		l.sent = 0
@@ -44,20 +46,11 @@ func (c *Client) newLine(name string) *line {
 		}
 		return &line{name: name}
 	}
-	tags := c.opts.Tags
-	if c.opts.Rename != nil {
-		var own []Tag
-		name, own = c.opts.Rename(name)
-		tags = slices.Concat(tags, own)
-	}
-	l := &line{name: name}
-	for i, tag := range tags {
-		if i == 0 {
-			l.tags = "|#"
-		} else {
-			l.tags += ","
-		}
-		l.tags += notInTags.Replace(tag.Name + ":" + tag.Value)
+	name, own := rename(name, c.opts.Rules)
+	l, lead := &line{name: name}, "|#"
+	for _, tag := range slices.Concat(c.opts.Tags, own) {
+		l.tags += lead + notInTags.Replace(tag.Name+":"+tag.Value)
+		lead = ","
 	}
 	return l
 }

@@ -14,23 +14,18 @@ type Rule struct {
 	Tags    []Tag
 }
 
-// Renamer applies the first of rules that matches a name. Without one the name
+// rename applies the first of rules that matches a name. Without one the name
 // stays and gets no tags.
-func Renamer(rules []Rule) func(name string) (string, []Tag) {
-	return func(name string) (string, []Tag) {
-		for _, r := range rules {
-			groups := r.Pattern.FindStringSubmatch(name)
-			if groups == nil {
-				continue
-			}
-			var tags []Tag
+func rename(name string, rules []Rule) (newName string, tags []Tag) {
+	for _, r := range rules {
+		if groups := r.Pattern.FindStringSubmatch(name); groups != nil {
 			for _, tag := range r.Tags {
 				tags = append(tags, Tag{tag.Name, fill(tag.Value, groups)})
 			}
 			return fill(r.Name, groups), tags
 		}
-		return name, nil
 	}
+	return name, nil
 }
 
 var placeholder = regexp.MustCompile(`\$\d+`)
