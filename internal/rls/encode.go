@@ -25,10 +25,7 @@ type Headers struct {
 func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result) []byte {
 	b = appendUint(b, 1, codeOf(result.Denied))
 	for i := range result.Statuses {
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		start := len(b)
-		b = appendStatus(b, &result.Statuses[i])
-		b = prefixLength(b, start)
+		b = appendMessage(b, 2, func(b []byte) []byte { return appendStatus(b, &result.Statuses[i]) })
 	}
 	if of := tightest(result.Statuses); of != nil {
 		b = s.opts.ResponseHeaders.append(b, 3, of)
@@ -63,11 +60,9 @@ func (h Headers) append(b []byte, num protowire.Number, s *plan.Status) []byte {
 		name  string
 		value uint64
 	}{{h.Limit, s.Limit.RequestsPerUnit}, {h.Remaining, s.Remaining}, {h.Reset, uint64(s.ResetAfter / time.Second)}} {
-		b = protowire.AppendTag(b, num, protowire.BytesType)
-		start := len(b)
-		b = appendString(b, 1, header.name)
-		b = appendString(b, 2, strconv.FormatUint(header.value, 10))
-		b = prefixLength(b, start)
+		b = appendMessage(b, num, func(b []byte) []byte {
+			return appendString(appendString(b, 1, header.name), 2, strconv.FormatUint(header.value, 10))
+		})
 	}
 	return b
 }
@@ -91,10 +86,7 @@ func tightest(statuses []plan.Status) *plan.Status {
 func appendStatus(b []byte, s *plan.Status) []byte {
 	b = appendUint(b, 1, codeOf(s.OverLimit))
 	if s.Limit != nil {
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		start := len(b)
-		b = appendLimit(b, s.Limit)
-		b = prefixLength(b, start)
+		b = appendMessage(b, 2, func(b []byte) []byte { return appendLimit(b, s.Limit) })
 	}
 	b = appendUint(b, 3, saturated(s.Remaining))
 	if s.UntilReset > 0 {
@@ -145,13 +137,14 @@ func appendString(b []byte, num protowire.Number, s string) []byte {
 // appendWrapped writes a message whose only field is field 1 with the value v:
 // a UInt32Value, or a Duration of v seconds.
 func appendWrapped(b []byte, num protowire.Number, v uint64) []byte {
-	b = protowire.AppendTag(b, num, protowire.BytesType)
-	start := len(b)
-	return prefixLength(appendUint(b, 1, v), start)
+	return appendMessage(b, num, func(b []byte) []byte { return appendUint(b, 1, v) })
 }
 
-// prefixLength inserts before b[start:], which is a message, its length.
-func prefixLength(b []byte, start int) []byte {
+// appendMessage writes a field that is the message that write appends.
+func appendMessage(b []byte, num protowire.Number, write func(b []byte) []byte) []byte {
+	b = protowire.AppendTag(b, num, protowire.BytesType)
+	start := len(b)
+	b = write(b)
 	var length [10]byte
 	return slices.Insert(b, start, protowire.AppendVarint(length[:0], uint64(len(b)-start))...)
 }

@@ -37,39 +37,50 @@ func (s *Service) JSONHandler() http.Handler {
 			http.Error(w, "only POST is allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		response, retryAfter, err := s.decideJSON(w, r)
+		code, body, err := s.decideJSON(w, r)
 		if err != nil {
-			code := httpStatus(err)
-			if code == http.StatusServiceUnavailable {
+			if code = httpStatus(err); code == http.StatusServiceUnavailable {
 				w.Header().Set("Retry-After", "1") // nobody knows when the store is back
 			}
 			http.Error(w, plaintext.Lines(grpcstatus.Convert(err).Message()), code)
 			return
 		}
-		writeJSON(w, response, retryAfter)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
 	})
 }
 
-// decideJSON decides the request in the body of r, and says when to try again
-// if it is denied. Its errors are gRPC statuses.
-func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *ratelimitv3.RateLimitResponse, retryAfter time.Duration, err error) {
+// decideJSON decides the request in the body of r, and returns the answer. It sets the
+// headers of a denied one. Its errors are gRPC statuses.
+func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, body []byte, err error) {
 	c := s.calls.Get().(*call)
 	defer s.release(c)
 	c.began = time.Now()
 	defer s.metrics.json.observe(c.began)
 	if c.wire, err = readJSON(w, r); err != nil {
 		s.metrics.serviceErrors.Inc()
-		return nil, 0, err
+		return 0, nil, err
 	}
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	if err = s.decide(ctx, c); err != nil {
-		return nil, 0, err
+		return 0, nil, err
 	}
-	response = new(ratelimitv3.RateLimitResponse)
-	if err = proto.Unmarshal(c.reply, response); err != nil {
-		return nil, 0, grpcstatus.Errorf(codes.Internal, "reading the response: %v", err)
+	var response ratelimitv3.RateLimitResponse
+	if err = proto.Unmarshal(c.reply, &response); err == nil {
+		body, err = protojson.Marshal(&response)
 	}
-	return response, c.result.RetryAfter(), nil
+	if err != nil {
+		return 0, nil, grpcstatus.Errorf(codes.Internal, "writing the response as JSON: %v", err)
+	}
+	if !c.result.Denied {
+		return http.StatusOK, body, nil
+	}
+	if wait := c.result.RetryAfter(); wait != limiter.Never {
+		w.Header().Set("Retry-After", in(time.Second, wait))
+		w.Header().Set("Retry-After-Ms", in(time.Millisecond, wait))
+	}
+	return http.StatusTooManyRequests, body, nil
 }
 
 // readJSON returns the RateLimitRequest in the body of r as protobuf.
@@ -86,23 +97,6 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, grpcstatus.Errorf(codes.InvalidArgument, "the body is not a RateLimitRequest: %v", err)
 	}
 	return proto.Marshal(&request)
-}
-
-func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse, retryAfter time.Duration) {
-	body, err := protojson.Marshal(response)
-	if err != nil {
-		http.Error(w, "cannot write the response as JSON", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		if retryAfter != limiter.Never {
-			w.Header().Set("Retry-After", in(time.Second, retryAfter))
-			w.Header().Set("Retry-After-Ms", in(time.Millisecond, retryAfter))
-		}
-		w.WriteHeader(http.StatusTooManyRequests)
-	}
-	_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
 }
 
 // in spells d in whole units.

@@ -154,7 +154,7 @@ weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="ove
 
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	newMetrics(reg)
+	newMetrics(reg, nil)
 	for _, p := range testenv.Must(testutil.GatherAndLint(reg))(t) {
 		// The names are those of the reference, whose counters lack the suffix.
 		if p.Text != `counter metrics should have "_total" suffix` {

@@ -39,20 +39,18 @@ type Options struct {
 
 // Service answers Envoy's rate limit requests.
 type Service struct {
-	opts      Options
-	metrics   *metrics
-	unmatched *unmatched
-	inside    atomic.Int64 // how many requests are being decided, if there is a bound
-	calls     sync.Pool    // of *call
+	opts    Options
+	metrics *metrics
+	inside  atomic.Int64 // how many requests are being decided, if there is a bound
+	calls   sync.Pool    // of *call
 }
 
 // New returns a Service whose metrics are registered with opts.Registerer.
 func New(opts Options) *Service {
 	return &Service{
-		opts:      opts,
-		metrics:   newMetrics(opts.Registerer),
-		unmatched: newUnmatched(opts.Registerer, opts.Logger),
-		calls:     sync.Pool{New: func() any { return new(call) }},
+		opts:    opts,
+		metrics: newMetrics(opts.Registerer, opts.Logger),
+		calls:   sync.Pool{New: func() any { return new(call) }},
 	}
 }
 
@@ -112,7 +110,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	var err error
 	c.result, err = s.opts.Decider.Decide(ctx, &c.request)
 	if c.result != nil && c.result.Unmatched > 0 {
-		s.unmatched.note(c.result.Tree, c.request.Domain, c.result.Unmatched)
+		s.metrics.noteUnmatched(c.result.Tree, c.request.Domain, c.result.Unmatched)
 	}
 	if err != nil {
 		return s.undecided(ctx, c, err)

@@ -38,13 +38,13 @@ func TestUnmatchedAreCounted(t *testing.T) {
 			if c := decide(t, s, tt.request); c.result.Denied {
 				t.Error("the request is denied")
 			}
-			if got := testutil.ToFloat64(s.unmatched.descriptors.WithLabelValues("api")); got != tt.descriptors {
+			if got := testutil.ToFloat64(s.metrics.unmatched.WithLabelValues("api")); got != tt.descriptors {
 				t.Errorf("%v descriptors, want %v", got, tt.descriptors)
 			}
-			if got := testutil.ToFloat64(s.unmatched.requests); got != tt.domains {
+			if got := testutil.ToFloat64(s.metrics.unknownDomains); got != tt.domains {
 				t.Errorf("%v requests, want %v", got, tt.domains)
 			}
-			if got := testutil.CollectAndCount(s.unmatched.descriptors); got > 1 {
+			if got := testutil.CollectAndCount(s.metrics.unmatched); got > 1 {
 				t.Errorf("%d series of descriptors, want one of the domain api at most", got)
 			}
 		})
@@ -54,23 +54,23 @@ func TestUnmatchedAreCounted(t *testing.T) {
 func TestLogTellsOfUnknownDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		u := newUnmatched(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		m := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 		tree := load(t, unmatchedRules)
 		lines := func() int { return strings.Count(log.String(), "admitted a request for a domain without rules") }
 		for range 3 {
-			u.note(tree, "typo", 1)
+			m.noteUnmatched(tree, "typo", 1)
 		}
-		u.note(tree, "api", 1)
+		m.noteUnmatched(tree, "api", 1)
 		if lines() != 1 || !strings.Contains(log.String(), "domain=typo there_are=[api]") {
 			t.Errorf("want one line, got\n%s", log.String())
 		}
 		time.Sleep(tellEvery - 1)
-		u.note(tree, "typo", 1)
+		m.noteUnmatched(tree, "typo", 1)
 		if lines() != 1 {
 			t.Errorf("within a minute another line:\n%s", log.String())
 		}
 		time.Sleep(time.Nanosecond)
-		u.note(tree, strings.Repeat("x", 1000), 1)
+		m.noteUnmatched(tree, strings.Repeat("x", 1000), 1)
 		if lines() != 2 || strings.Contains(log.String(), strings.Repeat("x", maxToldDomain+1)) {
 			t.Errorf("want another line of bounded length, got\n%s", log.String())
 		}
@@ -78,10 +78,10 @@ func TestLogTellsOfUnknownDomains(t *testing.T) {
 }
 
 func TestUnmatchedDoNotAllocate(t *testing.T) {
-	u := newUnmatched(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	m := newMetrics(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	tree := load(t, unmatchedRules)
 	for _, domain := range []string{"api", "typo"} {
-		if n := testing.AllocsPerRun(100, func() { u.note(tree, domain, 2) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { m.noteUnmatched(tree, domain, 2) }); n > 0 {
 			t.Errorf("domain %s: %v allocations", domain, n)
 		}
 	}
