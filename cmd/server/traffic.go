@@ -266,7 +266,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 // readTLS reads the files of a client once.
 func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	o.Logger = slog.New(slog.DiscardHandler)
-	files, err := follow.ClientTLS(o)
+	files, err := follow.OpenTLS(o)
 	if err != nil {
 		return nil, err
 	}

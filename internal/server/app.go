@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +29,24 @@ import (
 	"weir/internal/telemetry"
 )
 
+// Options says what an App is made of. All fields but Stdout and Reload are required.
+type Options struct {
+	Settings settings.Settings
+	Logger   *slog.Logger
+	// Stdout takes the decision log, if that is to go there.
+	Stdout io.Writer
+	// Registry receives the metrics of all parts, and is what the metrics
+	// listener shows.
+	Registry *prometheus.Registry
+	// Build is shown in the log, on the status page and by the metric weir_build_info.
+	Build Build
+	// Reload makes the rules be loaded anew with each signal that it delivers.
+	Reload <-chan os.Signal
+	// Hurry ends the pause before the drain when it ends. If it ends before the context of
+	// Run, there is no pause. It also ends commands that print secrets for New.
+	Hurry context.Context
+}
+
 // App is the server. It is made by New and runs once.
 type App struct {
 	opts       Options
@@ -35,7 +55,7 @@ type App struct {
 	health     *health
 	rules      *rules
 	source     source
-	secrets    *changingSecrets
+	secrets    []secret
 	store      store
 	tracing    *sdktrace.TracerProvider // nil: none
 	denials    *operators.Recorder
@@ -49,8 +69,8 @@ type App struct {
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
 
-	grpc, http     *server
-	debug, metrics *server // nil: not bound
+	grpc, http     *part
+	debug, metrics *part // nil: not bound
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
@@ -163,7 +183,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	l, transport := a.opts.Settings.Listen, insecure.NewCredentials()
 	if tls := a.opts.Settings.TLS; tls.On {
-		files, err := a.openTLS("grpc", follow.ServerTLS, follow.TLSOptions{CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN})
+		files, err := a.openTLS("grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN})
 		if err != nil {
 			return fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
 		}
@@ -173,12 +193,11 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	if err != nil {
 		return err
 	}
-	serve := func(s *server) *server { // runs and stops with a
-		if s.listener == nil {
-			return nil
+	serve := func(p *part) *part { // runs and stops with a
+		if p != nil {
+			a.parts = append(a.parts, p)
 		}
-		a.parts.add(s.name, func(context.Context) error { return s.run() }, s.close)
-		return s
+		return p
 	}
 	// What is large, all readers share. HTTP is for clients without gRPC.
 	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
@@ -207,9 +226,9 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 
 // openTLS reads the files of TLS of a connection and follows them until a stops. A metric
 // shows how long the certificate is valid.
-func (a *App) openTLS(connection string, open func(follow.TLSOptions) (*follow.TLS, error), o follow.TLSOptions) (*follow.TLS, error) {
+func (a *App) openTLS(connection string, o follow.TLSOptions) (*follow.TLS, error) {
 	o.Logger = a.logger
-	files, err := open(o)
+	files, err := follow.OpenTLS(o)
 	if err != nil {
 		return nil, err
 	}

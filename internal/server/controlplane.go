@@ -33,7 +33,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 	options := xdsOptions(s.XDS)
 	options.Credentials = insecure.NewCredentials()
 	if s.XDS.UseTLS {
-		files, err := a.openTLS("xds", follow.ClientTLS, follow.TLSOptions{
+		files, err := a.openTLS("xds", follow.TLSOptions{
 			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN,
 		})
 		if err != nil {
@@ -42,7 +42,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 		options.Credentials = files.Credentials()
 	}
 	options.Headers = func() map[string]string {
-		headers, _ := a.secrets.now().XDS.HeaderValues() // which have been checked
+		headers, _ := a.now().XDS.HeaderValues() // which have been checked
 		return headers
 	}
 	options.Type, options.Apply = descriptors.ResourceType, c.apply

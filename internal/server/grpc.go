@@ -103,7 +103,7 @@ func beforeCall(headersRead []string, crowded int) tap.ServerInHandle {
 	}
 }
 
-func grpcServer(listener net.Listener, s *grpc.Server) *server {
+func grpcServer(listener net.Listener, s *grpc.Server) *part {
 	stop := func(ctx context.Context) error {
 		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
 		s.GracefulStop()
@@ -112,7 +112,7 @@ func grpcServer(listener net.Listener, s *grpc.Server) *server {
 		}
 		return nil
 	}
-	return &server{"gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop}
+	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
 }
 
 // fairListener makes connections that take turns.

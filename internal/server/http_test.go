@@ -102,7 +102,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat("x", 64<<10))
 			}), 1, slog.New(slog.DiscardHandler))
 			served := make(chan error, 1)
-			go func() { served <- s.run() }()
+			go func() { served <- s.run(context.Background()) }()
 			client := testenv.Must(listener.Dial())(t)
 			_, _ = io.WriteString(client, tt.sends)
 			time.Sleep(tt.reads)
@@ -111,7 +111,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 				t.Errorf("%s: cut off after %v, want %v", tt.name, got, tt.want)
 			}
 			client.Close()
-			testenv.OK(t, errors.Join(s.close(context.Background()), <-served))
+			testenv.OK(t, errors.Join(s.stop(context.Background()), <-served))
 		})
 	}
 }

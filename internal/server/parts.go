@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"slices"
 	"time"
+
+	"google.golang.org/grpc"
 )
 
 // part is something that a server starts, runs and stops.
@@ -16,7 +20,39 @@ type part struct {
 	// stop returns soon after its context ends.
 	stop func(context.Context) error
 
-	ended chan struct{} // closed when run has returned, nil if it was not called
+	listener net.Listener  // that it serves, if it does
+	ended    chan struct{} // closed when run has returned, nil if it was not called
+}
+
+// served is a part that serves a listener. stop refuses new connections and lets requests in
+// flight finish until its context ends. The address is free then, whether or not it ever served.
+func served(name string, listener net.Listener, serve func(net.Listener) error, stop func(context.Context) error) *part {
+	p := &part{name: name, listener: listener}
+	p.run = func(context.Context) error {
+		err := serve(listener)
+		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+			return nil
+		}
+		return fmt.Errorf("serving %s: %w", name, err)
+	}
+	p.stop = func(ctx context.Context) error {
+		err := stop(ctx)
+		_ = listener.Close() // a server that served has closed it
+		return err
+	}
+	return p
+}
+
+// addr is where a part listens, host:port or unix:path. There may be none.
+func (p *part) addr() string {
+	if p == nil {
+		return "none"
+	}
+	addr := p.listener.Addr()
+	if addr.Network() == "unix" {
+		return "unix:" + addr.String()
+	}
+	return addr.String()
 }
 
 // parts are those of a server, in the order in which they are made.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/limiter/redis"
@@ -17,7 +18,7 @@ func (a *App) openRedis() (err error) {
 	s := a.opts.Settings.Redis
 	var encrypt func() *tls.Config
 	if s.Encrypted() {
-		files, err := a.openTLS("redis", follow.ClientTLS, follow.TLSOptions{
+		files, err := a.openTLS("redis", follow.TLSOptions{
 			CertFile: s.TLSClientCert, KeyFile: s.TLSClientKey, CAFile: s.TLSCACert, SkipHostnameVerification: s.TLSSkipHostnameVerification,
 		})
 		if err != nil {
@@ -32,11 +33,9 @@ func (a *App) openRedis() (err error) {
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,
 	}
-	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "timeout", options.Main.Timeout}
 	if s.UsePerSecond {
 		second := a.redisServer(encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 		options.PerSecond = &second
-		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
 	if a.store.shared, err = redis.OpenShared(options.Main, options.KeyPrefix); err != nil {
 		return err
@@ -47,8 +46,13 @@ func (a *App) openRedis() (err error) {
 	}
 	a.parts.add("store", func(ctx context.Context) error { a.findRedis(ctx); return nil }, func(context.Context) error { return a.store.redis.Close() })
 	a.store.CounterStore = a.store.redis
-	a.logger.Info("counters are in Redis", log...)
+	a.logger.Info("counters are in Redis", "redis", a.redisNames(), "type", s.Main.Type, "timeout", s.Main.Timeout)
 	return nil
+}
+
+// redisNames says where Redis is, or the two.
+func (a *App) redisNames() string {
+	return strings.Join(a.store.redis.Names(), ", of limits per second at ")
 }
 
 // redisServer says how to reach one of the two Redis. If secrets of Redis may change, the
@@ -77,8 +81,9 @@ func (a *App) redisServer(encrypt func() *tls.Config, which func(settings.Redis)
 		return server
 	}
 	server := describe(a.opts.Settings)
-	if secrets := a.secrets.ofRedis(); secrets != nil {
-		server.Latest = func() redis.Server { return describe(a.secrets.now()) }
+	secrets := slices.DeleteFunc(slices.Clone(a.secrets), func(s secret) bool { return !strings.HasPrefix(s.Variable, "REDIS_") })
+	if len(secrets) > 0 {
+		server.Latest = func() redis.Server { return describe(a.now()) }
 		server.Renew = func(ctx context.Context) {
 			for _, s := range secrets {
 				s.Renew(ctx)

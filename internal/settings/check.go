@@ -110,7 +110,9 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	for _, flag := range flags {
 		set[flag.Envs[0]] = !flag.Target.IsZero()
 	}
-	set["REDIS_TLS"] = s.Redis.mayBeEncrypted()
+	// A URL may say so, too, also one that is read later. Without Redis, all its variables are
+	// warned of together.
+	set["REDIS_TLS"] = s.Redis.Encrypted() || !s.Redis.Main.Named() || s.Redis.Main.URLFile != "" || s.Redis.PerSecond.URLFile != ""
 	s.Warnings = nil
 	for _, v := range ignoredVariables {
 		if value := os.Getenv(v.variable); value != "" && !strings.EqualFold(value, v.silent) {

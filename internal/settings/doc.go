@@ -11,11 +11,10 @@
 // Read settings.go first.
 //
 //	settings.go   the table: a field for each setting; docs/settings.md follows from it
-//	redis.go      its part that is about Redis
+//	redis.go      its part that is about Redis, and where a URL leads, and as whom
 //	values.go     kinds of values: ports, words, switches, secrets, names with values, and
 //	              how the parser reads them
 //	check.go      the tags form, min, max, with and needs, what they cannot say, and
 //	              variables without effect
 //	secrets.go    which settings name the file or the command of a secret
-//	redisaddress.go  where the URL of a Redis leads, and as whom
 package settings

@@ -96,8 +96,6 @@ func TestPrecedence(t *testing.T) {
 		{"operators with a token", env{"ADMIN_TOKEN_FILE": "/token"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
 		{"operators with a token, IPv6", env{"ADMIN_TOKEN_FILE": "/token", "PROTO": "tcp6"}, nil, hosts, ":: :: ::"},
 		{"operators everywhere", env{"DEBUG_HOST": "0.0.0.0"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
-		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379/1"},
-		{"name of Redis with a query", env{"REDIS_URL": "redis://db:6379?password=secret"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "redis://db:6379"},
 		{"empty variable of a choice", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": ""}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("")},
 		{"choice for", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "True"}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Word("true")},
 		{"type of Redis", env{"REDIS_TYPE": "Cluster"}, nil, func(s Settings) any { return s.Redis.Main.Type }, Word("cluster")},

@@ -20,12 +20,12 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s, c := newSide(t, before, before, "localhost"), newSide(t, before, before, "envoy.example")
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	server := grpc.NewServer(grpc.Creds(s.config(ServerTLS).Credentials()))
+	server := grpc.NewServer(grpc.Creds(s.server().Credentials()))
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go server.Serve(listener)
 	defer server.Stop()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	client := c.config(ClientTLS).Credentials().Clone()
+	client := c.client().Credentials().Clone()
 
 	check := func() error {
 		conn := testenv.Must(grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client)))(t)
@@ -54,7 +54,7 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, ours, ours, "weir.example")
-	transport := s.config(ServerTLS).Credentials()
+	transport := s.server().Credentials()
 	dial := func(client func(net.Conn)) {
 		t.Helper()
 		listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -75,7 +75,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	}
 	probe := func(net.Conn) {}
 	stranger := func(conn net.Conn) {
-		config := newSide(t, theirs, ours).config(ClientTLS).TLS().Clone()
+		config := newSide(t, theirs, ours).client().TLS().Clone()
 		config.ServerName, config.NextProtos = "weir.example", []string{"h2"}
 		_, _ = tls.Client(conn, config).Read(make([]byte, 1)) // until it is refused
 	}

@@ -23,6 +23,8 @@ import (
 // TLSOptions say which files make up one side of TLS and what is asked of the
 // other. Paths that are empty are not used.
 type TLSOptions struct {
+	// Server tells a server, which speaks TLS 1.2 or later, from a client.
+	Server bool
 	// CertFile and KeyFile hold the certificate shown to the peer, with
 	// intermediate ones after it, and its key. A server needs them.
 	CertFile, KeyFile string
@@ -52,21 +54,15 @@ var tlsEvery = 5 * time.Second
 // files may look like for a moment; it also wants both in one directory.
 type TLS struct {
 	opts    TLSOptions
-	server  bool
 	files   *Text
 	current atomic.Pointer[tls.Config]
 	refused rate.Sometimes // warns of clients
 }
 
-// ServerTLS reads the files of a server, which speaks TLS 1.2 or later. The error names the
-// file that is missing or bad.
-func ServerTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, true) }
-
-// ClientTLS does so for a client, which may have no files.
-func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, false) }
-
-func openTLS(opts TLSOptions, server bool) (*TLS, error) {
-	c := &TLS{opts: opts, server: server, refused: rate.Sometimes{Interval: time.Minute}}
+// OpenTLS reads the files, of which a client may have none. The error names the file that is
+// missing or bad.
+func OpenTLS(opts TLSOptions) (*TLS, error) {
+	c := &TLS{opts: opts, refused: rate.Sometimes{Interval: time.Minute}}
 	text, err := c.read(context.Background())
 	if err == nil {
 		err = c.use(text)
@@ -120,7 +116,7 @@ func (c *TLS) use(text string) error {
 		}
 	}
 	switch {
-	case c.server:
+	case o.Server:
 		config.SessionTicketsDisabled = true // a client that comes back is checked against the files of today
 		if authorities != nil {
 			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities

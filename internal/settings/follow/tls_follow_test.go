@@ -18,8 +18,8 @@ import (
 func TestSessionsAreNotResumed(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, before, before, "weir.example")
-	server := s.config(ServerTLS)
-	client := newSide(t, before, before).config(ClientTLS).TLS().Clone()
+	server := s.server()
+	client := newSide(t, before, before).client().TLS().Clone()
 	certificate, key := before.Issue(t, "envoy.example")
 	pair := testenv.Must(tls.X509KeyPair(certificate, key))(t)
 	client.Certificates = []tls.Certificate{pair}
@@ -53,7 +53,8 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	_, otherKey := ours.Issue(t)
 	const bad, fine = "a changed setting cannot be used", "a changed setting is in use"
 	synctest.Test(t, func(t *testing.T) {
-		server := testenv.Must(ServerTLS(s.opts))(t)
+		s.opts.Server = true
+		server := testenv.Must(OpenTLS(s.opts))(t)
 		defer server.Close()
 		first := server.TLS()
 		for _, step := range []struct {
@@ -104,7 +105,7 @@ func TestMountedSecret(t *testing.T) {
 		testenv.OK(t, os.Symlink("..data/"+file, filepath.Join(s.dir, file)))
 	}
 	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
-	server := s.config(ServerTLS)
+	server := s.server()
 	mount("..2026_02", "new.example")
 	testenv.Eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
 

@@ -52,12 +52,19 @@ func (s *side) write(name string, content []byte) string {
 	return path
 }
 
-// config opens one side with Server or Client.
-func (s *side) config(open func(TLSOptions) (*TLS, error)) *TLS {
+// client opens the files as a client.
+func (s *side) client() *TLS {
 	s.t.Helper()
-	c := testenv.Must(open(s.opts))(s.t)
+	c := testenv.Must(OpenTLS(s.opts))(s.t)
 	s.t.Cleanup(c.Close)
 	return c
+}
+
+// server opens the files as a server.
+func (s *side) server() *TLS {
+	s.t.Helper()
+	s.opts.Server = true
+	return s.client()
 }
 
 // handshake connects the two sides over a socket, the client to host, and
@@ -140,7 +147,7 @@ func TestPeers(t *testing.T) {
 			if host == "" {
 				host = "weir.example"
 			}
-			serverErr, clientErr := handshake(t, s.config(ServerTLS).TLS(), test.client.config(ClientTLS).TLS(), host)
+			serverErr, clientErr := handshake(t, s.server().TLS(), test.client.client().TLS(), host)
 			wantError(t, "server", serverErr, test.server)
 			wantError(t, "client", clientErr, test.want)
 		})
@@ -157,9 +164,9 @@ func wantError(t *testing.T, who string, err error, want string) {
 
 func TestTLS11IsRefused(t *testing.T) {
 	ours := testenv.NewAuthority(t)
-	old := newSide(t, nil, ours).config(ClientTLS).TLS().Clone()
+	old := newSide(t, nil, ours).client().TLS().Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
-	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").config(ServerTLS).TLS(), old, "weir.example")
+	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").server().TLS(), old, "weir.example")
 	wantError(t, "server", serverErr, "unsupported versions")
 	wantError(t, "client", clientErr, "protocol version not supported")
 }
@@ -179,25 +186,24 @@ func TestBadFiles(t *testing.T) {
 
 	for _, test := range []struct {
 		name string
-		open func(TLSOptions) (*TLS, error)
 		opts TLSOptions
 		want string // %s is the directory
 	}{
-		{"no certificate file", ServerTLS, TLSOptions{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
-		{"no key file", ServerTLS, TLSOptions{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
-		{"no CA file", ClientTLS, TLSOptions{CAFile: absent}, "open %s/absent: no such file or directory"},
-		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is not a regular file; use a regular file or a link to a regular file"},
-		{"key of another certificate", ServerTLS, TLSOptions{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
-		{"empty certificate", ServerTLS, TLSOptions{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
-		{"key instead of certificate", ServerTLS, TLSOptions{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
-		{"no authority in its file", ClientTLS, TLSOptions{CAFile: pem}, "authorities %s/tls.key: no PEM certificate"},
+		{"no certificate file", TLSOptions{Server: true, CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
+		{"no key file", TLSOptions{Server: true, CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
+		{"no CA file", TLSOptions{CAFile: absent}, "open %s/absent: no such file or directory"},
+		{"a directory", TLSOptions{CAFile: dir}, "read %s: it is not a regular file; use a regular file or a link to a regular file"},
+		{"key of another certificate", TLSOptions{Server: true, CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
+		{"empty certificate", TLSOptions{Server: true, CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
+		{"key instead of certificate", TLSOptions{Server: true, CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
+		{"no authority in its file", TLSOptions{CAFile: pem}, "authorities %s/tls.key: no PEM certificate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := test.want
 			if strings.Contains(want, "%") {
 				want = fmt.Sprintf(want, dir)
 			}
-			if _, err := test.open(test.opts); err == nil || err.Error() != want {
+			if _, err := OpenTLS(test.opts); err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})

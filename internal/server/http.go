@@ -10,50 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-	"google.golang.org/grpc"
 )
 
-// server is something that serves a listener until it is stopped.
-type server struct {
-	name     string
-	listener net.Listener
-	serve    func(net.Listener) error
-	// stop refuses new connections and lets requests in flight finish until ctx
-	// ends.
-	stop func(ctx context.Context) error
-}
-
-// run serves until the server is stopped, and returns what went wrong before.
-func (s *server) run() error {
-	err := s.serve(s.listener)
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+// httpServer makes a server that no slow client can hold up for ever, nil without a listener.
+// Beyond maxConnections at a time, further ones wait.
+func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *part {
+	if listener == nil {
 		return nil
 	}
-	return fmt.Errorf("serving %s: %w", s.name, err)
-}
-
-// addr is where the server listens, host:port or unix:path. There may be none.
-func (s *server) addr() string {
-	if s == nil {
-		return "none"
-	}
-	addr := s.listener.Addr()
-	if addr.Network() == "unix" {
-		return "unix:" + addr.String()
-	}
-	return addr.String()
-}
-
-// close stops the server and frees its address, whether or not it ever served.
-func (s *server) close(ctx context.Context) error {
-	err := s.stop(ctx)
-	_ = s.listener.Close() // a server that served has closed it
-	return err
-}
-
-// httpServer makes a server that no slow client can hold up for ever. Beyond maxConnections
-// at a time, further ones wait.
-func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *server {
 	s := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -69,10 +33,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 		}
 		return nil
 	}
-	if listener != nil { // else nobody serves it
-		listener = netutil.LimitListener(listener, maxConnections)
-	}
-	return &server{name, listener, s.Serve, stop}
+	return served(name, netutil.LimitListener(listener, maxConnections), s.Serve, stop)
 }
 
 // Bodies that may be large are read by so many requests at a time. Others are
