@@ -156,11 +156,12 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 		if s.Rules.Config != "" {
 			a.logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
 		}
-		if a.source, err = a.openControlPlane(); err != nil {
-			return err
-		}
+		a.source, err = a.openControlPlane()
 	} else {
-		a.source = newFiles(a.rules, s.Rules)
+		a.source, err = openFiles(a.rules, s.Rules)
+	}
+	if err != nil {
+		return err
 	}
 	a.parts.background("memory", a.rules.tuner.run)
 	a.parts.background("rules", func(ctx context.Context) { a.source.run(ctx) })
@@ -174,7 +175,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 			}
 		}
 	})
-	return a.source.start()
+	return nil
 }
 
 // bind binds the listeners and makes their servers. What is made last is
@@ -246,14 +247,7 @@ func headers(on bool, limit, remaining, reset string) rls.Headers {
 
 // Charge returns what becomes of denied hits whose limit does not say it.
 func Charge(stopWhenOverLimit settings.Word) limiter.Charge {
-	switch stopWhenOverLimit {
-	case "true":
-		return limiter.Admitted
-	case "false":
-		return limiter.Always
-	default:
-		return limiter.Auto
-	}
+	return map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}[stopWhenOverLimit]
 }
 
 // RuleOptions returns how rules are loaded by the settings.

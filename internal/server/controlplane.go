@@ -24,7 +24,8 @@ type controlPlane struct {
 	client *xds.Client
 }
 
-// openControlPlane reads the files of TLS and prepares to ask for rules.
+// openControlPlane reads the files of TLS and prepares to ask for rules. It does not wait: the
+// control plane may come later than this server.
 func (a *App) openControlPlane() (*controlPlane, error) {
 	s := a.opts.Settings
 	c := &controlPlane{rules: a.rules}
@@ -54,6 +55,7 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 	if c.client, err = xds.New(options); err != nil {
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
 	}
+	c.logger.Info("waiting for rules from the control plane; until then, requests get UNAVAILABLE")
 	return c, nil
 }
 
@@ -65,14 +67,10 @@ func xdsOptions(s settings.XDS) xds.Options {
 		NodeMetadata:   s.NodeMetadata,
 		MaxMessageSize: s.MaxMessageSize,
 		Retry:          s.RetryInterval,
-		Backoff:        xds.Backoff{Initial: min(s.BackoffInitial, s.BackoffMax), Max: s.BackoffMax, Spread: s.BackoffSpread()},
+		BackoffInitial: min(s.BackoffInitial, s.BackoffMax),
+		BackoffMax:     s.BackoffMax,
+		BackoffSpread:  s.BackoffSpread(),
 	}
-}
-
-// start does not wait: the control plane may come later than this server.
-func (c *controlPlane) start() error {
-	c.logger.Info("waiting for rules from the control plane; until then, requests get UNAVAILABLE")
-	return nil
 }
 
 func (c *controlPlane) run(ctx context.Context) { c.client.Run(ctx) }

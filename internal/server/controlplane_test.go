@@ -207,14 +207,14 @@ func TestControlPlaneOptions(t *testing.T) {
 	want := xds.Options{
 		Server: "cp:18001", NodeID: "one", NodeMetadata: map[string]string{"zone": "a"},
 		Retry: time.Second, MaxMessageSize: 5,
-		Backoff: xds.Backoff{Initial: 2 * time.Second, Max: 3 * time.Second, Spread: 0.25},
+		BackoffInitial: 2 * time.Second, BackoffMax: 3 * time.Second, BackoffSpread: 0.25,
 	}
 	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	t.Setenv("XDS_CLIENT_BACKOFF_JITTER", "false")
 	t.Setenv("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "") // 10 s by default
-	want.Backoff.Initial, want.Backoff.Spread = 3*time.Second, 0
+	want.BackoffInitial, want.BackoffSpread = 3*time.Second, 0
 	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
 		t.Errorf("without jitter: got %+v, want %+v", got, want)
 	}

@@ -32,23 +32,20 @@ type files struct {
 	skipped map[string]bool
 }
 
-func newFiles(r *rules, s settings.Rules) *files {
+// openFiles loads the rules for the first time. Whether that may fail is a setting.
+func openFiles(r *rules, s settings.Rules) (*files, error) {
 	r.status.Path = s.Path()
-	return &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
-}
-
-// start loads the rules for the first time. Whether it may fail is a setting.
-func (f *files) start() error {
+	f := &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
 	f.seen = f.look()
 	err := f.read()
-	if err == nil || !f.settings.ForceStart {
-		return err
+	if err == nil || !s.ForceStart {
+		return f, err
 	}
 	f.logRefusal(err, "path", f.path)
-	if !f.settings.HealthNeedsRules {
+	if !s.HealthNeedsRules {
 		f.loaded() // as far as health is concerned
 	}
-	return nil
+	return f, nil
 }
 
 const (

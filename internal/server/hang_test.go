@@ -13,7 +13,6 @@ import (
 // hanging is a source of rules whose run waits for a disk that never answers.
 type hanging struct{ release chan struct{} }
 
-func (h hanging) start() error        { return nil }
 func (h hanging) run(context.Context) { <-h.release }
 func (h hanging) reload() error       { <-h.release; return nil }
 func (h hanging) report() api.Rules   { return api.Rules{} }

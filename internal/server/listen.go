@@ -89,12 +89,9 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// socketMode lets owner and group connect, which takes the right to write.
-const socketMode = 0o660
-
 // listenUnix binds a unix socket at path, in the place of one that nobody listens at any
-// more. It is removed when the listener is closed. A path
-// that begins with @ is a name that Linux keeps without a file.
+// more. It is removed when the listener is closed. A path that begins with @ is a name that
+// Linux keeps without a file.
 func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("%s: the path has %d bytes; use at most %d", path, len(path), most)
@@ -109,7 +106,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, socketMode); err != nil {
+	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // owner and group connect, which takes the right to write
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

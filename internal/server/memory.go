@@ -9,21 +9,18 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"weir/internal/limiter/memory"
 )
 
-// memoryShare is the part of the container's memory that the runtime keeps within, by
-// collecting more often; the rest is for what it does not count.
-const memoryShare = 0.9
-
-// limitMemory makes the runtime keep within the memory of the container, if
-// that has a limit and GOMEMLIMIT sets no other.
+// limitMemory makes the runtime keep within nine tenths of the memory of the container, by
+// collecting more often, if that has a limit and GOMEMLIMIT sets no other. The rest is for
+// what the runtime does not count.
 func limitMemory(logger *slog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+	limit, err := memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
 	case err != nil:
 		logger.Debug("the container's memory limit is unknown", "err", err)
@@ -59,16 +56,15 @@ const garbage, loadGarbage = 56 << 20, 224 << 20
 
 // tuner keeps the collector's target at the garbage that is allowed.
 type tuner struct {
+	loading atomic.Bool // rules
+
 	mu      sync.Mutex
-	loading bool // rules
-	percent int  // the target
+	percent int // the target
 }
 
 // load says that a load begins, or that it has ended.
 func (t *tuner) load(begins bool) {
-	t.mu.Lock()
-	t.loading = begins
-	t.mu.Unlock()
+	t.loading.Store(begins)
 	t.tune()
 }
 
@@ -77,7 +73,7 @@ func (t *tuner) tune() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	allowed := uint64(garbage)
-	if t.loading {
+	if t.loading.Load() {
 		allowed = loadGarbage
 	}
 	live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
@@ -116,14 +112,6 @@ func target(live, allowed uint64) int {
 // system: a heap as large as the load's peak would be collected too seldom to shrink by
 // itself.
 const manyRules = 10_000
-
-// freeAfterLoad collects what a load took. The runtime then returns the memory little by
-// little: to return it at once, by debug.FreeOSMemory, keeps a processor from all else for
-// tens of milliseconds. How much it may keep it only sees at the collection after this one.
-func freeAfterLoad() {
-	time.AfterFunc(0, runtime.GC)
-	time.AfterFunc(15*time.Second, runtime.GC)
-}
 
 // read reads a metric of the runtime.
 func read(name string) uint64 {

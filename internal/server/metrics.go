@@ -44,31 +44,6 @@ func (a *App) registerProcess() {
 	}, func() float64 { return float64(len(a.oldSecrets())) })
 }
 
-// loadMetrics count loads of the rules, under the names that dashboards of
-// envoyproxy/ratelimit know, and say how the last load ended.
-type loadMetrics struct {
-	success, failure prometheus.Counter
-	good, successAt  prometheus.Gauge
-}
-
-func newLoadMetrics(reg prometheus.Registerer) *loadMetrics {
-	auto := promauto.With(reg)
-	return &loadMetrics{
-		success: auto.NewCounter(prometheus.CounterOpts{
-			Name: "ratelimit_service_config_load_success", Help: "Successful loads of the rules.",
-		}),
-		failure: auto.NewCounter(prometheus.CounterOpts{
-			Name: "ratelimit_service_config_load_error", Help: "Failed loads of the rules. The previous rules stay in use.",
-		}),
-		good: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_successful", Help: "1 if the last load of the rules succeeded, 0 if it failed or there was none.",
-		}),
-		successAt: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Unix time of the last successful load of the rules, 0 before the first.",
-		}),
-	}
-}
-
 // registerCertificate registers the metrics of the certificate that Weir shows on a
 // connection. A client without one has none.
 func registerCertificate(reg prometheus.Registerer, connection string, files *follow.TLS) {

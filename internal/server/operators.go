@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/internal/limiter"
@@ -14,10 +15,6 @@ import (
 	"weir/internal/operators/console"
 	"weir/internal/plan"
 )
-
-// firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
-// yet is asked again later.
-const firstLoad = 500 * time.Millisecond
 
 // openOperators makes a one of the servers that share its Redis, if it has one, and loads
 // the exceptions.
@@ -29,7 +26,7 @@ func (a *App) openOperators() {
 		a.parts.background("servers", func(ctx context.Context) { a.servers.Run(ctx, a.operators.Report) })
 	}
 	a.parts.background("exceptions", a.exceptions.Run)
-	ctx, cancel := context.WithTimeout(context.Background(), firstLoad)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // a Redis that is not there yet is asked again later
 	defer cancel()
 	_ = a.exceptions.Load(ctx) // which has logged it
 }
@@ -53,9 +50,10 @@ func (a *App) makeOperators(options plan.Options, metrics http.Handler) {
 
 // status is how the server is.
 func (a *App) status() api.Status {
-	rates := a.rates.latest()
+	rates, answers := a.rates.latest(), a.opts.Settings.Answers
+	notes := append([]string{}, plan.SwitchedOn(answers.ShadowMode, answers.QuotaMode)...) // in JSON, none is []
 	status := api.Status{
-		Version: a.opts.Build.String(), UptimeSeconds: time.Since(a.started).Seconds(), Health: "OK", Notes: a.notes(),
+		Version: a.opts.Build.String(), UptimeSeconds: time.Since(a.started).Seconds(), Health: "OK", Notes: append(notes, a.oldSecrets()...),
 		Store: a.storeStatus(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
 		Decisions: rates.Decisions, Denials: rates.Denials,
 	}
@@ -84,12 +82,6 @@ func (a *App) storeStatus() api.Store {
 	return status
 }
 
-// notes are what else an operator should know.
-func (a *App) notes() []string {
-	s := a.opts.Settings.Answers
-	return append(append([]string{}, plan.SwitchedOn(s.ShadowMode, s.QuotaMode)...), a.oldSecrets()...) // in JSON, none is []
-}
-
 // oldSecrets says which secrets are in use that were read before, and why not those of now.
 func (a *App) oldSecrets() (notes []string) {
 	note := func(problem string) {
@@ -109,4 +101,67 @@ func (a *App) oldSecrets() (notes []string) {
 		}
 	}
 	return notes
+}
+
+// How often rates looks, and how many looks it keeps, which is 15 minutes of them.
+const ratesEvery, ratesKept = 5 * time.Second, 180
+
+// rates keeps how many requests were decided and denied in the last 15 minutes.
+type rates struct {
+	totals func() (decided, denied uint64) // since the start
+
+	mu    sync.Mutex
+	looks []look // the oldest first, one more than there are times between them
+}
+
+// look is the totals at a time.
+type look struct {
+	at              time.Time
+	decided, denied uint64
+}
+
+func newRates(totals func() (decided, denied uint64)) *rates {
+	r := &rates{totals: totals}
+	r.looks = []look{r.look()}
+	return r
+}
+
+func (r *rates) look() look {
+	decided, denied := r.totals()
+	return look{time.Now(), decided, denied}
+}
+
+// run looks until ctx ends.
+func (r *rates) run(ctx context.Context) {
+	for pause(ctx, ratesEvery) {
+		r.mu.Lock()
+		r.looks = append(r.looks[max(0, len(r.looks)-ratesKept):], r.look())
+		r.mu.Unlock()
+	}
+}
+
+// history returns the rates of the last 15 minutes, the oldest first.
+func (r *rates) history() (list []api.Rates) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, next := range r.looks[1:] {
+		list = append(list, r.looks[i].until(next))
+	}
+	return list
+}
+
+// latest returns the rates of the last five to ten seconds, or since the start.
+func (r *rates) latest() api.Rates {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks[max(0, len(r.looks)-2)].until(r.look())
+}
+
+// until returns the rates between two looks.
+func (l look) until(next look) api.Rates {
+	rates := api.Rates{At: next.at.UTC()}
+	if seconds := next.at.Sub(l.at).Seconds(); seconds > 0 {
+		rates.Decisions, rates.Denials = float64(next.decided-l.decided)/seconds, float64(next.denied-l.denied)/seconds
+	}
+	return rates
 }

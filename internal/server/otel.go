@@ -34,9 +34,6 @@ import (
 	"weir/internal/settings"
 )
 
-// lastSignals bounds how long sending the last traces or decisions may take.
-const lastSignals = 2 * time.Second
-
 // openTelemetry begins to send traces, and to log decisions, where the settings ask for
 // that. It returns the log of decisions, nil if there is none. A collector need not be there.
 func (a *App) openTelemetry() (*operators.DecisionLog, error) {
@@ -110,11 +107,11 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 	return to, err
 }
 
-// sendLast adds a part that sends what is left when a stops. A reader that does not take it is
-// no failure of this process.
+// sendLast adds a part that sends what is left when a stops, within two seconds. A reader that
+// does not take it is no failure of this process.
 func (a *App) sendLast(name string, send func(context.Context) error, lost *lostSignals) {
 	a.parts.add(name, nil, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, lastSignals)
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			lost.Handle(err)
@@ -141,15 +138,12 @@ func (l *lostSignals) Handle(err error) {
 	}
 	l.times.Add(1)
 	l.now.Do(func() {
-		l.logger.Warn("traces or decisions were lost", "err", withoutPaths(err), "times", l.times.Swap(0))
+		l.logger.Warn("traces or decisions were lost", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0))
 	})
 }
 
+// pathOfURL finds the paths of URLs, which are secrets of some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
-
-// withoutPaths words an error without the paths of its URLs, which are secrets of some
-// collectors.
-func withoutPaths(err error) string { return pathOfURL.ReplaceAllString(err.Error(), "$1/...") }
 
 // messagesOnly is where OpenTelemetry logs, instead of to the standard error. What it tells
 // beside its messages may be a header, or a URL with a password.

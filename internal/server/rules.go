@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -24,8 +26,6 @@ import (
 
 // source is where the rules come from.
 type source interface {
-	// start finds the rules for the first time, if they are to be had at once.
-	start() error
 	// run loads new rules until ctx ends.
 	run(ctx context.Context)
 	// reload loads the rules whether or not they have changed, and logs why that fails. Its
@@ -40,20 +40,39 @@ type source interface {
 type rules struct {
 	options descriptors.Options
 	loaded  func() // is called after every load that succeeds
-	metrics *loadMetrics
 	logger  *slog.Logger
 	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
 	tuner   tuner                          // of the garbage of loads
 
 	tree atomic.Pointer[descriptors.Tree]
 
+	success, failure prometheus.Counter // loads
+	good, successAt  prometheus.Gauge   // of the last load
+
 	mu     sync.Mutex
 	status api.Rules
 	loads  []console.Load // the last ones, the newest first
 }
 
+// newRules registers the metrics of loads, under the names that dashboards of
+// envoyproxy/ratelimit know.
 func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
-	return &rules{options: options, loaded: loaded, metrics: newLoadMetrics(reg), logger: logger}
+	auto := promauto.With(reg)
+	return &rules{
+		options: options, loaded: loaded, logger: logger,
+		success: auto.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_service_config_load_success", Help: "Successful loads of the rules.",
+		}),
+		failure: auto.NewCounter(prometheus.CounterOpts{
+			Name: "ratelimit_service_config_load_error", Help: "Failed loads of the rules. The previous rules stay in use.",
+		}),
+		good: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_successful", Help: "1 if the last load of the rules succeeded, 0 if it failed or there was none.",
+		}),
+		successAt: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Unix time of the last successful load of the rules, 0 before the first.",
+		}),
+	}
 }
 
 // mostProblems is how many problems of rules are shown where people read and
@@ -79,8 +98,8 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 			err = problems.First(mostProblems)
 		}
-		r.metrics.failure.Inc()
-		r.metrics.good.Set(0)
+		r.failure.Inc()
+		r.good.Set(0)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.status.FailedAt, r.status.Problems, r.status.FailedVersion = time.Now().UTC(), err.Error(), from.Version
@@ -92,9 +111,9 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
 	}
 	r.tree.Store(tree)
-	r.metrics.success.Inc()
-	r.metrics.good.Set(1)
-	r.metrics.successAt.Set(float64(from.LoadedAt.UnixMilli()) / 1e3)
+	r.success.Inc()
+	r.good.Set(1)
+	r.successAt.Set(float64(from.LoadedAt.UnixMilli()) / 1e3)
 	r.mu.Lock()
 	r.status = from
 	r.remember(console.Load{Rules: from.Rules, Version: from.Version})
@@ -113,7 +132,11 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		r.logger.Warn("the rules have more warnings; weir validate shows all", "more", more)
 	}
 	if from.Rules >= manyRules {
-		freeAfterLoad()
+		// The runtime then returns the memory little by little: to return it at once, by
+		// debug.FreeOSMemory, keeps a processor from all else for tens of milliseconds. How much it
+		// may keep it only sees at the collection after this one.
+		time.AfterFunc(0, runtime.GC)
+		time.AfterFunc(15*time.Second, runtime.GC)
 	}
 	return nil
 }

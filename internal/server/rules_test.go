@@ -85,8 +85,7 @@ func TestNoLoadIsLost(t *testing.T) {
 		dir := directory(t, limited(3))
 		var log testenv.Log
 		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
-		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}})
-		testenv.OK(t, f.start())
+		f := testenv.Must(openFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}))(t)
 		look := func() { _ = f.load(f.look(), false) }
 
 		write(t, filepath.Join(dir, "more.yaml"), "domain: more\n")
@@ -100,7 +99,7 @@ func TestNoLoadIsLost(t *testing.T) {
 			look()
 		}
 		for _, want := range []float64{1, 2} {
-			if got := testutil.ToFloat64(r.metrics.failure); got != want {
+			if got := testutil.ToFloat64(r.failure); got != want {
 				t.Errorf("%v loads failed, want %v", got, want)
 			}
 			time.Sleep(retryEvery)

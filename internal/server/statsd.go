@@ -23,7 +23,7 @@ func (a *App) startStatsd(service prometheus.Gatherer) {
 	opts := statsd.Options{
 		Source:   statsdSource(a.usage, service),
 		Network:  string(s.StatsdProtocol),
-		Address:  s.StatsdAddress(),
+		Address:  s.StatsdPort.On(s.StatsdHost),
 		Interval: s.StatsFlushInterval,
 		Tags:     statsdTags(s.ExtraTags),
 		Logger:   a.logger,
@@ -83,10 +83,21 @@ func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[stat
 	}
 }
 
+// statsdNames are what envoyproxy/ratelimit calls those metrics of the service that have a
+// label, in the place of LABEL.
+var statsdNames = map[string]string{
+	"ratelimit_service_total_requests":          "ratelimit_server.LABEL.total_requests",
+	"ratelimit_service_response_time_seconds":   "ratelimit_server.LABEL.response_time",
+	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.LABEL",
+}
+
 // statsdSums are a counter, or the buckets of a histogram of seconds as timings that took
 // as long as the bucket's upper bound.
 func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
-	name := []byte(statsdName(family, m))
+	name := []byte("ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_"))
+	if known, ok := statsdNames[family]; ok {
+		name = []byte(strings.Replace(known, "LABEL", strings.TrimPrefix(m.GetLabel()[0].GetValue(), "/"), 1))
+	}
 	h := m.GetHistogram()
 	if h == nil {
 		return []statsd.Sum{{Name: name, Total: uint64(m.GetCounter().GetValue())}}
@@ -100,19 +111,4 @@ func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 	}
 	// What took longer than any bucket: any longer time tells it apart.
 	return append(sums, statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
-}
-
-// statsdNames are what envoyproxy/ratelimit calls those metrics of the service that have a
-// label, in the place of LABEL.
-var statsdNames = map[string]string{
-	"ratelimit_service_total_requests":          "ratelimit_server.LABEL.total_requests",
-	"ratelimit_service_response_time_seconds":   "ratelimit_server.LABEL.response_time",
-	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.LABEL",
-}
-
-func statsdName(family string, m *dto.Metric) string {
-	if name, ok := statsdNames[family]; ok {
-		return strings.Replace(name, "LABEL", strings.TrimPrefix(m.GetLabel()[0].GetValue(), "/"), 1)
-	}
-	return "ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_")
 }

@@ -118,20 +118,17 @@ type RedisAddress struct {
 // Login is a user, whose name may be empty, and a password.
 type Login struct{ User, Password string }
 
-// Login takes the user, which may be empty, and the password from an Auth.
-func (s Secret) Login() Login {
-	if user, password, found := strings.Cut(string(s), ":"); found {
-		return Login{user, password}
-	}
-	return Login{"", string(s)}
-}
-
-// or returns l, with what it lacks from other if it has no password.
-func (l Login) or(other Login) Login {
+// or returns l. If it has no password, that is the one of an Auth, and so is the user unless l
+// has one.
+func (l Login) or(auth Secret) Login {
 	if l.Password != "" {
 		return l
 	}
-	return Login{cmp.Or(l.User, other.User), other.Password}
+	user, password, found := strings.Cut(string(auth), ":")
+	if !found {
+		user, password = "", user
+	}
+	return Login{cmp.Or(l.User, user), password}
 }
 
 // The types of Redis that consist of several servers.
@@ -172,9 +169,9 @@ func (s RedisServer) Address() (a RedisAddress, err error) {
 	}
 	a.Primary = primary
 	if s.Type == sentinelType {
-		a.Login, a.Sentinel = Login{}, a.Login.or(s.SentinelAuth.Login())
+		a.Login, a.Sentinel = Login{}, a.Login.or(s.SentinelAuth)
 	}
-	a.Login = a.Login.or(s.Auth.Login())
+	a.Login = a.Login.or(s.Auth)
 	switch {
 	case a.Login.User != "" && a.Login.Password == "":
 		return a, errors.New("redis user has no password")

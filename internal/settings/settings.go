@@ -241,6 +241,3 @@ func (x XDS) BackoffSpread() float64 {
 	}
 	return x.BackoffRandom
 }
-
-// StatsdAddress is where statsd and DogStatsD are, host:port.
-func (m Metrics) StatsdAddress() string { return m.StatsdPort.On(m.StatsdHost) }

@@ -73,7 +73,7 @@ func TestPrecedence(t *testing.T) {
 		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")
 	}
 	statsd := func(s Settings) any {
-		return fmt.Sprint(s.Metrics.StatsdProtocol, " ", s.Metrics.StatsdAddress(), " ", s.Metrics.ExtraTags)
+		return fmt.Sprint(s.Metrics.StatsdProtocol, " ", s.Metrics.StatsdPort.On(s.Metrics.StatsdHost), " ", s.Metrics.ExtraTags)
 	}
 	expectSettings(t, []reading{
 		{"default", nil, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},

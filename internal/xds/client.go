@@ -46,9 +46,14 @@ type Options struct {
 	// Retry is how long to wait before the next attempt to reach a control plane. It
 	// grows with each. It is also the time between two refusals, after the first few.
 	Retry time.Duration
-	// Backoff is how long to wait before a stream that has ended is opened again. The
+	// BackoffInitial is how long to wait before a stream that has ended is opened again. The
 	// first attempt after a stream that worked comes within a second.
-	Backoff Backoff
+	BackoffInitial time.Duration
+	// BackoffMax bounds these waits, which double with each attempt that fails.
+	BackoffMax time.Duration
+	// BackoffSpread is the part, 0 to 1, by which a wait is longer or shorter at random, so
+	// that many clients do not come back at once.
+	BackoffSpread float64
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -57,14 +62,6 @@ type Options struct {
 // refusalsAtOnce is how many refusals are sent before they are paced: two for a response that
 // comes twice, and as many for the next one.
 const refusalsAtOnce = 4
-
-// Backoff is how long to wait between attempts. The time doubles with each that fails, from
-// Initial to Max. It is longer or shorter at random by the part Spread, 0 to 1, so that many
-// clients do not come back at once.
-type Backoff struct {
-	Initial, Max time.Duration
-	Spread       float64
-}
 
 // Update is what the control plane has now.
 type Update struct {
@@ -91,7 +88,8 @@ type Client struct {
 
 	unreachable, ended *backoff.ExponentialBackOff
 
-	status atomic.Pointer[Status]
+	status    atomic.Pointer[Status]
+	connected prometheus.Gauge
 }
 
 // New checks the options and returns a client that has not asked for anything
@@ -112,8 +110,8 @@ func New(opts Options) (*Client, error) {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
 		},
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
-		unreachable: exponential(opts.Retry, opts.Backoff),
-		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
+		unreachable: opts.backoff(opts.Retry),
+		ended:       opts.backoff(opts.BackoffInitial),
 	}
 	c.status.Store(&Status{Since: time.Now()})
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
@@ -121,20 +119,15 @@ func New(opts Options) (*Client, error) {
 		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
 	}
 	conn.Close()
-	promauto.With(opts.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+	c.connected = promauto.With(opts.Registerer).NewGauge(prometheus.GaugeOpts{
 		Name: "weir_xds_connected", Help: "1 while connected to the control plane, else 0.",
-	}, func() float64 {
-		if c.Status().Connected {
-			return 1
-		}
-		return 0
 	})
 	return c, nil
 }
 
-func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
+func (o *Options) backoff(initial time.Duration) *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
-		InitialInterval: initial, MaxInterval: max(initial, b.Max), Multiplier: 2, RandomizationFactor: b.Spread,
+		InitialInterval: initial, MaxInterval: max(initial, o.BackoffMax), Multiplier: 2, RandomizationFactor: o.BackoffSpread,
 	}
 }
 
@@ -176,7 +169,7 @@ func (c *Client) wait(reached, worked bool) time.Duration {
 	c.unreachable.Reset()
 	c.ended.Reset()
 	most := min(time.Second, delays.InitialInterval)
-	return most - time.Duration(c.opts.Backoff.Spread*rand.Float64()*float64(most)) //nolint:gosec // no secret
+	return most - time.Duration(c.opts.BackoffSpread*rand.Float64()*float64(most)) //nolint:gosec // no secret
 }
 
 // Status returns how the control plane is reached now.
@@ -188,6 +181,7 @@ func (c *Client) setStatus(connected bool, err error) {
 		next.Since = before.Since
 	}
 	c.status.Store(&next)
+	c.connected.Set(map[bool]float64{true: 1}[connected])
 }
 
 // probes let the system notice within a minute that the other side of a silent

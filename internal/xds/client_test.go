@@ -44,7 +44,8 @@ func subscribe(t *testing.T, opts Options) *subscriber {
 	s := &subscriber{t: t, reg: prometheus.NewRegistry()}
 	opts.NodeID, opts.Type, opts.Apply, opts.Logger, opts.Registerer = testenv.Node, configType, s.apply, slog.New(slog.DiscardHandler), s.reg
 	opts.Credentials, opts.MaxMessageSize = insecure.NewCredentials(), cmp.Or(opts.MaxMessageSize, 4<<20)
-	opts.Retry, opts.Backoff = cmp.Or(opts.Retry, 10*time.Millisecond), Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
+	opts.Retry, opts.BackoffSpread = cmp.Or(opts.Retry, 10*time.Millisecond), 0.5
+	opts.BackoffInitial, opts.BackoffMax = 10*time.Millisecond, 100*time.Millisecond
 	client := testenv.Must(New(opts))(t)
 	s.Client = client
 	ctx, stop := context.WithCancel(context.Background())

@@ -50,7 +50,7 @@ func ExampleClient_Run() {
 			stop() // here one is enough
 			return nil
 		},
-		Retry: time.Second, Backoff: xds.Backoff{Initial: time.Second, Max: time.Minute},
+		Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Minute,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

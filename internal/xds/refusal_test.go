@@ -55,7 +55,7 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 		}
 		return nil
 	}
-	inBubble(t, Options{Apply: apply, Retry: 3 * time.Second, Backoff: Backoff{Initial: time.Second, Max: time.Second}}, 10*time.Second, dial)
+	inBubble(t, Options{Apply: apply, Retry: 3 * time.Second, BackoffInitial: time.Second, BackoffMax: time.Second}, 10*time.Second, dial)
 	return answers, judged
 }
 

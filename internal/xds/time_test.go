@@ -48,7 +48,7 @@ func TestWaitsGrow(t *testing.T) {
 		started := time.Now()
 		var mu sync.Mutex
 		var tried []time.Duration
-		opts := Options{Retry: time.Second, Backoff: Backoff{Initial: time.Minute, Max: 5 * time.Second}}
+		opts := Options{Retry: time.Second, BackoffInitial: time.Minute, BackoffMax: 5 * time.Second}
 		inBubble(t, opts, 20*time.Second, func(context.Context, string) (net.Conn, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -92,7 +92,7 @@ func TestBrokenStreams(t *testing.T) {
 					}
 					return nil
 				})
-				opts := Options{Retry: time.Hour, Backoff: Backoff{Initial: 2 * time.Second, Max: 10 * time.Second}}
+				opts := Options{Retry: time.Hour, BackoffInitial: 2 * time.Second, BackoffMax: 10 * time.Second}
 				inBubble(t, opts, tt.lasts, dial)
 				mu.Lock()
 				defer mu.Unlock()
@@ -120,7 +120,7 @@ func TestFirstRetryIsSoon(t *testing.T) {
 				ended = time.Now()
 				return nil
 			})
-			opts := Options{Retry: 3 * time.Second, Backoff: Backoff{Initial: 10 * time.Second, Max: time.Minute, Spread: spread}}
+			opts := Options{Retry: 3 * time.Second, BackoffInitial: 10 * time.Second, BackoffMax: time.Minute, BackoffSpread: spread}
 			inBubble(t, opts, 2*time.Minute, dial)
 			if waited := again.Sub(ended); waited <= 0 || waited > time.Second {
 				t.Errorf("spread %v: a stream was opened again after %v, want within a second", spread, waited)
@@ -153,7 +153,7 @@ func TestSilentControlPlane(t *testing.T) {
 					return nil
 				})
 				silent := 0
-				opts := Options{Retry: time.Second, Backoff: Backoff{Initial: time.Second, Max: time.Second}, Silent: func() { silent++ }}
+				opts := Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Silent: func() { silent++ }}
 				inBubble(t, opts, time.Minute, dial)
 				if silent != tt.want {
 					t.Errorf("told %d times, want %d", silent, tt.want)
@@ -167,7 +167,7 @@ func TestSilentControlPlane(t *testing.T) {
 // client must give up by itself.
 func TestServerThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := Options{Retry: time.Hour, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}}
+		opts := Options{Retry: time.Hour, BackoffInitial: time.Hour, BackoffMax: time.Hour}
 		client := inBubble(t, opts, time.Minute, func(context.Context, string) (net.Conn, error) {
 			conn, other := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, other) }()
