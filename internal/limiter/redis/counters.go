@@ -17,7 +17,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		// In shadow mode none of them denies another.
 		h := []limiter.Hit{{Limit: hits[i].Limit, Key: hits[i].Key, Hold: hits[i].Hold, Mode: limiter.Shadow}}
 		var err error
-		if tickets[i], err = s.locate(&h[0]).send(ctx, h, false, timeout); err != nil {
+		if tickets[i], err = s.locate(&h[0]).queue(ctx, h, false, timeout); err != nil {
 			return nil, err
 		}
 	}

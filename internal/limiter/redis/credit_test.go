@@ -15,15 +15,16 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		sent := testenv.Must(f.store.main.any.send(t.Context(), 0, part, true, time.Hour))(t)
+		main := location{f.store.main, 0}
+		sent := testenv.Must(main.queue(t.Context(), part, true, time.Hour))(t)
 		<-sent.batch.done
 		out := make([]limiter.Decision, 1)
 		states := testenv.Must(sent.outcomes(out, nil))(t)
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
 		counters := limiter.CountersOf(part)
-		back := f.store.main.any.sendBack(0, giveBacks(part, &counters, out, states))
-		<-back.done
+		main.queueGiveBacks(giveBacks(part, &counters, out, states))
+		rest(f.store)
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {

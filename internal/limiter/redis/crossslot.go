@@ -27,7 +27,8 @@ import (
 // Only a hit that is given back beside such a hit on the same counter is not exact,
 // because that met a counter that was too high.
 //
-// Both steps are done even if the caller leaves. Charges that cannot be given
+// The caller does not wait for the second step, but each location decides what comes later
+// after it. Both are done even if the caller leaves. Charges that cannot be given
 // back, because Redis fails or this process dies between the steps, count until
 // their window ends. Like every call, giving back is not repeated: that might give
 // back twice.
@@ -41,7 +42,6 @@ type crossSlot struct {
 	err    error
 
 	decided chan struct{} // closed when out, denied and err are set
-	done    chan struct{} // closed when the charges are given back, too
 }
 
 // part is the hits of a crossSlot that have one location.
@@ -60,8 +60,7 @@ type part struct {
 func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *crossSlot {
 	r := &crossSlot{
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
-		out:     make([]limiter.Decision, len(hits)),
-		decided: make(chan struct{}), done: make(chan struct{}),
+		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}),
 	}
 	indexes := map[location][]int{} // of the hits of each location, in the request
 	for i := range hits {
@@ -106,25 +105,15 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	timeout := s.main.timeout(ctx)
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.ticket, p.err = p.send(context.Background(), p.hits, true, timeout)
+		p.ticket, p.err = p.queue(context.Background(), p.hits, true, timeout)
 	}
 	go func() {
 		defer s.main.working.Done()
 		r.run()
 	}()
-	if err := s.main.wait(ctx, timeout, r.done); err != nil {
-		select {
-		case <-r.decided: // only giving back takes longer than the caller can wait
-		default:
-			if timedOut(ctx) {
-				s.main.whenDone(r.decided, func() {
-					if r.err == nil || errors.Is(r.err, errLate) { // other errors of calls are counted
-						s.main.countTimeout()
-					}
-				})
-			}
-			return false, err
-		}
+	if err := s.main.wait(ctx, timeout, r.decided); err != nil {
+		s.main.afterLeaving(ctx, r.decided, &r.err, func() {})
+		return false, err
 	}
 	for i, at := range r.index {
 		out[at] = r.out[i]
@@ -137,23 +126,19 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 
 // run does both steps. The parts are queued.
 func (r *crossSlot) run() {
-	defer close(r.done)
+	defer close(r.decided)
 	for i := range r.parts {
 		r.parts[i].await()
 	}
 	r.merge()
-	close(r.decided)
-	r.note() // first, because what is given back makes it outdated
-	r.giveBack()
-}
-
-// note notes the decisions of the parts.
-func (r *crossSlot) note() {
-	if r.err != nil {
-		return
-	}
-	for _, p := range r.parts {
-		p.denials.note(p.ticket, p.hits, p.states, r.denied)
+	for i := range r.parts {
+		p := &r.parts[i]
+		if r.err == nil {
+			p.denials.note(p.ticket, p.hits, p.states, r.denied)
+		}
+		if len(p.charges) > 0 {
+			p.queueGiveBacks(p.charges)
+		}
 	}
 }
 
@@ -200,19 +185,6 @@ func (r *crossSlot) merge() {
 			}
 		}
 		limiter.Describe(p.hits, p.states, now, p.out)
-	}
-}
-
-// giveBack gives the charges back, and waits until that is done.
-func (r *crossSlot) giveBack() {
-	var sent []*batch
-	for _, p := range r.parts {
-		if len(p.charges) > 0 {
-			sent = append(sent, p.node(p.hits[0].Key).sendBack(p.slot, p.charges))
-		}
-	}
-	for _, b := range sent {
-		<-b.done
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,7 +67,8 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
 	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now}
-	c := &checked{T: t, store: p, plain: open(t, plain)}
+	other := open(t, plain)
+	c := &checked{T: t, store: p, plain: other}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -108,6 +108,8 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
+		rest(p.store) // the clock must not move before all is given back, nor another store be asked
+		rest(other)
 		wantDenied, _ := model.Decide(t.Context(), hits, want)
 		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
 			t.Errorf("request %d of seed %d: denied %v, want %v, error %v", n, seed, denied, wantDenied, err)
@@ -165,117 +167,64 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 }
 
-// heldBack asks for year and second, of which second is over, and stops what
-// year is given back.
-func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (end func()) {
-	t.Helper()
-	limit := perSeconds(1)
-	mustAsk(t, p, "second", limit)
-	g := newGate(t, p.store)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hits := []limiter.Hit{{Limit: year, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
-		denied, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
-		if !denied || err != nil {
-			t.Errorf("denied %v, error %v, want a denial", denied, err)
-		}
-	}()
-	<-g.keys // is decided
-	g.pass <- struct{}{}
-	<-g.keys // is given back
-	return func() {
-		g.pass <- struct{}{}
-		<-done
-		rest(t, p.store)
-		go func() { // the next requests pass
-			for range g.keys {
-				g.pass <- struct{}{}
+// What a request was charged in one place is given back if it is denied in the other: while its
+// caller has the answer already, after it has left, and before the store is closed.
+func TestACrossSlotGivesBack(t *testing.T) {
+	for _, what := range []string{"its caller waits", "its caller leaves", "the store is closed"} {
+		t.Run(what, func(t *testing.T) {
+			p := newPair(t)
+			limit := perSeconds(1)
+			mustAsk(t, p, "second", limit)
+			g := newGate(t, p.store)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			answer, drained := make(chan error), make(chan struct{})
+			go func() {
+				hits := []limiter.Hit{hit("year", perYear, 5), hit("second", limit, 1)}
+				denied, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
+				copy(hits[0].Key, "xxxx") // it is the caller's again
+				if err == nil && !denied {
+					err = errors.New("it is admitted")
+				}
+				answer <- err
+			}()
+			<-g.keys // it is charged
+			switch what {
+			case "its caller leaves":
+				if leave(); !errors.Is(<-answer, context.Canceled) {
+					t.Error("its caller left, but has another answer than that")
+				}
+			case "the store is closed":
+				go func() {
+					defer close(drained)
+					p.main.drain()
+				}()
+				testenv.Until(t, "the store refuses others", func() bool {
+					entered := p.main.enter()
+					if entered {
+						p.main.working.Done()
+					}
+					return !entered
+				})
+				hits := []limiter.Hit{hit("year", perYear, 1), hit("second", limit, 1)}
+				if _, err := p.Decide(ctx, hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
+					t.Errorf("got error %v, want %v", err, errClosed)
+				}
 			}
-		}()
-		t.Cleanup(func() { close(g.keys) })
-	}
-}
-
-// A caller who cannot wait until all is given back is denied all the same.
-func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
-	p := newPair(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	end := heldBack(ctx, t, p, perYear)
-	cancel()
-	end()
-	if got := p.used(t, "year", perYear); got != 0 {
-		t.Errorf("%d used by a denied request", got)
-	}
-}
-
-// A caller who leaves before the decision leaves nothing behind.
-func TestCallerOfACrossSlotLeaves(t *testing.T) {
-	p := newPair(t)
-	limit := perSeconds(1)
-	mustAsk(t, p, "second", limit)
-	g := newGate(t, p.store)
-	ctx, cancel := context.WithCancel(context.Background())
-	left := make(chan error)
-	go func() {
-		hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
-		_, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
-		copy(hits[0].Key, "xxxx") // it is the caller's again
-		left <- err
-	}()
-	<-g.keys
-	cancel()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
-	}
-	go func() {
-		g.pass <- struct{}{}
-		for range g.keys {
 			g.pass <- struct{}{}
-		}
-	}()
-	t.Cleanup(func() { close(g.keys) })
-	testenv.Until(t, "all is given back", func() bool {
-		p.first.FastForward(time.Millisecond) // for which unused counters are kept
-		return len(p.first.Keys()) == 0 && !inFlight(p.store)
-	})
-}
-
-func TestCloseWaitsForCrossSlots(t *testing.T) {
-	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := testenv.Must(New(Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}}))(t)
-	limit := perSeconds(1)
-	mustAsk(t, s, "second", limit)
-	g := newGate(t, s)
-	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if denied, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !denied || err != nil {
-			t.Errorf("denied %v, error %v, want a denial", denied, err)
-		}
-	})
-	<-g.keys
-	wg.Go(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	testenv.Until(t, "the store closes", func() bool {
-		entered := s.(*store).main.enter()
-		if entered {
-			s.(*store).main.working.Done()
-		}
-		return !entered
-	})
-	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
-		t.Errorf("got error %v, want %v", err, errClosed)
-	}
-	g.pass <- struct{}{}
-	<-g.keys // the second step
-	g.pass <- struct{}{}
-	wg.Wait()
-	first.FastForward(time.Millisecond) // for which unused counters are kept
-	if keys := first.Keys(); len(keys) != 0 {
-		t.Errorf("%q are left of a denied request", keys)
+			<-g.keys // it is given back
+			if what != "its caller leaves" {
+				testenv.OK(t, <-answer)
+			}
+			g.pass <- struct{}{}
+			if what == "the store is closed" {
+				<-drained
+			}
+			rest(p.store)
+			p.first.FastForward(time.Millisecond) // for which unused counters are kept
+			if keys := p.first.Keys(); len(keys) != 0 {
+				t.Errorf("%q are left of a denied request", keys)
+			}
+		})
 	}
 }

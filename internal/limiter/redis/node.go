@@ -18,7 +18,7 @@ const (
 	// (BenchmarkPrice), in which it serves nobody else. Larger calls would save round
 	// trips of large requests, but make small ones wait for longer.
 	maxBatch = 256
-	// maxQueue is the most hits that wait in a line, except that a larger request may
+	// maxQueue is the most hits that wait for a node, except that a larger request may
 	// wait alone. Redis needs 30 to 80 ms for them, which is most of DefaultWait:
 	// more would not be answered in time.
 	maxQueue = 32 * maxBatch
@@ -35,31 +35,20 @@ var (
 // next one, which in a cluster is a pipeline with a batch for each slot, so that the slots of
 // a primary share writes, reads and wake-ups.
 //
-// Requests and charges to be given back have a line each, which take turns. A full line refuses
-// requests. Charges to be given back are never refused: they would count until the end of their
-// window. They are no more than those of the requests that wait somewhere else.
+// A full queue refuses requests. Charges to be given back are never refused: they would count
+// until the end of their window. They are no more than those of the requests that wait
+// somewhere else.
 type node struct {
 	*backend
 	asks caller // nil: of a cluster, whichever node it names for a batch
 
 	mu      sync.Mutex
-	lines   [2]line
-	turn    int // the line whose turn it is
+	batches []*batch // that wait, oldest first
+	hits    int      // in batches
+	last    int      // hits of the batch that was taken out last
 	closed  bool
 	serving bool // a goroutine makes calls until nothing waits
 }
-
-// line is batches, first come first served.
-type line struct {
-	batches []*batch // oldest first
-	hits    int      // in batches
-	last    int      // hits of the batch that was taken out last
-}
-
-const (
-	requestLine = iota
-	giveBackLine
-)
 
 // ticket is where the answer to a request, or to a part of one, will be.
 type ticket struct {
@@ -67,13 +56,14 @@ type ticket struct {
 	place int // of the request in batch
 }
 
-// send queues a request, or a part of one, of counters in one slot, whose caller can wait for
-// timeout. It refuses a request whose caller has left, see limiter.Left.
-func (n *node) send(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (ticket, error) {
+// queue has a request, or a part of one, wait for the next call to its node, if its caller can
+// wait for timeout. It refuses a request whose caller has left, see limiter.Left.
+func (l location) queue(ctx context.Context, hits []limiter.Hit, isPart bool, timeout time.Duration) (ticket, error) {
+	n := l.node(hits[0].Key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	err := limiter.Left(ctx, hits)
-	switch waiting := n.lines[requestLine].hits; {
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		n.countTimeout()
 		return ticket{}, err
@@ -81,40 +71,40 @@ func (n *node) send(ctx context.Context, slot int, hits []limiter.Hit, isPart bo
 		return ticket{}, err
 	case n.closed:
 		return ticket{}, errClosed
-	case waiting > 0 && waiting+len(hits) > maxQueue:
+	case n.hits > 0 && n.hits+len(hits) > maxQueue:
 		n.metrics.errors[kindQueueFull].Inc()
 		return ticket{}, errQueueFull
 	}
-	b := n.batchFor(requestLine, slot, len(hits), timeout)
+	b := n.batchFor(l.slot, len(hits), timeout)
 	b.add(hits, isPart)
 	return ticket{b, len(b.ends) - 1}, nil
 }
 
-// sendBack queues charges to be given back to counters in one slot, all in one batch.
-func (n *node) sendBack(slot int, charges []giveBack) *batch {
+// queueGiveBacks has charges wait for the next call to their node. What is queued there from
+// then on is decided after them.
+func (l location) queueGiveBacks(charges []giveBack) {
+	n := l.node(charges[0].Key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b := n.batchFor(giveBackLine, slot, len(charges), n.client.server.Timeout)
+	b := n.batchFor(l.slot, len(charges), n.client.server.Timeout)
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
-	return b
 }
 
 // batchFor returns the batch for so many more hits of a caller who can wait for timeout: the
 // last one of the slot, if it has room.
-func (n *node) batchFor(which, slot, hits int, timeout time.Duration) *batch {
-	line := &n.lines[which]
-	line.hits += hits
+func (n *node) batchFor(slot, hits int, timeout time.Duration) *batch {
+	n.hits += hits
 	var b *batch
-	for i := len(line.batches) - 1; i >= 0 && b == nil; i-- {
-		if line.batches[i].slot == slot {
-			b = line.batches[i]
+	for i := len(n.batches) - 1; i >= 0 && b == nil; i-- {
+		if n.batches[i].slot == slot {
+			b = n.batches[i]
 		}
 	}
 	if b == nil || b.numbers == nil || len(b.hits)+hits > maxBatch {
-		b = newBatch(slot, line.last)
-		line.batches = append(line.batches, b)
+		b = newBatch(slot, n.last)
+		n.batches = append(n.batches, b)
 	}
 	b.needed.Add(1)
 	now := time.Now()
@@ -134,9 +124,8 @@ func (n *node) batchFor(which, slot, hits int, timeout time.Duration) *batch {
 func (n *node) requeue(b *batch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	line := &n.lines[requestLine]
-	line.batches = append(line.batches, b)
-	line.hits += len(b.hits)
+	n.batches = append(n.batches, b)
+	n.hits += len(b.hits)
 	n.wake()
 }
 
@@ -196,42 +185,32 @@ func (n *node) callEach(batches []*batch) {
 	calls.Wait()
 }
 
-// next takes out the batches of the next call: of the line whose turn it is, the oldest that
-// are of use. If nothing waits it returns nil, and its caller makes no more calls.
-func (n *node) next() []*batch {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for range n.lines {
-		line := &n.lines[n.turn]
-		n.turn = (n.turn + 1) % len(n.lines)
-		if batches := line.next(); batches != nil {
-			return batches
-		}
-	}
-	n.serving = false
-	n.working.Done()
-	return nil
-}
-
-// next takes out the oldest batches that are of use, as many as one call can have.
+// next takes out the batches of the next call, the oldest that are of use. If nothing waits it
+// returns nil, and its caller makes no more calls.
 // Batches that are too late for all their callers fail: Redis would work for
 // nobody, while those behind become late in turn. A late batch with nothing behind it is called
 // all the same, as long as a caller waits for it.
-func (l *line) next() (batches []*batch) {
-	for hits := 0; len(l.batches) > 0 && (hits == 0 || hits+len(l.batches[0].hits) <= maxBatch); {
-		b := l.batches[0]
-		l.batches[0] = nil
-		l.batches = l.batches[1:]
-		l.last = len(b.hits)
-		l.hits -= l.last
-		isLast := batches == nil && len(l.batches) == 0
+func (n *node) next() (batches []*batch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for hits := 0; len(n.batches) > 0 && (hits == 0 || hits+len(n.batches[0].hits) <= maxBatch); {
+		b := n.batches[0]
+		n.batches[0] = nil
+		n.batches = n.batches[1:]
+		n.last = len(b.hits)
+		n.hits -= n.last
+		isLast := batches == nil && len(n.batches) == 0
 		if b.mustBeCalled || b.needed.Load() > 0 && (isLast || !time.Now().After(b.deadline)) {
 			batches = append(batches, b)
-			hits += l.last
+			hits += n.last
 			continue
 		}
 		b.err = errLate
 		close(b.done)
+	}
+	if batches == nil {
+		n.serving = false
+		n.working.Done()
 	}
 	return batches
 }

@@ -125,35 +125,24 @@ var probeLimit = func() *limiter.Limit {
 // and gives both charges back. So it tries every command of the scripts but
 // INCRBY, which they can do without, and both EVAL and EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
-	var last limiter.State
-	for i, command := range []string{"evalsha", "eval", "evalsha"} {
-		one := newBatch(0, 0)
-		if i < 2 {
-			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
-		} else {
-			one.addGiveBack(giveBack{Hit: limiter.Hit{Limit: probeLimit, Key: []byte(key), Cost: 2}, charged: last})
-		}
-		var answers []answer
-		if batches := []*batch{one}; command == "evalsha" {
-			answers = b.run(ctx, b.client, batches)
-		} else {
-			answers = b.send(ctx, b.client, batches, command)
-		}
-		var err error
-		one.reply, err = newReply(answers[0], one)
-		switch refusal := one.reply.refusal; {
+	for _, step := range []struct {
+		command string
+		hit     limiter.Hit
+	}{
+		{"evalsha", limiter.Hit{Cost: 1}}, {"eval", limiter.Hit{Cost: 1}}, {"evalsha", limiter.Hit{Cost: 2, Refund: true}},
+	} {
+		step.hit.Limit, step.hit.Key = probeLimit, []byte(key)
+		one := newBatch(0, 1)
+		one.add([]limiter.Hit{step.hit}, false)
+		reply, err := newReply(b.run(ctx, b.client, []*batch{one}, step.command)[0], one)
+		switch {
 		case err != nil:
 			return err
-		case refusal != nil && classify(refusal) == kindOOM:
+		case reply.refusal != nil && classify(reply.refusal) == kindOOM:
 			return nil // it can deny
-		case refusal != nil:
-			return refusal
+		case reply.refusal != nil:
+			return reply.refusal
 		}
-		states, err := ticket{one, 0}.outcomes(make([]limiter.Decision, 1), nil)
-		if err != nil {
-			return err
-		}
-		last = states[0]
 	}
 	return nil
 }

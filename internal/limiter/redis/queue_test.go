@@ -19,10 +19,9 @@ import (
 
 // waiting is how many hits wait for a call.
 func waiting(s *store) int {
-	l := s.main.any
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines[requestLine].hits
+	s.main.any.mu.Lock()
+	defer s.main.any.mu.Unlock()
+	return s.main.any.hits
 }
 
 // inFlight reports whether calls are made.
@@ -32,11 +31,11 @@ func inFlight(s *store) bool {
 	return s.main.any.serving
 }
 
-// rest waits until no calls are made: the goroutine that made the last one looks for
-// more after it has answered.
-func rest(t *testing.T, s *store) {
-	t.Helper()
-	testenv.Until(t, "nobody makes calls", func() bool { return !inFlight(s) })
+// rest waits until nothing is under way any more: no call, and nobody who has left.
+func rest(s *store) {
+	for _, b := range s.backends() {
+		b.working.Wait()
+	}
 }
 
 // gate is a hook that stops every call of the script before it reaches Redis.
@@ -122,7 +121,7 @@ func TestAFullLineRefuses(t *testing.T) {
 	admin := connect(t, r)
 	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
-	rest(t, s)
+	rest(s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
@@ -181,7 +180,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		_, _ = s.(*store).main.any.send(t.Context(), 0, request(maxBatch), false, time.Hour)
+		_, _ = location{s.(*store).main, 0}.queue(t.Context(), request(maxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

@@ -59,7 +59,7 @@ func (b *backend) call(client caller, batches []*batch) (elsewhere []*batch) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(patience))
 	defer cancel()
-	answers := b.run(ctx, client, batches)
+	answers := b.run(ctx, client, batches, "evalsha")
 	seconds := time.Since(start).Seconds()
 	var failed error
 	for i, batch := range batches {
@@ -110,19 +110,18 @@ type answer struct {
 	err      error
 }
 
-// run runs the scripts of batches by their names, and again those that have done nothing: with
-// its text a script that Redis does not have, at its time one that says that its calendar windows
-// are not those of Redis' clock, and all if Redis did not let the call in, see follow.go.
-func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
+// run has Redis decide batches by a command, EVALSHA or EVAL. It repeats those about which nothing
+// was done: with its text if Redis does not have the script, at the time of Redis if the windows
+// of a calendar were not those of its clock, and all if it did not let the call in, see follow.go.
+func (b *backend) run(ctx context.Context, client caller, batches []*batch, command string) []answer {
 	began := time.Now()
-	answers := b.send(ctx, client, batches, "evalsha")
+	answers := b.exchange(ctx, client, batches, command)
 	for pause := firstPause; client == b.client && isRefused(answers[0].err) && b.client.mayRetry(ctx, began, pause); pause = min(2*pause, lastPause) {
-		answers = b.send(ctx, client, batches, "evalsha")
+		answers = b.exchange(ctx, client, batches, command)
 	}
 	for range 2 {
 		var again []*batch
 		var places []int
-		command := "evalsha"
 		for i, batch := range batches {
 			a := answers[i]
 			switch {
@@ -140,15 +139,15 @@ func (b *backend) run(ctx context.Context, client caller, batches []*batch) []an
 		if again == nil {
 			break
 		}
-		for i, a := range b.send(ctx, client, again, command) {
+		for i, a := range b.exchange(ctx, client, again, command) {
 			answers[places[i]] = a
 		}
 	}
 	return answers
 }
 
-// send sends a command for each of the batches, all at once.
-func (b *backend) send(ctx context.Context, client caller, batches []*batch, command string) []answer {
+// exchange sends a command for each of the batches, all at once, and returns the answers.
+func (b *backend) exchange(ctx context.Context, client caller, batches []*batch, command string) []answer {
 	answers := make([]answer, len(batches))
 	if len(batches) == 1 {
 		cmd := b.command(ctx, batches[0], command)

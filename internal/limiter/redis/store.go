@@ -86,13 +86,18 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		}
 	}
 	b, timeout := first.backend, first.timeout(ctx)
-	t, err := first.send(ctx, hits, false, timeout)
+	t, err := first.queue(ctx, hits, false, timeout)
 	if err != nil {
 		return false, err
 	}
 	if err := b.wait(ctx, timeout, t.batch.done); err != nil {
-		t.batch.needed.Add(-1) // it is called all the same, if the callers of others in it wait
-		b.noteLater(ctx, t, hits)
+		t.batch.needed.Add(-1)                   // it is called all the same, if the callers of others in it wait
+		copies := make([]limiter.Hit, len(hits)) // the caller uses hits again
+		for i := range hits {
+			copies[i] = cloneHit(&hits[i])
+		}
+		// Else a Redis slower than its callers would never be known to deny.
+		b.afterLeaving(ctx, t.batch.done, &t.batch.err, func() { _, _ = b.result(t, copies, make([]limiter.Decision, len(copies))) })
 		return false, err
 	}
 	if errors.Is(t.batch.err, errLate) {
@@ -114,11 +119,6 @@ func (s *store) locate(h *limiter.Hit) location {
 		b = s.perSecond
 	}
 	return location{b, b.slot(h.Key)}
-}
-
-// send queues hits, whose counters are all here, for the next call to their node.
-func (l location) send(ctx context.Context, hits []limiter.Hit, isPart bool, timeout time.Duration) (ticket, error) {
-	return l.node(hits[0].Key).send(ctx, l.slot, hits, isPart, timeout)
 }
 
 // result reads the decision of a request from the reply, and notes it.

@@ -45,36 +45,22 @@ func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan s
 	}
 }
 
-// timedOut reports whether a caller who did not get an answer ran out of time. A
-// caller who cancels need not have waited for long.
-func timedOut(ctx context.Context) bool { return !errors.Is(ctx.Err(), context.Canceled) }
-
-// noteLater notes the decision of a request whose caller has left, when it comes.
-// Else a Redis slower than its callers would never be known to deny. The caller
-// uses hits again, so noteLater copies them.
-func (b *backend) noteLater(ctx context.Context, t ticket, hits []limiter.Hit) {
-	late := timedOut(ctx)
-	copies := make([]limiter.Hit, len(hits))
-	for i := range hits {
-		copies[i] = cloneHit(&hits[i])
+// afterLeaving calls do when a request is decided whose caller has left, unless the store is
+// closed before. It counts the request if the caller ran out of time; one who cancels need not
+// have waited for long. done is closed when err is set.
+func (b *backend) afterLeaving(ctx context.Context, done <-chan struct{}, err *error, do func()) {
+	late := !errors.Is(ctx.Err(), context.Canceled)
+	if !b.enter() {
+		return
 	}
-	b.whenDone(t.batch.done, func() {
-		if late && (t.batch.err == nil || errors.Is(t.batch.err, errLate)) { // other errors of calls are counted
+	go func() {
+		defer b.working.Done()
+		<-done
+		if late && (*err == nil || errors.Is(*err, errLate)) { // other errors of calls are counted
 			b.countTimeout()
 		}
-		_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
-	})
-}
-
-// whenDone calls do when done is closed, unless the store is closed before.
-func (b *backend) whenDone(done <-chan struct{}, do func()) {
-	if b.enter() {
-		go func() {
-			defer b.working.Done()
-			<-done
-			do()
-		}()
-	}
+		do()
+	}()
 }
 
 // countTimeout counts a request that Redis answered when its caller had left, or

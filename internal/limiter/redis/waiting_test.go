@@ -92,9 +92,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
 				t.Errorf("the breaker is open: %v", err)
 			}
-			for _, b := range s.backends() {
-				b.working.Wait()
-			}
+			rest(s)
 			if n := value(t, reg, "weir_redis_errors_total", kindTimeout); n != 2*maxUnanswered {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
 			}
@@ -125,7 +123,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 			admin := connect(t, r)
 			s := open(t, Options{Main: at(r.Addr())})
 			mustAsk(t, s, "k", perYear)
-			rest(t, s)
+			rest(s)
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
 			ctx, cancel := context.WithCancel(context.Background())
@@ -156,7 +154,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 			leave()     // and one that had left before it came
 			do(t, admin, "client", "unpause")
 			stayed.Wait()
-			rest(t, s)
+			rest(s)
 			if d := mustAsk(t, s, "k", perYear); d.Used != c.want+1 {
 				t.Errorf("%d used, want %d", d.Used-1, c.want)
 			}
