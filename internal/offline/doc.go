@@ -7,7 +7,7 @@
 //   - envoyconfig: the descriptors that Envoy sends for a request, by its own configuration.
 //   - simulate: what rules would have done to the requests of access logs.
 //   - bench: load on any server of Envoy's RateLimitService.
-//   - limitcases: tests alone, of what usual limits admit.
+//   - limitcases: a test alone, of many workers that wait as they are told.
 //
 // Rules and a question go in, and a report for people and for programs comes out. It is
 // asked by cmd/server, and all of it but bench decides through plan and limiter, as a

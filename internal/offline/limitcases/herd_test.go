@@ -1,3 +1,6 @@
+// Package limitcases holds a test only: many workers share a small limit and wait as they
+// are told. What usual limits admit, second by second, is in testdata/asked_test.yaml of
+// package limittest.
 package limitcases
 
 import (
@@ -8,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +73,7 @@ func TestHerdOfWorkers(t *testing.T) {
 		for _, phase := range []time.Duration{0, 370 * time.Millisecond} {
 			t.Run(fmt.Sprint(l.name, "/", phase), func(t *testing.T) {
 				t.Parallel()
-				began := noon.Add(phase)
+				began := time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC).Add(phase)
 				least := newHerd(t, l.limit, inMemory, waitings[0], began).run(1, 1)
 				for _, w := range waitings {
 					most, tries := 1.2, float64(herdTries)
@@ -108,10 +112,17 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
+	const patience = 20 * time.Second // longer than anything takes on a busy machine
 	s := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, DenyMemory: 1 << 20}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// clock is a clock that stands where it is set.
+type clock struct{ micros atomic.Int64 }
+
+func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
+func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
 // herd is a server on a clock that the workers set.
 type herd struct {
