@@ -61,7 +61,8 @@ func (l *loader) warnOfHidden() {
 				lost = append(lost[:maxLost], "others")
 			}
 			if h.lacking = append(h.lacking, n); len(h.lacking) <= maxNamed {
-				l.warn(n.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack, so repeat here what you need",
+				l.warn(n.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack. "+
+					"Repeat here the rate_limit and descriptors that you need; if you need none, write rate_limit: {unlimited: true} and below: true",
 					n.way(), strings.Join(lost, ", "), general.way(), general.place())
 			}
 			break
