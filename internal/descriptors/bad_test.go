@@ -17,11 +17,7 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 	entries := testenv.Must(os.ReadDir(dir))(t)
 	var got strings.Builder
 	for _, entry := range entries {
-		files, _, err := ReadFiles(filepath.Join(dir, entry.Name()))
-		testenv.OK(t, err)
-		for i := range files {
-			files[i].Name = strings.TrimPrefix(filepath.ToSlash(files[i].Name), dir+"/")
-		}
+		files := readBelow(t, dir, filepath.Join(dir, entry.Name()))
 		tree, err := Load(files, Options{MergeDomains: strings.HasPrefix(entry.Name(), "merged_")})
 		if tree != nil || err == nil {
 			t.Fatalf("%s: a bad file was loaded", entry.Name())

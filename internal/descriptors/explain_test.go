@@ -40,7 +40,7 @@ func explained(tree *Tree, descriptor []limiter.Entry) string {
 }
 
 func TestExplain(t *testing.T) {
-	compareComments(t, "testdata/explain/*.yaml", explained)
+	compareComments(t, "testdata/explain", explained)
 	if got := new(Tree).Explain("api", entries("user=bob")); !reflect.DeepEqual(got, Trace{}) {
 		t.Errorf("zero tree: got %+v", got)
 	}

@@ -9,15 +9,6 @@ import (
 	"weir/internal/limiter"
 )
 
-func TestLabelsDoNotAllocate(t *testing.T) {
-	tree := load(t, "{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]}")
-	list := entries("user=10.1.2.3")
-	rule, buf := tree.Match("api", list), make([]byte, 0, 64)
-	if n := testing.AllocsPerRun(100, func() { buf = rule.AppendLabels(buf[:0], list) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-}
-
 func TestSeriesOfTheConfiguration(t *testing.T) {
 	tree := load(t, "{domain: 'a:b', descriptors: [{key: k, value: 10.0.0.1, descriptors: [{key: l, descriptors: [{key: m, value: 1.5, descriptors: [{key: n, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]}]}")
 	rule := tree.Match("a:b", entries("k=10.0.0.1", "l=x", "m=1.5", "n=y"))

@@ -58,7 +58,7 @@ func found(tree *Tree, descriptor []limiter.Entry) string {
 
 // TestMatch finds the descriptors in the comments of testdata/match.
 func TestMatch(t *testing.T) {
-	compareComments(t, "testdata/match/*.yaml", found)
+	compareComments(t, "testdata/match", found)
 	var zero Tree
 	if rule := zero.Match("api", entries("user=bob")); rule != nil {
 		t.Errorf("zero tree: got %v", rule)
@@ -68,44 +68,76 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// compareComments loads files in whose comments stand descriptors and, behind them, what
-// say returns of each. With -update it writes that. It also reports rules that share a
-// counter.
-func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Entry) string) {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
+// use does with a descriptor what a request does: it finds its rules, and spells the keys of
+// their counters and the labels of their metrics.
+func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
+	rule, _ := tree.MatchHold("api", descriptor)
+	for r := rule; r != nil; r = r.Above {
+		for _, l := range r.Limits {
+			buf = l.AppendKind(limiter.Keys{}.Append(buf, "api", r.Counted(descriptor), r.Patterns))
+		}
+		buf = r.AppendLabels(buf, descriptor)
 	}
-	for _, name := range files {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			data := testenv.Must(os.ReadFile(name))(t)
-			tree, keys := load(t, string(data)), map[string]string{}
-			var b strings.Builder
-			for line := range strings.Lines(string(data)) {
-				text, want, isCase := strings.Cut(strings.TrimSuffix(line, "\n"), "=>")
-				if !isCase {
-					b.WriteString(line)
-					continue
-				}
-				descriptor := entries(words(text)...)
-				got := say(tree, descriptor)
-				fmt.Fprintf(&b, "%s=> %s\n", text, got)
-				if want = strings.TrimSpace(want); got != want && !*update {
-					t.Errorf("%sgot\n%s, want\n%s", text, got, want)
-				}
-				for r := tree.Match("api", descriptor); r != nil; r = r.Above {
-					for _, l := range r.Limits {
-						key := string(l.AppendKind(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns)))
-						if by, known := keys[key]; known && by != r.String() {
-							t.Errorf("%s: the key %s is that of %s, too", text, key, by)
+	return buf
+}
+
+// isFree fails if a request would allocate.
+func isFree(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
+	t.Helper()
+	buf := use(nil, tree, descriptor)
+	if n := testing.AllocsPerRun(10, func() { buf = use(buf[:0], tree, descriptor) }); n != 0 && !testenv.RaceDetector {
+		t.Errorf("%.50q: %v allocations", descriptor, n)
+	}
+}
+
+// readBelow reads a file, or all files of a directory, and calls each by its name below root.
+func readBelow(t *testing.T, root, name string) []File {
+	t.Helper()
+	files, _, err := ReadFiles(name)
+	testenv.OK(t, err)
+	for i := range files {
+		files[i].Name = strings.TrimPrefix(filepath.ToSlash(files[i].Name), root+"/")
+	}
+	return files
+}
+
+// compareComments loads files, and directories whose files are merged, in whose comments
+// stand descriptors and, behind them, what say returns of each. With -update it writes that.
+// It also reports rules that share a counter, and descriptors for which memory is allocated.
+func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry) string) {
+	t.Helper()
+	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
+		t.Run(entry.Name(), func(t *testing.T) {
+			files, keys := readBelow(t, root, filepath.Join(root, entry.Name())), map[string]string{}
+			tree := testenv.Must(Load(files, Options{MergeDomains: true}))(t)
+			for _, f := range files {
+				var b strings.Builder
+				for line := range strings.Lines(string(f.Data)) {
+					text, want, isCase := strings.Cut(strings.TrimSuffix(line, "\n"), "=>")
+					if !isCase {
+						b.WriteString(line)
+						continue
+					}
+					descriptor := entries(words(text)...)
+					got := say(tree, descriptor)
+					fmt.Fprintf(&b, "%s=> %s\n", text, got)
+					if want = strings.TrimSpace(want); got != want && !*update {
+						t.Errorf("%sgot\n%s, want\n%s", text, got, want)
+					}
+					isFree(t, tree, descriptor)
+					for r := tree.Match("api", descriptor); r != nil; r = r.Above {
+						for _, l := range r.Limits {
+							key := string(l.AppendKind(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns)))
+							if by, known := keys[key]; known && by != r.String() {
+								t.Errorf("%s: the key %s is that of %s, too", text, key, by)
+							}
+							keys[key] = r.String()
 						}
-						keys[key] = r.String()
 					}
 				}
-			}
-			if *update {
-				testenv.OK(t, os.WriteFile(name, []byte(b.String()), 0o644))
+				if *update {
+					testenv.OK(t, os.WriteFile(filepath.Join(root, f.Name), []byte(b.String()), 0o644))
+				}
 			}
 		})
 	}
@@ -142,51 +174,6 @@ func manyRules(n int) string {
 	return b.String()
 }
 
-// lookups are descriptors for a Tree of manyRules(n).
-func lookups(n int) []lookup {
-	last := n - 1
-	return []lookup{
-		{"exact", entries(fmt.Sprintf("user=user-%d", last)), true},
-		{"prefix", entries(fmt.Sprintf("path=/%d/index", last), "user=alice"), true},
-		{"suffix", entries(fmt.Sprintf("path=index.%d", last)), true},
-		{"middle", entries(fmt.Sprintf("path=/deep/%d/x/a-b/%d", last, last)), true},
-		{"none", entries("path=index.html/nothing-like-it"), false},
-	}
-}
-
-type lookup struct {
-	name       string
-	descriptor []limiter.Entry
-	matches    bool
-}
-
-// appendKeys does for a descriptor what a request does: it finds the rule, and
-// spells the keys of its counters.
-func (l *lookup) appendKeys(dst []byte, tree *Tree) []byte {
-	if rule := tree.Match("api", l.descriptor); rule != nil {
-		for _, limit := range rule.Limits {
-			dst = limit.AppendKind(limiter.Keys{}.Append(dst, "api", l.descriptor, rule.Patterns))
-		}
-	}
-	return dst
-}
-
-func TestMatchDoesNotAllocate(t *testing.T) {
-	var keys []byte
-	tree := load(t, manyRules(100))
-	for _, l := range lookups(100) {
-		if matches := tree.Match("api", l.descriptor) != nil; matches != l.matches {
-			t.Errorf("%s: matches: %v", l.name, matches)
-		}
-		if n := testing.AllocsPerRun(100, func() { keys = l.appendKeys(keys[:0], tree) }); n != 0 {
-			t.Errorf("%s: %v allocations", l.name, n)
-		}
-		if spelled := len(keys) > 0; spelled != l.matches {
-			t.Errorf("%s: keys %q", l.name, keys)
-		}
-	}
-}
-
 // The cost depends on the depth of the descriptor, not on the number of rules:
 // a search through 1,000 wildcards looks at no more of them than one through 10.
 func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
@@ -209,14 +196,17 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 
 // BenchmarkMatch finds rules and spells keys.
 func BenchmarkMatch(b *testing.B) {
-	var keys []byte
+	var buf []byte
 	for _, n := range []int{3, 100_000 / 4} {
 		tree := load(b, manyRules(n))
-		for _, l := range lookups(n) {
-			b.Run(fmt.Sprintf("rules=%d/%s", tree.Rules(), l.name), func(b *testing.B) {
+		for name, descriptor := range map[string][]limiter.Entry{
+			"exact": entries("user=user-2"), "prefix": entries("path=/2/index", "user=alice"), "suffix": entries("path=index.2"),
+			"middle": entries("path=/deep/2/x/a-b/2"), "none": entries("path=index.html/nothing-like-it"),
+		} {
+			b.Run(fmt.Sprintf("rules=%d/%s", tree.Rules(), name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					keys = l.appendKeys(keys[:0], tree)
+					buf = use(buf[:0], tree, descriptor)
 				}
 			})
 		}
