@@ -15,15 +15,19 @@ func TestWarnings(t *testing.T) {
 	compareBeside(t, "testdata/warned/*.yaml", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
 }
 
-// Rules that come as their author means them cause no warning.
-func TestNoWarnings(t *testing.T) {
-	examples, err := filepath.Glob("../../examples/*/rules")
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("found the examples %v, error %v", examples, err)
+// goodFiles reads rules as their author means them, and further ones.
+func goodFiles(t *testing.T, further ...string) []File {
+	t.Helper()
+	paths := testenv.Must(filepath.Glob("../../examples/*/rules"))(t)
+	files, _, err := ReadFiles(append(append(paths, "../../config", "../../docs/examples"), further...)...)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("found the examples %v, error %v", paths, err)
 	}
-	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config", "../../docs/examples")...)
-	testenv.OK(t, err)
-	for _, f := range files {
+	return files
+}
+
+func TestNoWarnings(t *testing.T) {
+	for _, f := range goodFiles(t, "testdata/good/aliases.yaml") {
 		if w := load(t, string(f.Data)).Warnings(); len(w) > 0 {
 			t.Errorf("%s: %v", f.Name, w)
 		}
