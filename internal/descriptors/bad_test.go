@@ -13,7 +13,7 @@ import (
 // TestLoadReportsEveryProblem compares what is wrong with each file and directory in
 // testdata/bad with testdata/bad.txt, which -update writes.
 func TestLoadReportsEveryProblem(t *testing.T) {
-	const dir, reports = "testdata/bad", "testdata/bad.txt"
+	const dir = "testdata/bad"
 	entries := testenv.Must(os.ReadDir(dir))(t)
 	var got strings.Builder
 	for _, entry := range entries {
@@ -27,16 +27,7 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 		}
 		fmt.Fprintln(&got, err)
 	}
-	if *update {
-		testenv.OK(t, os.WriteFile(reports, []byte(got.String()), 0o644))
-	}
-	want := testenv.Must(os.ReadFile(reports))(t)
-	gotLines, wantLines := strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(gotLines), len(wantLines)) {
-		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {
-			t.Fatalf("from line %d on %s is not what Load says:\ngot\n%s", i+1, reports, strings.Join(gotLines[min(i, len(gotLines)):], "\n"))
-		}
-	}
+	golden(t, "testdata/bad.txt", got.String())
 }
 
 // TestEveryFieldIsRead gives each field a list of lists, which none takes. A field that

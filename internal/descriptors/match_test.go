@@ -91,7 +91,7 @@ func isFree(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 }
 
 // readBelow reads a file, or all files of a directory, and calls each by its name below root.
-func readBelow(t *testing.T, root, name string) []File {
+func readBelow(t testing.TB, root, name string) []File {
 	t.Helper()
 	files, _, err := ReadFiles(name)
 	testenv.OK(t, err)

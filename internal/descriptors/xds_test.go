@@ -1,9 +1,11 @@
 package descriptors
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,136 +15,71 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"weir/internal/testenv"
 )
 
-// message reads a RateLimitConfig in JSON.
-func message(t *testing.T, text string) *ratelimit.RateLimitConfig {
+// messages reads the RateLimitConfigs of each file of testdata/resources, which are lists of
+// them in JSON.
+func messages(t testing.TB) map[string][]*anypb.Any {
 	t.Helper()
-	m := new(ratelimit.RateLimitConfig)
-	if err := protojson.Unmarshal([]byte(text), m); err != nil {
-		t.Fatalf("%v in %s", err, text)
+	all := map[string][]*anypb.Any{}
+	for _, f := range readBelow(t, "testdata/resources", "testdata/resources") {
+		var list []json.RawMessage
+		testenv.OK(t, json.Unmarshal(f.Data, &list))
+		all[f.Name] = nil
+		for _, text := range list {
+			m := new(ratelimit.RateLimitConfig)
+			testenv.OK(t, protojson.Unmarshal(text, m))
+			all[f.Name] = append(all[f.Name], testenv.Must(anypb.New(m))(t))
+		}
 	}
-	return m
+	return all
 }
 
-// packed are messages as a control plane sends them.
-func packed(t *testing.T, messages ...*ratelimit.RateLimitConfig) []*anypb.Any {
-	t.Helper()
-	list := make([]*anypb.Any, len(messages))
-	for i, m := range messages {
-		list[i] = testenv.Must(anypb.New(m))(t)
+// TestResources compares the rules of the messages of each file, or what is wrong with them,
+// with testdata/resources.txt, which -update writes.
+func TestResources(t *testing.T) {
+	var got strings.Builder
+	all := messages(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		tree, err := LoadResources(all[name], Options{MergeDomains: name == "merged.json"})
+		if (tree == nil) == (err == nil) {
+			t.Fatalf("%s: got the tree %v and the error %v", name, tree, err)
+		}
+		fmt.Fprintf(&got, "%s\n", name)
+		if err != nil {
+			fmt.Fprintln(&got, err)
+		} else {
+			got.WriteString(dump(t, tree))
+		}
 	}
-	return list
-}
-
-func TestBadResources(t *testing.T) {
-	api := func(descriptors string) string {
-		return `{"name": "x", "domain": "api", "descriptors": [` + descriptors + `]}`
-	}
-	const units = "one of second, minute, hour, day, week, month, year"
-	tests := []struct {
-		name     string
-		messages []string
-		want     string
-	}{
-		{"no unit", []string{api(`{"key": "a", "rate_limit": {"requests_per_unit": 3}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: a unit is required; use ` + units},
-		{"unit of a newer control plane", []string{api(`{"key": "a", "rate_limit": {"requests_per_unit": 3, "unit": 8}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: unknown unit "8"; use ` + units},
-		{"unlimited with unit", []string{api(`{"key": "a", "rate_limit": {"unlimited": true, "unit": "DAY"}}`)},
-			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit: remove one of unit and unlimited`},
-		{"no key", []string{api(`{"value": "a"}`)},
-			`resource "x": descriptors[0].value: value needs a key; without a key, a rule may have only rate_limit, shadow_mode, quota_mode, share_threshold, metadata`},
-		{"no domain", []string{`{"name": "x"}`},
-			`resource "x": domain: domain must not be empty`},
-		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
-			`resource "x": descriptors[0].rate_limit.replaces[0].name: a name is required; use the name of another limit`},
-		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
-			`resource "x": descriptors[2]: b=c is already at resource "x": descriptors[1]: a key and value may be in one rule only`},
-		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
-			`resource "x": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches
-resource "x": descriptors[1].key: add a key, or a rate_limit for everything that no other rule on this level matches
-resource "y": descriptors[0].key: add a key, or a rate_limit for everything that no other rule on this level matches`},
-		{"one domain in two resources", []string{`{"name": "y", "domain": "api"}`, api("")},
-			`resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var messages []*ratelimit.RateLimitConfig
-			for _, text := range tt.messages {
-				messages = append(messages, message(t, text))
-			}
-			tree, err := LoadResources(packed(t, messages...), Options{})
-			if tree != nil || err == nil || err.Error() != tt.want {
-				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
-			}
-		})
-	}
+	golden(t, "testdata/resources.txt", got.String())
 }
 
 func TestBytesThatAreNoRules(t *testing.T) {
-	good := packed(t, message(t, `{"domain": "api"}`))[0]
-	tests := []struct {
-		name     string
-		resource *anypb.Any
-		want     string
-	}{
-		{"another type", &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Duration"},
-			`resources[1]: the type "type.googleapis.com/google.protobuf.Duration" is not allowed; use ` + ResourceType},
-		{"cut off", &anypb.Any{TypeUrl: ResourceType, Value: []byte{0x0a, 5, 'a'}},
-			"resources[1]: the resource is not a valid RateLimitConfig: cannot parse invalid wire-format data"},
-		{"not UTF-8", &anypb.Any{TypeUrl: ResourceType, Value: []byte("\x12\x01\xff")},
-			"resources[1]: the resource is not a valid RateLimitConfig: string field contains invalid UTF-8"},
-		{"nothing", nil, `resources[1]: the type "" is not allowed; use ` + ResourceType},
+	deepest := &ratelimit.RateLimitDescriptor{Key: "k"}
+	for range 5000 { // which protobuf allows
+		deepest = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deepest}}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := LoadResources([]*anypb.Any{good, tt.resource}, Options{})
-			if err == nil || err.Error() != tt.want {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-		})
-	}
-}
-
-// TestDepthOfResources takes a message as deep as protobuf allows.
-func TestDepthOfResources(t *testing.T) {
-	d := &ratelimit.RateLimitDescriptor{Key: "k"}
-	for range 5000 {
-		d = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{d}}
-	}
-	m := &ratelimit.RateLimitConfig{Name: "x", Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{d}}
-	if _, err := LoadResources(packed(t, m), Options{}); err == nil || !strings.Contains(err.Error(), "nested too deep, at most 100 levels are allowed") {
-		t.Errorf("got %.200v", err)
-	}
-}
-
-func TestNoResourceIsNoRule(t *testing.T) {
-	tree, err := LoadResources(nil, Options{})
-	if err != nil || tree.Rules() != 0 || tree.Domains() != 0 {
-		t.Errorf("got %v, error: %v", tree, err)
-	}
-}
-
-// TestMergedResources holds the order of wildcards to the names of the resources,
-// because a control plane sends them in any order.
-func TestMergedResources(t *testing.T) {
-	a := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "path", "value": "/x*", "rate_limit": {"unit": "DAY", "requests_per_unit": 1}}]}`)
-	b := message(t, `{"name": "b", "domain": "api", "descriptors": [{"key": "path", "value": "/*", "rate_limit": {"unit": "DAY", "requests_per_unit": 2}}]}`)
-	for _, messages := range [][]*ratelimit.RateLimitConfig{{a, b}, {b, a}} {
-		tree, err := LoadResources(packed(t, messages...), Options{MergeDomains: true})
-		testenv.OK(t, err)
-		if rule := tree.Match("api", entries("path=/xy")); rule == nil || rule.Limits[0].RequestsPerUnit != 1 {
-			t.Errorf("got %v, want that of resource a", rule)
+	deep := testenv.Must(anypb.New(&ratelimit.RateLimitConfig{Name: "x", Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{deepest}}))(t)
+	const broken = "resources[1]: the resource is not a valid RateLimitConfig: "
+	for want, resource := range map[string]*anypb.Any{
+		`resources[1]: the type "type.googleapis.com/google.protobuf.Duration" is not allowed; use ` + ResourceType:                    {TypeUrl: "type.googleapis.com/google.protobuf.Duration"},
+		`resources[1]: the type "" is not allowed; use ` + ResourceType:                                                                nil,
+		broken + "cannot parse invalid wire-format data":                                                                               {TypeUrl: ResourceType, Value: []byte{0x0a, 5, 'a'}},
+		broken + "string field contains invalid UTF-8":                                                                                 {TypeUrl: ResourceType, Value: []byte("\x12\x01\xff")},
+		"resource \"x\": descriptors[0]" + strings.Repeat(".descriptors[0]", 49) + ": nested too deep, at most 100 levels are allowed": deep,
+	} {
+		if _, err := LoadResources([]*anypb.Any{messages(t)["wildcard.json"][0], resource}, Options{MergeDomains: true}); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }
 
 func TestUnknownFieldsOfMessages(t *testing.T) {
-	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a", "rate_limit": {"unit": "DAY", "name": "n"}}, {"key": "b", "rate_limit": {"unit": "DAY", "replaces": [{"name": "n"}]}}]}`)
+	m := new(ratelimit.RateLimitConfig)
+	testenv.OK(t, protojson.Unmarshal([]byte(`{"name": "x", "domain": "api", "descriptors": [{"key": "b", "rate_limit": {"unit": "DAY", "replaces": [{"name": "n"}]}}]}`), m))
 	unknown := func(m proto.Message, numbers ...protowire.Number) {
 		var raw []byte
 		for _, n := range numbers {
@@ -151,68 +88,39 @@ func TestUnknownFieldsOfMessages(t *testing.T) {
 		m.ProtoReflect().SetUnknown(raw)
 	}
 	unknown(m, 20, 21)
-	unknown(m.Descriptors[1], 22, 22)
-	unknown(m.Descriptors[1].RateLimit, 23)
-	unknown(m.Descriptors[1].RateLimit.Replaces[0], 24)
-	tree, err := LoadResources(packed(t, m), Options{})
-	if err != nil || tree.Rules() != 2 {
-		t.Fatalf("got %v, error: %v", tree, err)
-	}
-	want := `resource "x": field 20 of RateLimitConfig is unknown and ignored
+	unknown(m.Descriptors[0], 22, 22)
+	unknown(m.Descriptors[0].RateLimit, 23)
+	unknown(m.Descriptors[0].RateLimit.Replaces[0], 24)
+	const want = `resource "x": field 20 of RateLimitConfig is unknown and ignored
 resource "x": field 21 of RateLimitConfig is unknown and ignored
-resource "x": descriptors[1]: field 22 of RateLimitDescriptor is unknown and ignored
-resource "x": descriptors[1].rate_limit: field 23 of RateLimitPolicy is unknown and ignored
-resource "x": descriptors[1].rate_limit.replaces[0]: field 24 of RateLimitReplace is unknown and ignored`
-	if got := tree.Warnings().Error(); got != want {
+resource "x": descriptors[0]: field 22 of RateLimitDescriptor is unknown and ignored
+resource "x": descriptors[0].rate_limit: field 23 of RateLimitPolicy is unknown and ignored
+resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplace is unknown and ignored
+`
+	tree, err := LoadResources([]*anypb.Any{testenv.Must(anypb.New(m))(t)}, Options{})
+	testenv.OK(t, err)
+	if got := tree.Warnings().Error(); !strings.HasPrefix(got, want) || tree.Rules() != 1 {
 		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}
-}
-
-// TestUnknownFieldsAreBounded keeps a deep message of such fields from filling the
-// memory with the ways to them.
-func TestUnknownFieldsAreBounded(t *testing.T) {
-	list := make([]*ratelimit.RateLimitDescriptor, 1000)
-	for i := range list {
-		list[i] = &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i)}
-		list[i].ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 20, protowire.VarintType), 1))
+	// A deep message of such fields must not fill the memory with the ways to them.
+	for i := range 1000 {
+		d := &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i)}
+		unknown(d, 20)
+		m.Descriptors = append(m.Descriptors, d)
 	}
-	tree, err := LoadResources(packed(t, &ratelimit.RateLimitConfig{Domain: "api", Descriptors: list}), Options{})
-	if err != nil || len(tree.Warnings()) != mostUnknown {
-		t.Errorf("got %d, want %d (error: %v)", len(tree.Warnings()), mostUnknown, err)
+	tree = testenv.Must(LoadResources([]*anypb.Any{testenv.Must(anypb.New(m))(t)}, Options{}))(t)
+	if n := strings.Count(tree.Warnings().Error(), "is unknown and ignored"); n != mostUnknown {
+		t.Errorf("got %d, want %d", n, mostUnknown)
 	}
 }
 
-// FuzzLoadResources feeds any bytes as a resource: the outcome is a tree or
-// problems, the same as of a file that says the same.
+// FuzzLoadResources feeds any bytes as a resource: the outcome is a tree or problems, the same
+// as of a file that says the same.
 func FuzzLoadResources(f *testing.F) {
-	for _, text := range []string{
-		`{"name": "x", "domain": "api", "descriptors": [{"key": "a", "value": "b*", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}, "quota_mode": true}]}`,
-		`{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": ["x", 1, null, true]}, "descriptors": [{"key": "b", "rate_limit": {"unlimited": true}}, {"key": "b"}]}]}`,
-		`{"domain": "api", "descriptors": [{"key": "a", "descriptors": [{"rate_limit": {"unit": "DAY", "requests_per_unit": 5}, "quota_mode": true}]}]}`, // without key
-		`{"domain": "", "descriptors": [{"rate_limit": {"name": "n", "replaces": [{"name": "n"}, {}]}}]}`,
-		// All units; no amount denies all.
-		`{"name": "x", "domain": "api", "descriptors": [
-			{"key": "a", "rate_limit": {"unit": "SECOND", "requests_per_unit": 1}}, {"key": "b", "rate_limit": {"unit": "MINUTE", "requests_per_unit": 2}},
-			{"key": "c", "rate_limit": {"unit": "HOUR"}}, {"key": "d", "rate_limit": {"unit": "DAY", "requests_per_unit": 4}},
-			{"key": "e", "rate_limit": {"unit": "WEEK", "requests_per_unit": 5}}, {"key": "f", "rate_limit": {"unit": "MONTH", "requests_per_unit": 6}},
-			{"key": "g", "rate_limit": {"unit": "YEAR", "requests_per_unit": 4294967295}}, {"key": "h", "rate_limit": {"unlimited": true, "requests_per_unit": 5}}]}`,
-		// Texts that look like something else.
-		`{"domain": "12", "descriptors": [{"key": "true", "value": "null"}, {"key": "<<", "value": "~"}, {"key": "c", "value": "*"}, {"key": "d", "value": ""}]}`,
-		`{"domain": "api", "descriptors": [
-			{"key": "a", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}},
-			{"key": "b", "quota_mode": true, "detailed_metric": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1, "name": "n", "replaces": [{"name": "m"}, {"name": "o"}]}}]}`,
-		`{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": "x", "n": -1.5, "big": 1e300, "i": 123456789012, "b": true, "z": null, "l": [1, "2", [], {}], "m": {"<<": {"x": 1}}, "e": {}}}, {"key": "b", "metadata": {}}]}`,
-		// As Envoy Gateway writes it.
-		`{"name": "default/eg/http", "domain": "default/eg/http", "descriptors": [{
-			"key": "httproute/default/app/rule/0/match/0/*", "value": "httproute/default/app/rule/0/match/0/*", "descriptors": [
-				{"key": "rule-0-match-0", "value": "rule-0-match-0", "descriptors": [
-					{"key": "masked_remote_address", "value": "10.0.0.0/8", "descriptors": [{"key": "remote_address", "rate_limit": {"requests_per_unit": 3, "unit": "HOUR"}}]}]},
-				{"key": "rule-1-match--1", "value": "rule-1-match--1", "rate_limit": {"requests_per_unit": 100, "unit": "MINUTE"}}]}]}`,
-	} {
-		m := new(ratelimit.RateLimitConfig)
-		testenv.OK(f, protojson.Unmarshal([]byte(text), m))
-		data := testenv.Must(proto.Marshal(m))(f)
-		f.Add(data)
+	for _, resources := range messages(f) {
+		for _, resource := range resources {
+			f.Add(resource.Value)
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tree, err := LoadResources([]*anypb.Any{{TypeUrl: ResourceType, Value: data}}, Options{})
@@ -223,12 +131,19 @@ func FuzzLoadResources(f *testing.F) {
 		if proto.Unmarshal(data, m) != nil {
 			return
 		}
-		file, errOfFile := Load([]File{{"rules.yaml", []byte(asYAML(m))}}, Options{})
+		text, ok := asFile(m)
+		if !ok {
+			return
+		}
+		file, errOfFile := Load([]File{{"rules.json", text}}, Options{})
+		if errOfFile != nil && strings.Contains(errOfFile.Error(), "invalid YAML") { // which allows keys of 1,024 bytes
+			return
+		}
 		if got, want := whatIsWrong(err), whatIsWrong(errOfFile); !slices.Equal(got, want) {
-			t.Fatalf("got\n%q\nof a file\n%q\n%s", got, want, asYAML(m))
+			t.Fatalf("got\n%q\nof a file\n%q\n%s", got, want, text)
 		}
 		if err == nil && dump(t, tree) != dump(t, file) {
-			t.Fatalf("got\n%s\nof a file\n%s\n%s", dump(t, tree), dump(t, file), asYAML(m))
+			t.Fatalf("got\n%s\nof a file\n%s\n%s", dump(t, tree), dump(t, file), text)
 		}
 	})
 }
@@ -246,75 +161,22 @@ func whatIsWrong(err error) (list []string) {
 	return list
 }
 
-// asYAML writes what a message says as a person would.
-func asYAML(m *ratelimit.RateLimitConfig) string {
-	return fmt.Sprintf("{name: %+q, domain: %+q, descriptors: %s}", m.GetName(), m.GetDomain(), descriptorsAsYAML(m.GetDescriptors()))
-}
+var limits = regexp.MustCompile(`"rate_limit":\s*\{`)
 
-func descriptorsAsYAML(list []*ratelimit.RateLimitDescriptor) string {
-	var items []string
-	for _, d := range list {
-		fields := []string{fmt.Sprintf("shadow_mode: %t, quota_mode: %t", d.GetShadowMode(), d.GetQuotaMode())}
-		hasKey := d.GetKey() != "" // what is not set is left out, or has no meaning
-		if hasKey {
-			fields = append(fields, fmt.Sprintf("key: %+q", d.GetKey()))
-		}
-		if hasKey || d.GetValue() != "" {
-			fields = append(fields, fmt.Sprintf("value: %+q", d.GetValue()))
-		}
-		if hasKey || d.GetDetailedMetric() {
-			fields = append(fields, fmt.Sprintf("detailed_metric: %t", d.GetDetailedMetric()))
-		}
-		if hasKey || len(d.GetDescriptors()) > 0 {
-			fields = append(fields, "descriptors: "+descriptorsAsYAML(d.GetDescriptors()))
-		}
-		if l := d.GetRateLimit(); l != nil {
-			limit := fmt.Sprintf("name: %+q, unlimited: %t, requests_per_unit: %d", l.GetName(), l.GetUnlimited(), l.GetRequestsPerUnit())
-			if l.GetUnit() != 0 {
-				limit += fmt.Sprintf(", unit: %q", l.GetUnit())
-			}
-			var replaces []string
-			for _, r := range l.GetReplaces() {
-				replaces = append(replaces, fmt.Sprintf("{name: %+q}", r.GetName()))
-			}
-			fields = append(fields, fmt.Sprintf("rate_limit: {%s, replaces: [%s]}", limit, strings.Join(replaces, ", ")))
-		}
-		if d.GetMetadata() != nil {
-			fields = append(fields, "metadata: "+structAsYAML(d.GetMetadata()))
-		}
-		items = append(items, "{"+strings.Join(fields, ", ")+"}")
+// asFile writes a message as a file of rules in JSON, which is YAML, too, unless files have
+// nothing like it. An amount that is not set is 0, as merging lets it be.
+func asFile(m *ratelimit.RateLimitConfig) (text []byte, ok bool) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil { // a number in metadata that JSON does not have
+		return nil, false
 	}
-	return "[" + strings.Join(items, ", ") + "]"
-}
-
-func structAsYAML(s *structpb.Struct) string {
-	var fields []string
-	for _, name := range slices.Sorted(maps.Keys(s.GetFields())) {
-		fields = append(fields, fmt.Sprintf("? %+q : %s", name, valueAsYAML(s.GetFields()[name])))
-	}
-	return "{" + strings.Join(fields, ", ") + "}"
-}
-
-func valueAsYAML(v *structpb.Value) string {
-	switch kind := v.GetKind().(type) {
-	case *structpb.Value_StructValue:
-		return structAsYAML(kind.StructValue)
-	case *structpb.Value_ListValue:
-		var items []string
-		for _, item := range kind.ListValue.GetValues() {
-			items = append(items, valueAsYAML(item))
+	var escaped []byte
+	for _, r := range limits.ReplaceAllString(string(text), "$0<<: {requests_per_unit: 0}, ") {
+		if r < 0x7f {
+			escaped = append(escaped, byte(r))
+		} else {
+			escaped = fmt.Appendf(escaped, "\\U%08x", r)
 		}
-		return "[" + strings.Join(items, ", ") + "]"
-	case *structpb.Value_StringValue:
-		return fmt.Sprintf("%+q", kind.StringValue)
-	case *structpb.Value_NumberValue:
-		if text, ok := v.AsInterface().(string); ok { // of what JSON has no number for
-			return fmt.Sprintf("%+q", text)
-		}
-		return fmt.Sprintf("!!float %q", fmt.Sprint(kind.NumberValue))
-	case *structpb.Value_BoolValue:
-		return fmt.Sprint(kind.BoolValue)
-	default:
-		return "null"
 	}
+	return escaped, true
 }
