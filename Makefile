@@ -87,6 +87,7 @@ fmt: ## Format the Go files
 .PHONY: docs
 docs: ## Draw the pictures of the documents, and the tables of docs/algorithms.md, anew
 	$(GO) run ./docs/draw
+	$(GO) -C deploy/check test -count=1 -run=TestQueriesHaveAnswers ./alerts -update-pictures
 
 .PHONY: tools
 tools: ## Install redis-server, chromium and Envoy for the tests, where that is possible

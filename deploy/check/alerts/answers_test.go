@@ -1,6 +1,8 @@
 package alerts
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,13 +21,6 @@ descriptors:
 const sentRules = `{"name": "api", "domain": "api", "descriptors": [
 	{"key": "user", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}},
 	{"key": "tried", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}}]}`
-
-// scrapes are when the servers are scraped, before now: now and then for what looks
-// back far, and often at last, for rates of a minute.
-var scrapes = []time.Duration{
-	40 * time.Minute, 30 * time.Minute, 20 * time.Minute, 12 * time.Minute, 8 * time.Minute,
-	4 * time.Minute, 2 * time.Minute, 45 * time.Second, 30 * time.Second, 15 * time.Second, 0,
-}
 
 // servers are what the metrics of this test come from: one server with Redis, and one with
 // counters in memory, TLS, and rules from a control plane.
@@ -61,14 +56,11 @@ func write(t *testing.T, file, content string) {
 // Every query of the dashboard and every condition of an alert has an answer of
 // servers under traffic. What goes wrong for real fires its alert.
 func TestQueriesHaveAnswers(t *testing.T) {
-	s, h, now := startServers(t), newHistory(t), time.Now()
-	for _, before := range scrapes {
-		for _, w := range s.all {
-			w.traffic()
-			h.scrape(w.metrics, now.Add(-before))
-		}
-	}
-	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, h, now) })
+	s, h, d, begin := startServers(t), newHistory(t), readDashboard(t), time.Now()
+	now := begin.Add(working)
+	s.scrape(h, begin, now)
+	var values map[string]string
+	t.Run("dashboard", func(t *testing.T) { values = checkDashboard(t, h, d, now) })
 	t.Run("alerts", func(t *testing.T) {
 		for name, rule := range readAlerts(t) {
 			if err := h.checkCondition(rule.Expr, now); err != nil {
@@ -77,7 +69,23 @@ func TestQueriesHaveAnswers(t *testing.T) {
 		}
 	})
 	t.Run("failures", func(t *testing.T) { checkFailures(t, s, h, now) })
+	t.Run("picture", func(t *testing.T) { checkPicture(t, h, d, values, now.Add(failing)) })
 }
+
+// scrape reads the metrics of the servers under traffic every half minute of a time, which
+// in truth passes faster.
+func (s *servers) scrape(h *history, from, until time.Time) {
+	for minute := 0; !from.After(until); from = from.Add(time.Minute / 2) {
+		for i, w := range s.all {
+			w.traffic(3 + i + int(3*math.Sin(float64(minute)/8)))
+			h.scrape(w.metrics, fmt.Sprintf("10.0.0.%d:9090", i+1), from)
+		}
+		minute++
+	}
+}
+
+// How long everything works, and then fails.
+const working, failing = 40 * time.Minute, 5 * time.Minute
 
 // checkFailures lets everything fail and looks which alerts that fires.
 func checkFailures(t *testing.T, s *servers, h *history, now time.Time) {
@@ -88,18 +96,12 @@ func checkFailures(t *testing.T, s *servers, h *history, now time.Time) {
 	withRedis.waitFor(`weir_redis_breaker_open{redis="main"} 1`)
 	withRedis.waitFor("weir_config_last_reload_successful 0")
 	withPlane.waitFor("weir_xds_connected 0")
-	for range 2 {
-		now = now.Add(15 * time.Second)
-		for _, w := range s.all {
-			w.traffic()
-			h.scrape(w.metrics, now)
-		}
-	}
+	s.scrape(h, now.Add(time.Minute/2), now.Add(failing))
 	alerts := readAlerts(t)
 	for _, name := range []string{
 		"WeirRequestsUndecided", "WeirRedisBreakerOpen", "WeirRulesRefused", "WeirControlPlaneAway", "WeirUnknownDomain",
 	} {
-		if err := h.check(alerts[name].Expr, now); err != nil {
+		if err := h.check(alerts[name].Expr, now.Add(failing)); err != nil {
 			t.Errorf("%s does not fire: %v", name, err)
 		}
 	}

@@ -23,9 +23,24 @@ type panel struct {
 	Type, Title string
 	GridPos     struct{ X, Y, W, H int }
 	Datasource  struct{ UID string }
+	FieldConfig struct{ Defaults fieldDefaults }
 	Targets     []struct {
-		RefID, Expr string
-		Datasource  struct{ UID string }
+		RefID, Expr, LegendFormat string
+		Datasource                struct{ UID string }
+	}
+}
+
+// fieldDefaults says how a panel shows numbers.
+type fieldDefaults struct {
+	Unit       string
+	Thresholds struct {
+		Steps []struct {
+			Color string
+			Value float64
+		}
+	}
+	Mappings []struct {
+		Options map[string]struct{ Text, Color string }
 	}
 }
 
@@ -80,11 +95,10 @@ func TestDashboardIsWhole(t *testing.T) {
 var labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
 // checkDashboard asks every query of the dashboard, first with all values of the variables,
-// then with each value chosen.
-func checkDashboard(t *testing.T, h *history, now time.Time) {
-	d := readDashboard(t)
+// then with each value chosen. It returns all values.
+func checkDashboard(t *testing.T, h *history, d dashboard, now time.Time) map[string]string {
 	all, chosen := map[string]string{}, map[string]string{}
-	for name, value := range map[string]string{"__rate_interval": "1m", "__interval": "30s"} {
+	for name, value := range map[string]string{"__rate_interval": "2m", "__interval": "30s"} {
 		all[name], chosen[name] = value, value
 	}
 	for _, v := range d.Templating.List {
@@ -128,6 +142,7 @@ func checkDashboard(t *testing.T, h *history, now time.Time) {
 	if asked < 80 {
 		t.Errorf("only %d queries were asked", asked)
 	}
+	return all
 }
 
 // special are the characters that Grafana escapes in a value of a variable for Prometheus.

@@ -41,7 +41,7 @@ func newHistory(t *testing.T) *history {
 
 // scrape reads the metrics of a target as if it were some time. It adds the labels that
 // Prometheus adds.
-func (h *history) scrape(target string, at time.Time) {
+func (h *history) scrape(target, instance string, at time.Time) {
 	h.t.Helper()
 	response := testenv.Must(http.Get("http://" + target + "/metrics"))(h.t)
 	defer response.Body.Close()
@@ -63,7 +63,7 @@ func (h *history) scrape(target string, at time.Time) {
 		samples.Labels(&found)
 		_, _, value := samples.Series()
 		b := labels.NewBuilder(found)
-		for name, value := range map[string]string{"namespace": "edge", "job": "weir", "instance": target} {
+		for name, value := range map[string]string{"namespace": "edge", "job": "weir", "instance": instance} {
 			b.Set(name, value)
 		}
 		testenv.Must(appender.Append(0, b.Labels(), at.UnixMilli(), value))(h.t)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -94,20 +95,20 @@ func startWeir(t *testing.T, program string, environment ...string) *weir {
 	return w
 }
 
-// ask sends a request for one descriptor, and returns the status of the answer.
-func (w *weir) ask(domain, key, value string) int {
+// ask sends a request for one descriptor.
+func (w *weir) ask(domain, key, value string) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"domain": %q, "descriptors": [{"entries": [{"key": %q, "value": %q}]}]}`, domain, key, value)
 	response := testenv.Must(http.Post("http://"+w.http+"/json", "application/json", strings.NewReader(body)))(w.t)
-	response.Body.Close()
-	return response.StatusCode
+	defer response.Body.Close()
+	testenv.Must(io.Copy(io.Discard, response.Body))(w.t) // so that the connection is used again
 }
 
-// traffic is what a server sees in a minute: requests that are admitted and denied,
+// traffic is what a server sees between two scrapes: requests that are admitted and denied,
 // some in shadow mode, some without a rule or for an unknown domain.
-func (w *weir) traffic() {
+func (w *weir) traffic(times int) {
 	w.t.Helper()
-	for range 5 {
+	for range times {
 		w.users++
 		w.ask("api", "user", fmt.Sprint(w.users))
 		w.ask("api", "user", "alice")
@@ -121,7 +122,7 @@ func (w *weir) traffic() {
 func (w *weir) waitFor(line string) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
-		w.traffic()
+		w.traffic(1)
 		response, err := http.Get("http://" + w.metrics + "/metrics")
 		if err != nil {
 			return err

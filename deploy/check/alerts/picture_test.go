@@ -1,0 +1,173 @@
+package alerts
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"html"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+
+	"weir/internal/testenv"
+)
+
+var updatePictures = flag.Bool("update-pictures", false, "draw docs/pictures/dashboard.svg again")
+
+// Sizes of the picture, in pixels. Column and row are those of Grafana's grid.
+const (
+	column, row = 40, 16
+	shown       = working + failing
+)
+
+var colors = []string{"#0969da", "#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a"}
+
+// checkPicture draws the dashboard as Grafana lays it out, with the answers of its queries,
+// and looks whether the picture in docs has each panel.
+func checkPicture(t *testing.T, h *history, d dashboard, values map[string]string, end time.Time) {
+	const file = "../../../docs/pictures/dashboard.svg"
+	c := &canvas{t: t, history: h, values: values, end: end}
+	last := d.Panels[len(d.Panels)-1].GridPos
+	const title = "45 minutes: in the last five, Redis and the control plane fail, and the new rules are invalid"
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" font-family="sans-serif" font-size="11" fill="#1f2328">`+"\n"+
+		"<title>%[3]s</title>\n"+`<rect width="100%%" height="100%%" fill="white"/>`+"\n", 24*column, (last.Y+last.H)*row+8, title)
+	c.text(24*column-8, 13, `text-anchor="end"`, title)
+	for _, p := range d.Panels {
+		c.panel(p)
+	}
+	c.WriteString("</svg>\n")
+	if *updatePictures {
+		testenv.OK(t, os.WriteFile(file, c.Bytes(), 0o644))
+	}
+	picture := string(testenv.Must(os.ReadFile(file))(t))
+	for _, p := range d.Panels {
+		if !strings.Contains(picture, ">"+html.EscapeString(p.Title)+"<") {
+			t.Errorf("%s has no panel %s, run: make docs", file, p.Title)
+		}
+	}
+}
+
+type canvas struct {
+	bytes.Buffer
+	t       *testing.T
+	history *history
+	values  map[string]string // of variables
+	end     time.Time
+}
+
+func (c *canvas) text(x, y int, attributes, text string) {
+	fmt.Fprintf(c, `<text x="%d" y="%d" %s>%s</text>`+"\n", x, y, attributes, html.EscapeString(text))
+}
+
+func (c *canvas) panel(p panel) {
+	x, y, width, height := p.GridPos.X*column, p.GridPos.Y*row, p.GridPos.W*column, p.GridPos.H*row
+	if p.Type == "row" {
+		c.text(x+4, y+13, `font-weight="bold" font-size="13"`, p.Title)
+		return
+	}
+	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="none" stroke="#d8dee4"/>`+"\n", x+2, y+2, width-4, height-4)
+	c.text(x+8, y+15, "", p.Title)
+	lines, top := c.lines(p)
+	unit := p.FieldConfig.Defaults.Unit
+	switch p.Type {
+	case "stat":
+		value := lines[0].values[len(lines[0].values)-1].F
+		text, color := p.shows(value)
+		c.text(x+width/2, y+44, `text-anchor="middle" font-weight="bold" font-size="20" fill="`+color+`"`, text)
+	case "table":
+		for i, l := range lines {
+			c.text(x+8, y+40+i*row, "", l.name)
+		}
+	case "timeseries":
+		c.text(x+width-8, y+15, `text-anchor="end" font-size="10"`, spell(top, unit))
+		left, bottom, legend := x+8, y+height-22, x+8
+		fmt.Fprintf(c, `<path d="M%d %dh%dM%[1]d %dh%[3]d" stroke="#d8dee4"/>`+"\n", left, y+22, width-16, bottom)
+		for i, l := range lines {
+			fmt.Fprintf(c, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, colors[i%len(colors)])
+			for _, point := range l.values {
+				since := float64(c.end.UnixMilli()-point.T) / float64(shown.Milliseconds())
+				fmt.Fprintf(c, "%.0f,%.1f ", float64(left)+float64(width-16)*(1-since), float64(bottom)-float64(height-44)*point.F/top)
+			}
+			c.WriteString(`"/>` + "\n")
+			if wide := 5*len(l.name) + 8; legend+wide < x+width {
+				c.text(legend, y+height-8, `font-size="10" fill="`+colors[i%len(colors)]+`"`, l.name)
+				legend += wide
+			}
+		}
+	}
+}
+
+// line is a series with the name that a panel's legend gives it.
+type line struct {
+	name   string
+	values []promql.FPoint
+}
+
+// lines are the answers of a panel's queries until the end, and how far up they go.
+func (c *canvas) lines(p panel) (lines []line, top float64) {
+	for _, target := range p.Targets {
+		query := interpolate(c.t, target.Expr, c.values)
+		q := testenv.Must(c.history.engine.NewRangeQuery(context.Background(), c.history.storage, nil, query, c.end.Add(-shown), c.end, time.Minute/2))(c.t)
+		defer q.Close()
+		for _, series := range testenv.Must(q.Exec(context.Background()).Matrix())(c.t) {
+			found := line{name: regexp.MustCompile(`\{\{(\w+)\}\}`).ReplaceAllStringFunc(target.LegendFormat, func(name string) string {
+				return series.Metric.Get(strings.Trim(name, "{}"))
+			})}
+			if found.name == "" {
+				found.name = strings.Trim(series.Metric.String(), "{}")
+			}
+			for _, point := range series.Floats {
+				if !math.IsNaN(point.F) {
+					found.values, top = append(found.values, point), max(top, point.F)
+				}
+			}
+			lines = append(lines, found)
+		}
+	}
+	if top == 0 {
+		top = 1
+	}
+	return lines, top
+}
+
+// shows returns how a panel shows one number, and in which color.
+func (p panel) shows(n float64) (text, color string) {
+	defaults := p.FieldConfig.Defaults
+	color = "green"
+	for _, step := range defaults.Thresholds.Steps {
+		if n >= step.Value {
+			color = step.Color
+		}
+	}
+	text = spell(n, defaults.Unit)
+	for _, mapping := range defaults.Mappings {
+		if to, is := mapping.Options[text]; is {
+			text, color = to.Text, to.Color
+		}
+	}
+	return text, color
+}
+
+// spell writes a number as a panel does.
+func spell(n float64, unit string) string {
+	switch unit {
+	case "reqps":
+		return fmt.Sprintf("%.3g/s", n)
+	case "percentunit":
+		return fmt.Sprintf("%.3g %%", 100*n)
+	case "s":
+		if n < 1 {
+			return fmt.Sprintf("%.3g ms", 1000*n)
+		}
+		return fmt.Sprintf("%.0f min", n/60)
+	case "bytes":
+		return fmt.Sprintf("%.0f MiB", n/(1<<20))
+	}
+	return fmt.Sprintf("%.3g", n)
+}
