@@ -128,6 +128,7 @@ descriptors:
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
 `, slices.Repeat([]string{"tenant=a;path=/;method=POST", "tenant=a;path=/"}, 3), `
 ratelimit_service_rate_limit_over_limit{domain="api",key1="tenant",key2="path"} 2
+ratelimit_service_rate_limit_total_hits{domain="api",key1="tenant",key2="path"} 6
 weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="tenant|path"} 3
 weir_limit_hits_total{domain="api",limit="writes",outcome="admitted",rule="tenant|path|method=POST"} 1
 weir_limit_hits_total{domain="api",limit="writes",outcome="over",rule="tenant|path|method=POST"} 2
@@ -139,6 +140,14 @@ ratelimit_service_rate_limit_total_hits{domain="api",key1="override",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 1
 weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 1
 weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="override"} 2
+`},
+		{"whatever values a hit is counted under, its limit says what became of it", `{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 9}}]}`, []string{
+			"user=alice +4", "user=bob +4", "user=bob +12",
+		}, `
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 4
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user_bob",key2=""} 16
+weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 8
+weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="user"} 12
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,11 +162,11 @@ weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="ove
 }
 
 func TestMetricNames(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	newMetrics(reg, nil)
-	for _, p := range testenv.Must(testutil.GatherAndLint(reg))(t) {
+	opts := options(t, rules)
+	decide(t, opts.service(), "user=a stranger=a")
+	for _, p := range testenv.Must(testutil.GatherAndLint(opts.registry))(t) {
 		// The names are those of the reference, whose counters lack the suffix.
-		if p.Text != `counter metrics should have "_total" suffix` {
+		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 	}

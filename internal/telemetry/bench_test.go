@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
 )
 
@@ -26,7 +24,7 @@ func users(n int) []*limiter.Limit {
 func BenchmarkHit(b *testing.B) {
 	for _, n := range []int{1, 100_000} {
 		b.Run(fmt.Sprint("limits=", n), func(b *testing.B) {
-			l := newDefault(nil, prometheus.NewRegistry())
+			l, _ := newUsage()
 			limits := users(n)
 			l.Keep(slices.Values(limits))
 			shuffle := func() { rand.Shuffle(n, func(i, j int) { limits[i], limits[j] = limits[j], limits[i] }) }

@@ -20,7 +20,7 @@ func tenant(domain string) *limiter.Limit {
 
 // wantSeries checks the total of every series, and how many there are of limits'
 // own.
-func wantSeries(t *testing.T, l onStore, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
+func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
 	t.Helper()
 	got := make(map[limiter.LabelSet]uint64)
 	for s, units := range l.Sums() {
@@ -36,14 +36,13 @@ func wantSeries(t *testing.T, l onStore, reg *prometheus.Registry, own int, want
 
 func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reg := prometheus.NewRegistry()
-		l := newDefault(shared{}, reg)
+		l, reg := newUsage()
 		a, b := tenant("a"), tenant("b")
 		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
 		alice := limiter.LabelSet{Domain: "b", Key1: "user_alice"}
-		l.ask(limiter.Hit{Limit: a, Cost: 1})
-		l.ask(limiter.Hit{Limit: b, Cost: 2})
-		l.ask(limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
+		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
+		l.ask(0, limiter.Hit{Limit: b, Cost: 2})
+		l.ask(0, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
 		all := map[limiter.LabelSet]uint64{seriesA: 1, seriesB: 2, alice: 3}
 		wantSeries(t, l, reg, 2, all)
 
@@ -61,9 +60,9 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		}
 
 		// A limit that was bound before counts on, from 0.
-		l.ask(limiter.Hit{Limit: b, Cost: 4})
-		l.ask(limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
-		l.ask(limiter.Hit{Limit: a, Cost: 1})
+		l.ask(0, limiter.Hit{Limit: b, Cost: 4})
+		l.ask(0, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
+		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
 		wantSeries(t, l, reg, 2, map[limiter.LabelSet]uint64{seriesA: 2, seriesB: 4, alice: 5})
 	})
 }
@@ -71,14 +70,13 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 	for meanwhile, total := range map[string]uint64{"used": 2, "back in the rules": 1} {
 		synctest.Test(t, func(t *testing.T) {
-			reg := prometheus.NewRegistry()
-			l := newDefault(shared{}, reg)
+			l, reg := newUsage()
 			a := perMinute(limiter.LabelSet{Domain: "a", Key1: "user"})
-			l.ask(limiter.Hit{Limit: a, Cost: 1})
+			l.ask(0, limiter.Hit{Limit: a, Cost: 1})
 			l.Keep(slices.Values([]*limiter.Limit{}))
 			time.Sleep(keepIdle - time.Nanosecond)
 			if meanwhile == "used" {
-				l.ask(limiter.Hit{Limit: a, Cost: 1})
+				l.ask(0, limiter.Hit{Limit: a, Cost: 1})
 			} else {
 				l.Keep(slices.Values([]*limiter.Limit{tenant("a")}))
 			}
@@ -92,8 +90,7 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 // again: what the reference's names tell of the rule goes on.
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reg := prometheus.NewRegistry()
-		l := newDefault(shared{}, reg)
+		l, reg := newUsage()
 		of := func(limit string) *limiter.Limit {
 			return perMinute(limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit})
 		}
@@ -102,8 +99,8 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 		for i := range uint64(5) {
 			changed := of(string(rune('a' + i)))
 			l.Keep(slices.Values([]*limiter.Limit{stays, changed}))
-			l.ask(limiter.Hit{Limit: changed, Cost: 1})
-			l.ask(limiter.Hit{Limit: stays, Cost: 2})
+			l.ask(0, limiter.Hit{Limit: changed, Cost: 1})
+			l.ask(0, limiter.Hit{Limit: stays, Cost: 2})
 			time.Sleep(keepIdle)
 			own := 2 // the limits of now
 			if i > 0 {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"log/slog"
 	"maps"
 	"os"
 	"regexp"
@@ -14,24 +15,43 @@ import (
 	"weir/internal/testenv"
 )
 
-// now is in a window whose counters stand as fixed says.
+// now is in a window whose counters ask has used.
 const now = 1_767_323_045_000_000
+
+// perMinute is a limit of 10 a minute with these labels.
+func perMinute(labels limiter.LabelSet) *limiter.Limit {
+	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: labels.Series()})
+}
 
 // limitOf is a limit a minute of one series.
 func limitOf(size uint64, mode limiter.Mode) *limiter.Limit {
 	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Mode: mode, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 }
 
-// counted returns what the series of limitOf has after hits that a store decides.
-func counted(store limiter.Store, hits ...limiter.Hit) Sums {
-	l := newDefault(store, prometheus.NewRegistry())
-	l.ask(hits...)
-	return maps.Collect(l.Sums())[limiter.LabelSet{Domain: "api", Key1: "user"}]
+// newUsage makes a Usage with the defaults of the server.
+func newUsage() (*Usage, *prometheus.Registry) {
+	reg := prometheus.NewRegistry()
+	return New(Options{Registerer: reg, NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler)}), reg
 }
 
-// used is a store whose counters all have so much used.
-func used(units int64) fixed {
-	return fixed{state: limiter.State{At: now / 60_000_000, Used: units}, now: now}
+// ask has hits decided on one counter a limit, each with so much used, and counted.
+func (u *Usage) ask(used int64, hits ...limiter.Hit) {
+	counters, states, out := map[*limiter.Limit]*limiter.State{}, make([]*limiter.State, len(hits)), make([]limiter.Decision, len(hits))
+	for i, h := range hits {
+		if counters[h.Limit] == nil {
+			counters[h.Limit] = &limiter.State{At: now / 60_000_000, Used: used}
+		}
+		states[i] = counters[h.Limit]
+	}
+	limiter.Decide(hits, states, nil, now, out)
+	u.Count(hits, out)
+}
+
+// counted returns what the series of limitOf has after hits.
+func counted(used int64, hits ...limiter.Hit) Sums {
+	u, _ := newUsage()
+	u.ask(used, hits...)
+	return maps.Collect(u.Sums())[limiter.LabelSet{Domain: "api", Key1: "user"}]
 }
 
 // The table in docs/metrics.md says what hits count as.
@@ -47,7 +67,7 @@ func TestDocumentedUnits(t *testing.T) {
 		}
 		hit := limiter.Hit{Limit: limitOf(number(1), limiter.Enforced), Cost: number(3), Always: row[4] == "yes, although denied"}
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
-		if got := counted(used(int64(number(2))), hit); got != want {
+		if got := counted(int64(number(2)), hit); got != want {
 			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
 		}
 	}
@@ -59,25 +79,30 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	enforced, shadow, three := limitOf(10, limiter.Enforced), limitOf(10, limiter.Shadow), limitOf(3, limiter.Enforced)
 	full := limiter.Hit{Limit: storetest.Must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
-		name  string
-		store limiter.Store
-		hits  []limiter.Hit
-		want  Sums
+		name string
+		used int64
+		hits []limiter.Hit
+		want Sums
 	}{
-		{"denied by another limit", used(0), []limiter.Hit{{Limit: enforced, Cost: 3}, full}, Sums{TotalHits: 3}},
-		{"shadow", used(10), []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
-		{"shadow, partly over", used(8), []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
-		{"shadow, partly over, charged all the same", used(8), []limiter.Hit{{Limit: shadow, Cost: 3, Always: true}}, Sums{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 1}},
-		{"peek", used(10), []limiter.Hit{{Limit: enforced}}, Sums{}},
-		{"refund", used(10), []limiter.Hit{{Limit: enforced, Cost: 3, Refund: true}}, Sums{}},
-		{"huge", used(0), []limiter.Hit{{Limit: enforced, Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
+		{"denied by another limit", 0, []limiter.Hit{{Limit: enforced, Cost: 3}, full}, Sums{TotalHits: 3}},
+		{"shadow", 10, []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over", 8, []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over, charged all the same", 8, []limiter.Hit{{Limit: shadow, Cost: 3, Always: true}}, Sums{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 1}},
+		{"peek", 10, []limiter.Hit{{Limit: enforced}}, Sums{}},
+		{"refund", 10, []limiter.Hit{{Limit: enforced, Cost: 3, Refund: true}}, Sums{}},
+		{"huge", 0, []limiter.Hit{{Limit: enforced, Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
 		// The counter, which holds neither after all, has room for the second.
-		{"an earlier hit left no room", shared{}, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
-		{"remembered", remembering{}, []limiter.Hit{{Limit: enforced, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}},
+		{"an earlier hit left no room", 0, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
 	} {
-		if got := counted(tc.store, tc.hits...); got != tc.want {
+		if got := counted(tc.used, tc.hits...); got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
 		}
+	}
+	u, _ := newUsage()
+	u.Count([]limiter.Hit{{Limit: enforced, Cost: 3}}, []limiter.Decision{{Over: true, Remembered: true, Used: 10}})
+	want := Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}
+	if got := maps.Collect(u.Sums())[enforced.Series.Labels()]; got != want {
+		t.Errorf("remembered: got %+v, want %+v", got, want)
 	}
 }
 
@@ -111,7 +136,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
 			}
-			if got := counted(used(tc.used), limiter.Hit{Limit: limitOf(tc.limit, limiter.Enforced), Cost: tc.cost, Always: always}); got != want {
+			if got := counted(tc.used, limiter.Hit{Limit: limitOf(tc.limit, limiter.Enforced), Cost: tc.cost, Always: always}); got != want {
 				t.Errorf("%+v, always %t: got %+v", tc, always, got)
 			}
 		}
@@ -131,9 +156,9 @@ func TestNearLimitRatio(t *testing.T) {
 		{1, 10, 0},
 		{0.5, 1 << 50, 1 << 49},
 	} {
-		l := onStore{New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio}), shared{}}
+		l := New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
 		limit := limitOf(tc.limit, limiter.Enforced)
-		l.ask(limiter.Hit{Limit: limit, Cost: tc.limit})
+		l.ask(0, limiter.Hit{Limit: limit, Cost: tc.limit})
 		if got := maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit]; got != tc.near {
 			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
 		}

@@ -1,72 +1,54 @@
 package telemetry
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 )
 
-// perMinute is a limit of 10 a minute with these labels.
-func perMinute(labels limiter.LabelSet) *limiter.Limit {
-	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: labels.Series()})
-}
-
-// onStore counts what a store decides.
-type onStore struct {
-	*Usage
-	store limiter.Store
-}
-
-// newDefault makes a Usage with the defaults of the server.
-func newDefault(store limiter.Store, reg prometheus.Registerer) onStore {
-	return onStore{New(Options{Registerer: reg, NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler)}), store}
-}
-
-// ask has hits decided and counted.
-func (s onStore) ask(hits ...limiter.Hit) {
-	out := make([]limiter.Decision, len(hits))
-	if _, err := s.store.Decide(context.Background(), hits, out); err != nil {
-		panic(err) // none of these stores fails
+// However many values there are, and however many ask at once, there are only
+// so many series; the rest is counted under the rule, and told once.
+func TestDetailedSeriesAreBounded(t *testing.T) {
+	const bound, values, workers = 10, 50, 8
+	var log strings.Builder
+	l := New(Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l.maxDetailed = bound
+	limit := perMinute(limiter.LabelSet{Domain: "api", Key1: "user"})
+	var asking sync.WaitGroup
+	for range workers {
+		asking.Go(func() {
+			for i := range values {
+				l.ask(0, limiter.Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "user_%d\x00", i)})
+			}
+		})
 	}
-	s.Count(hits, out)
-}
-
-// shared is a store with one counter for all hits.
-type shared struct{}
-
-func (shared) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	states, counter := make([]*limiter.State, len(hits)), new(limiter.State)
-	for i := range states {
-		states[i] = counter
+	asking.Wait()
+	all := maps.Collect(l.Sums())
+	if len(all) != bound+1 {
+		t.Errorf("%d series, want %d and that of the rule", len(all), bound)
 	}
-	return limiter.Decide(hits, states, nil, 0, out), nil
-}
-
-// fixed is a store whose counters all stand at the same state and time.
-type fixed struct {
-	state limiter.State
-	now   int64
-}
-
-func (f fixed) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	states := make([]*limiter.State, len(hits))
-	for i := range states {
-		s := f.state
-		states[i] = &s
+	var sum uint64
+	for _, units := range all {
+		sum += units[TotalHits]
 	}
-	return limiter.Decide(hits, states, nil, f.now, out), nil
-}
-
-// remembering is a store that knows of every hit that it is over.
-type remembering struct{}
-
-func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	for i := range hits {
-		out[i] = limiter.Decision{Over: true, Remembered: true, Used: int64(hits[i].Limit.Size())}
+	if sum != values*workers {
+		t.Errorf("%d hits in all series, want %d", sum, values*workers)
 	}
-	return true, nil
+	if got, want := all[limit.Series.Labels()][TotalHits], uint64((values-bound)*workers); got != want {
+		t.Errorf("%d hits under the rule, want %d", got, want)
+	}
+	if got, want := testutil.ToFloat64(l.overflow), float64((values-bound)*workers); got != want {
+		t.Errorf("overflow is %v, want %v", got, want)
+	}
+	if got := strings.Count(log.String(), "maximum number of metric series"); got != 1 {
+		t.Errorf("told %d times, want once:\n%s", got, log.String())
+	}
 }
