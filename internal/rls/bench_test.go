@@ -3,17 +3,18 @@ package rls
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/testenv"
 )
 
-// hotRequest has one entry for each of n descriptors, all under a limit.
-func hotRequest(n int) []byte {
+// hotRequest has one entry for each of n descriptors, which are of so many users.
+func hotRequest(n, users int) []byte {
 	m := message{}.string(1, "api")
 	for i := range n {
-		m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i))))
+		m = m.bytes(2, entryMessage("user", fmt.Sprint("user-", i%users)))
 	}
 	return m
 }
@@ -42,11 +43,12 @@ func TestHotPathAllocations(t *testing.T) {
 	}{
 		{1, hotRules, 0}, {3, hotRules, 0}, {10, hotRules, 0}, {1, hotRulesOfSeveral, 0}, {5, hotRulesOfSeveral, 0}, {3, hotRulesOfValues, 0},
 		{1, hotRules, 100},
+		{1, strings.Replace(hotRules, "user", "other", 1), 0}, {1, strings.Replace(hotRules, "api", "other", 1), 0},
 	} {
 		o := options(t, tc.rules)
 		o.MaxConcurrent = tc.maxConcurrent
 		s := o.service()
-		wire := hotRequest(tc.descriptors)
+		wire := hotRequest(tc.descriptors, tc.descriptors)
 		c := s.calls.Get().(*call)
 		allocs := testing.AllocsPerRun(1000, func() {
 			c.reset()
@@ -64,7 +66,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
 		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
 			conn := serve(b, options(b, hotRules).service())
-			wire := hotRequest(n)
+			wire := hotRequest(n, n)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -86,13 +88,8 @@ func TestManyDescriptorsInTime(t *testing.T) {
 			o := options(t, rules)
 			o.MaxDescriptors = 10_000
 			s := o.service()
-			m := message{}.string(1, "api")
-			for i := range o.MaxDescriptors {
-				m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i%users))))
-			}
-			testenv.InProcessorTime(t, 200*time.Millisecond, func() {
-				testenv.OK(t, decideOne(s, m))
-			})
+			wire := hotRequest(o.MaxDescriptors, users)
+			testenv.InProcessorTime(t, 200*time.Millisecond, func() { testenv.OK(t, decideOne(s, wire)) })
 		}
 	}
 }

@@ -3,12 +3,8 @@ package rls
 import (
 	"testing"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
-	"weir/internal/testenv"
 )
 
 // Whatever is sent, there is an answer to each descriptor or a reason why not.
@@ -16,8 +12,12 @@ func FuzzDecide(f *testing.F) {
 	for _, wire := range wires(f) {
 		f.Add(wire)
 	}
-	for _, wire := range wiresOfSeveral() {
-		f.Add(wire)
+	for _, key := range []string{"mixed", "windows", "even", "trial", "trials", "quotas", "partly", "replacing", "kept"} {
+		for _, cost := range []uint64{0, 1, 4, 1 << 63} {
+			own := entryMessage(key, "b").bytes(3, message{}.varint(1, cost))
+			f.Add([]byte(message{}.string(1, "api").varint(3, cost).
+				bytes(2, entryMessage(key, "a")).bytes(2, own).bytes(2, own.varint(4, 1))))
+		}
 	}
 	opts := options(f, rules)
 	opts.DynamicMetadata = true
@@ -34,8 +34,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			return
 		}
-		var response ratelimitv3.RateLimitResponse
-		testenv.OK(t, proto.Unmarshal(c.reply, &response))
+		response := responseOf(t, c.reply)
 		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}
@@ -43,17 +42,4 @@ func FuzzDecide(f *testing.F) {
 			t.Error("no dynamic metadata")
 		}
 	})
-}
-
-// wiresOfSeveral are requests for rules with several limits.
-func wiresOfSeveral() [][]byte {
-	var wires [][]byte
-	for _, key := range []string{"mixed", "windows", "even", "trial", "trials", "quotas", "partly", "replacing", "kept"} {
-		for _, cost := range []uint64{0, 1, 4, 1 << 63} {
-			own := entryMessage(key, "b").bytes(3, message{}.varint(1, cost))
-			wires = append(wires, message{}.string(1, "api").varint(3, cost).
-				bytes(2, entryMessage(key, "a")).bytes(2, own).bytes(2, own.varint(4, 1)))
-		}
-	}
-	return wires
 }

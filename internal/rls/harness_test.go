@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"log/slog"
@@ -165,9 +164,7 @@ func outline(r *ratelimitv3.RateLimitResponse) string {
 // ask sends a request.
 func ask(t testing.TB, conn *grpc.ClientConn, text string) (*ratelimitv3.RateLimitResponse, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, request(t, text))
+	return askRaw(t, conn, marshal(t, request(t, text)))
 }
 
 // expect compares the answer to a request with its outline.
@@ -189,10 +186,29 @@ func expectError(t *testing.T, err error, code codes.Code, message string) {
 // decide returns the call that has decided a request.
 func decide(t *testing.T, s *Service, text string) *call {
 	t.Helper()
+	return decideRaw(t, s, marshal(t, request(t, text)))
+}
+
+func decideRaw(t *testing.T, s *Service, wire []byte) *call {
+	t.Helper()
 	c := s.calls.Get().(*call)
-	c.wire = marshal(t, request(t, text))
+	c.wire = wire
 	testenv.OK(t, s.decide(t.Context(), c))
 	return c
+}
+
+// response is what a call that was decided answers.
+func response(t testing.TB, c *call) *ratelimitv3.RateLimitResponse {
+	t.Helper()
+	return responseOf(t, c.reply)
+}
+
+// responseOf reads an answer, which generated code must be able to.
+func responseOf(t testing.TB, reply []byte) *ratelimitv3.RateLimitResponse {
+	t.Helper()
+	var m ratelimitv3.RateLimitResponse
+	testenv.OK(t, proto.Unmarshal(reply, &m))
+	return &m
 }
 
 // rawCodec sends and receives bytes as they are.
@@ -214,7 +230,5 @@ func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.Rate
 	if err != nil {
 		return nil, err
 	}
-	var m ratelimitv3.RateLimitResponse
-	testenv.OK(t, proto.Unmarshal(reply, &m))
-	return &m, nil
+	return responseOf(t, reply), nil
 }

@@ -76,13 +76,3 @@ func TestLogTellsOfUnknownDomains(t *testing.T) {
 		}
 	})
 }
-
-func TestUnmatchedDoNotAllocate(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	tree := load(t, unmatchedRules)
-	for _, domain := range []string{"api", "typo"} {
-		if n := testing.AllocsPerRun(100, func() { m.noteUnmatched(tree, domain, 2) }); n > 0 {
-			t.Errorf("domain %s: %v allocations", domain, n)
-		}
-	}
-}
