@@ -89,7 +89,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 			o.MaxDescriptors = 10_000
 			s := o.service()
 			wire := hotRequest(o.MaxDescriptors, users)
-			testenv.InProcessorTime(t, 200*time.Millisecond, func() { testenv.OK(t, decideOne(s, wire)) })
+			testenv.InProcessorTime(t, 200*time.Millisecond, func() { testenv.OK(t, decideOne(t.Context(), s, wire)) })
 		}
 	}
 }

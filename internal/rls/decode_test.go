@@ -2,7 +2,8 @@ package rls
 
 import (
 	"errors"
-	"reflect"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,21 +43,9 @@ func requestOf(m *ratelimitv3.RateLimitRequest) plan.Request {
 	return r
 }
 
-// sameRequest compares what requests say, not how their memory is laid out.
-func sameRequest(a, b plan.Request) bool {
-	if a.Domain != b.Domain || a.HitsAddend != b.HitsAddend || len(a.Descriptors) != len(b.Descriptors) {
-		return false
-	}
-	for i := range a.Descriptors {
-		x, y := a.Descriptors[i], b.Descriptors[i]
-		if len(x.Entries) == 0 && len(y.Entries) == 0 {
-			x.Entries, y.Entries = nil, nil
-		}
-		if !reflect.DeepEqual(x, y) {
-			return false
-		}
-	}
-	return true
+// spell says what a request says, however its memory is laid out.
+func spell(r *plan.Request) string {
+	return fmt.Sprintf("%q %d %+v", r.Domain, r.HitsAddend, r.Descriptors)
 }
 
 func marshal(t testing.TB, m proto.Message) []byte {
@@ -145,32 +134,21 @@ func checkDecode(t *testing.T, wire []byte) {
 	t.Helper()
 	c := call{wire: wire}
 	err := c.decode(1 << 20)
-	got := c.request
-	var want ratelimitv3.RateLimitRequest
-	wantErr := proto.Unmarshal(wire, &want)
+	var m ratelimitv3.RateLimitRequest
+	wantErr := proto.Unmarshal(wire, &m)
+	want, hasMany := requestOf(&m), slices.ContainsFunc(m.GetDescriptors(), func(d *commonv3.RateLimitDescriptor) bool {
+		return len(d.GetEntries()) > plan.MaxEntries
+	})
 	switch {
 	case wantErr != nil && strings.Contains(wantErr.Error(), "invalid UTF-8"):
 		// There is nothing to compare with.
-	case wantErr != nil:
-		if err == nil {
-			t.Errorf("accepted, want %v", wantErr)
-		}
-	case err != nil:
-		if errors.Is(err, errMalformed) || !exceedsEntries(&want) {
-			t.Errorf("refused: %v", err)
-		}
-	case !sameRequest(got, requestOf(&want)):
-		t.Errorf("got %+v, want %+v", got, requestOf(&want))
+	case wantErr != nil && err == nil:
+		t.Errorf("accepted, want %v", wantErr)
+	case wantErr == nil && err != nil && (errors.Is(err, errMalformed) || !hasMany):
+		t.Errorf("refused: %v", err)
+	case wantErr == nil && err == nil && spell(&c.request) != spell(&want):
+		t.Errorf("got %s, want %s", spell(&c.request), spell(&want))
 	}
-}
-
-func exceedsEntries(m *ratelimitv3.RateLimitRequest) bool {
-	for _, d := range m.GetDescriptors() {
-		if len(d.GetEntries()) > plan.MaxEntries {
-			return true
-		}
-	}
-	return false
 }
 
 func TestDecodeAsGeneratedCode(t *testing.T) {
@@ -184,59 +162,4 @@ func FuzzDecode(f *testing.F) {
 		f.Add(wire)
 	}
 	f.Fuzz(checkDecode)
-}
-
-func TestDecodeAnyBytes(t *testing.T) {
-	c := call{wire: wires(t)["not UTF-8"]}
-	testenv.OK(t, c.decode(10))
-	want := plan.Request{Domain: "a\xff", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}
-	if !sameRequest(c.request, want) {
-		t.Errorf("got %+v, want %+v", c.request, want)
-	}
-}
-
-func TestDecodeForgetsThePreviousRequest(t *testing.T) {
-	var used call
-	for _, name := range []string{"full", "empty", "full"} {
-		fresh := call{wire: wires(t)[name]}
-		used.reset()
-		used.wire = fresh.wire
-		testenv.OK(t, errors.Join(fresh.decode(10), used.decode(10)))
-		if !sameRequest(used.request, fresh.request) {
-			t.Errorf("%s: got %+v, want %+v", name, used.request, fresh.request)
-		}
-	}
-}
-
-func TestDecodeBounds(t *testing.T) {
-	descriptors := func(n, entries int) []byte {
-		var d, m message
-		for range entries {
-			d = d.bytes(1, message{}.string(1, "k"))
-		}
-		for range n {
-			m = m.bytes(2, d)
-		}
-		return m
-	}
-	for _, tc := range []struct {
-		name string
-		wire []byte
-		want string
-	}{
-		{"at the bounds", descriptors(10, plan.MaxEntries), ""},
-		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors allowed"},
-		{"entries", append(descriptors(1, 1), descriptors(1, plan.MaxEntries+1)...), "descriptor 1: more than the 100 entries allowed"},
-		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are allowed"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c, got := call{wire: tc.wire}, ""
-			if err := c.decode(10); err != nil {
-				got = err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("got error %q, want %q", got, tc.want)
-			}
-		})
-	}
 }

@@ -29,16 +29,16 @@ func TestBadRequests(t *testing.T) {
 	opts := options(t, rules)
 	opts.MaxDescriptors = 3
 	conn := serve(t, opts.service())
+	expect(t, conn, "user=a user=b k=v"+strings.Repeat(";k=v", plan.MaxEntries-1), "OK: OK 1 of 2/MINUTE for 30s, OK 1 of 2/MINUTE for 30s, OK")
 	for _, tc := range []struct{ name, request, want string }{
-		{"empty domain", "domain: user=a", "the domain is empty"},
 		{"no descriptors", "", "the request has no descriptors"},
 		{"empty key", "{} user=a;=b", "descriptor 1: the key of entry 1 is empty"},
-		{"no unit", "user=a(1/UNKNOWN)", "descriptor 0: limit: unknown unit; use one of second, minute, hour, day, month, year"},
-		{"undefined unit", "user=a(1/7)", "descriptor 0: limit: unknown unit; use one of second, minute, hour, day, month, year"},
 		{"undefined unit in a domain without rules", "domain:none user=a(0/7)", "descriptor 0: limit: unknown unit; use one of second, minute, hour, day, month, year"},
 		{"long period in a domain without rules", "domain:none user=a(0/YEAR*101)", "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
 		{"long period", "user=a user=a(0/YEAR*101)", "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
 		{"many descriptors", "{} {} {} {}", "the request has more than the 3 descriptors allowed"},
+		{"many entries", "user=a k=v" + strings.Repeat(";k=v", plan.MaxEntries), "descriptor 1: more than the 100 entries allowed"},
+		{"empty domain", "domain: user=a", "the domain is empty"}, // in memory that others used
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ask(t, conn, tc.request)
@@ -70,42 +70,11 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// failing is a store that cannot decide. It waits for the caller to give up if
-// it is told to.
-type failing struct{ wait bool }
+// failing is a store that cannot decide.
+type failing struct{}
 
-func (s failing) Decide(ctx context.Context, _ []limiter.Hit, _ []limiter.Decision) (bool, error) {
-	if s.wait {
-		<-ctx.Done()
-	}
+func (failing) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, error) {
 	return false, fmt.Errorf("asking redis://:secret@10.0.0.1: %w", limiter.ErrUnavailable)
-}
-
-func TestStoreFails(t *testing.T) {
-	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, tc := range []struct {
-		name string
-		ctx  context.Context
-		wait bool
-		code codes.Code
-		want string
-	}{
-		{"at once", t.Context(), false, codes.Unavailable, "the counter store is unavailable"},
-		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not answer before the deadline"},
-		{"after the caller has gone", cancelled, true, codes.Canceled, "the caller canceled the request"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			opts := options(t, rules)
-			opts.store = failing{tc.wait}
-			s := opts.service()
-			c := s.calls.Get().(*call)
-			c.wire = wires(t)["full"]
-			expectError(t, s.decide(tc.ctx, c), tc.code, tc.want)
-		})
-	}
 }
 
 func TestNoRules(t *testing.T) {
@@ -123,10 +92,13 @@ func TestConcurrentRequests(t *testing.T) {
 	for worker := range 16 {
 		wg.Go(func() {
 			for i := range 50 {
-				name := strings.Repeat(fmt.Sprint(worker, "-", i), 1+i%7)
+				name, paths, left, cost := strings.Repeat(fmt.Sprint(worker, "-", i), 1+i%7), i%3, 1, ""
+				if paths == 0 {
+					left, cost = 0, " +2" // of the request
+				}
 				const path = ", OK %d of 3/HOUR paths for 30s"
-				expect(t, conn, "user="+name+strings.Repeat(" path="+name, i%3),
-					"OK: OK 1 of 2/MINUTE for 30s"+strings.Repeat(fmt.Sprintf(path, 3-i%3), i%3))
+				expect(t, conn, "user="+name+strings.Repeat(" path="+name, paths)+cost,
+					fmt.Sprintf("OK: OK %d of 2/MINUTE for 30s", left)+strings.Repeat(fmt.Sprintf(path, 3-paths), paths))
 			}
 		})
 	}
@@ -157,12 +129,12 @@ func slowly(t *testing.T, change func(*setup)) *Service {
 	return o.service()
 }
 
-// decideOne decides a request of user a.
-func decideOne(s *Service, wire []byte) error {
+// decideOne decides a request.
+func decideOne(ctx context.Context, s *Service, wire []byte) error {
 	c := s.calls.Get().(*call)
 	defer s.release(c)
 	c.wire = wire
-	return s.decide(context.Background(), c)
+	return s.decide(ctx, c)
 }
 
 func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
@@ -172,15 +144,15 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 		for range 2 { // the places are free again afterwards
 			errs := make(chan error, 2)
 			for range cap(errs) {
-				go func() { errs <- decideOne(s, wire) }()
+				go func() { errs <- decideOne(t.Context(), s, wire) }()
 			}
 			synctest.Wait()
 			began := time.Now()
-			expectError(t, decideOne(s, wire), codes.ResourceExhausted, "too many requests at once")
+			expectError(t, decideOne(t.Context(), s, wire), codes.ResourceExhausted, "too many requests at once")
 			if waited := time.Since(began); waited != 0 {
 				t.Errorf("refused after %v, want at once", waited)
 			}
-			if got := httpStatus(decideOne(s, wire)); got != http.StatusServiceUnavailable {
+			if got := httpStatus(decideOne(t.Context(), s, wire)); got != http.StatusServiceUnavailable {
 				t.Errorf("/json answers with %d, want 503", got)
 			}
 			for range cap(errs) {
@@ -192,16 +164,38 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 	})
 }
 
-func TestRequestTimeout(t *testing.T) {
+// A decision ends with the time that the server or its caller gives it, and with the caller.
+func TestRequestEnds(t *testing.T) {
+	const wait, late = 300 * time.Millisecond, "the store did not answer before the deadline"
 	wire := marshal(t, request(t, "user=a"))
-	synctest.Test(t, func(t *testing.T) {
-		s := slowly(t, func(o *setup) { o.Timeout = 300 * time.Millisecond })
-		began := time.Now()
-		expectError(t, decideOne(s, wire), codes.DeadlineExceeded, "the store did not answer before the deadline")
-		if took := time.Since(began); took != 300*time.Millisecond {
-			t.Errorf("it took %v, want the timeout", took)
-		}
-	})
+	for _, tc := range []struct {
+		name   string
+		server time.Duration
+		caller func(context.Context) (context.Context, context.CancelFunc)
+		code   codes.Code
+		want   string
+	}{
+		{"the server's time", wait, context.WithCancel, codes.DeadlineExceeded, late},
+		{"the caller's time", time.Hour, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, wait)
+		}, codes.DeadlineExceeded, late},
+		{"the caller", time.Hour, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(wait, cancel)
+			return ctx, cancel
+		}, codes.Canceled, "the caller canceled the request"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := tc.caller(t.Context())
+			defer cancel()
+			s := slowly(t, func(o *setup) { o.Timeout = tc.server })
+			began := time.Now()
+			expectError(t, decideOne(ctx, s, wire), tc.code, tc.want)
+			if took := time.Since(began); took != wait {
+				t.Errorf("%s: it took %v, want %v", tc.name, took, wait)
+			}
+		})
+	}
 }
 
 // An observer sees each request once it is decided, with the headers of a call of gRPC and
