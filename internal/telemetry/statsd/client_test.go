@@ -3,13 +3,13 @@ package statsd
 import (
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,33 +20,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testPatience is how long anything may take that happens by itself.
-const testPatience = time.Minute
-
 // sums are a source whose totals a test sets.
-type sums struct {
-	mu   sync.Mutex
-	list []Sum
-}
+type sums struct{ list atomic.Pointer[[]Sum] }
 
-func (s *sums) set(list ...Sum) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = list
-}
+func (s *sums) set(list ...Sum) { s.list.Store(&list) }
 
 // all yields the sums with one memory for all names, as it is allowed.
-func (s *sums) all() iter.Seq[Sum] {
-	return func(yield func(Sum) bool) {
-		s.mu.Lock()
-		list := slices.Clone(s.list)
-		s.mu.Unlock()
-		var name []byte
-		for _, sum := range list {
-			name = append(name[:0], sum.Name...)
-			if !yield(Sum{name, sum.Total, sum.Took}) {
-				return
-			}
+func (s *sums) all(yield func(Sum) bool) {
+	var name []byte
+	for _, sum := range *s.list.Load() {
+		name = append(name[:0], sum.Name...)
+		if !yield(Sum{name, sum.Total, sum.Took}) {
+			return
 		}
 	}
 }
@@ -56,48 +41,47 @@ func count(name string, total uint64) Sum { return Sum{Name: []byte(name), Total
 // server is a statsd that keeps the lines that it gets.
 type server struct {
 	network, address string
-	lines            chan string
+
+	lines testenv.Log
+	seen  int // lines that were wanted
 }
 
-func serveTCP(t *testing.T, address string) server {
+func serveTCP(t *testing.T, address string) *server {
 	t.Helper()
 	listener := testenv.Must(net.Listen("tcp", address))(t)
-	s := server{"tcp", listener.Addr().String(), make(chan string, 100_000)}
-	s.serve(t, listener, func(serving *sync.WaitGroup) error {
+	s := &server{network: "tcp", address: listener.Addr().String()}
+	s.serve(t, listener, func() error {
 		conn, err := listener.Accept()
 		if err == nil {
-			serving.Go(func() {
-				defer conn.Close()
-				data, _ := io.ReadAll(conn) // what came before an error counts, too
-				s.take(string(data))
-			})
+			defer conn.Close()
+			_, _ = io.Copy(&s.lines, conn) // what came before an error counts, too
 		}
 		return err
 	})
 	return s
 }
 
-func serveUDP(t *testing.T) server {
+func serveUDP(t *testing.T) *server {
 	t.Helper()
 	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
-	s := server{"udp", conn.LocalAddr().String(), make(chan string, 100_000)}
+	s := &server{network: "udp", address: conn.LocalAddr().String()}
 	buffer := make([]byte, 64<<10)
-	s.serve(t, conn, func(*sync.WaitGroup) error {
+	s.serve(t, conn, func() error {
 		n, _, err := conn.ReadFrom(buffer)
 		if n > 1432 {
 			t.Errorf("a datagram of %d bytes", n)
 		}
-		s.take(string(buffer[:n]))
+		_, _ = s.lines.Write(buffer[:n])
 		return err
 	})
 	return s
 }
 
 // serve repeats one until it fails, as it does when the test ends.
-func (s server) serve(t *testing.T, from io.Closer, one func(*sync.WaitGroup) error) {
+func (s *server) serve(t *testing.T, from io.Closer, one func() error) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		for one(&serving) == nil {
+		for one() == nil {
 		}
 	})
 	t.Cleanup(func() {
@@ -106,68 +90,47 @@ func (s server) serve(t *testing.T, from io.Closer, one func(*sync.WaitGroup) er
 	})
 }
 
-func (s server) take(data string) {
-	for line := range strings.Lines(data) {
-		s.lines <- line
-	}
-}
-
 // want waits for these lines, in any order, and for no others.
-func (s server) want(t *testing.T, want ...string) {
+func (s *server) want(t *testing.T, want ...string) {
 	t.Helper()
-	var got []string
-	late := time.After(testPatience)
-	for len(got) < len(want) {
-		select {
-		case line := <-s.lines:
-			got = append(got, strings.TrimSuffix(line, "\n"))
-		case <-late:
-			t.Fatalf("got %q, want %q", got, want)
-		}
-	}
-	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Fatalf("got %q, want %q", got, want)
-	}
+	testenv.Becomes(t, "lines", strings.Join(want, "\n"), func() string {
+		got := strings.Split(strings.TrimSuffix(s.lines.String(), "\n"), "\n")[s.seen:]
+		slices.Sort(got)
+		return strings.Join(got, "\n")
+	})
+	s.seen += len(want)
 }
 
-func start(t *testing.T, opts Options) *Client {
+// start starts a client that sends to s. Unlike Client.Stop, stop lets the last flush take
+// longer than half a second, as it may on a busy machine.
+func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	t.Helper()
+	opts.Network, opts.Address, opts.Source, opts.Interval = s.network, s.address, source.all, 10*time.Millisecond
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opts.Interval == 0 {
-		opts.Interval = 10 * time.Millisecond
-	}
 	c := Start(opts)
-	t.Cleanup(sync.OnceFunc(func() { stop(c) }))
-	return c
-}
-
-// stop stops a client that may have been stopped. Unlike Stop it lets the last
-// flush take longer than half a second, as it may on a busy machine.
-func stop(c *Client) {
-	select {
-	case <-c.stopping:
-	default:
+	stop = sync.OnceFunc(func() {
 		close(c.stopping)
 		c.loop.Wait()
 		c.cancel()
-	}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func TestOnlyGrowthIsSent(t *testing.T) {
-	for _, s := range []server{serveTCP(t, "127.0.0.1:0"), serveUDP(t)} {
+	for _, s := range []*server{serveTCP(t, "127.0.0.1:0"), serveUDP(t)} {
 		t.Run(s.network, func(t *testing.T) {
 			var source sums
 			source.set(count("a", 3), count("b", 0), count("c", 1<<60))
-			c := start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+			stop := start(t, s, &source, Options{})
 			s.want(t, "a:3|c", "c:1152921504606846976|c")
 			source.set(count("a", 3), count("b", 2), count("c", 1<<60+1))
 			s.want(t, "b:2|c", "c:1|c")
 			source.set(count("a", 10))
-			stop(c) // sends what is due
+			stop() // sends what is due
 			s.want(t, "a:7|c")
 		})
 	}
@@ -178,16 +141,12 @@ func TestSumsBeginAnew(t *testing.T) {
 	s := serveTCP(t, "127.0.0.1:0")
 	var source sums
 	source.set(count("a", 7), count("b", 7))
-	c := start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+	start(t, s, &source, Options{})
 	s.want(t, "a:7|c", "b:7|c")
 	source.set(count("a", 3), count("c", 1))
 	s.want(t, "a:3|c", "c:1|c")
 	source.set(count("a", 3), count("b", 9))
 	s.want(t, "b:9|c")
-	stop(c)
-	if len(c.lines) != 2 || c.lines[lineKey{name: "c"}] != nil {
-		t.Errorf("the client keeps %d lines, want those of a and b", len(c.lines))
-	}
 }
 
 func TestTimings(t *testing.T) {
@@ -195,7 +154,7 @@ func TestTimings(t *testing.T) {
 	var source sums
 	timing := func(total uint64, took time.Duration) Sum { return Sum{[]byte("t"), total, took} }
 	source.set(timing(1, 250*time.Microsecond), timing(4, time.Second), timing(0, time.Minute))
-	start(t, Options{Source: source.all(), Network: s.network, Address: s.address, DogStatsD: true, Tags: []Tag{{"zone", "a"}}})
+	start(t, s, &source, Options{DogStatsD: true, Tags: []Tag{{"zone", "a"}}})
 	s.want(t, "t:0.25|ms|#zone:a", "t:1000|ms|@0.25|#zone:a")
 }
 
@@ -233,8 +192,7 @@ func TestTags(t *testing.T) {
 			s := serveUDP(t)
 			var source sums
 			source.set(count(name, 1))
-			tc.opts.Source, tc.opts.Network, tc.opts.Address = source.all(), s.network, s.address
-			start(t, tc.opts)
+			start(t, s, &source, tc.opts)
 			s.want(t, tc.want)
 		})
 	}
@@ -242,7 +200,7 @@ func TestTags(t *testing.T) {
 
 // More than fits into one packet arrives whole.
 func TestManyLines(t *testing.T) {
-	for s, lines := range map[server]int{
+	for s, lines := range map[*server]int{
 		serveTCP(t, "127.0.0.1:0"): 5000,
 		serveUDP(t):                500, // what the socket holds without being read
 	} {
@@ -255,7 +213,7 @@ func TestManyLines(t *testing.T) {
 			}
 			var source sums
 			source.set(list...)
-			start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+			start(t, s, &source, Options{})
 			s.want(t, want...)
 		})
 	}
@@ -264,21 +222,19 @@ func TestManyLines(t *testing.T) {
 // What a server missed while it was away is sent when it is back. Only if nobody asked for a
 // server is nothing said.
 func TestServerComesAndGoes(t *testing.T) {
-	var quiet testenv.Log
-	stop(start(t, Options{Source: new(sums).all(), Network: "tcp", Address: "127.0.0.1:1", Quiet: true, Logger: slog.New(slog.NewTextHandler(&quiet, nil))}))
+	var source sums
+	source.set(count("a", 1))
+	gone := &server{network: "tcp", address: testenv.OwnAddr(t)}
+	var quiet, log testenv.Log
+	start(t, gone, &source, Options{Quiet: true, Logger: slog.New(slog.NewTextHandler(&quiet, nil))})()
 	if quiet.String() != "" {
 		t.Errorf("log is not empty:\n%s", quiet.String())
 	}
-	var log testenv.Log
-	address := testenv.OwnAddr(t)
-	var source sums
-	source.set(count("a", 1))
-	c := start(t, Options{Source: source.all(), Network: "tcp", Address: address, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	stop := start(t, gone, &source, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	log.WaitFor(t, "do not reach statsd")
 	source.set(count("a", 5))
-	s := serveTCP(t, address)
-	s.want(t, "a:5|c")
-	stop(c)
+	serveTCP(t, gone.address).want(t, "a:5|c")
+	stop()
 	for _, line := range []string{"do not reach statsd", "sending metrics"} {
 		if got := strings.Count(log.String(), line); got != 1 {
 			t.Errorf("told %d times %q, want once:\n%s", got, line, log.String())
@@ -295,12 +251,13 @@ func TestSlowServer(t *testing.T) {
 	for i := range 200_000 { // more than the kernel takes
 		list = append(list, count(fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i), 7))
 	}
-	var source sums
-	source.set(list...)
-	c := start(t, Options{Source: source.all(), Network: "tcp", Address: listener.Addr().String(), Interval: time.Hour})
+	c := Start(Options{
+		Source: slices.Values(list), Network: "tcp", Address: listener.Addr().String(), Interval: time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	began := time.Now()
 	c.Stop()
-	if took := time.Since(began); took > testPatience {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("stopping took %v", took)
 	}
 }
