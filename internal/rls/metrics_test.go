@@ -1,11 +1,15 @@
 package rls
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -35,22 +39,14 @@ func TestMetrics(t *testing.T) {
 			t.Fatalf("%s: got %d, want %d", body, w.Code, want)
 		}
 	}
-	if err := testutil.GatherAndCompare(opts.registry, strings.NewReader(`
-# HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store (of any kind) failed; service_error, the request is invalid or there are no rules; overload, MAX_CONCURRENT_REQUESTS was exceeded.
-# TYPE ratelimit_service_should_rate_limit_error counter
-ratelimit_service_should_rate_limit_error{err_type="overload"} 0
-ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0
-ratelimit_service_should_rate_limit_error{err_type="service_error"} 3
-# HELP ratelimit_service_total_requests Requests by gRPC method, or /json.
-# TYPE ratelimit_service_total_requests counter
-ratelimit_service_total_requests{grpc_method="/json"} 3
-ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
-`), "ratelimit_service_should_rate_limit_error", "ratelimit_service_total_requests"); err != nil {
-		t.Error(err)
-	}
 	wantSeries(t, opts.registry, `
 ratelimit_service_response_time_seconds_count{grpc_method="/json"} 3
 ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 4
+ratelimit_service_should_rate_limit_error{err_type="overload"} 0
+ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0
+ratelimit_service_should_rate_limit_error{err_type="service_error"} 3
+ratelimit_service_total_requests{grpc_method="/json"} 3
+ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `)
 }
 
@@ -141,6 +137,16 @@ ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 1
 weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 1
 weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="override"} 2
 `},
+		{"what no rule is for", `{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}, {key: free}]}`, []string{
+			"user=a", "free=a", "typo=a(1/MINUTE)", // which all are matched, or bring a limit
+			"user=a typo=a",
+			"typo=a typo=a",
+			"domain:typo user=a user=b",
+			"domain:typo user=a(1/MINUTE)",
+		}, `
+weir_unmatched_descriptors_total{domain="api"} 3
+weir_unknown_domain_requests_total 2
+`},
 		{"whatever values a hit is counted under, its limit says what became of it", `{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 9}}]}`, []string{
 			"user=alice +4", "user=bob +4", "user=bob +12",
 		}, `
@@ -170,4 +176,30 @@ func TestMetricNames(t *testing.T) {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 	}
+}
+
+func TestLogTellsOfUnknownDomains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		tree := load(t, hotRules)
+		lines := func() int { return strings.Count(log.String(), "admitted a request for a domain without rules") }
+		for range 3 {
+			m.noteUnmatched(tree, "typo", 1)
+		}
+		m.noteUnmatched(tree, "api", 1)
+		if lines() != 1 || !strings.Contains(log.String(), "domain=typo there_are=[api]") {
+			t.Errorf("want one line, got\n%s", log.String())
+		}
+		time.Sleep(tellEvery - 1)
+		m.noteUnmatched(tree, "typo", 1)
+		if lines() != 1 {
+			t.Errorf("within a minute another line:\n%s", log.String())
+		}
+		time.Sleep(time.Nanosecond)
+		m.noteUnmatched(tree, strings.Repeat("x", 1000), 1)
+		if lines() != 2 || strings.Contains(log.String(), strings.Repeat("x", maxToldDomain+1)) {
+			t.Errorf("want another line of bounded length, got\n%s", log.String())
+		}
+	})
 }
