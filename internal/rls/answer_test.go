@@ -80,7 +80,7 @@ func answerInModes(t *testing.T, serverModes, keys string) (answer string, inSha
 		}
 		all += descriptor + " "
 	}
-	answer = outline(response(t, decide(t, s, all)))
+	answer = outline(response(t, decide(t, s, all).reply))
 	return answer, testutil.ToFloat64(s.metrics.globalShadow) == 1
 }
 
@@ -162,7 +162,7 @@ func TestHeaders(t *testing.T) {
 			s := opts.service()
 			var got *ratelimitv3.RateLimitResponse
 			for _, request := range tc.requests {
-				got = response(t, decide(t, s, request))
+				got = response(t, decide(t, s, request).reply)
 			}
 			spell := func(headers []*corev3.HeaderValue) (text string) {
 				for _, h := range headers {
@@ -213,6 +213,6 @@ descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 20}, metadata: {team: core}}
 `)
 	opts.DynamicMetadata = true
-	got := response(t, decide(t, opts.service(), "domain:shop user=alice tenant=acme(7,10/HOUR) +2"))
+	got := response(t, decide(t, opts.service(), "domain:shop user=alice tenant=acme(7,10/HOUR) +2").reply)
 	wantStruct(t, got.GetDynamicMetadata(), metadata)
 }

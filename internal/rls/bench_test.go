@@ -11,12 +11,12 @@ import (
 )
 
 // hotRequest has one entry for each of n descriptors, which are of so many users.
-func hotRequest(n, users int) []byte {
-	m := message{}.string(1, "api")
+func hotRequest(t testing.TB, n, users int) []byte {
+	var text strings.Builder
 	for i := range n {
-		m = m.bytes(2, entryMessage("user", fmt.Sprint("user-", i%users)))
+		fmt.Fprintf(&text, "user=user-%d ", i%users)
 	}
-	return m
+	return request(t, text.String())
 }
 
 const hotRulesOfSeveral = `
@@ -48,7 +48,7 @@ func TestHotPathAllocations(t *testing.T) {
 		o := options(t, tc.rules)
 		o.MaxConcurrent = tc.maxConcurrent
 		s := o.service()
-		wire := hotRequest(tc.descriptors, tc.descriptors)
+		wire := hotRequest(t, tc.descriptors, tc.descriptors)
 		c := s.calls.Get().(*call)
 		allocs := testing.AllocsPerRun(1000, func() {
 			c.reset()
@@ -66,7 +66,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
 		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
 			conn := serve(b, options(b, hotRules).service())
-			wire := hotRequest(n, n)
+			wire := hotRequest(b, n, n)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -88,7 +88,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 			o := options(t, rules)
 			o.MaxDescriptors = 10_000
 			s := o.service()
-			wire := hotRequest(o.MaxDescriptors, users)
+			wire := hotRequest(t, o.MaxDescriptors, users)
 			testenv.InProcessorTime(t, 200*time.Millisecond, func() { testenv.OK(t, decideOne(t.Context(), s, wire)) })
 		}
 	}

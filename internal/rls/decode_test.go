@@ -9,14 +9,11 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
-	"weir/internal/testenv"
 )
 
 // requestOf is what decode must read from the encoding of m.
@@ -48,11 +45,6 @@ func spell(r *plan.Request) string {
 	return fmt.Sprintf("%q %d %+v", r.Domain, r.HitsAddend, r.Descriptors)
 }
 
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
-	return testenv.Must(proto.Marshal(m))(t)
-}
-
 // message builds a message field by field, in ways that no encoder would.
 type message []byte
 
@@ -79,26 +71,9 @@ func (m message) group(num protowire.Number, body message) message {
 	return protowire.AppendTag(append(m, body...), num, protowire.EndGroupType)
 }
 
-func entry(key, value string) *commonv3.RateLimitDescriptor_Entry {
-	return &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value}
-}
-
 // wires are encoded requests, whole ones and odd ones, for tests and fuzzing.
 func wires(t testing.TB) map[string][]byte {
-	full := marshal(t, &ratelimitv3.RateLimitRequest{
-		Domain: "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{
-			Entries:        []*commonv3.RateLimitDescriptor_Entry{entry("user", "alice"), entry("path", "")},
-			HitsAddend:     wrapperspb.UInt64(1 << 63),
-			IsNegativeHits: true,
-		}, {
-			Entries: []*commonv3.RateLimitDescriptor_Entry{entry("user", "bob")},
-			Limit: &commonv3.RateLimitDescriptor_RateLimitOverride{
-				RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(3),
-			},
-		}, {}},
-		HitsAddend: 7,
-	})
+	full := request(t, "user=alice;path=(9223372036854775808,refund) user=bob(10/HOUR*3) {} +7")
 	multiplier := message{}.varint(1, 5)
 	return map[string][]byte{
 		"empty":               {},

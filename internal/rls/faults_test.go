@@ -147,7 +147,7 @@ descriptors:
 		{"path=/v2/b", v2},
 		{"model=y", model},
 	} {
-		got := response(t, decide(t, s, tc.request)).GetDynamicMetadata()
+		got := response(t, decide(t, s, tc.request).reply).GetDynamicMetadata()
 		wantStruct(t, got.GetFields()["metadata"].GetStructValue(), tc.want)
 	}
 }
@@ -197,7 +197,7 @@ func TestFaultInvalidUTF8BypassesLimits(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, value := range []string{"\xff", "\xfe", "\xff\xff", "\xef\xbf\xbd", "%ff", "a\x00b", strings.Repeat("\xff", 10_000)} {
 		for i, want := range []ratelimitv3.RateLimitResponse_Code{1, 1, 2} {
-			got, err := askRaw(t, conn, message{}.string(1, "api").bytes(2, entryMessage("user", value)))
+			got, err := ask(t, conn, "user="+value)
 			if err != nil || got.GetOverallCode() != want {
 				t.Errorf("value %.10q, request %d: got %v (error: %v), want %v", value, i, got.GetOverallCode(), err, want)
 			}

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -14,9 +15,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	for _, key := range []string{"mixed", "windows", "even", "trial", "trials", "quotas", "partly", "replacing", "kept"} {
 		for _, cost := range []uint64{0, 1, 4, 1 << 63} {
-			own := entryMessage(key, "b").bytes(3, message{}.varint(1, cost))
-			f.Add([]byte(message{}.string(1, "api").varint(3, cost).
-				bytes(2, entryMessage(key, "a")).bytes(2, own).bytes(2, own.varint(4, 1))))
+			f.Add([]byte(request(f, fmt.Sprintf("%s=a %[1]s=b(%d) %[1]s=b(%[2]d,refund) +%[2]d", key, cost))))
 		}
 	}
 	opts := options(f, rules)
@@ -34,11 +33,11 @@ func FuzzDecide(f *testing.F) {
 			}
 			return
 		}
-		response := responseOf(t, c.reply)
-		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {
+		answer := response(t, c.reply)
+		if got, want := len(answer.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}
-		if response.GetDynamicMetadata() == nil {
+		if answer.GetDynamicMetadata() == nil {
 			t.Error("no dynamic metadata")
 		}
 	})

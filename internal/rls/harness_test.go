@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +19,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -89,51 +87,51 @@ func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn
 	return conn
 }
 
-// request reads a request as testdata/answers.txt writes it. Entries of a descriptor are
-// joined by semicolons.
-func request(t testing.TB, text string) *ratelimitv3.RateLimitRequest {
+// request encodes a request as testdata/answers.txt writes it. Entries of a descriptor are
+// joined by semicolons. Strings may hold any bytes but blanks.
+func request(t testing.TB, text string) message {
 	t.Helper()
-	m := &ratelimitv3.RateLimitRequest{Domain: "api"}
-	number := func(s string, bits int) uint64 { return testenv.Must(strconv.ParseUint(s, 10, bits))(t) }
+	number := func(s string) uint64 { return testenv.Must(strconv.ParseUint(s, 10, 64))(t) }
+	m, domain := message{}, "api"
 	for word := range strings.FieldsSeq(text) {
-		if domain, is := strings.CutPrefix(word, "domain:"); is {
-			m.Domain = domain
+		if name, is := strings.CutPrefix(word, "domain:"); is {
+			domain = name
 			continue
 		}
 		if all, is := strings.CutPrefix(word, "+"); is {
-			m.HitsAddend = uint32(number(all, 32))
+			m = m.varint(3, number(all))
 			continue
 		}
-		d := new(commonv3.RateLimitDescriptor)
+		d := message{}
 		entries, notes, _ := strings.Cut(strings.TrimSuffix(word, ")"), "(")
 		for entry := range strings.SplitSeq(entries, ";") {
 			if key, value, is := strings.Cut(entry, "="); is {
-				d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+				d = d.bytes(1, message{}.string(1, key).string(2, value))
 			}
 		}
 		for note := range strings.SplitSeq(notes, ",") {
 			amount, unit, isOverride := strings.Cut(note, "/")
 			switch {
 			case note == "refund":
-				d.IsNegativeHits = true
+				d = d.varint(4, 1)
 			case isOverride:
 				unit, multiplier, hasMultiplier := strings.Cut(unit, "*")
-				d.Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(number(amount, 32))}
-				if n, err := strconv.Atoi(unit); err == nil { // one that has no name
-					d.Limit.Unit = typev3.RateLimitUnit(n)
-				} else {
-					d.Limit.Unit = typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])
+				n, isNamed := typev3.RateLimitUnit_value[unit]
+				if !isNamed {
+					n = int32(testenv.Must(strconv.ParseInt(unit, 10, 32))(t))
 				}
+				override := message{}.varint(1, number(amount)).varint(2, uint64(n))
 				if hasMultiplier {
-					d.Limit.UnitMultiplier = wrapperspb.UInt32(uint32(number(multiplier, 32)))
+					override = override.bytes(3, message{}.varint(1, number(multiplier)))
 				}
+				d = d.bytes(2, override)
 			case note != "":
-				d.HitsAddend = wrapperspb.UInt64(number(note, 64))
+				d = d.bytes(3, message{}.varint(1, number(note)))
 			}
 		}
-		m.Descriptors = append(m.Descriptors, d)
+		m = m.bytes(2, d)
 	}
-	return m
+	return m.string(1, domain)
 }
 
 // outline is an answer as testdata/answers.txt writes it.
@@ -164,7 +162,7 @@ func outline(r *ratelimitv3.RateLimitResponse) string {
 // ask sends a request.
 func ask(t testing.TB, conn *grpc.ClientConn, text string) (*ratelimitv3.RateLimitResponse, error) {
 	t.Helper()
-	return askRaw(t, conn, marshal(t, request(t, text)))
+	return askRaw(t, conn, request(t, text))
 }
 
 // expect compares the answer to a request with its outline.
@@ -186,25 +184,14 @@ func expectError(t *testing.T, err error, code codes.Code, message string) {
 // decide returns the call that has decided a request.
 func decide(t *testing.T, s *Service, text string) *call {
 	t.Helper()
-	return decideRaw(t, s, marshal(t, request(t, text)))
-}
-
-func decideRaw(t *testing.T, s *Service, wire []byte) *call {
-	t.Helper()
 	c := s.calls.Get().(*call)
-	c.wire = wire
+	c.wire = request(t, text)
 	testenv.OK(t, s.decide(t.Context(), c))
 	return c
 }
 
-// response is what a call that was decided answers.
-func response(t testing.TB, c *call) *ratelimitv3.RateLimitResponse {
-	t.Helper()
-	return responseOf(t, c.reply)
-}
-
-// responseOf reads an answer, which generated code must be able to.
-func responseOf(t testing.TB, reply []byte) *ratelimitv3.RateLimitResponse {
+// response reads an answer, which generated code must be able to.
+func response(t testing.TB, reply []byte) *ratelimitv3.RateLimitResponse {
 	t.Helper()
 	var m ratelimitv3.RateLimitResponse
 	testenv.OK(t, proto.Unmarshal(reply, &m))
@@ -230,5 +217,5 @@ func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.Rate
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(t, reply), nil
+	return response(t, reply), nil
 }

@@ -59,7 +59,7 @@ func TestBadRequests(t *testing.T) {
 	for want, wire := range map[string]message{
 		"the message is malformed":                            broken,
 		"descriptor 1: the message is malformed":              message{}.bytes(2, nil).bytes(2, broken),
-		"descriptor 0: entry 1: the message is malformed":     message{}.bytes(2, entryMessage("user", "a").bytes(1, broken)),
+		"descriptor 0: entry 1: the message is malformed":     message{}.bytes(2, message{}.bytes(1, message{}.string(1, "user")).bytes(1, broken)),
 		"descriptor 0: limit: the message is malformed":       message{}.bytes(2, message{}.bytes(2, broken)),
 		"descriptor 0: hits_addend: the message is malformed": message{}.bytes(2, message{}.bytes(3, broken)),
 	} {
@@ -138,7 +138,7 @@ func decideOne(ctx context.Context, s *Service, wire []byte) error {
 }
 
 func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
-	wire := marshal(t, request(t, "user=a"))
+	wire := request(t, "user=a")
 	synctest.Test(t, func(t *testing.T) {
 		s := slowly(t, func(o *setup) { o.MaxConcurrent = 2 })
 		for range 2 { // the places are free again afterwards
@@ -167,7 +167,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 // A decision ends with the time that the server or its caller gives it, and with the caller.
 func TestRequestEnds(t *testing.T) {
 	const wait, late = 300 * time.Millisecond, "the store did not answer before the deadline"
-	wire := marshal(t, request(t, "user=a"))
+	wire := request(t, "user=a")
 	for _, tc := range []struct {
 		name   string
 		server time.Duration
@@ -220,8 +220,7 @@ func TestRequestsAreObserved(t *testing.T) {
 	s := o.service()
 	conn := serve(t, s)
 	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
-	wire := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, "bob")))
-	testenv.OK(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})))
+	testenv.OK(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(request(t, "user=bob")), new([]byte), grpc.ForceCodec(rawCodec{})))
 	r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}`))
 	r.Header.Set("Traceparent", traceparent)
 	s.JSONHandler().ServeHTTP(httptest.NewRecorder(), r)
