@@ -139,7 +139,7 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*des
 // of hits hold, which have the same order. Limits without hit are not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
 	asked := slices.Clone(hits)
-	if x != nil && x.Effect == Amount {
+	if x != nil && x.Effect == plan.Amount {
 		for i := range asked {
 			asked[i].Limit = asked[i].Limit.Times(x.Factor)
 		}
@@ -157,25 +157,17 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 				c.Replaced = n == len(hits) || hits[n].Limit != l
 			}
 			if !l.Unlimited && !c.Replaced {
-				c.Shared = r.Shared()
+				l, holds := asked[n].Limit, held[n]
+				c.Rate, c.Shared = l.Rate(), r.Shared()
+				c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
+				c.RetryAfter, c.WholeIn, c.BannedFor = seconds(holds.RetryAfter), holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
 				if d.Servers != nil {
 					c.Key = limiter.KeyText(hits[n].Key)
 				}
-				c.fill(asked[n].Limit, held[n])
 				n++
 			}
 			list = append(list, c)
 		}
 	}
 	return list, nil
-}
-
-// fill fills in what a counter holds.
-func (c *Counter) fill(l *limiter.Limit, holds limiter.Counter) {
-	c.Rate = l.Rate() // of an exception, if one multiplies it
-	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
-	if holds.RetryAfter != limiter.Never {
-		c.RetryAfter = new(holds.RetryAfter.Seconds())
-	}
-	c.WholeIn, c.BannedFor = holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
 }

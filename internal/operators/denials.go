@@ -2,7 +2,6 @@ package operators
 
 import (
 	"hash/maphash"
-	"math/bits"
 	"sync"
 	"time"
 
@@ -61,7 +60,7 @@ type part struct {
 
 // denied is what is known of a key besides its denials.
 type denied struct {
-	shown       *Excerpt
+	shown       Excerpt
 	limit       *limiter.Limit // of the rules at the last denial
 	shadow      bool
 	first, last int64         // milliseconds since the epoch
@@ -87,12 +86,11 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	if d.Shadow {
 		group = ^group
 	}
-	key := (maphash.Bytes(r.seed, d.Key) ^ bits.RotateLeft64(group, 32)) * 0x9E3779B97F4A7C15
+	key := group ^ maphash.Bytes(r.seed, d.Key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
-	var shown *Excerpt
-	for _, window := range []*parts{&r.hour, &r.minute} {
+	for _, window := range []*parts{&r.minute, &r.hour} {
 		number := r.latest / window.seconds
 		p := &window.ring[number%int64(len(window.ring))]
 		if p.keys == nil || p.number != number {
@@ -100,13 +98,8 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 		}
 		c, known := p.keys.Add(group, key)
 		v := &c.Value
-		if known {
-			shown = v.shown
-		} else {
-			if shown == nil {
-				shown = new(d.Excerpt(keySize))
-			}
-			v.shown, v.first = shown, now.UnixMilli()
+		if !known {
+			v.shown, v.first = d.Excerpt(keySize), now.UnixMilli()
 		}
 		v.limit, v.shadow, v.last, v.retryAfter = d.Limit, d.Shadow, now.UnixMilli(), d.RetryAfter
 		v.request = append(v.request[:0], Begin(d.RequestID, requestSize)...)
@@ -117,30 +110,27 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 func (r *Recorder) Denials(now time.Time) Denials {
 	r.mu.Lock()
 	r.advance(now)
-	minute, minuteFrom := r.minute.windows(r.latest)
-	hour, hourFrom := r.hour.windows(r.latest)
+	minute, hour := r.windows(&r.minute), r.windows(&r.hour)
 	r.mu.Unlock()
-	d := Denials{At: now.UTC(), Minute: mergeWindows(minute), Hour: mergeWindows(hour)}
-	d.Minute.From = time.Unix(max(minuteFrom, r.began.Unix()), 0).UTC()
-	d.Hour.From = time.Unix(max(hourFrom, r.began.Unix()), 0).UTC()
-	return d
+	return Denials{At: now.UTC(), Minute: mergeWindows(minute), Hour: mergeWindows(hour)}
 }
 
-// windows shows the sub-windows that have not passed, and returns the second in which the
-// first begins.
-func (ps *parts) windows(latest int64) (windows []Window, from int64) {
-	first := latest/ps.seconds - int64(len(ps.ring)) + 1
+// windows shows the sub-windows that have not passed. All begin with the first of them.
+func (r *Recorder) windows(ps *parts) []Window {
+	first := r.latest/ps.seconds - int64(len(ps.ring)) + 1
+	from := time.Unix(max(first*ps.seconds, r.began.Unix()), 0).UTC()
+	windows := []Window{{From: from}}
 	for i := range ps.ring {
 		if p := &ps.ring[i]; p.keys != nil && p.number >= first {
-			windows = append(windows, p.window())
+			windows = append(windows, p.window(from))
 		}
 	}
-	return windows, first * ps.seconds
+	return windows
 }
 
 // window shows all that is known of a sub-window.
-func (p *part) window() Window {
-	w := Window{OthersAtMost: p.keys.Floor}
+func (p *part) window(from time.Time) Window {
+	w := Window{From: from, OthersAtMost: p.keys.Floor}
 	places := map[uint64]int{} // in w.Limits, by group
 	for i := range p.keys.Counters {
 		c := &p.keys.Counters[i]
@@ -155,11 +145,9 @@ func (p *part) window() Window {
 			}})
 		}
 		k := KeyDenials{Denied: c.Count, Error: c.Error, Key: Key{
-			Descriptor: *v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(), RequestID: validUTF8(string(v.request)),
+			Descriptor: v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(),
+			RequestID: validUTF8(string(v.request)), RetryAfter: seconds(v.retryAfter),
 		}}
-		if v.retryAfter != limiter.Never {
-			k.RetryAfter = new(v.retryAfter.Seconds())
-		}
 		w.Limits[place].Keys = append(w.Limits[place].Keys, k)
 	}
 	return w

@@ -203,7 +203,7 @@ func TestAllocations(t *testing.T) {
 		r.Record(noon, users[i])
 	}
 	i := 0
-	if allocs := testing.AllocsPerRun(5000, func() { r.Record(noon, users[i]); i++ }); allocs > 6 {
+	if allocs := testing.AllocsPerRun(5000, func() { r.Record(noon, users[i]); i++ }); allocs > 8 {
 		t.Errorf("new keys: %v allocations", allocs)
 	}
 	if allocs := testing.AllocsPerRun(1000, func() { r.Record(noon, users[i]) }); allocs > 0 {

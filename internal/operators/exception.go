@@ -10,22 +10,15 @@ import (
 	"weir/internal/plan"
 )
 
-// The effects of exceptions.
-const (
-	Allow  = string(plan.Allow)  // no limit holds
-	Deny   = string(plan.Deny)   // every request is denied
-	Amount = string(plan.Amount) // the amounts of all limits are multiplied by Factor
-)
-
 // NewException is an exception from the rules for the descriptors of a domain that begin with
 // its entries. It is the body of POST /exceptions.
 type NewException struct {
 	Descriptor
-	Effect string  `json:"effect"`
-	Factor float64 `json:"factor,omitempty"` // of Amount, from 0.001 to 1,000,000
-	For    float64 `json:"for,omitempty"`    // seconds
-	By     string  `json:"by"`               // who adds it
-	Reason string  `json:"reason"`
+	Effect plan.Effect `json:"effect"`
+	Factor float64     `json:"factor,omitempty"` // of Amount, from 0.001 to 1,000,000
+	For    float64     `json:"for,omitempty"`    // seconds
+	By     string      `json:"by"`               // who adds it
+	Reason string      `json:"reason"`
 }
 
 // Exception is an exception that was added.
@@ -51,7 +44,10 @@ type ExceptionList struct {
 func exceptionOf(e *plan.Exception) Exception {
 	return Exception{
 		ID: e.ID, Created: e.Created, Until: e.Until, Used: e.Used(),
-		NewException: NewException{Descriptor: NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor, By: e.By, Reason: e.Reason},
+		NewException: NewException{
+			Descriptor: NewDescriptor(e.Domain, e.Entries), Effect: e.Effect, Factor: e.Factor,
+			For: e.Until.Sub(e.Created).Seconds(), By: e.By, Reason: e.Reason,
+		},
 	}
 }
 
@@ -78,7 +74,7 @@ func (n *NewException) check() (*plan.Exception, error) {
 		bytes += len(e.Key) + len(e.Value)
 		emptyKey = emptyKey || e.Key == ""
 	}
-	effect, lasts, wrong := plan.Effect(n.Effect), Seconds(n.For), ""
+	lasts, wrong := Seconds(n.For), ""
 	switch {
 	case domain == "":
 		wrong = "the domain is empty"
@@ -90,11 +86,11 @@ func (n *NewException) check() (*plan.Exception, error) {
 		wrong = fmt.Sprintf("it has %d entries, at most %d are allowed", len(entries), maxEntries)
 	case bytes > maxText:
 		wrong = fmt.Sprintf("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
-	case !slices.Contains(plan.Effects, effect):
+	case !slices.Contains(plan.Effects, n.Effect):
 		wrong = fmt.Sprintf("undefined effect %.40q; use one of %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
-	case effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
+	case n.Effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
 		wrong = fmt.Sprintf("a factor of %v is not allowed; use %v to %d", n.Factor, minFactor, maxFactor)
-	case effect != plan.Amount && n.Factor != 0:
+	case n.Effect != plan.Amount && n.Factor != 0:
 		wrong = fmt.Sprintf("a factor applies to the effect %s only", plan.Amount)
 	case lasts < minFor || lasts > maxFor:
 		wrong = fmt.Sprintf("a duration of %v is not allowed; use 1 second to 366 days", lasts)
@@ -108,7 +104,7 @@ func (n *NewException) check() (*plan.Exception, error) {
 	if wrong != "" {
 		return nil, Errorf(ErrBadRequest, "invalid exception: %s", wrong)
 	}
-	return &plan.Exception{Domain: domain, Entries: entries, Effect: effect, Factor: n.Factor, By: n.By, Reason: n.Reason}, nil
+	return &plan.Exception{Domain: domain, Entries: entries, Effect: n.Effect, Factor: n.Factor, By: n.By, Reason: n.Reason}, nil
 }
 
 // readException returns the exception that servers share as JSON, or why this version cannot

@@ -76,9 +76,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 	e.Created = time.Now().Round(0).UTC()
 	e.Until = e.Created.Add(Seconds(n.For))
 	added := exceptionOf(e)
-	shared := added
-	shared.For = n.For
-	text, _ := json.Marshal(shared) // which has nothing that JSON has not
+	text, _ := json.Marshal(added) // which has nothing that JSON has not
 	return added, es.ask(ctx, func(ctx context.Context) error {
 		if err := es.load(ctx); err != nil {
 			return err
@@ -199,7 +197,8 @@ func (es *Exceptions) load(ctx context.Context) (err error) {
 	return err
 }
 
-// read returns what is shared. A Redis that has lost it gets it back.
+// read returns what is shared. A Redis that has lost it gets it back from who finds that first,
+// with what another server removed less than loadEvery before: that applies again.
 func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
 	if _, there := texts[isThere]; err == nil && !there && len(es.texts) > 0 {

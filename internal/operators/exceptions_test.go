@@ -243,7 +243,7 @@ func TestNewestApplies(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		use(t, s, "user=alice")
-		if got := testutil.ToFloat64(s.used.WithLabelValues(Allow)); got != 1 || testutil.CollectAndCount(s.used) != len(plan.Effects) {
+		if got := testutil.ToFloat64(s.used.WithLabelValues(string(plan.Allow))); got != 1 || testutil.CollectAndCount(s.used) != len(plan.Effects) {
 			t.Errorf("%v uses of %d effects are counted", got, testutil.CollectAndCount(s.used))
 		}
 	})

@@ -192,9 +192,7 @@ type mergedLimit struct {
 
 // add adds what a window lists, in the place of what it may have of a limit that it does not list.
 func (m *mergedLimit) add(l *LimitDenials, unlisted uint64) {
-	place := cmp.Or(l.Place, m.Place)
-	m.Source = l.Source
-	m.Place = place
+	m.Source, m.Place = l.Source, cmp.Or(l.Place, m.Place)
 	m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
 	for _, k := range l.Keys {
 		text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not

@@ -3,6 +3,8 @@ package operators
 import (
 	"fmt"
 	"time"
+
+	"weir/internal/limiter"
 )
 
 // Times words times as they are seen at Now, in whose zone it shows them.
@@ -57,6 +59,14 @@ func Span(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d days", minutes/60/24)
 	}
+}
+
+// seconds is a wait in JSON, nil if no waiting helps.
+func seconds(wait time.Duration) *float64 {
+	if wait == limiter.Never {
+		return nil
+	}
+	return new(wait.Seconds())
 }
 
 // Seconds is a duration of JSON, which may be any number.

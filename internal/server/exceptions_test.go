@@ -9,12 +9,12 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"weir/internal/limiter"
-	"weir/internal/testenv"
-
 	"weir/internal/operators"
+	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
-func newExceptionOf(user, effect string) operators.NewException {
+func newExceptionOf(user string, effect plan.Effect) operators.NewException {
 	return operators.NewException{
 		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
 		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
@@ -48,7 +48,7 @@ func TestExceptions(t *testing.T) {
 			var out testenv.Log
 			f := startWithStdout(t, &out, args...)
 			f.wantHealth(true, "")
-			add := func(user, effect string, factor float64) operators.Exception {
+			add := func(user string, effect plan.Effect, factor float64) operators.Exception {
 				t.Helper()
 				n := newExceptionOf(user, effect)
 				n.Factor = factor
@@ -110,8 +110,8 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	redis := testenv.RedisServer(t)
 	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
 	f.wantHealth(true, "")
-	for _, effect := range []string{"allow", "deny"} {
-		testenv.Must(f.operators.AddException(t.Context(), newExceptionOf(effect, effect), ""))(t)
+	for _, effect := range []plan.Effect{"allow", "deny"} {
+		testenv.Must(f.operators.AddException(t.Context(), newExceptionOf(string(effect), effect), ""))(t)
 	}
 	redis.Stop()
 	f.wantUnavailable()

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators"
 	"weir/internal/settings/follow"
 )
 
@@ -70,16 +72,11 @@ func readToken(path string) (string, error) {
 	return text, err
 }
 
-// refusal is the answer to who may not.
-type refusal struct {
-	code   int
-	reason string
-}
-
+// The answers to who may not.
 var (
-	otherSite    = &refusal{http.StatusForbidden, "requests of other sites are refused"}
-	unauthorized = &refusal{http.StatusUnauthorized, "the token is missing or invalid"}
-	elsewhere    = &refusal{http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy or under another name"}
+	otherSite    = operators.Errorf(http.StatusForbidden, "requests of other sites are refused")
+	unauthorized = operators.Errorf(http.StatusUnauthorized, "the token is missing or invalid")
+	elsewhere    = operators.Errorf(http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy or under another name")
 )
 
 // Visitor is who sent a request to the debug port.
@@ -89,7 +86,7 @@ type Visitor struct {
 	// SignedIn reports whether it has the cookie of the console.
 	SignedIn bool
 
-	values, changes *refusal // nil: it may
+	values, changes error // nil: it may
 }
 
 // MayChange reports whether it may change anything.
@@ -124,13 +121,8 @@ func (a *Access) visit(r *http.Request) Visitor {
 // visitorKey is that of the Visitor in the context of a request.
 type visitorKey struct{}
 
-// VisitorOf returns who sent a request, nobody if the endpoint is Open.
-func VisitorOf(r *http.Request) Visitor {
-	if v, ok := r.Context().Value(visitorKey{}).(Visitor); ok {
-		return v
-	}
-	return Visitor{values: unauthorized, changes: unauthorized}
-}
+// VisitorOf returns who sent a request to an endpoint that is not Open.
+func VisitorOf(r *http.Request) Visitor { return r.Context().Value(visitorKey{}).(Visitor) }
 
 // guard serves an endpoint to who may use it.
 func (a *Access) guard(e Endpoint) http.HandlerFunc {
@@ -145,18 +137,17 @@ func (a *Access) guard(e Endpoint) http.HandlerFunc {
 		if e.Class == Changes {
 			refused = v.changes
 		}
-		if refused == nil {
-			e.Handler(w, r)
-			return
-		}
 		if refused == unauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-			if e.SignIn != nil {
-				e.SignIn(w, r)
-				return
-			}
 		}
-		http.Error(w, refused.reason, refused.code)
+		switch {
+		case refused == nil:
+			e.Handler(w, r)
+		case refused == unauthorized && e.SignIn != nil:
+			e.SignIn(w, r)
+		default:
+			fail(w, refused, plaintext.Line)
+		}
 	}
 }
 

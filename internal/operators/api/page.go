@@ -17,14 +17,15 @@ type Page struct {
 	handler http.Handler
 	version func() time.Time
 
-	lock   chan struct{} // holds one while the page is made
-	latest *rendering
+	latest chan *rendering // holds it, unless the next is being made
 }
 
 // NewPage returns what handler shows, without a query. A page of another version is made anew
 // for all who ask.
 func NewPage(handler http.Handler, version func() time.Time) *Page {
-	return &Page{handler: handler, version: version, lock: make(chan struct{}, 1), latest: &rendering{}}
+	p := &Page{handler, version, make(chan *rendering, 1)}
+	p.latest <- &rendering{}
+	return p
 }
 
 // rendering is a page as it was at a time. It is the http.ResponseWriter that makes it, too.
@@ -42,16 +43,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := p.at(time.Now())
 	maps.Copy(w.Header(), page.header)
 	w.Header().Set("Vary", "Accept-Encoding")
+	var text io.Reader = bytes.NewReader(page.bytes.Bytes())
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
-		w.WriteHeader(page.status)
-		_, _ = w.Write(page.bytes.Bytes()) // the client has gone if this fails
-		return
+	} else {
+		text, _ = gzip.NewReader(text) // which was written here
 	}
 	w.WriteHeader(page.status)
-	if text, err := gzip.NewReader(bytes.NewReader(page.bytes.Bytes())); err == nil { // it was written here
-		_, _ = io.Copy(w, text) //nolint:gosec // it was written here
-	}
+	_, _ = io.Copy(w, text) // the client has gone if this fails
 }
 
 // A page that took longer than cheap to make is shown for so many times as long, so that not
@@ -64,13 +63,14 @@ const (
 // at returns the page for who has asked at a time: the latest if it became ready since then,
 // or is to be shown for longer, else a new one.
 func (p *Page) at(asked time.Time) *rendering {
-	p.lock <- struct{}{}
-	defer func() { <-p.lock }()
+	page := <-p.latest
+	defer func() { p.latest <- page }()
 	version := p.version()
-	if asked.Before(p.latest.until) && version.Equal(p.latest.version) {
-		return p.latest
+	if asked.Before(page.until) && version.Equal(page.version) {
+		return page
 	}
-	began, page := time.Now(), &rendering{version: version, status: http.StatusOK, header: http.Header{}}
+	began := time.Now()
+	page = &rendering{version: version, status: http.StatusOK, header: http.Header{}}
 	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // which is a level
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
 	_ = page.gzip.Close() // a buffer takes all
@@ -79,7 +79,6 @@ func (p *Page) at(asked time.Time) *rendering {
 	if took := page.until.Sub(began); took > cheap {
 		page.until = page.until.Add(shows * took)
 	}
-	p.latest = page
 	return page
 }
 

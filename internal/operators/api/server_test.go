@@ -69,7 +69,7 @@ func TestOperations(t *testing.T) {
 	s := testServer(t, withToken(t, "", io.Discard))
 	handler := s.Handler()
 	added := testenv.Must(s.AddException(t.Context(), operators.NewException{
-		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: "bob"}}), Effect: operators.Deny, For: 60, Reason: "abuse",
+		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: "bob"}}), Effect: plan.Deny, For: 60, Reason: "abuse",
 	}, "peer"))(t)
 	const alice = `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`
 	long := `{"domain":"` + strings.Repeat("x", bodyBytes) + `"}`

@@ -96,17 +96,16 @@ func Short(s string, n int) string {
 }
 
 // Text is the page, but for the list of endpoints.
-func (s *Status) Text(v operators.Times) string { return text("status", v, s, &s.Rules) }
+func (s *Status) Text(v operators.Times) string { return s.text("status", v) }
 
 // Text says which rules serve, and what became of newer ones.
-func (r *Rules) Text(v operators.Times) string { return text("rules", v, nil, r) }
+func (r *Rules) Text(v operators.Times) string { return (&Status{Rules: *r}).text("rules", v) }
 
-func text(name string, v operators.Times, s *Status, r *Rules) string {
+func (s *Status) text(name string, v operators.Times) string {
 	var b strings.Builder
 	_ = texts.ExecuteTemplate(&b, name, struct { // which fits
 		operators.Times
-		Status *Status
-		Rules  *Rules
-	}{v, s, r})
+		*Status
+	}{v, s})
 	return b.String()
 }

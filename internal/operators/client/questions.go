@@ -14,6 +14,7 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/plan"
 )
 
 // Question is what can be asked of a server, or done to it. Tags are arguments and flags of
@@ -169,12 +170,12 @@ func (f *factor) UnmarshalText(text []byte) error {
 
 // Ask implements Question.
 func (q Add) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	e := operators.NewException{Descriptor: q.sent(), Effect: operators.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
+	e := operators.NewException{Descriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
 	switch {
 	case q.Allow:
-		e.Effect = operators.Allow
+		e.Effect = plan.Allow
 	case q.Deny:
-		e.Effect = operators.Deny
+		e.Effect = plan.Deny
 	case q.Amount == 0:
 		return nil, errors.New("one of --allow, --deny and --amount is required")
 	}

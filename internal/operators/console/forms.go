@@ -13,6 +13,7 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/plan"
 )
 
 // spelled is a descriptor as forms and links have it: as the text of commands, which can hold
@@ -44,9 +45,9 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Descriptor, e.Effect = operators.NewDescriptor(domain, entries), form.Get("effect")
+	e.Descriptor, e.Effect = operators.NewDescriptor(domain, entries), plan.Effect(form.Get("effect"))
 	e.By, e.Reason = strings.TrimSpace(form.Get("by")), strings.TrimSpace(form.Get("reason"))
-	if e.Effect == operators.Amount {
+	if e.Effect == plan.Amount {
 		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(form.Get("factor")), "x"), 64); err != nil {
 			return e, fmt.Errorf("times: %q is not a number", form.Get("factor"))
 		}
