@@ -97,7 +97,7 @@ weir_decision_log_records_total %d
 // TestCloseLeavesBehind closes a log whose sink hangs.
 func TestCloseLeavesBehind(t *testing.T) {
 	r, w := io.Pipe() // nobody reads
-	l := StartDecisionLog(LogOptions{Rate: 1e6, Sink: Lines{W: w}, Registerer: prometheus.NewRegistry(), Failed: func(error) {}})
+	l := StartDecisionLog(LogOptions{Rate: 1e6, Sink: NewLines(w), Registerer: prometheus.NewRegistry(), Failed: func(error) {}})
 	offer(l, 10)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

@@ -1,11 +1,15 @@
 package operators
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/offline/explain"
 )
 
 // Entry is an entry of a descriptor. Bytes that are no UTF-8 are U+FFFD in Key and Value, and
@@ -97,4 +101,119 @@ func Begin(s string, n int) string {
 		}
 	}
 	return s[:n] // which is no UTF-8
+}
+
+// How many bytes are kept of a key or a domain, and of a value.
+const (
+	keptKey   = 64
+	keptValue = 128
+)
+
+// Excerpt is what is kept of a descriptor of a request, which may hold any bytes and any
+// number of them, to show it to people later.
+type Excerpt struct {
+	Domain  string         `json:"-"`
+	Entries []ExcerptEntry `json:"entries"`
+	More    int            `json:"more_entries,omitempty"` // that did not fit
+	// All reports whether all descriptors that begin with Entries, and that no other rule
+	// matches, share the counter.
+	All bool `json:"all,omitempty"`
+	// Digest is of the counter's key where something is cut, in hexadecimal digits: it
+	// tells apart descriptors whose texts begin alike.
+	Digest string `json:"digest,omitempty"`
+}
+
+// ExcerptEntry is what is kept of an entry.
+type ExcerptEntry struct {
+	Entry
+	// Shared reports whether Value is the wildcard of a rule whose values share one counter.
+	Shared bool `json:"shared,omitempty"`
+	// Hashed reports whether Value is a digest, spelled as in the keys of counters.
+	Hashed bool `json:"hashed,omitempty"`
+}
+
+// Spell returns x as commands take it, and what keeps it from being the descriptor that was
+// asked for: "cut", if only the start is known; "hash", if a value is a digest; "all", if the
+// counter is that of all descriptors that no other rule matches; "shared", if it is that of
+// all values that match; "" if it is that descriptor.
+func (x *Excerpt) Spell() (text, lacks string) {
+	entries := make([]limiter.Entry, len(x.Entries))
+	cut, hash, shared := x.Digest != "", false, false
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		var err error
+		entries[i], err = e.Bytes()
+		cut, hash, shared = cut || err != nil, hash || e.Hashed, shared || e.Shared
+	}
+	switch {
+	case cut:
+		lacks = "cut"
+	case hash:
+		lacks = "hash"
+	case x.All || len(entries) == 0:
+		lacks = "all"
+	case shared:
+		lacks = "shared"
+	}
+	return explain.FormatDescriptor(entries), lacks
+}
+
+// MayHave reports whether the descriptor that was asked for may have an entry: where a value is
+// shared by all that match, or the excerpt is cut, nobody knows.
+func (x *Excerpt) MayHave(e limiter.Entry) bool {
+	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool {
+		got, _ := kept.Bytes() // as far as it can be read
+		return got == e || got.Key == e.Key && (kept.Shared ||
+			kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
+			x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
+	})
+}
+
+// Asked is a descriptor of a request.
+type Asked struct {
+	Domain   string
+	Entries  []limiter.Entry
+	Patterns []string // instead of values where they are not empty; may be shorter than Entries, and longer for a rule without key
+	Key      []byte   // of the counter
+	Hashed   bool     // show digests instead of values
+}
+
+const (
+	// entryBytes is what an entry takes besides its text.
+	entryBytes = 12
+	// minValue is room for a digest of a value, or the start of one.
+	minValue = 24
+)
+
+// Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.
+func (a *Asked) Excerpt(size int) Excerpt {
+	x := Excerpt{
+		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),
+		Entries: make([]ExcerptEntry, 0, min(len(a.Entries), size/(entryBytes+minValue))),
+	}
+	cut := len(a.Domain) > keptKey
+	room := size - entryBytes - min(len(a.Domain), keptKey)
+	for i, from := range a.Entries {
+		key, value := Begin(from.Key, keptKey), from.Value
+		if room -= entryBytes + len(key); room < minValue {
+			break
+		}
+		shared := i < len(a.Patterns) && a.Patterns[i] != ""
+		hashed := !shared && a.Hashed && value != ""
+		if shared {
+			value = a.Patterns[i]
+		} else if hashed {
+			value = string(limiter.AppendDigest(nil, value))
+		}
+		kept := Begin(value, min(keptValue, room))
+		room -= len(kept)
+		cut = cut || len(key) < len(from.Key) || len(kept) < len(value)
+		x.Entries = append(x.Entries, ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed})
+	}
+	x.More = len(a.Entries) - len(x.Entries)
+	if cut || x.More > 0 {
+		digest := sha256.Sum256(a.Key)
+		x.Digest = hex.EncodeToString(digest[:8])
+	}
+	return x
 }

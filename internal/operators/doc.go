@@ -4,20 +4,16 @@
 // decisions to the DecisionLog. Desk answers what operators ask: who is denied, what is used
 // of a descriptor's limits, which exceptions hold. Begin with operators.go.
 //
-//	operators.go    Desk: what can be asked, of this server or of all
+//	operators.go    Desk: what can be asked, of this server or of all; kinds of errors
 //	observer.go     Observer: what became of requests
 //	denials.go      Recorder: who was denied most, and last
 //	summary.go      Denials, as JSON, and those of several servers merged
-//	decisionlog.go  DecisionLog: which decisions are written, and how many
-//	logrecord.go    LogRecord: one decision as JSON, and the sinks Lines and OTLP
+//	decisionlog.go  DecisionLog: which decisions are written, how, and how many
 //	counters.go     peek and reset
-//	exception.go    Exception: what it may be, and how servers share it
-//	exceptions.go   Exceptions: those in force, shared with other servers
+//	exceptions.go   Exceptions: those in force, shared with other servers; what one may be
 //	servers.go      Servers: other servers on the same Redis, and their reports
-//	descriptor.go   Descriptor: any bytes as JSON
+//	descriptor.go   Descriptor: any bytes as JSON; Excerpt: what fits of one
 //	words.go        Times and numbers as people read them
-//	excerpt.go      Excerpt: what fits of a descriptor of a request
-//	errors.go       kinds of errors, as statuses of HTTP
 //
 // Below it, api is the debug port, client asks it, and console is its page for people.
 package operators

@@ -132,7 +132,7 @@ func logged(t *testing.T, all, hashed bool) string {
 	var text bytes.Buffer
 	f := newFixture(t, observedRules, hashed)
 	f.Log = StartDecisionLog(LogOptions{
-		All: all, Rate: 1000, Sink: Lines{W: &text},
+		All: all, Rate: 1000, Sink: NewLines(&text),
 		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
 	})
 	traced := func(id string) context.Context {

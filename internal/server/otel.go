@@ -64,7 +64,7 @@ func (a *App) openTelemetry() (*operators.DecisionLog, error) {
 	}
 	opts := operators.LogOptions{
 		All: d.Decisions == "all", Rate: d.Rate, Registerer: a.opts.Registry,
-		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.Handle,
+		Sink: operators.NewLines(a.opts.Stdout), Failed: lost.Handle,
 	}
 	if logs {
 		opts.Sink = operators.NewOTLP(to.logs, to.service)

@@ -82,11 +82,6 @@ func (p *Page) at(asked time.Time) *rendering {
 	return page
 }
 
-// Header implements http.ResponseWriter.
-func (r *rendering) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *rendering) WriteHeader(status int) { r.status = status }
-
-// Write implements http.ResponseWriter.
+func (r *rendering) Header() http.Header         { return r.header }
+func (r *rendering) WriteHeader(status int)      { r.status = status }
 func (r *rendering) Write(p []byte) (int, error) { return r.gzip.Write(p) }

@@ -58,29 +58,26 @@ func New(o Options) (*Client, error) {
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
 	transport.DisableKeepAlives = true // a command asks once
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{o, base.String(), &http.Client{Transport: transport, CheckRedirect: noRedirects, Timeout: o.Timeout}}, nil
+	return &Client{o, base, &http.Client{Transport: transport, CheckRedirect: noRedirects, Timeout: o.Timeout}}, nil
 }
 
-var errAddress = errors.New("invalid address; use host:port, http://host:port or https://host:port")
-
-// parseAddress reads the address of a server. Its error does not show the address, which
-// may hold a password by mistake.
-func parseAddress(server string) (*url.URL, error) {
+// parseAddress returns the URL of a server. Its error does not show the address, which may
+// hold a password by mistake.
+func parseAddress(server string) (string, error) {
 	plain := !strings.Contains(server, "://")
 	if plain {
 		server = "http://" + server
 	}
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasSuffix(u.Host, ":") || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, errAddress
+		return "", errors.New("invalid address; use host:port, http://host:port or https://host:port")
 	}
 	host, port := cmp.Or(u.Hostname(), "127.0.0.1"), u.Port()
 	if port == "" && plain {
 		port = "6070" // where a server listens unless its settings say otherwise
 	}
-	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
-	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
-	return u, nil
+	host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
+	return (&url.URL{Scheme: u.Scheme, Host: host, Path: strings.TrimRight(u.Path, "/")}).String(), nil
 }
 
 // What callers may want to say more about.
@@ -91,11 +88,12 @@ var (
 )
 
 // ask sends a request and reads its answer, which is never nil, and is shown as text says.
-func ask[T any](ctx context.Context, c *Client, text, method, path string, query url.Values, body any) (*T, *Answer, error) {
+func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)
 	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
-	got, date, err := c.send(ctx, method, path, query, body)
+	got, date, err := c.send(ctx, method, path, body)
 	if err == nil && (json.Unmarshal(got, value) != nil || reflect.ValueOf(value).Elem().IsZero()) {
+		path, _, _ = strings.Cut(path, "?")
 		err = fmt.Errorf("%s is not the debug port of a Weir server: it does not answer %s as Weir does", c.server, path)
 	}
 	a.Now = time.Now()
@@ -108,35 +106,27 @@ func ask[T any](ctx context.Context, c *Client, text, method, path string, query
 // maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
 const maxAnswer = 64 << 20
 
-// send sends a request, with a body in JSON unless it is nil, and returns the body and the
-// date of an answer that is a success. Each error is one sentence that names the server.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) ([]byte, string, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, "", err
-	}
-	if body == nil {
-		text = nil
+// send sends a request with a body in JSON, if it is not nil, and returns the body and the date
+// of an answer that is a success. Each error is one sentence that names the server.
+func (c *Client) send(ctx context.Context, method, path string, body any) (text []byte, date string, err error) {
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return nil, "", err
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, "", err
 	}
-	request.URL.RawQuery = query.Encode()
-	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
 	if c.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.options.Token)
 	}
 	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, "", c.unreachable(ctx, err)
+	if err == nil {
+		defer response.Body.Close()
+		text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	}
-	defer response.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, "", c.unreachable(ctx, err)
 	}

@@ -28,7 +28,7 @@ type Status struct{}
 
 // Ask implements Question.
 func (Status) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil, nil)
+	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
 	return a, err
 }
 
@@ -38,17 +38,17 @@ type Scope struct {
 	This   bool           `help:"Show only the server that is asked, not all that share its Redis."`
 }
 
-func (s Scope) query() url.Values {
+func (s Scope) query() string {
 	if s.This {
-		return url.Values{"servers": {"this"}}
+		return "?servers=this"
 	}
-	return url.Values{"servers": {"all"}}
+	return "?servers=all"
 }
 
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
 func (s Scope) denials(ctx context.Context, c *Client, text string) (*operators.Denials, *Answer, error) {
-	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials", s.query(), nil)
+	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials"+s.query(), nil)
 	a.Now = d.At.In(a.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
@@ -106,14 +106,14 @@ type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
 }
 
-func (b By) query() url.Values { return url.Values{"by": {b.By}} }
+func (b By) query() string { return "?by=" + url.QueryEscape(b.By) }
 
 // Peek asks for the counters of a descriptor.
 type Peek struct{ Descriptor }
 
 // Ask implements Question.
 func (q Peek) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", nil, q.sent())
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", q.sent())
 	a.NoRule = counters.Rule == ""
 	return a, err
 }
@@ -126,7 +126,7 @@ type Reset struct {
 
 // Ask implements Question.
 func (q Reset) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset", q.query(), q.sent())
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset"+q.query(), q.sent())
 	a.NoRule, a.Reset = counters.Rule == "", true
 	return a, err
 }
@@ -136,7 +136,7 @@ type Exceptions struct{ Scope }
 
 // Ask implements Question.
 func (q Exceptions) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions", q.query(), nil)
+	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions"+q.query(), nil)
 	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
 		domain, _, _ := x.Bytes()
 		return q.hides(domain)
@@ -179,7 +179,7 @@ func (q Add) Ask(ctx context.Context, c *Client) (*Answer, error) {
 	case q.Amount == 0:
 		return nil, errors.New("one of --allow, --deny and --amount is required")
 	}
-	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", nil, e)
+	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", e)
 	a.Note = x.Note
 	return a, err
 }
@@ -192,6 +192,6 @@ type Remove struct {
 
 // Ask implements Question.
 func (q Remove) Ask(ctx context.Context, c *Client) (*Answer, error) {
-	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(q.ID), q.query(), nil)
+	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(q.ID)+q.query(), nil)
 	return &Answer{text: "removed", Value: map[string]string{"id": q.ID}}, err
 }

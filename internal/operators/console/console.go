@@ -2,11 +2,9 @@
 // pages about who is limited and why, and forms to do something about it.
 //
 //	console.go  New: the endpoints, and what all pages have in common
-//	pages.go    the data of the pages Now, Exceptions and Explain
+//	pages.go    the data of the pages Now, with its curves, Exceptions and Explain
 //	forms.go    what forms ask for
-//	rules.go    the busiest rules, as a tree
-//	lately.go   what changed in the last ten seconds, of rules and store
-//	chart.go    the curves of the last minutes
+//	rules.go    the busiest rules, as a tree; what changed in the last ten seconds
 //
 // The pages work without JavaScript; with it, their panels are replaced every two seconds.
 // The package decides nothing, and asks an api.Server for what it shows and changes.
@@ -17,8 +15,8 @@ import (
 	"cmp"
 	"embed"
 	"html/template"
-	"io/fs"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,15 +57,13 @@ var files embed.FS
 var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(words).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 
 // pages are the templates of the pages, by name.
-var pages = parse("now", "rules", "exceptions", "explain", "signin")
-
-func parse(names ...string) map[string]*template.Template {
-	parsed := make(map[string]*template.Template, len(names))
-	for _, name := range names {
+var pages = func() map[string]*template.Template {
+	parsed := map[string]*template.Template{}
+	for _, name := range []string{"now", "rules", "exceptions", "explain", "signin"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	return parsed
-}
+}()
 
 // console asks a server for what its pages show.
 type console struct {
@@ -75,28 +71,43 @@ type console struct {
 	Options
 	outcomes lately[map[limiter.Series]telemetry.Outcome]
 	store    lately[map[string]float64] // by name
-	// data returns what a page shows, by its name, and why a form cannot be answered.
-	data map[string]func(*http.Request) (any, error)
 }
 
 // New returns the endpoints of the console of a server.
 func New(server *api.Server, o Options) []api.Endpoint {
 	c := &console{Server: server, Options: o}
 	c.outcomes.take, c.store.take = o.Outcomes, c.storeMetrics
-	c.data = map[string]func(*http.Request) (any, error){"now": c.now, "rules": c.rules, "exceptions": c.exceptions, "explain": c.explain}
-	assets, _ := fs.Sub(files, "assets") // which is there
-	home := http.RedirectHandler("/console/", http.StatusSeeOther).ServeHTTP
-	signIn := func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusUnauthorized, "signin", view{}) }
-	endpoints := []api.Endpoint{
+	signIn := func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusUnauthorized, view{Name: "signin"}) }
+	page := func(path, name string, data func(*http.Request) (any, error)) api.Endpoint {
+		return api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
+			c.show(w, r, name, data, nil)
+		}}
+	}
+	form := func(path, name string, data func(*http.Request) (any, error), do func(*http.Request) (url.Values, error)) api.Endpoint {
+		return api.Endpoint{Method: "POST", Path: path, Class: api.Changes, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm() // what cannot be read is missing
+			done, err := do(r)
+			if err != nil {
+				c.show(w, r, name, data, err) // with the form as it was
+				return
+			}
+			http.Redirect(w, r, "/console/"+name+"?"+done.Encode(), http.StatusSeeOther)
+		}}
+	}
+	return []api.Endpoint{
 		{Method: "GET", Path: "/console", Class: api.Values, Help: "the console, for browsers", Handler: home, SignIn: signIn},
-		{Method: "POST", Path: "/console/exceptions", Class: api.Changes, Handler: c.addException, SignIn: signIn},
-		{Method: "POST", Path: "/console/exceptions/remove", Class: api.Changes, Handler: c.removeException, SignIn: signIn},
-		{Method: "POST", Path: "/console/reset", Class: api.Changes, Handler: c.reset, SignIn: signIn},
-		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/assets/", http.FileServerFS(assets)).ServeHTTP},
-		{Method: "GET", Path: "/console/signin", Handler: func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, "signin", view{}) }},
+		page("/console/{$}", "now", c.now),
+		page("/console/rules", "rules", c.rules),
+		page("/console/exceptions", "exceptions", c.exceptions),
+		page("/console/explain", "explain", c.explain),
+		form("/console/exceptions", "exceptions", c.exceptions, c.addException),
+		form("/console/exceptions/remove", "exceptions", c.exceptions, c.removeException),
+		form("/console/reset", "explain", c.explain, c.reset),
+		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/", http.FileServerFS(files)).ServeHTTP},
+		{Method: "GET", Path: "/console/signin", Handler: func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, view{Name: "signin"}) }},
 		{Method: "POST", Path: "/console/signin", Handler: func(w http.ResponseWriter, r *http.Request) {
 			if !c.Access.SignIn(w, r) {
-				show(w, http.StatusUnauthorized, "signin", view{Problem: "The token is missing or invalid."})
+				show(w, http.StatusUnauthorized, view{Name: "signin", Problem: "The token is missing or invalid."})
 				return
 			}
 			home(w, r)
@@ -106,16 +117,11 @@ func New(server *api.Server, o Options) []api.Endpoint {
 			home(w, r)
 		}},
 	}
-	for name := range c.data {
-		path := "/console/" + name
-		if name == "now" {
-			path = "/console/{$}"
-		}
-		endpoints = append(endpoints, api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
-			c.show(w, r, name, nil)
-		}})
-	}
-	return endpoints
+}
+
+// home leads to the page Now.
+func home(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/console/", http.StatusSeeOther)
 }
 
 // view is what a page shows.
@@ -129,19 +135,19 @@ type view struct {
 	part    string // of the page, "" for all
 }
 
-// show writes a page, with why a form was refused, if it was, or its panels alone if the
-// script asks for them.
-func (c *console) show(w http.ResponseWriter, r *http.Request, name string, refused error) {
+// show writes a page with its data, and with why a form was refused, if it was, or its panels
+// alone if the script asks for them.
+func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data func(*http.Request) (any, error), refused error) {
 	_ = r.ParseForm() // what cannot be read is missing
-	data, problem := c.data[name](r)
-	v := view{Visitor: api.VisitorOf(r), Done: r.Form.Get("done"), Status: c.Status(), Data: data}
-	code := http.StatusOK
+	v, code := view{Name: name, Visitor: api.VisitorOf(r), Done: r.Form.Get("done"), Status: c.Status()}, http.StatusOK
+	var problem error
+	v.Data, problem = data(r)
 	if refused = cmp.Or(problem, refused); refused != nil {
 		v.Problem, code = refused.Error(), http.StatusUnprocessableEntity
 	} else if r.Form.Get("part") == "panels" {
 		v.part = "panels"
 	}
-	show(w, code, name, v)
+	show(w, code, v)
 }
 
 // policy lets pages load what this server has, and run no other script than that.
@@ -149,10 +155,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // show writes a page.
-func show(w http.ResponseWriter, code int, name string, v view) {
-	v.Name = name
+func show(w http.ResponseWriter, code int, v view) {
 	var b bytes.Buffer // so that a page is whole, or an error
-	if err := pages[name].ExecuteTemplate(&b, cmp.Or(v.part, "layout.html"), v); err != nil {
+	if err := pages[v.Name].ExecuteTemplate(&b, cmp.Or(v.part, "layout.html"), v); err != nil {
 		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
 		return
 	}

@@ -16,12 +16,16 @@ import (
 	"weir/internal/plan"
 )
 
-// spelled is a descriptor as forms and links have it: as the text of commands, which can hold
-// any bytes.
-type spelled struct{ Domain, Text string }
+// shown is a descriptor as forms and links have it: as the text of commands, which can hold any
+// bytes. It is a link if it lacks nothing.
+type shown struct {
+	Domain, Text string
+	Lacks        string // as operators.Excerpt says it
+	Digest       string // of a descriptor that is cut
+}
 
-func spell(domain string, entries []limiter.Entry) spelled {
-	return spelled{explain.FormatDomain(domain), explain.FormatDescriptor(entries)}
+func spell(domain string, entries []limiter.Entry) shown {
+	return shown{Domain: explain.FormatDomain(domain), Text: explain.FormatDescriptor(entries)}
 }
 
 // read returns the descriptor of a form, or what is wrong with it.
@@ -60,43 +64,33 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-func (c *console) addException(w http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm() // what cannot be read is missing
+// addException, removeException and reset do what forms ask for. They return the query of the
+// page that says so.
+func (c *console) addException(r *http.Request) (url.Values, error) {
 	e, err := exception(r.PostForm)
-	var added operators.Exception
-	if err == nil {
-		added, err = c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
+	if err != nil {
+		return nil, err
 	}
-	done := "added"
+	added, err := c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	if added.Note != "" {
-		done = "noDomain"
+		return url.Values{"done": {"noDomain"}}, err
 	}
-	c.end(w, r, "exceptions", url.Values{"done": {done}}, err)
+	return url.Values{"done": {"added"}}, err
 }
 
 // byConsole names who changes something where no form asks for a name: the audit log has
 // the peer, too.
 const byConsole = "console"
 
-func (c *console) removeException(w http.ResponseWriter, r *http.Request) {
+func (c *console) removeException(r *http.Request) (url.Values, error) {
 	err := c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
-	c.end(w, r, "exceptions", url.Values{"done": {"removed"}}, err)
+	return url.Values{"done": {"removed"}}, err
 }
 
-func (c *console) reset(w http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm()
+func (c *console) reset(r *http.Request) (url.Values, error) {
 	domain, entries, err := read(r.PostForm)
 	if err == nil {
 		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
-	c.end(w, r, "explain", url.Values{"done": {"reset"}, "domain": r.PostForm["domain"], "descriptor": r.PostForm["descriptor"]}, err)
-}
-
-// end shows a page after a form: what it has done, or why nothing, with the form as it was.
-func (c *console) end(w http.ResponseWriter, r *http.Request, page string, done url.Values, err error) {
-	if err != nil {
-		c.show(w, r, page, err)
-		return
-	}
-	http.Redirect(w, r, "/console/"+page+"?"+done.Encode(), http.StatusSeeOther)
+	return url.Values{"done": {"reset"}, "domain": r.PostForm["domain"], "descriptor": r.PostForm["descriptor"]}, err
 }

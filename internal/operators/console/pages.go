@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,31 +49,27 @@ func (c *console) now(r *http.Request) (any, error) {
 	if all {
 		page.Servers = "all"
 	}
+	var problem error
 	page.Denials, page.Problem = c.Denials(r.Context(), all)
-	exceptions, err := c.Exceptions(r.Context(), all)
-	page.Exceptions, page.Problem = exceptions, cmp.Or(page.Problem, err)
+	page.Exceptions, problem = c.Exceptions(r.Context(), all)
+	page.Problem = cmp.Or(page.Problem, problem)
 	window := page.Denials.Minute
 	if r.Form.Get("window") == "hour" {
 		page.Window, window = "hour", page.Denials.Hour
 	}
-	page.addKeys(window)
-	return page, nil
-}
-
-// addKeys adds the keys of all limits that were denied most.
-func (n *nowPage) addKeys(window operators.Window) {
-	n.From, n.OthersMost = window.From, window.OthersAtMost
+	page.From, page.OthersMost = window.From, window.OthersAtMost
 	for _, l := range window.Limits {
-		n.OthersMost = max(n.OthersMost, l.OthersAtMost)
+		page.OthersMost = max(page.OthersMost, l.OthersAtMost)
 		for _, k := range l.Keys {
-			n.Keys = append(n.Keys, deniedKey{l.Source, k})
+			page.Keys = append(page.Keys, deniedKey{l.Source, k})
 		}
 	}
-	slices.SortStableFunc(n.Keys, func(a, b deniedKey) int { return cmp.Compare(b.Denied, a.Denied) })
-	if len(n.Keys) > maxKeys {
-		n.OthersMost = max(n.OthersMost, n.Keys[maxKeys].Denied)
-		n.Keys = n.Keys[:maxKeys]
+	slices.SortStableFunc(page.Keys, func(a, b deniedKey) int { return cmp.Compare(b.Denied, a.Denied) })
+	if len(page.Keys) > maxKeys {
+		page.OthersMost = max(page.OthersMost, page.Keys[maxKeys].Denied)
+		page.Keys = page.Keys[:maxKeys]
 	}
+	return page, nil
 }
 
 func (c *console) exceptions(r *http.Request) (any, error) {
@@ -121,7 +118,7 @@ var words = template.FuncMap{
 	"kept": kept,
 	"given": func(d operators.Descriptor) shown {
 		domain, entries, _ := d.Bytes()
-		return shown{spelled: spell(domain, entries)}
+		return spell(domain, entries)
 	},
 	"lines":  plaintext.Lines,
 	"short":  func(s string) string { return api.Short(s, 256) },
@@ -134,16 +131,9 @@ var words = template.FuncMap{
 	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }
 
-// shown is a descriptor to read, and to click if it lacks nothing.
-type shown struct {
-	spelled
-	Lacks  string // as operators.Excerpt says it
-	Digest string // of a descriptor that is cut
-}
-
 func kept(domain string, d operators.Excerpt) shown {
 	text, lacks := d.Spell()
-	return shown{spelled{explain.FormatDomain(domain), text}, lacks, d.Digest}
+	return shown{explain.FormatDomain(domain), text, lacks, d.Digest}
 }
 
 // number writes a number with commas between thousands.
@@ -161,4 +151,58 @@ func rate(r float64) string {
 		return number(int64(r + 0.5))
 	}
 	return strconv.FormatFloat(r, 'f', 1, 64)
+}
+
+// chart is the rates of the last minutes as curves, in a picture of chartWidth times
+// chartHeight that is stretched to its place, and as numbers.
+type chart struct {
+	Decisions, Denials string      // points of the curves
+	Area               string      // points of the area below the denials
+	Ticks              []float64   // labels of the axis, from the top
+	Minutes            []api.Rates // means of twelve rates, the newest first
+}
+
+const (
+	chartWidth  = 900 // a second each
+	chartHeight = 200
+)
+
+// draw makes a chart of rates, the oldest first, up to now.
+func draw(rates []api.Rates, now time.Time) (c chart) {
+	top, last := 1.0, ""
+	for _, r := range rates {
+		top = max(top, roundUp(r.Decisions), roundUp(r.Denials))
+	}
+	c.Ticks = []float64{top, top / 2, 0}
+	for _, r := range rates {
+		if x := chartWidth - now.Sub(r.At).Seconds(); x >= 0 {
+			c.Decisions += point(x, r.Decisions/top)
+			c.Denials += point(x, r.Denials/top)
+			last = point(x, 0)
+			c.Area = cmp.Or(c.Area, last)
+		}
+	}
+	c.Area += c.Denials + last
+	for chunk := range slices.Chunk(rates, 12) {
+		var m api.Rates
+		for _, r := range chunk {
+			m.At, m.Decisions, m.Denials = r.At, m.Decisions+r.Decisions/float64(len(chunk)), m.Denials+r.Denials/float64(len(chunk))
+		}
+		c.Minutes = slices.Insert(c.Minutes, 0, m)
+	}
+	return c
+}
+
+// point is one of a curve, at a part of the height.
+func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
+
+// roundUp returns the next number above n, and 1, that is 1, 2 or 5 times a power of ten.
+func roundUp(n float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(max(n, 1))))
+	for _, f := range []float64{1, 2, 5} {
+		if n <= f*power {
+			return f * power
+		}
+	}
+	return 10 * power
 }

@@ -3,6 +3,8 @@ package console
 import (
 	"fmt"
 	"math"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,7 +44,11 @@ func TestBusiestOfManyRules(t *testing.T) {
 		sums[s] = telemetry.Outcome{Asked: 1000}
 	}
 	c.outcomes.take = func() map[limiter.Series]telemetry.Outcome { return sums }
-	if first := c.busiest(""); first.Shown != maxRules || first.Over != 0 || first.All != n {
+	busiest := func(filter string) rulesPage {
+		page := testenv.Must(c.rules(&http.Request{Form: url.Values{"filter": {filter}}}))(t)
+		return page.(rulesPage)
+	}
+	if first := busiest(""); first.Shown != maxRules || first.Over != 0 || first.All != n {
 		t.Fatalf("got %d of %d rules over %v", first.Shown, first.All, first.Over)
 	}
 	c.outcomes.older.at = time.Now().Add(-10 * time.Second)
@@ -55,12 +61,12 @@ func TestBusiestOfManyRules(t *testing.T) {
 		}
 	}
 	var got rulesPage
-	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = c.busiest("") })
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("") })
 	users := got.Tree[0].Below
 	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u49999" || math.Abs(last.Sum.Asked*got.Over.Seconds()-49_999) > 1 || math.Abs(last.Sum.Over*got.Over.Seconds()-24_999) > 1 || users[0].Name != "user=u30099" {
 		t.Errorf("got %+v, the last %+v", users[0], users[len(users)-1])
 	}
-	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = c.busiest("U4999") })
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("U4999") })
 	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Place() != "a.yaml:5002:3" {
 		t.Errorf("got %d rules, the first at %s", got.Matching, users[0].Place())
 	}
