@@ -53,7 +53,7 @@ func (a asked[Q]) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	answer, err := a.Question.Ask(ctx, server)
+	answer, err := server.Ask(ctx, a.Question)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		fmt.Fprintf(p.stderr, "weir: %v\n", err)

@@ -35,7 +35,6 @@ type Exceptions struct {
 	asking  chan struct{}              // holds one while Redis is asked: what is learned comes in order
 	texts   map[string]string          // that are shared, as they were last read
 	known   map[string]*plan.Exception // by ID, nil: this version cannot read it
-	next    time.Time                  // when one of them ends, or is to be removed
 	failing bool
 }
 
@@ -79,10 +78,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 	e.Until = e.Created.Add(Seconds(n.For))
 	added := exceptionOf(e)
 	text, _ := json.Marshal(added) // which has nothing that JSON has not
-	return added, es.ask(ctx, func(ctx context.Context) error {
-		if err := es.load(ctx); err != nil {
-			return err
-		}
+	return added, es.update(ctx, func(ctx context.Context) error {
 		if len(es.All()) >= maxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
 		}
@@ -96,10 +92,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 
 // Remove ends the exception with id, for by at the address peer. Its errors are of a Kind.
 func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
-	return es.ask(ctx, func(ctx context.Context) error {
-		if err := es.load(ctx); err != nil { // what it was, for the audit log
-			return err
-		}
+	return es.update(ctx, func(ctx context.Context) error {
 		was, known := es.known[id]
 		if !known {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
@@ -135,17 +128,20 @@ func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 	return nil
 }
 
-// ask asks Redis as nobody else does meanwhile.
-func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) error {
+// update loads what is shared, and changes it then, as nobody else does meanwhile.
+func (es *Exceptions) update(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
 	case es.asking <- struct{}{}:
 		defer func() { <-es.asking }()
-		return do(ctx)
 	case <-ctx.Done():
 		return Errorf(ErrUnavailable, "Redis failed: %w", context.Cause(ctx))
 	}
+	if err := es.load(ctx); err != nil {
+		return err
+	}
+	return change(ctx)
 }
 
 const (
@@ -162,11 +158,11 @@ const (
 // Run loads what is shared, until ctx ends.
 func (es *Exceptions) Run(ctx context.Context) {
 	for ctx.Err() == nil {
+		_ = es.Load(ctx) // which has logged what is wrong
 		wait := loadEvery
-		_ = es.ask(ctx, func(ctx context.Context) error { // which has logged what is wrong
-			defer func() { wait = min(wait, max(time.Until(es.next), time.Millisecond)) }()
-			return es.load(ctx)
-		})
+		for _, e := range es.All() {
+			wait = min(wait, max(time.Until(e.Until), time.Millisecond))
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -175,9 +171,11 @@ func (es *Exceptions) Run(ctx context.Context) {
 }
 
 // Load learns what is shared, and ends those whose time is over.
-func (es *Exceptions) Load(ctx context.Context) error { return es.ask(ctx, es.load) }
+func (es *Exceptions) Load(ctx context.Context) error {
+	return es.update(ctx, func(context.Context) error { return nil })
+}
 
-// load is Load for a caller of ask.
+// load is Load for update.
 func (es *Exceptions) load(ctx context.Context) (err error) {
 	texts := maps.Clone(es.texts)
 	if es.shared != nil {
@@ -213,20 +211,16 @@ func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	return texts, err
 }
 
-// take puts in force what texts say, if they are new or one of them has ended. It returns the
-// IDs of those that ended long ago. It is called by a caller of ask.
+// take puts in force what texts say, and returns the IDs of those that ended long ago.
 func (es *Exceptions) take(texts map[string]string) (old []string) {
 	now := time.Now()
-	if maps.Equal(texts, es.texts) && now.Before(es.next) {
-		return nil
-	}
 	for _, e := range es.All() {
 		if !e.Until.After(now) {
 			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
-	known, next := map[string]*plan.Exception{}, now.Add(forgetAfter)
 	var list []*plan.Exception
+	known := map[string]*plan.Exception{}
 	for id, text := range texts {
 		e, same := es.known[id]
 		if !same || es.texts[id] != text {
@@ -242,13 +236,12 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 		case e == nil:
 		case e.Until.After(now):
 			list = append(list, e)
-			next = earlier(next, e.Until)
 		case now.Sub(e.Until) >= forgetAfter:
 			old = append(old, id)
 			delete(texts, id)
 		}
 	}
-	es.texts, es.known, es.next = texts, known, next
+	es.texts, es.known = texts, known
 	es.current.Store(plan.NewExceptions(list))
 	es.inForce.Set(float64(len(list)))
 	return old

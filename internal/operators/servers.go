@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/limiter"
@@ -14,9 +15,7 @@ import (
 type Servers struct {
 	shared limiter.Shared
 	name   string
-
-	asking chan struct{} // holds one while reports are asked for
-	asked  time.Time
+	asked  atomic.Int64 // when, in nanoseconds since the epoch
 }
 
 // Report is what a server says of itself.
@@ -28,7 +27,7 @@ type Report struct {
 
 // NewServers returns the servers that share a Redis.
 func NewServers(shared limiter.Shared) *Servers {
-	return &Servers{shared: shared, name: rand.Text(), asking: make(chan struct{}, 1)}
+	return &Servers{shared: shared, name: rand.Text()}
 }
 
 const (
@@ -55,14 +54,8 @@ func (s *Servers) Run(ctx context.Context, report func() Report) {
 // Reports returns what the other servers report. The first time, it waits for them. It never
 // fails for one of them, but if Redis does.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
-	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }() // who comes meanwhile need not wait anew
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	found, err := s.shared.Reports(ctx)
-	if err == nil && time.Since(s.asked) >= limiter.ReportsWantedFor {
+	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= limiter.ReportsWantedFor {
 		select {
 		case <-time.After(reportPatience):
 		case <-ctx.Done():
@@ -72,7 +65,7 @@ func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.asked = time.Now()
+	s.asked.Store(time.Now().UnixNano())
 	delete(found, s.name)
 	for _, text := range found {
 		var report Report

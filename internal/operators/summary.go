@@ -154,20 +154,34 @@ func mergeWindows(windows []Window) Window {
 		merged.OthersAtMost += windows[i].OthersAtMost
 		merged.From = earlier(merged.From, windows[i].From)
 	}
-	// Where rules are written, and how much they allow, may differ while servers load new ones.
-	type name struct {
-		domain, rule, limit string
-		shadow              bool
+	type key struct {
+		limit      Source
+		descriptor string
 	}
-	limits, n := map[name]*mergedLimit{}, merged.OthersAtMost
+	limits, places := map[Source]*LimitDenials{}, map[key]int{} // places in Keys
 	for i := range windows {
 		for j := range windows[i].Limits {
-			l := &windows[i].Limits[j]
-			name := name{l.Domain, l.Rule, l.Limit, l.Shadow}
-			if limits[name] == nil { // as if no window lists it
-				limits[name] = &mergedLimit{LimitDenials{Denied: n, Error: n, OthersAtMost: n}, map[string]int{}}
+			l, unlisted := &windows[i].Limits[j], windows[i].OthersAtMost
+			name := l.Source
+			name.Place, name.Rate, name.Series = "", "", "" // they may differ while servers load new rules
+			m := limits[name]
+			if m == nil { // as if no window lists it
+				n := merged.OthersAtMost
+				m = &LimitDenials{Denied: n, Error: n, OthersAtMost: n}
+				limits[name] = m
 			}
-			limits[name].add(l, windows[i].OthersAtMost)
+			m.Source, m.Place = l.Source, cmp.Or(l.Place, m.Place)
+			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
+			for _, k := range l.Keys { // which lack what they may have where they are not listed
+				text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not
+				place, known := places[key{name, string(text)}]
+				if !known {
+					place = len(m.Keys)
+					places[key{name, string(text)}] = place
+					m.Keys = append(m.Keys, KeyDenials{})
+				}
+				m.Keys[place].add(k, l.OthersAtMost)
+			}
 		}
 	}
 	for _, m := range limits {
@@ -176,7 +190,7 @@ func mergeWindows(windows []Window) Window {
 			m.Keys[i].Error += m.OthersAtMost
 		}
 		slices.SortStableFunc(m.Keys, func(a, b KeyDenials) int { return cmp.Compare(b.Denied, a.Denied) })
-		merged.Limits = append(merged.Limits, m.LimitDenials)
+		merged.Limits = append(merged.Limits, *m)
 	}
 	slices.SortFunc(merged.Limits, func(a, b LimitDenials) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit))
@@ -184,32 +198,13 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// mergedLimit is a limit whose keys lack what they may have where they are not listed.
-type mergedLimit struct {
-	LimitDenials
-	places map[string]int // of the keys, by their names
-}
-
-// add adds what a window lists, in the place of what it may have of a limit that it does not list.
-func (m *mergedLimit) add(l *LimitDenials, unlisted uint64) {
-	m.Source, m.Place = l.Source, cmp.Or(l.Place, m.Place)
-	m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
-	for _, k := range l.Keys {
-		text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not
-		i, known := m.places[string(text)]
-		if !known {
-			i = len(m.Keys)
-			m.places[string(text)] = i
-			m.Keys = append(m.Keys, KeyDenials{})
-		}
-		sum := &m.Keys[i]
-		sum.Denied, sum.Error = sum.Denied+k.Denied-l.OthersAtMost, sum.Error+k.Error-l.OthersAtMost
-		first := earlier(sum.First, k.First)
-		if k.Last.After(sum.Last) {
-			sum.Key = k.Key
-		}
-		sum.First = first
+// add adds the denials of another window, in the place of what it has of a key that it does not list.
+func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
+	first := earlier(k.First, other.First)
+	if other.Last.After(k.Last) {
+		k.Key = other.Key
 	}
+	k.First, k.Denied, k.Error = first, k.Denied+other.Denied-unlisted, k.Error+other.Error-unlisted
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -137,13 +138,14 @@ func (a *Access) guard(e Endpoint) http.HandlerFunc {
 		if e.Class == Changes {
 			refused = v.changes
 		}
-		if refused == unauthorized {
+		signIn := errors.Is(refused, unauthorized)
+		if signIn {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
 		}
 		switch {
 		case refused == nil:
 			e.Handler(w, r)
-		case refused == unauthorized && e.SignIn != nil:
+		case signIn && e.SignIn != nil:
 			e.SignIn(w, r)
 		default:
 			fail(w, refused, plaintext.Line)

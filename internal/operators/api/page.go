@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Page is a large page, such as the metrics, of which one may take a second and hundreds of
+// sharedPage is a large page, such as the metrics, of which one may take a second and hundreds of
 // megabytes to make. So it is made once for all who ask meanwhile, and what they read, as
 // slowly as they like, are the same bytes, compressed.
-type Page struct {
+type sharedPage struct {
 	handler http.Handler
 	version func() time.Time
 
@@ -22,8 +22,8 @@ type Page struct {
 
 // NewPage returns what handler shows, without a query. A page of another version is made anew
 // for all who ask.
-func NewPage(handler http.Handler, version func() time.Time) *Page {
-	p := &Page{handler, version, make(chan *rendering, 1)}
+func NewPage(handler http.Handler, version func() time.Time) http.Handler {
+	p := &sharedPage{handler, version, make(chan *rendering, 1)}
 	p.latest <- &rendering{}
 	return p
 }
@@ -38,8 +38,7 @@ type rendering struct {
 	gzip   *gzip.Writer // to bytes
 }
 
-// ServeHTTP implements http.Handler.
-func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := p.at(time.Now())
 	maps.Copy(w.Header(), page.header)
 	w.Header().Set("Vary", "Accept-Encoding")
@@ -50,7 +49,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text, _ = gzip.NewReader(text) // which was written here
 	}
 	w.WriteHeader(page.status)
-	_, _ = io.Copy(w, text) // the client has gone if this fails
+	_, _ = io.Copy(w, text) //nolint:gosec // of what was written here; the client has gone if it fails
 }
 
 // A page that took longer than cheap to make is shown for so many times as long, so that not
@@ -62,7 +61,7 @@ const (
 
 // at returns the page for who has asked at a time: the latest if it became ready since then,
 // or is to be shown for longer, else a new one.
-func (p *Page) at(asked time.Time) *rendering {
+func (p *sharedPage) at(asked time.Time) *rendering {
 	page := <-p.latest
 	defer func() { p.latest <- page }()
 	version := p.version()

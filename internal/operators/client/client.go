@@ -118,6 +118,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (text 
 	if err != nil {
 		return nil, "", err
 	}
+	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
 	if c.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.options.Token)

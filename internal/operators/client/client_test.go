@@ -87,7 +87,7 @@ func TestBadAnswers(t *testing.T) {
 			if tt.name == "slow" {
 				o.Timeout = 100 * time.Millisecond
 			}
-			_, err := Status{}.Ask(t.Context(), testenv.Must(New(o))(t))
+			_, err := testenv.Must(New(o))(t).Ask(t.Context(), Status{})
 			want := strings.ReplaceAll(tt.want, "SERVER", server.URL)
 			if err == nil || err.Error() != want || tt.kind != nil && !errors.Is(err, tt.kind) || tt.kind == nil && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized)) {
 				t.Errorf("got %v, want %s", err, want)
@@ -119,7 +119,7 @@ func TestNoServer(t *testing.T) {
 		"https://" + other.Addr().String(): "cannot reach the server at ",
 	} {
 		c := testenv.Must(New(Options{Server: server, Timeout: 30 * time.Second}))(t)
-		_, err := (Status{}).Ask(t.Context(), c)
+		_, err := c.Ask(t.Context(), Status{})
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) || plaintext.Line(err.Error()) != err.Error() || strings.Count(err.Error(), server) != 1 {
 			t.Errorf("%s: got %v, want %s", server, err, want)
 		}
@@ -127,7 +127,7 @@ func TestNoServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c, _ := New(Options{Server: closed.Addr().String(), Timeout: time.Second})
-	if _, err := (Status{}).Ask(ctx, c); err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
+	if _, err := c.Ask(ctx, Status{}); err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
 		t.Errorf("interrupted: got %v", err)
 	}
 }
@@ -162,14 +162,14 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = (Status{}).Ask(t.Context(), c); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		if _, err = c.Ask(t.Context(), Status{}); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want %s", tt.server, err, tt.want)
 		}
 	}
 	plainServer := httptest.NewServer(plain(200, "{}"))
 	defer plainServer.Close()
 	c, _ := New(Options{Server: strings.Replace(plainServer.URL, "http", "https", 1), Timeout: 30 * time.Second})
-	if _, err := (Status{}).Ask(t.Context(), c); err == nil || !strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+	if _, err := c.Ask(t.Context(), Status{}); err == nil || !strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 		t.Errorf("HTTPS to HTTP: got %v", err)
 	}
 }
@@ -183,7 +183,7 @@ func TestRequest(t *testing.T) {
 	}))
 	defer server.Close()
 	c := testenv.Must(New(Options{Server: server.URL + "/weir/", Token: "swordfish", UserAgent: "weir/v1", Timeout: 30 * time.Second}))(t)
-	testenv.Must(Remove{"a/../b?\xff", By{"o p&s"}}.Ask(t.Context(), c))(t)
+	testenv.Must(c.Ask(t.Context(), Remove{"a/../b?\xff", By{"o p&s"}}))(t)
 	if want := "/weir/exceptions/a%2F..%2Fb%3F%FF?by=o+p%26s"; got.RequestURI != want {
 		t.Errorf("got %s, want %s", got.RequestURI, want)
 	}

@@ -24,7 +24,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	answer, err := client.Exceptions{}.Ask(context.Background(), c)
+	answer, err := c.Ask(context.Background(), client.Exceptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

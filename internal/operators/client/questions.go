@@ -20,14 +20,16 @@ import (
 // Question is what can be asked of a server, or done to it. Tags are arguments and flags of
 // its command.
 type Question interface {
-	Ask(ctx context.Context, c *Client) (*Answer, error)
+	ask(ctx context.Context, c *Client) (*Answer, error)
 }
+
+// Ask asks the server a question.
+func (c *Client) Ask(ctx context.Context, q Question) (*Answer, error) { return q.ask(ctx, c) }
 
 // Status asks how the server is.
 type Status struct{}
 
-// Ask implements Question.
-func (Status) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
 	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
 	return a, err
 }
@@ -63,8 +65,7 @@ type Top struct {
 	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
 }
 
-// Ask implements Question.
-func (q Top) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
 	d, a, err := q.denials(ctx, c, "top")
 	a.Window = &d.Hour
 	if q.Window == "minute" {
@@ -81,8 +82,7 @@ type Denials struct {
 	N uint16 `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
 }
 
-// Ask implements Question.
-func (q Denials) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Denials) ask(ctx context.Context, c *Client) (*Answer, error) {
 	d, a, err := q.denials(ctx, c, "denials")
 	for _, e := range q.Descriptor {
 		d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool { return !l.Descriptor.MayHave(e) })
@@ -111,8 +111,7 @@ func (b By) query() string { return "?by=" + url.QueryEscape(b.By) }
 // Peek asks for the counters of a descriptor.
 type Peek struct{ Descriptor }
 
-// Ask implements Question.
-func (q Peek) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Peek) ask(ctx context.Context, c *Client) (*Answer, error) {
 	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", q.sent())
 	a.NoRule = counters.Rule == ""
 	return a, err
@@ -124,8 +123,7 @@ type Reset struct {
 	By
 }
 
-// Ask implements Question.
-func (q Reset) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Reset) ask(ctx context.Context, c *Client) (*Answer, error) {
 	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset"+q.query(), q.sent())
 	a.NoRule, a.Reset = counters.Rule == "", true
 	return a, err
@@ -134,8 +132,7 @@ func (q Reset) Ask(ctx context.Context, c *Client) (*Answer, error) {
 // Exceptions asks for those in force.
 type Exceptions struct{ Scope }
 
-// Ask implements Question.
-func (q Exceptions) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
 	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions"+q.query(), nil)
 	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
 		domain, _, _ := x.Bytes()
@@ -168,8 +165,7 @@ func (f *factor) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Ask implements Question.
-func (q Add) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	e := operators.NewException{Descriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
 	switch {
 	case q.Allow:
@@ -190,8 +186,7 @@ type Remove struct {
 	By
 }
 
-// Ask implements Question.
-func (q Remove) Ask(ctx context.Context, c *Client) (*Answer, error) {
+func (q Remove) ask(ctx context.Context, c *Client) (*Answer, error) {
 	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(q.ID)+q.query(), nil)
 	return &Answer{text: "removed", Value: map[string]string{"id": q.ID}}, err
 }

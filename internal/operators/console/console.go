@@ -29,16 +29,11 @@ import (
 // Options are what the console shows beside what the debug port answers otherwise. All must
 // be set and safe for concurrent use.
 type Options struct {
-	// History returns the rates of the last fifteen minutes, the oldest first.
-	History func() []api.Rates
-	// Loads returns what became of the last loads of the rules, the newest first.
-	Loads func() []Load
-	// Outcomes returns what became of the requests to each limit since the start.
-	Outcomes func() map[limiter.Series]telemetry.Outcome
-	// StoreMetrics are those of the store.
+	History      func() []api.Rates                          // of the last fifteen minutes, the oldest first
+	Loads        func() []Load                               // the last ones, the newest first
+	Outcomes     func() map[limiter.Series]telemetry.Outcome // of the requests to each limit since the start
 	StoreMetrics prometheus.Gatherer
-	// Failure is the mode of limits that have none of their own.
-	Failure limiter.FailureMode
+	Failure      limiter.FailureMode // of limits that have none of their own
 }
 
 // Load is what became of a load of the rules.
