@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,21 +18,17 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"weir/internal/testenv"
 )
-
-// rawBytes sends messages as they are.
-type rawBytes struct{}
-
-func (rawBytes) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
-func (rawBytes) Unmarshal(data []byte, v any) error { *v.(*[]byte) = slices.Clone(data); return nil }
-func (rawBytes) Name() string                       { return "proto" }
 
 // askFor asks n times for a request with an entry that has any bytes.
 func askFor(t *testing.T, w *weir, n int, key, value string) {
@@ -39,10 +36,10 @@ func askFor(t *testing.T, w *weir, n int, key, value string) {
 	conn := connection(t, w.grpc)
 	stand := strings.Repeat("z", len(value)) // which is text
 	message := testenv.Must(proto.Marshal(request(descriptor(key, stand))))(t)
-	message = []byte(strings.Replace(string(message), stand, value, 1))
+	raw := new(emptypb.Empty) // which is sent as the bytes that it does not know
+	raw.ProtoReflect().SetUnknown([]byte(strings.Replace(string(message), stand, value, 1)))
 	for range n {
-		var answer []byte
-		testenv.OK(t, conn.Invoke(t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", &message, &answer, grpc.ForceCodec(rawBytes{})))
+		testenv.OK(t, conn.Invoke(t.Context(), service.RateLimitService_ShouldRateLimit_FullMethodName, raw, new(emptypb.Empty)))
 	}
 }
 
@@ -97,9 +94,7 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-keys", "user=mallory", "20", "3 per day", "rules.yaml:3:5", "user=bob", "1")
 	p.wants("panel-last", "user=mallory", "rules.yaml:3:5")
 	p.wants("panel-store", "works", "in Redis at", "Breaker", "closed")
-	if text := p.get(`document.getElementById("panel-store").innerText`); strings.Contains(text, "Fails since") {
-		p.t.Errorf("a store that works shows %s", text)
-	}
+	p.lacks("#panel-store", "Fails since")
 	p.wants("panel-server", "healthy", "3 in 1 domains")
 	p.wants("panel-loads", "loaded", "3 rules in use.")
 	p.wants("panel-exceptions", "There are no exceptions.")
@@ -111,15 +106,9 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-loads", "failed", "rules.yaml:15:17", "the list is empty", "The previous rules stay in use.")
 	replaceRules(p.t, rules, consoleRules)
 	askFor(p.t, w, 10, "tenant", "acme")
-	testenv.Eventually(p.t, func() error {
-		got := p.get(`document.getElementById("panel-store").innerText`)
-		if !regexp.MustCompile(`Calls\s+[0-9.]+ a second`).MatchString(got) || !strings.Contains(got, "ms on average") {
-			return fmt.Errorf("the store shows %s", got)
-		}
-		if points := p.get(`document.querySelector(".line-decided")?.getAttribute("points").trim().split(" ").length`); points == "undefined" || points == "1" {
-			return fmt.Errorf("the curve has %s points", points)
-		}
-		return nil
+	p.wants("panel-store", " a second", "ms on average")
+	testenv.Until(p.t, "the curve has points", func() bool {
+		return p.get(`document.querySelector(".line-decided")?.getAttribute("points").trim().split(" ").length > 1`) == "true"
 	})
 	p.wants("panel-rates", "Decisions", "Denials", "15 min ago")
 	p.do(chromedp.Click(chromedp.CSS("#minutes summary")))
@@ -131,18 +120,10 @@ func showsRules(p *tab, w *weir) {
 	p.open("/console/rules")
 	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
 	askFor(p.t, w, 50, "user", "mallory") // since the page looked for the first time
-	testenv.Eventually(p.t, func() error {
-		got := p.get(`document.getElementById("panel-rules").innerText`)
-		if !regexp.MustCompile(`user +[0-9.]+/s asked +[0-9.]+/s over`).MatchString(strings.ReplaceAll(got, "\n", " ")) {
-			return fmt.Errorf("no rates in %s", got)
-		}
-		return nil
-	})
+	p.wants("panel-rules", "/s asked", "/s over")
 	p.do(chromedp.SendKeys(chromedp.ID("filter"), "EXPORT"+kb.Enter))
 	p.wants("panel-rules", "1 of 3 rules.", "path=/export/*")
-	if text := p.get(`document.getElementById("panel-rules").innerText`); strings.Contains(text, "user") {
-		p.t.Errorf("the filter leaves %s", text)
-	}
+	p.lacks("#panel-rules", "user")
 }
 
 // letsPass goes from a key to an exception for it without a mouse, and removes it again.
@@ -288,7 +269,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	base := "http://" + w.debug + "/console/"
 	post := func(path string, form url.Values, want string) string {
 		t.Helper()
-		a := testenv.Must(post(client, base+path, "application/x-www-form-urlencoded", form.Encode()))(t)
+		a := testenv.Must(exchange(client, http.MethodPost, base+path, form.Encode(), "content-type: application/x-www-form-urlencoded"))(t)
 		if !strings.Contains(a.body, want) {
 			t.Errorf("%s: no %q in\n%s", path, want, a.body)
 		}
@@ -306,19 +287,15 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 		}
 	}
 	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
-	list := post("exceptions", form, "The exception is added.")
-	idOfException := regexp.MustCompile(`name="id" value="([^"]+)"`)
-	id := idOfException.FindStringSubmatch(list)
-	if id == nil || !strings.Contains(list, "carol") || !strings.Contains(list, "× 10") {
-		t.Fatalf("got %s", list)
+	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but its domain has no rules."} {
+		form.Set("domain", domain)
+		list := post("exceptions", form, said)
+		id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(list)
+		if id == nil || !strings.Contains(list, "carol") || !strings.Contains(list, "× 10") {
+			t.Fatalf("got %s", list)
+		}
+		post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
 	}
-	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
-	form.Set("domain", "apii")
-	id = idOfException.FindStringSubmatch(post("exceptions", form, "The exception is added, but its domain has no rules."))
-	if id == nil {
-		t.Fatal("it is not listed")
-	}
-	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
 	form.Set("factor", "many")
 	post("exceptions", form, "is not a number")
 	post("exceptions/remove", url.Values{"id": {"none"}}, `role="alert"`)
@@ -337,9 +314,7 @@ func signsIn(browser context.Context, t *testing.T) {
 	p := newTab(browser, t, net.JoinHostPort(testenv.OuterAddr(t), port))
 	p.open("/console/rules")
 	p.wants("main", "Sign in", "Token")
-	if text := p.get("document.body.innerText"); strings.Contains(text, "tenant") || strings.Contains(text, "Exceptions") {
-		t.Errorf("without a token the page shows %s", text)
-	}
+	p.lacks("body", "tenant", "Exceptions")
 	p.do(chromedp.SendKeys(chromedp.ID("token"), "wrong"+kb.Enter))
 	testenv.Until(t, "the token is refused", func() bool { return p.get(`document.querySelector("[role=alert]") !== null`) == "true" })
 	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
@@ -360,21 +335,25 @@ func signsIn(browser context.Context, t *testing.T) {
 // takePictures takes those of docs/console.md of a server under load, or looks whether they
 // are there.
 func takePictures(browser context.Context, t *testing.T) {
-	var take func(name, path string)
+	var p *tab
+	var rules string
 	if *updatePictures {
-		underLoad, stop := picturesUnderLoad(browser, t)
-		defer stop()
-		take = underLoad
+		p, rules = underLoad(browser, t)
 	}
 	document := readDocument(t, "docs/console.md")
 	for name, path := range map[string]string{"now": "", "rules": "rules", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
 		if !strings.Contains(document, "console/"+name+".png") {
 			t.Errorf("docs/console.md does not show %s", name)
 		}
-		if take != nil {
-			take(name, path)
+		picture := filepath.Join(testenv.Repository(t), "docs/console", name+".png")
+		if p != nil {
+			p.open("/console/" + path)
+			if name == "rules" {
+				testenv.Until(t, "rates are measured", func() bool { return strings.Contains(p.get("document.body.innerText"), "/s asked") })
+			}
+			p.picture(picture, rules, "config")
 		}
-		if info, err := os.Stat(picture(t, name)); err != nil || info.Size() >= 150_000 {
+		if info, err := os.Stat(picture); err != nil || info.Size() >= 150_000 {
 			t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
 		}
 	}
@@ -387,56 +366,153 @@ func (p *tab) picture(file, rules, say string) {
 	testenv.OK(p.t, os.WriteFile(file, testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t), 0o644))
 }
 
-// picture is the file of a picture of the console.
-func picture(t *testing.T, name string) string {
-	t.Helper()
-	return filepath.Join(testenv.Repository(t), "docs/console", name+".png")
-}
-
-// picturesUnderLoad has a server asked for five minutes, and on until stop. It returns what
-// takes a picture of a page.
-func picturesUnderLoad(browser context.Context, t *testing.T) (take func(name, path string), stop func()) {
-	rules := writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1))
+// underLoad opens a tab on a server that has been asked for five minutes, and is until the
+// test ends. It returns where the rules are, too.
+func underLoad(browser context.Context, t *testing.T) (p *tab, rules string) {
+	rules = writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1))
 	w := startWeir(t, rules, onRedis(testenv.RedisServer(t))...)
-	o := newOperator(t, w, t.TempDir())
+	o := operator{t, t.TempDir(), w.debug}
 	o.shell(`weir except add api user=nightly --amount 10x --for 6h --reason "import of Monday"`)
 	o.shell(`weir except add api user=eve --deny --for 2h --reason "stolen key"`)
-	end, minutes := make(chan struct{}), make(chan struct{})
-	var task sync.WaitGroup
-	task.Go(func() {
-		every := time.NewTicker(time.Second)
-		defer every.Stop()
-		for second := 0; ; second++ {
-			if second == 300 {
-				close(minutes)
-			}
-			wave := 1 + second%60/20 // some seconds have more to do
-			askFor(t, w, 4*wave, "user", "mallory")
-			askFor(t, w, 2*wave, "user", "nightly")
-			askFor(t, w, 1, "user", "eve")
-			askFor(t, w, 9*wave, "tenant", "acme")
-			for user := range 10 * wave {
-				askFor(t, w, 1, "user", fmt.Sprintf("user%d", user+second%7))
-			}
-			select {
-			case <-end:
-				return
-			case <-every.C:
-			}
+	for descriptor, rate := range map[string]int{"user=mallory": 8, "user=nightly": 4, "user=eve": 1, "tenant=acme": 18, "user=user{}": 20} {
+		run(t, "", nil, program(t), "bench", w.grpc, "--descriptor="+descriptor, fmt.Sprint("--rate=", rate), "--keys=30", "--duration=1h")
+	}
+	testenv.Pass(5 * time.Minute)
+	p = newTab(browser, t, w.debug)
+	p.do(chromedp.EmulateViewport(1000, 1100))
+	return p, rules
+}
+
+// tab is a tab of a browser that shows the console of a server.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string // address of the server
+
+	mu    sync.Mutex
+	wrong []string // what no page of the console may do
+}
+
+// watch lets each page report what its policy refused, from the first byte on.
+const watch = `document.addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI))`
+
+// newTab opens a tab. When its test ends, it must not have opened a dialog, run a script
+// that failed or was refused, nor asked another server for anything.
+func newTab(browser context.Context, t *testing.T, addr string) *tab {
+	t.Helper()
+	opened, closes := chromedp.NewContext(browser)
+	testenv.OK(t, chromedp.Do(opened))
+	ctx, cancel := context.WithTimeout(opened, patience)
+	p := &tab{t: t, ctx: ctx, base: "http://" + addr}
+	t.Cleanup(func() {
+		if t.Failed() {
+			shown, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
+			t.Logf("the tab shows %s", shown)
+		}
+		cancel()
+		closes()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.wrong != nil {
+			t.Errorf("the tab had %s", strings.Join(p.wrong, "\n"))
 		}
 	})
-	<-minutes
-	p := newTab(browser, t, w.debug)
-	p.do(chromedp.EmulateViewport(1000, 1100))
-	take = func(name, path string) {
-		p.open("/console/" + path)
-		if name == "rules" {
-			testenv.Until(t, "rates are measured", func() bool { return strings.Contains(p.get("document.body.innerText"), "/s asked") })
+	testenv.OK(t, chromedp.Listen(ctx, p.look))
+	testenv.Must(chromedp.Call(ctx, network.Enable, network.EnableParams{}))(t)
+	testenv.Must(chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch}))(t)
+	return p
+}
+
+// look notes what no page may do.
+func (p *tab) look(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *cdppage.EventJavascriptDialogOpening:
+		p.wrong = append(p.wrong, "a dialog: "+e.Message)
+	case *runtime.EventExceptionThrown:
+		p.wrong = append(p.wrong, "an exception: "+fmt.Sprint(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			p.wrong = append(p.wrong, "an error: "+e.Args[0].Value.String())
 		}
-		p.picture(picture(t, name), rules, "config")
+	case *network.EventRequestWillBeSent:
+		if asked := e.Request.URL; !strings.HasPrefix(asked, p.base+"/") && !strings.HasPrefix(asked, "about:") {
+			p.wrong = append(p.wrong, "a request to "+asked)
+		}
 	}
-	return take, func() {
-		close(end)
-		task.Wait()
+}
+
+// do does what it is given, which must succeed.
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	testenv.OK(p.t, chromedp.Do(p.ctx, actions...))
+}
+
+// open shows a page.
+func (p *tab) open(path string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(p.base + path))
+}
+
+// get returns what an expression of JavaScript is, as text.
+func (p *tab) get(expression string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
 	}
+	return text
+}
+
+// wants waits until what has an id shows all texts.
+func (p *tab) wants(id string, texts ...string) {
+	p.t.Helper()
+	testenv.Eventually(p.t, func() error {
+		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`String(document.getElementById(%q)?.innerText)`, id)))
+		if err != nil { // the page has just gone for another one
+			return err
+		}
+		for _, want := range texts {
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("%s has no %q, it shows\n%s", id, want, got)
+			}
+		}
+		return nil
+	})
+}
+
+// lacks fails the test if an element that a selector names shows any of the texts.
+func (p *tab) lacks(selector string, texts ...string) {
+	p.t.Helper()
+	got := p.get(fmt.Sprintf(`document.querySelector(%q).innerText`, selector))
+	for _, text := range texts {
+		if strings.Contains(got, text) {
+			p.t.Errorf("%s has %q, it shows\n%s", selector, text, got)
+		}
+	}
+}
+
+// presses presses keys, one after the other.
+func (p *tab) presses(keys ...string) {
+	p.t.Helper()
+	for _, key := range keys {
+		p.do(chromedp.KeyEvent(key))
+	}
+}
+
+// tabTo presses Tab until an element that a selector names has the focus, which must be
+// visible.
+func (p *tab) tabTo(selector string) {
+	p.t.Helper()
+	for range 100 {
+		p.presses(kb.Tab)
+		if p.get(fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) == "true" {
+			if style := p.get(`getComputedStyle(document.activeElement).outlineStyle`); style == "none" {
+				p.t.Errorf("the focus on %s cannot be seen", selector)
+			}
+			return
+		}
+	}
+	p.t.Fatalf("no way leads to %s by Tab", selector)
 }

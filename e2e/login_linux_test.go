@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,7 @@ type gate struct {
 func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	t.Helper()
 	g := &gate{answer: make(chan struct{})}
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.tries.Add(1)
 		var try struct{ Password string }
 		if err := json.NewDecoder(r.Body).Decode(&try); err != nil || try.Password != "right" {
@@ -32,8 +31,7 @@ func startGate(t *testing.T, edit *strings.Replacer) *gate {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	t.Cleanup(upstream.Close)
-	example := gateway{example: "examples/login/envoy.yaml", edit: edit, upstream: upstream.Listener.Addr().String()}
+	example := gateway{example: "examples/login/envoy.yaml", edit: edit, upstream: upstream}
 	g.stack = example.start(t, edit.Replace(readDocument(t, "examples/login/rules/login.yaml")))
 	return g
 }
@@ -46,7 +44,7 @@ func login(user, password string) string {
 // try tries to log in from an address of this machine, and returns the status.
 func (g *gate) try(from, body string) int {
 	g.t.Helper()
-	return testenv.Must(post(clientAt(from), "http://"+g.addr+"/login", "application/json", body))(g.t).status
+	return testenv.Must(exchange(clientAt(from), http.MethodPost, "http://"+g.addr+"/login", body, "content-type: application/json"))(g.t).status
 }
 
 // want tries so often and compares.
@@ -123,18 +121,9 @@ func TestLoginCountsTriesBefore(t *testing.T) {
 	for range tries {
 		go func() { statuses <- g.try(here, login("alice", "wrong")) }()
 	}
-	for i := range tries {
-		want := 429 // while three wait for their answers
-		if i >= tries-3 {
-			want = 401
-		}
-		if i == tries-3 {
-			close(g.answer)
-		}
-		if status := <-statuses; status != want {
-			t.Errorf("answer %d: status %d, want %d", i+1, status, want)
-		}
-	}
+	wantNext(t, statuses, tries-3, 429) // while three wait for their answers
+	close(g.answer)
+	wantNext(t, statuses, 3, 401)
 	if got := g.tries.Load(); got != 3 {
 		t.Errorf("%d tries reached the login, want 3", got)
 	}

@@ -1,14 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,16 +25,11 @@ import (
 // simulated is what the test reads of a report of weir simulate.
 type simulated struct {
 	Lines, Unreadable int64
-	Requests, Denied  uint64
+	Requests          uint64
 	Limits            []struct {
-		Denied        uint64
-		Clients       int
-		ClientsDenied int `json:"clients_denied"`
-		WorstClients  []struct {
-			Client string
-			Denied uint64
-		} `json:"worst_clients"`
-		Amounts []struct{ Amount float64 }
+		Clients      int
+		WorstClients []struct{ Client string } `json:"worst_clients"`
+		Amounts      []struct{ Amount float64 }
 	}
 	Notes []string
 }
@@ -42,10 +38,7 @@ type simulated struct {
 type knownLog struct {
 	file    string
 	Clients int
-	Abusers []struct {
-		Address string
-		Lines   int
-	}
+	Abusers []struct{ Address string }
 	Amounts []float64
 }
 
@@ -53,7 +46,7 @@ type knownLog struct {
 func buildGenerator(t *testing.T) string {
 	t.Helper()
 	generator := filepath.Join(t.TempDir(), "generate")
-	output(t, "go", "build", "-o", generator, "weir/internal/offline/simulate/accesslog/generate")
+	output(t, "go build -o "+generator+" weir/internal/offline/simulate/accesslog/generate")
 	return generator
 }
 
@@ -61,34 +54,30 @@ func buildGenerator(t *testing.T) string {
 func generate(t *testing.T, lines int) (log knownLog) {
 	t.Helper()
 	dir := t.TempDir()
-	generator := buildGenerator(t)
 	log.file = filepath.Join(dir, "access.log")
 	truth := filepath.Join(dir, "truth.json")
-	write(t, log.file, output(t, generator, "-lines", strconv.Itoa(lines), "-clients", strconv.Itoa(lines/5), "-span", "59m", "-truth", truth))
+	output(t, fmt.Sprintf("%s -lines %d -clients %d -span 59m -truth %s > %s", buildGenerator(t), lines, lines/5, truth, log.file))
 	testenv.OK(t, json.Unmarshal([]byte(readDocument(t, truth)), &log))
 	return log
 }
 
-// simulate runs weir simulate, and returns its report and the lines that would be denied.
-func simulate(t *testing.T, rules, log, envoy string, flags ...string) (report simulated, denied []int) {
+// simulate runs weir simulate, and returns its report and the clients of the lines that would
+// be denied.
+func simulate(t *testing.T, rules, log, envoy string, flags ...string) (report simulated, denied map[int]string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "denied")
-	args := append([]string{"simulate", rules, log, "--envoy", envoy, "--output", "json", "--denied", file}, flags...)
-	var stderr bytes.Buffer
-	cmd := exec.Command(program(t), args...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err == nil {
-		err = json.Unmarshal(out, &report)
+	out := output(t, fmt.Sprintf("weir simulate %s %s --envoy %s --output json --denied %s ", rules, log, envoy, file)+strings.Join(flags, " "))
+	if err := json.Unmarshal([]byte(out), &report); err != nil { // or something is on stderr
+		t.Fatalf("%v in:\n%s", err, out)
 	}
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("%v: %v\n%s", args, err, stderr.String())
-	}
+	denied = map[int]string{}
 	for line := range strings.Lines(readDocument(t, file)) {
-		place, _, _ := strings.Cut(strings.TrimPrefix(line, log+":"), "\t")
-		denied = append(denied, testenv.Must(strconv.Atoi(place))(t))
+		parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(line), log+":"), "\t")
+		if len(parts) != 4 {
+			t.Fatalf("no line and client in %q", line)
+		}
+		denied[testenv.Must(strconv.Atoi(parts[0]))(t)] = strings.TrimPrefix(parts[3], "remote_address=")
 	}
-	slices.Sort(denied)
 	return report, denied
 }
 
@@ -112,11 +101,6 @@ func readLogged(t *testing.T, file string) (list []logged) {
 	return list
 }
 
-// simulatedRequests is how many requests go through a real Envoy.
-func simulatedRequests(t *testing.T) int {
-	return testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t)
-}
-
 // TestSimulate chooses a limit as a new user would: weir simulate finds those who come far too often in a
 // log, and suggests amounts. The same requests through a real Envoy and Weir with the suggested
 // rules are denied as it said, one by one. And what Envoy then logs of them, in both of its
@@ -125,16 +109,15 @@ func TestSimulate(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	awayFromMidnight(t)
-	dir := t.TempDir()
-	logs := map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
-	doc := simulatedGateway(logs).bootstrap(t, "127.0.0.1:1")
+	g, logs := logging(t, simulatedFormat, "use_remote_address: false\n")
+	doc := g.bootstrap(t, "127.0.0.1:1")
 	config := writeBootstrap(t, doc)
 	rule := func(amount float64) string {
-		return fmt.Sprintf("domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: %.0f}}]\n", amount)
+		return writeRules(t, rulesPerDay("remote_address", int(math.Round(amount))))
 	}
 
-	log := generate(t, simulatedRequests(t))
-	report, _ := simulate(t, writeRules(t, rule(log.Amounts[2]/2)), log.file, config, "--suggest")
+	log := generate(t, testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t))
+	report, _ := simulate(t, rule(log.Amounts[2]/2), log.file, config, "--suggest")
 	limit := report.Limits[0]
 	if limit.Clients != log.Clients || len(limit.WorstClients) < len(log.Abusers) {
 		t.Fatalf("%d clients, want %d; the worst are %v", limit.Clients, log.Clients, limit.WorstClients)
@@ -150,8 +133,9 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 
-	suggested := writeRules(t, rule(limit.Amounts[2].Amount))
-	_, denied := simulate(t, suggested, log.file, config)
+	suggested := rule(limit.Amounts[2].Amount)
+	_, foretold := simulate(t, suggested, log.file, config)
+	denied := slices.Sorted(maps.Keys(foretold))
 	w := startWeir(t, suggested)
 	setUpstreams(t, doc, []string{w.grpc})
 	e := runEnvoy(t, doc)
@@ -171,38 +155,38 @@ func TestSimulate(t *testing.T) {
 		t.Fatalf("%d requests are denied, and %d in the report:\n%v\n%v", len(got), len(denied), got, denied)
 	}
 	t.Logf("%d requests through Envoy, of which %d are denied as the report says", len(requests), len(got))
-	replayEnvoysLogs(t, logs, suggested, config, len(requests))
-}
 
-// simulatedGateway writes its log in two formats, and takes the client from x-forwarded-for.
-func simulatedGateway(logs map[string]string) gateway {
-	const format = ", log_format: {json_format: {start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%', " +
-		"response_code: '%RESPONSE_CODE%', duration: '%DURATION%', authority: '%REQ(:AUTHORITY)%', downstream_remote_address: '%DOWNSTREAM_REMOTE_ADDRESS%'}}"
-	return gateway{
-		manager:     "use_remote_address: false\naccess_log: [" + fmt.Sprintf(fileLog, logs["json"], format) + ", " + fmt.Sprintf(fileLog, logs["text"], "") + "]",
-		virtualHost: forwarded.virtualHost,
+	got = nil // by what Envoy logged
+	linesOf(t, logs["json"], len(requests))
+	for _, r := range readLogged(t, logs["json"]) {
+		if r.Status == 429 {
+			got = append(got, r.line)
+		}
 	}
-}
-
-// replayEnvoysLogs replays what Envoy logged of requests that were denied already.
-func replayEnvoysLogs(t *testing.T, logs map[string]string, rules, config string, lines int) {
-	t.Helper()
 	for format, log := range logs {
-		linesOf(t, log, lines)
-		report, denied := simulate(t, rules, log, config)
-		if report.Unreadable > 0 || report.Lines != int64(lines) {
+		linesOf(t, log, len(requests))
+		report, denied := simulate(t, suggested, log, config)
+		if report.Unreadable > 0 || report.Lines != int64(len(requests)) {
 			t.Errorf("%s: of %d lines %d cannot be read", format, report.Lines, report.Unreadable)
 		}
-		var want []int
-		for _, r := range readLogged(t, logs["json"]) {
-			if r.Status == 429 {
-				want = append(want, r.line)
-			}
-		}
-		if !slices.Equal(denied, want) {
-			t.Errorf("%s: a replay denies %v, want %v", format, denied, want)
+		if denied := slices.Sorted(maps.Keys(denied)); !slices.Equal(denied, got) {
+			t.Errorf("%s: a replay denies %v, want %v", format, denied, got)
 		}
 	}
+}
+
+// simulatedFormat is a log of Envoy in JSON as weir simulate reads it.
+const simulatedFormat = "{start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%', " +
+	"response_code: '%RESPONSE_CODE%', duration: '%DURATION%', authority: '%REQ(:AUTHORITY)%', downstream_remote_address: '%DOWNSTREAM_REMOTE_ADDRESS%'}"
+
+// logging is an Envoy that writes its log in JSON and in its default text, and of which a
+// connection manager has further fields. It sends the address of the client.
+func logging(t *testing.T, jsonFormat, manager string) (g gateway, logs map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	logs = map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
+	manager += "access_log: [" + fmt.Sprintf(fileLog, logs["json"], ", log_format: {json_format: "+jsonFormat+"}") + ", " + fmt.Sprintf(fileLog, logs["text"], "") + "]"
+	return gateway{manager: manager, virtualHost: forwarded.virtualHost}, logs
 }
 
 // TestLargeLog runs the commands of docs/simulate.md for a log with a known truth, with
@@ -210,12 +194,7 @@ func replayEnvoysLogs(t *testing.T, logs map[string]string, rules, config string
 func TestLargeLog(t *testing.T) {
 	t.Parallel()
 	root, dir := testenv.Repository(t), t.TempDir()
-	var script string
-	for _, b := range codeBlocks(t, filepath.Join(root, "docs/simulate.md")) {
-		if b.language == "sh" {
-			script = b.text
-		}
-	}
+	script := documentedBlock(t, "docs/simulate.md", "go run ./internal")
 	for from, to := range map[string]string{
 		"go run ./internal/offline/simulate/accesslog/generate -lines 1000000": buildGenerator(t) + " -lines 50000",
 		"go run ./cmd/server": program(t),
@@ -226,18 +205,13 @@ func TestLargeLog(t *testing.T) {
 		}
 		script = strings.ReplaceAll(script, from, to)
 	}
-	cmd := exec.Command(testenv.Shell(t), "-ec", script)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out := testenv.Must(shell(t, dir, script))(t)
 	var truth knownLog
 	testenv.OK(t, json.Unmarshal([]byte(readDocument(t, filepath.Join(dir, "truth.json"))), &truth))
 	if len(truth.Abusers) != 3 {
 		t.Fatalf("%d abusers", len(truth.Abusers))
 	}
-	report, _, _ := strings.Cut(string(out), "\n{") // where the truth begins
+	report, _, _ := strings.Cut(out, "\n{") // where the truth begins
 	for _, a := range truth.Abusers {
 		if !strings.Contains(report, "remote_address="+a.Address+" ") {
 			t.Errorf("the report does not name %s", a.Address)
@@ -251,11 +225,114 @@ func TestLargeLog(t *testing.T) {
 		t.Error("the page does not name the worst client")
 	}
 	if *updatePictures {
-		files := httptest.NewServer(http.FileServer(http.Dir(dir)))
-		t.Cleanup(files.Close)
-		p := newTab(testenv.Browser(t), t, files.Listener.Addr().String())
+		p := newTab(testenv.Browser(t), t, serve(t, http.FileServer(http.Dir(dir))))
 		p.do(chromedp.EmulateViewport(1000, 900))
 		p.open("/report.html")
 		p.picture(filepath.Join(root, "docs/simulate/report.png"), root+"/", "")
 	}
+}
+
+// The client that a real Envoy trusts, by its connection or by x-forwarded-for, is the one of weir descriptors and of
+// a replay of its logs.
+func TestClientsOfEnvoy(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	const format = "{start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(:PATH)%', x_forwarded_for: '%REQ(X-FORWARDED-FOR)%', " +
+		"downstream_direct_remote_address: '%DOWNSTREAM_DIRECT_REMOTE_ADDRESS%', trusted: '%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%'}"
+	rules := writeRules(t, rulesPerDay("remote_address", 0))
+	upstream := serve(t, echo)
+	for name, manager := range map[string]string{
+		"default":             "use_remote_address: false\n",
+		"hops":                "use_remote_address: false\nxff_num_trusted_hops: 1\n",
+		"connection":          "use_remote_address: true\n",
+		"connection and hops": "use_remote_address: true\nxff_num_trusted_hops: 1\n",
+		"nothing appended":    "use_remote_address: true\nxff_num_trusted_hops: 2\nskip_xff_append: true\n",
+		"extension": "use_remote_address: false\noriginal_ip_detection_extensions: [{name: x, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.http.original_ip_detection.xff.v3.XffConfig, " +
+			"xff_num_trusted_hops: 1}}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, logs := logging(t, format, manager)
+			g.upstream = upstream
+			doc := g.bootstrap(t, upstream)
+			config := writeBootstrap(t, doc)
+			e := runEnvoy(t, doc)
+			lists := []string{"", "7.7.7.7", "7.7.7.7, 192.0.2.2", "1.1.1.1,7.7.7.7,192.0.2.2", "7.7.7.7:80", "2001:db8::1", "9.9.9.9, bad", "bad, 9.9.9.9", "9.9.9.9,", ", 9.9.9.9"}
+			for i, list := range lists {
+				var headers []string
+				if list != "" {
+					headers = from(list)
+				}
+				e.ask(fmt.Sprintf("/%d", i), headers...)
+			}
+			var trusted []string
+			for i, line := range linesOf(t, logs["json"], len(lists)) {
+				var l struct{ Trusted string }
+				testenv.OK(t, json.Unmarshal([]byte(line), &l))
+				trusted = append(trusted, l.Trusted)
+				options := []string{"--remote-address="}
+				if lists[i] != "" {
+					options = append(options, "--header=x-forwarded-for:"+lists[i])
+				}
+				want := []string{fmt.Sprintf("api [map[key:remote_address value:%s]]", l.Trusted)}
+				if got := (sent{}).foretold(t, config, options...); !slices.Equal(got, want) {
+					t.Errorf("weir descriptors: %q has %q, and Envoy trusts %s", lists[i], got, l.Trusted)
+				}
+			}
+			for format, log := range logs {
+				linesOf(t, log, len(lists))
+				_, clients := simulate(t, rules, log, config) // all of which it denies
+				for i, want := range trusted {
+					// The default text has the loopback address of a connection nowhere.
+					if got := clients[i+1]; got != want && (format == "json" || want != "127.0.0.1") {
+						t.Errorf("%s: %q is from %q, and Envoy trusts %s", format, lists[i], got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Of what a real Envoy logs, a replay counts the requests for which it asked Weir, and no other. Lines of text that
+// headers forge are unreadable.
+func TestLinesOfNoRequest(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	g, logs := logging(t, simulatedFormat, "use_remote_address: false\n")
+	w := startWeir(t, writeRules(t, rulesPerDay("remote_address", 100)), "DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
+	doc := g.bootstrap(t, w.grpc)
+	e := runEnvoy(t, doc)
+	const forged = "GET /a HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 6.6.6.1\" \"x, 8.8.8.8\r\nuser-agent: e\" \"r\" \"h\" \"u\" c l d 4.4.4.1:1 - x\r\n"
+	hostile := []string{
+		"\x16\x03\x01\r\n\r\n", "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
+		forged + "connection: close\r\n\r\n", "GET http://a/b HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n",
+	}
+	for _, request := range hostile {
+		sendBytes(t, e.addr, request)
+	}
+	asked := func() int { return strings.Count(w.output.String(), `"key":"remote_address"`) }
+	testenv.Becomes(t, "times that Envoy asked", 2, asked)
+	for format, log := range logs {
+		linesOf(t, log, len(hostile))
+		report, _ := simulate(t, writeRules(t, rulesPerDay("remote_address", 0)), log, writeBootstrap(t, doc))
+		want := map[string]int64{"json": 0, "text": 1}[format]
+		if report.Unreadable != want || int64(report.Requests)+want != int64(asked()) {
+			t.Errorf("%s: %d requests, %d lines are unreadable, want %d; notes are %q", format, report.Requests, report.Unreadable, want, report.Notes)
+		}
+	}
+}
+
+// sendBytes sends a request as it is, and returns what Envoy answers first. It may end the
+// connection instead.
+func sendBytes(t *testing.T, addr, request string) string {
+	t.Helper()
+	conn := connect(t, addr)
+	defer conn.Close()
+	testenv.Must(conn.Write([]byte(request)))(t)
+	first := make([]byte, 4096)
+	n, err := conn.Read(first)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatalf("%q: %v", request, err)
+	}
+	return string(first[:n])
 }

@@ -1,9 +1,16 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -78,6 +85,16 @@ func times(n, status int, then ...int) (statuses []int) {
 	return append(statuses, then...)
 }
 
+// wantNext compares the next n of some statuses.
+func wantNext(t *testing.T, statuses <-chan int, n, status int) {
+	t.Helper()
+	for range n {
+		if got := <-statuses; got != status {
+			t.Errorf("status %d, want %d", got, status)
+		}
+	}
+}
+
 // wantLimits asks Envoy and compares statuses and limits.
 func (e *envoy) wantLimits(series ...asked) {
 	e.t.Helper()
@@ -127,24 +144,20 @@ func decide(client service.RateLimitServiceClient, r *service.RateLimitRequest) 
 	return client.ShouldRateLimit(ctx, r)
 }
 
-// peek looks at the limit of a descriptor on a new connection: how much it still admits.
-func (w *weir) peek(domain string, pairs ...string) (uint32, error) {
+// peek looks at the limit of a descriptor on a new connection.
+func (w *weir) peek(domain string, pairs ...string) (*service.RateLimitResponse, error) {
 	w.t.Helper()
 	d := descriptor(pairs...)
 	d.HitsAddend = wrapperspb.UInt64(0)
 	conn := connection(w.t, "passthrough:///"+w.grpc)
 	defer conn.Close() // many may be needed until the test ends
-	answer, err := decide(service.NewRateLimitServiceClient(conn), &service.RateLimitRequest{Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{d}})
-	if err != nil {
-		return 0, err
-	}
-	return answer.Statuses[0].LimitRemaining, nil
+	return decide(service.NewRateLimitServiceClient(conn), &service.RateLimitRequest{Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{d}})
 }
 
-// remaining is peek in the domain api, where Weir must answer.
+// remaining is how much the limit of a descriptor of the domain api still admits.
 func (w *weir) remaining(key, value string) uint32 {
 	w.t.Helper()
-	return testenv.Must(w.peek("api", key, value))(w.t)
+	return testenv.Must(w.peek("api", key, value))(w.t).Statuses[0].LimitRemaining
 }
 
 // waitForRemaining waits until a descriptor of a domain has exactly so much left.
@@ -152,9 +165,130 @@ func (w *weir) waitForRemaining(want uint32, domain string, pairs ...string) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
 		got, err := w.peek(domain, pairs...)
-		if err == nil && got != want {
-			err = fmt.Errorf("%q has %d left, want %d", pairs, got, want)
+		if err == nil && got.Statuses[0].LimitRemaining != want {
+			err = fmt.Errorf("%q has %d left, want %d", pairs, got.Statuses[0].LimitRemaining, want)
 		}
 		return err
 	})
+}
+
+// answer is an HTTP response that has been read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// client opens a connection per request, so that a process under test that
+// counts or drains connections meets no idle one.
+var client = &http.Client{
+	Timeout:   patience,
+	Transport: &http.Transport{DisableKeepAlives: true},
+}
+
+// fetch gets url with headers, each "name: value".
+func fetch(url string, headers ...string) (answer, error) {
+	return exchange(client, http.MethodGet, url, "", headers...)
+}
+
+// exchange sends a request by means of a client and reads the answer.
+func exchange(client *http.Client, method, url, body string, headers ...string) (answer, error) {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	read, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{resp.StatusCode, resp.Header, string(read)}, nil
+}
+
+// ask gets path from Envoy, which must answer.
+func (e *envoy) ask(path string, headers ...string) answer {
+	e.t.Helper()
+	a, err := exchange(e.client, http.MethodGet, "http://"+e.addr+path, "", headers...)
+	if err != nil {
+		e.t.Fatalf("asking Envoy for %s: %v", path, err)
+	}
+	return a
+}
+
+// askInBackground asks for path; the channel gets the answer when there is one.
+func (e *envoy) askInBackground(path, user string) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		a, err := fetch("http://"+e.addr+path, "x-user: "+user)
+		if err != nil {
+			e.t.Errorf("asking Envoy for %s: %v", path, err)
+		}
+		answers <- a
+	}()
+	return answers
+}
+
+// abandon sends a request, waits until ready, and closes the connection.
+func (e *envoy) abandon(path, user string, ready func(answer *bufio.Reader)) {
+	e.t.Helper()
+	conn := connect(e.t, e.addr)
+	defer conn.Close() // connect does so only when the test ends
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nhost: a\r\nx-user: %s\r\n\r\n", path, user)
+	ready(bufio.NewReader(conn))
+}
+
+// want asks Envoy for path as often as there are statuses, and compares.
+func (e *envoy) want(path, header string, statuses ...int) {
+	e.t.Helper()
+	for i, want := range statuses {
+		if got := e.ask(path, header).status; got != want {
+			e.t.Fatalf("request %d to %s with %q: status %d, want %d", i+1, path, header, got, want)
+		}
+	}
+}
+
+// connect returns a connection to addr, on which nothing takes longer than patience.
+func connect(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
+	t.Cleanup(func() { conn.Close() })
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
+	return conn
+}
+
+// serve serves HTTP and returns the address.
+func serve(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// echo is an upstream that answers with the URL.
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "upstream got %s", r.URL) })
+
+// awayFromMidnight waits if the day, in UTC, is about to end: the tests count per
+// day, and a day that ends in between would begin a new count. It builds the
+// program first, which may take longer than all that follows.
+func awayFromMidnight(t *testing.T) {
+	t.Helper()
+	program(t)
+	awayFromEnd(24 * time.Hour)
+}
+
+// awayFromEnd waits for the end of the period that the epoch is divided into, if
+// it is near: on a busy machine a few requests may take half a minute.
+func awayFromEnd(period time.Duration) {
+	now := time.Now()
+	if end := now.Truncate(period).Add(period); end.Sub(now) < min(period/2, 2*time.Minute) {
+		testenv.Pass(time.Until(end))
+	}
 }

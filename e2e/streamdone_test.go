@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -26,37 +24,36 @@ import (
 // answers are as the path says.
 type flight struct {
 	*envoy
-	t        *testing.T
 	recorder *recorder
 
-	mu    sync.Mutex
-	tries map[string]int  // that reached the upstream, by user
-	left  map[string]bool // users whose requests ended before they were answered
+	mu   sync.Mutex
+	seen map[string]int // how often requests of a user have "reached" the upstream, and "left" it without an answer
 }
 
 // holdRoutes are the routes of a flight, in Envoy's words.
 const holdRoutes = `
-- match: {prefix: /retried}
-  route: {cluster: slow, retry_policy: {retry_on: 5xx, num_retries: 3, retry_back_off: {base_interval: 0.001s}}}
-- match: {prefix: /timeout}
-  route: {cluster: slow, timeout: 0.1s, prefix_rewrite: /slow}
-- match: {prefix: /redirected}
-  route: {cluster: slow, internal_redirect_policy: {}}
-- match: {prefix: /direct}
-  direct_response: {status: 204}
-- match: {prefix: /removed}
-  route: {cluster: slow}
-  request_headers_to_remove: [x-user]
-- match: {prefix: /}
-  route: {cluster: slow, timeout: 0s}
+routes:
+  - match: {prefix: /retried}
+    route: {cluster: slow, retry_policy: {retry_on: 5xx, num_retries: 3, retry_back_off: {base_interval: 0.001s}}}
+  - match: {prefix: /timeout}
+    route: {cluster: slow, timeout: 0.1s, prefix_rewrite: /slow}
+  - match: {prefix: /redirected}
+    route: {cluster: slow, internal_redirect_policy: {}}
+  - match: {prefix: /direct}
+    direct_response: {status: 204}
+  - match: {prefix: /removed}
+    route: {cluster: slow}
+    request_headers_to_remove: [x-user]
+  - match: {prefix: /}
+    route: {cluster: slow, timeout: 0s}
 `
 
 // refusal is a filter that refuses requests with a header.
 const refusal = `
-name: refuse
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC
-  rules: {action: DENY, policies: {refused: {permissions: [{header: {name: x-refuse, string_match: {exact: WHERE}}}], principals: [{any: true}]}}}
+- name: refuse
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC
+    rules: {action: DENY, policies: {refused: {permissions: [{header: {name: x-refuse, string_match: {exact: %s}}}], principals: [{any: true}]}}}
 `
 
 // startFlight starts it. With one filter, that one takes and returns. timeout is of the
@@ -64,46 +61,37 @@ typed_config:
 func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight {
 	t.Helper()
 	testenv.Envoy(t)
-	f := &flight{t: t, recorder: startRecorder(t), tries: map[string]int{}, left: map[string]bool{}}
-	upstream := httptest.NewServer(f)
-	t.Cleanup(upstream.Close)
-
-	g := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream.Listener.Addr().String(), manager: manager}
-	doc := g.bootstrap(t, f.recorder.addr)
+	f := &flight{recorder: &recorder{ended: make(chan struct{}), users: map[string]*record{}}, seen: map[string]int{}}
+	server := grpc.NewServer()
+	service.RegisterRateLimitServiceServer(server, f.recorder)
+	g := gateway{example: "examples/in-flight/envoy.yaml", filters: fmt.Sprintf(refusal, "before"), upstream: serve(t, f), manager: manager}
+	doc := g.bootstrap(t, testenv.ServeGRPC(t, server))
+	t.Cleanup(func() { close(f.recorder.ended) }) // so that the server can end
 	hcm := connectionManager(t, doc)
 	host := get(t, hcm, "route_config", "virtual_hosts", 0)
 	limits := get(t, host, "routes", 0, "typed_per_filter_config")
-	filters := hcm["http_filters"].([]any)
-	for i := range 2 {
-		get(t, filters[i], "typed_config")["timeout"] = timeout
+	host["typed_per_filter_config"] = limits
+	parse(t, holdRoutes, &host)
+	filters := hcm["http_filters"].([]any) // that refuses, gives back, takes, and the router
+	for _, filter := range filters[1:3] {
+		get(t, filter, "typed_config")["timeout"] = timeout
 	}
 	if oneFilter {
 		take := get(t, limits, "take")
 		take["rate_limits"] = append(take["rate_limits"].([]any), get(t, limits, "give-back")["rate_limits"].([]any)...)
 		delete(limits, "give-back")
-		filters = filters[1:]
+		filters = slices.Delete(filters, 1, 2)
 	}
-	var before, after any
-	parse(t, strings.ReplaceAll(refusal, "WHERE", "before"), &before)
-	parse(t, strings.ReplaceAll(refusal, "WHERE", "after"), &after)
-	router := len(filters) - 1
-	hcm["http_filters"] = append(append([]any{before}, filters[:router]...), after, filters[router])
-	var routes []any
-	parse(t, holdRoutes, &routes)
-	for _, route := range routes {
-		route.(map[string]any)["typed_per_filter_config"] = limits
-	}
-	host["routes"] = routes
+	var after []any
+	parse(t, fmt.Sprintf(refusal, "after"), &after)
+	hcm["http_filters"] = slices.Insert(filters, len(filters)-1, after...)
 	f.envoy = runEnvoy(t, doc)
 	return f
 }
 
 func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := r.Header.Get("x-user")
-	f.mu.Lock()
-	f.tries[user]++
-	tries := f.tries[user]
-	f.mu.Unlock()
+	tries := f.note("reached", user)
 	switch r.URL.Path {
 	case "/retried":
 		if tries < 3 {
@@ -123,19 +111,25 @@ func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fallthrough
 	case "/slow":
 		<-r.Context().Done()
-		f.mu.Lock()
-		f.left[user] = true
-		f.mu.Unlock()
+		f.note("left", user)
 	}
 }
 
-// waitFor waits until the upstream has what is wished.
-func (f *flight) waitFor(wished func() bool) {
+// note counts what the upstream has seen.
+func (f *flight) note(what, user string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen[what+user]++
+	return f.seen[what+user]
+}
+
+// waitFor waits until the upstream has seen it.
+func (f *flight) waitFor(what, user string) {
 	f.t.Helper()
-	testenv.Until(f.t, "the upstream sees it", func() bool {
+	testenv.Until(f.t, "a request of "+user+" has "+what+" the upstream", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return wished()
+		return f.seen[what+user] > 0
 	})
 }
 
@@ -153,25 +147,23 @@ func (f *flight) resetStream(user string) {
 	f.t.Helper()
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
-	defer client.CloseIdleConnections()
+	transport := &http.Transport{Protocols: &protocols}
+	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	request := testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.addr+"/slow", nil))(f.t)
 	request.Header.Set("x-user", user)
-	ended := make(chan error)
 	go func() {
-		resp, err := client.Do(request)
-		if err == nil {
-			resp.Body.Close()
-		}
-		ended <- err
+		f.waitFor("reached", user)
+		cancel()
 	}()
-	f.waitFor(func() bool { return f.tries[user] > 0 })
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	resp, err := transport.RoundTrip(request)
+	if err == nil {
+		resp.Body.Close()
+	}
+	if !errors.Is(err, context.Canceled) {
 		f.t.Errorf("%s: error %v, want that of the context", user, err)
 	}
-	f.waitFor(func() bool { return f.left[user] })
+	f.waitFor("left", user)
 }
 
 // settle waits until a request that is made now is returned. Envoy has one thread and
@@ -180,7 +172,7 @@ func (f *flight) settle(after string) {
 	f.t.Helper()
 	marker := "marker after " + after
 	f.status("/", marker, 200)
-	f.recorder.waitFor(f.t, marker, func(u record) bool { return u.takes == 1 && u.gives == 1 })
+	f.recorder.waitFor(f.t, marker, "take return")
 }
 
 // wantRow fails the test unless the table of examples/in-flight/README.md has a row.
@@ -219,17 +211,17 @@ func TestStreamDone(t *testing.T) {
 		{row: "upstream closes the connection", user: "reset", do: gets("/reset", 503)},
 		{row: "upstream closes it within the answer", user: "cut", do: gets("/part?reset", 0)},
 		{row: "client leaves while the upstream works", user: "leaving", do: func(f *flight, user string) {
-			f.abandon("/slow", user, func(*bufio.Reader) { f.waitFor(func() bool { return f.tries[user] > 0 }) })
-			f.waitFor(func() bool { return f.left[user] })
+			f.abandon("/slow", user, func(*bufio.Reader) { f.waitFor("reached", user) })
+			f.waitFor("left", user)
 		}},
 		{row: "client leaves within the answer", user: "bored", do: func(f *flight, user string) {
 			f.abandon("/part", user, func(answer *bufio.Reader) { testenv.Must(answer.ReadString('\n'))(t) })
-			f.waitFor(func() bool { return f.left[user] })
+			f.waitFor("left", user)
 		}},
 		{row: "client resets the stream (HTTP/2)", user: "resetting", do: (*flight).resetStream},
 		{row: "client leaves while Weir decides", user: "unanswered", do: func(f *flight, user string) {
-			f.abandon("/", user, func(*bufio.Reader) { f.recorder.waitFor(t, user, func(u record) bool { return u.takes > 0 }) })
-			f.recorder.waitFor(t, user, func(u record) bool { return u.cancelled })
+			f.abandon("/", user, func(*bufio.Reader) { f.recorder.waitFor(t, user, "take") })
+			testenv.Until(t, "the call is cancelled", func() bool { return f.recorder.of(user).cancelled })
 		}},
 		{row: "refused by a filter before", user: "refused-before", do: gets("/", 403, "x-refuse: before"), both: "-"},
 		{row: "refused by a filter after", user: "refused-after", do: gets("/", 403, "x-refuse: after")},
@@ -249,29 +241,20 @@ func TestStreamDone(t *testing.T) {
 			f := on[i]
 			c.do(f, c.user)
 			f.settle(c.user)
-			testenv.Eventually(t, func() error { // the recorder may write down the last two in any order
-				if got := f.recorder.of(c.user); got.String() != want || len(got.ids) > 1 {
-					return fmt.Errorf("%s, %d filters: %s with the ids %q, want %s with one", c.row, 2-i, got, got.ids, want)
-				}
-				return nil
-			})
+			f.recorder.waitFor(t, c.user, want) // it may write down the last two in any order
+			if got := f.recorder.of(c.user); len(got.ids) > 1 {
+				t.Errorf("%s, %d filters: the ids %q, want one", c.row, 2-i, got.ids)
+			}
 		}
 		wantRow(t, c.row, wants[0], wants[1])
 	}
 
 	for _, f := range ordinary {
-		ended := make(chan error)
-		go func() {
-			_, err := fetch("http://"+f.addr+"/slow", by("last")...)
-			ended <- err
-		}()
-		f.waitFor(func() bool { return f.tries["last"] > 0 })
-		f.signal(syscall.SIGKILL)
-		<-f.exited
-		if err := <-ended; err == nil {
-			t.Error("the last request was answered")
-		}
-		f.waitFor(func() bool { return f.left["last"] })
+		f.abandon("/slow", "last", func(*bufio.Reader) {
+			f.waitFor("reached", "last")
+			f.kill()
+		})
+		f.waitFor("left", "last")
 		if got := f.recorder.of("last"); got.String() != "take" {
 			t.Errorf("Envoy is killed: %s, want take", got)
 		}
@@ -298,7 +281,7 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 		f.status("/", "choosing", 200, "x-request-id: "+chosen)
 		f.status("/", "silent", 200)
 		f.status("/", "other", 200, "x-request-id: "+chosen)
-		f.recorder.waitFor(t, "other", func(u record) bool { return u.takes == 1 && u.gives == 1 })
+		f.recorder.waitFor(t, "other", "take return")
 		chooses := "no"
 		if f.recorder.of("choosing").ids[0] == chosen {
 			chooses = "yes"
@@ -314,7 +297,6 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 // each user. It answers as the name of the user says.
 type recorder struct {
 	service.UnimplementedRateLimitServiceServer
-	addr  string
 	ended chan struct{} // closed when the test ends
 
 	mu    sync.Mutex
@@ -326,16 +308,6 @@ type record struct {
 	takes, gives int
 	ids          []string // of the requests, each once
 	cancelled    bool     // a call that was not answered
-}
-
-func startRecorder(t *testing.T) *recorder {
-	t.Helper()
-	r := &recorder{ended: make(chan struct{}), users: map[string]*record{}}
-	server := grpc.NewServer()
-	service.RegisterRateLimitServiceServer(server, r)
-	r.addr = testenv.ServeGRPC(t, server)
-	t.Cleanup(func() { close(r.ended) })
-	return r
 }
 
 // ShouldRateLimit implements service.RateLimitServiceServer.
@@ -381,15 +353,10 @@ func (r *recorder) of(user string) (u record) {
 	return u
 }
 
-// waitFor waits until what is known of a user is as wished.
-func (r *recorder) waitFor(t *testing.T, user string, wished func(record) bool) {
+// waitFor waits until Envoy has asked so of a user.
+func (r *recorder) waitFor(t *testing.T, user, calls string) {
 	t.Helper()
-	testenv.Eventually(t, func() error {
-		if u := r.of(user); !wished(u) {
-			return fmt.Errorf("%s: %+v", user, u)
-		}
-		return nil
-	})
+	testenv.Becomes(t, "calls for "+user, calls, func() string { return r.of(user).String() })
 }
 
 // String words the calls, takes first: their order is not known, because they may be on

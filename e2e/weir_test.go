@@ -1,10 +1,13 @@
 package e2e
 
 import (
-	"bufio"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,15 +27,12 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if binaries, err = os.MkdirTemp("", "weir-e2e"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(binaries)
-		return m.Run()
-	}())
+	var err error
+	if binaries, err = os.MkdirTemp("", "weir-e2e"); err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(binaries)
+	m.Run()
 }
 
 var buildOnce = sync.OnceValue(func() error {
@@ -104,13 +104,12 @@ func (w *weir) waitForHealth(status int, body string) {
 
 // readAddresses reads from the log where Weir listens.
 func (w *weir) readAddresses() error {
-	lines := bufio.NewScanner(strings.NewReader(w.output.String()))
-	for lines.Scan() {
+	for line := range strings.Lines(w.output.String()) {
 		var entry struct {
 			Message                    string `json:"@message"`
 			GRPC, HTTP, Metrics, Debug string
 		}
-		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Message == "listening" {
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Message == "listening" {
 			w.grpc, w.http, w.metrics, w.debug = entry.GRPC, entry.HTTP, entry.Metrics, entry.Debug
 			return nil
 		}
@@ -121,10 +120,16 @@ func (w *weir) readAddresses() error {
 // waitForMetric waits until Weir shows the given line among its metrics.
 func (w *weir) waitForMetric(line string) {
 	w.t.Helper()
-	testenv.Eventually(w.t, func() error {
-		a, err := fetch("http://" + w.metrics + "/metrics")
-		if err == nil && !strings.Contains(a.body, line+"\n") {
-			err = fmt.Errorf("no metric %s in:\n%s", line, a.body)
+	waitForText(w.t, "http://"+w.metrics+"/metrics", line+"\n")
+}
+
+// waitForText waits until a page has a text.
+func waitForText(t *testing.T, url, text string) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		a, err := fetch(url)
+		if err == nil && !strings.Contains(a.body, text) {
+			err = fmt.Errorf("%s has no %q:\n%s", url, text, a.body)
 		}
 		return err
 	})
@@ -141,10 +146,12 @@ func (w *weir) metric(name, labels string) (sum float64) {
 	return sum
 }
 
-// userRules let each user make so many requests a day.
-func userRules(amount int) string {
-	return fmt.Sprintf("domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %d}}]\n", amount)
+// rulesPerDay let so many requests a day of each value of a key pass.
+func rulesPerDay(key string, amount int) string {
+	return fmt.Sprintf("domain: api\ndescriptors: [{key: %s, rate_limit: {unit: day, requests_per_unit: %d}}]\n", key, amount)
 }
+
+func userRules(amount int) string { return rulesPerDay("user", amount) }
 
 // writeRules writes rules into a new directory and returns it.
 func writeRules(t *testing.T, rules string) string {
@@ -199,16 +206,30 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 	return launch(t, cmd, cmd.Start)
 }
 
-// output runs a program in the repository, which must succeed, and returns what it prints.
-func output(t *testing.T, name string, args ...string) string {
+// output runs a command line in the repository, which must succeed, and returns what it prints.
+func output(t *testing.T, command string, env ...string) string {
 	t.Helper()
-	cmd := exec.Command(name, args...)
-	cmd.Dir = testenv.Repository(t)
+	return testenv.Must(shell(t, testenv.Repository(t), command, env...))(t)
+}
+
+// shell runs a command line in a directory, with weir in its PATH, and returns what it prints.
+func shell(t *testing.T, dir, command string, env ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // in which it may compile something
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testenv.Shell(t), "-ec", command)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(withProgram(t), env...), time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		err = fmt.Errorf("%s: %w\n%s", command, err, out)
 	}
-	return string(out)
+	return string(out), err
+}
+
+// withProgram is the environment, in which weir is the program.
+func withProgram(t *testing.T) []string {
+	t.Helper()
+	return append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH"))
 }
 
 // launch starts cmd by means of start. What run does for a program, it does
@@ -216,7 +237,8 @@ func output(t *testing.T, name string, args ...string) string {
 func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
 	t.Helper()
 	p := &process{t: t, name: cmd.Path, cmd: cmd, exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	cmd.Stdout = cmp.Or[io.Writer](cmd.Stdout, &p.output)
+	cmd.Stderr = cmp.Or[io.Writer](cmd.Stderr, &p.output)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // one signal reaches all
 	if err := start(); err != nil {
 		t.Fatalf("starting %s: %v", p.name, err)
@@ -226,8 +248,7 @@ func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
-		<-p.exited
+		p.kill()
 		if t.Failed() {
 			t.Logf("output of %s:\n%s", strings.Join(cmd.Args, " "), &p.output)
 		}
@@ -244,34 +265,29 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// exitCode waits for the program to end by itself.
-func (p *process) exitCode() int {
+// waitForEnd waits for the program to end.
+func (p *process) waitForEnd() {
 	p.t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(patience):
 		p.t.Fatalf("%s still runs", p.name)
 	}
-	return p.cmd.ProcessState.ExitCode()
 }
 
 // wantExit waits for the program to end by itself, with this code.
 func (p *process) wantExit(want int) {
 	p.t.Helper()
-	if code := p.exitCode(); code != want {
+	p.waitForEnd()
+	if code := p.cmd.ProcessState.ExitCode(); code != want {
 		p.t.Errorf("exit code %d, want %d", code, want)
 	}
 }
 
-// wantEndWithin sends SIGTERM, after which the program must end within so long.
-func (p *process) wantEndWithin(longest time.Duration) {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.exited:
-	case <-time.After(longest):
-		p.t.Errorf("it still runs %v after SIGTERM", longest)
-	}
+// kill ends the program as a crash would.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
 }
 
 // ended returns an error if the program has ended.

@@ -1,0 +1,418 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weir/internal/testenv"
+)
+
+// pod is a Kubernetes pod with Weir, Envoy and what they need, all at the
+// addresses that manifests name.
+type pod struct {
+	*testenv.Pod
+	t      *testing.T
+	client *http.Client
+}
+
+// podEnvoy is where Envoy listens in a pod, podUpstream what it forwards to.
+const (
+	podEnvoy    = "127.0.0.1:8888"
+	podUpstream = "127.0.0.1:8000"
+)
+
+// newPod makes a pod with an upstream.
+func newPod(t *testing.T) *pod {
+	t.Helper()
+	p := &pod{Pod: testenv.NewPod(t), t: t}
+	p.client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.Dial}}
+	upstream := &httptest.Server{Listener: p.Listen(t, podUpstream), Config: &http.Server{Handler: echo}}
+	upstream.Start()
+	t.Cleanup(upstream.Close)
+	return p
+}
+
+// redis starts a redis-server at its usual port.
+func (p *pod) redis() {
+	p.t.Helper()
+	cmd := exec.Command(testenv.RedisProgram(p.t), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", p.t.TempDir())
+	launch(p.t, cmd, func() error { return p.Start(cmd) })
+}
+
+// weir starts Weir as Kubernetes starts the image, with exactly the variables
+// in env. hosts are names of this pod, files what is mounted: directories of
+// ConfigMaps and Secrets, with the texts of their files. Nothing else is there,
+// nothing can be written, and the user is nobody.
+func (p *pod) weir(env []string, hosts string, files map[string]map[string]string) *process {
+	p.t.Helper()
+	root := p.t.TempDir()
+	write(p.t, root+"/bin/ratelimit", readDocument(p.t, program(p.t)))
+	testenv.OK(p.t, os.Chmod(root+"/bin/ratelimit", 0o755))
+	write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
+	for dir, texts := range files {
+		dir = filepath.Join(root, dir)
+		for name, text := range texts { // each is a link through ..data, which the kubelet turns to change all
+			write(p.t, filepath.Join(dir, "..version", name), text)
+			testenv.OK(p.t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
+		}
+		testenv.OK(p.t, os.Symlink("..version", filepath.Join(dir, "..data")))
+	}
+	cmd := exec.Command("/bin/ratelimit")
+	cmd.Env = env
+	w := launch(p.t, cmd, func() error { return p.StartContainer(cmd, root) })
+	// The kernel says that it is nobody, and that its root directory is read-only.
+	for file, want := range map[string]string{"status": "Uid:\t65534\t65534\t65534\t65534\n", "mountinfo": " / ro,"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", w.cmd.Process.Pid, file))
+		if err != nil || !strings.Contains(string(text), want) {
+			p.t.Fatalf("%s does not contain %q (error: %v):\n%s", file, want, err, text)
+		}
+	}
+	return w
+}
+
+// envoy starts Envoy with a bootstrap.
+func (p *pod) envoy(bootstrap map[string]any) *envoy {
+	p.t.Helper()
+	get(p.t, bootstrap, "static_resources", "listeners", 0)["address"] = address(p.t, podEnvoy)
+	file := writeBootstrap(p.t, bootstrap)
+	validateBootstrap(p.t, file)
+	cmd := exec.Command(testenv.Envoy(p.t), "-c", file, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn")
+	cmd.Dir = p.t.TempDir()
+	front := launch(p.t, cmd, func() error { return p.Start(cmd) })
+	return &envoy{process: front, addr: podEnvoy, client: p.client}
+}
+
+// waitFor waits until url has an answer with this status.
+func (p *pod) waitFor(status int, url string, headers ...string) {
+	p.t.Helper()
+	testenv.Eventually(p.t, func() error {
+		a, err := exchange(p.client, http.MethodGet, url, "", headers...)
+		if err == nil && a.status != status {
+			err = fmt.Errorf("status %d, want %d: %s", a.status, status, a.body)
+		}
+		return err
+	})
+}
+
+// envoyGatewayEnvironment is that of the container envoy-ratelimit which Envoy
+// Gateway 1.9.1 starts with its defaults and a Redis at redis.redis.svc.
+var envoyGatewayEnvironment = []string{
+	"RUNTIME_ROOT=/data",
+	"RUNTIME_SUBDIRECTORY=ratelimit",
+	"RUNTIME_IGNOREDOTFILES=true",
+	"RUNTIME_WATCH_ROOT=false",
+	"LOG_LEVEL=info",
+	"USE_STATSD=false",
+	"CONFIG_TYPE=GRPC_XDS_SOTW",
+	"CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001",
+	"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+	"GRPC_SERVER_USE_TLS=true",
+	"GRPC_SERVER_TLS_CERT=/certs/tls.crt",
+	"GRPC_SERVER_TLS_KEY=/certs/tls.key",
+	"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt",
+	"CONFIG_GRPC_XDS_SERVER_USE_TLS=true",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key",
+	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt",
+	"FORCE_START_WITHOUT_INITIAL_CONFIG=true",
+	"REDIS_SOCKET_TYPE=tcp",
+	"REDIS_URL=redis.redis.svc:6379",
+	"USE_PROMETHEUS=true",
+	"PROMETHEUS_ADDR=:19001",
+	"PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+}
+
+// envoyGatewayResource are what Envoy Gateway makes of the BackendTrafficPolicy in
+// examples/envoy-gateway, and of one whose rule is about one value of a header. There is a
+// level for the route, one for the rule of a policy, and one for each header that must
+// match; a header of which each value has a limit of its own is a key without a value.
+const envoyGatewayResource = `{
+	"name": "default/gateway/http", "domain": "default/gateway/http",
+	"descriptors": [{
+		"key": "httproute/default/shop/rule/0", "value": "httproute/default/shop/rule/0",
+		"descriptors": [
+			{"key": "rule-0-match-0", "rate_limit": {"requests_per_unit": 3, "unit": "HOUR"}},
+			{"key": "default/policy/rule/1", "value": "default/policy/rule/1", "descriptors": [
+				{"key": "rule-1-match-0", "value": "rule-1-match-0", "rate_limit": {"requests_per_unit": 2, "unit": "HOUR"}}
+			]}
+		]
+	}]
+}`
+
+// What Envoy Gateway starts, with another image: its environment and nothing
+// else but patience, its certificates, nobody as user, a read-only root. Beside
+// it a control plane like that of Envoy Gateway, before it an Envoy as that
+// configures one.
+func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	p := newPod(t)
+	p.redis()
+	authority := testenv.NewAuthority(t)
+	cert, key := authority.Issue(t, "envoy-gateway")
+	pair := testenv.Must(tls.X509KeyPair(cert, key))(t)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(authority.PEM())
+	plane := p.ControlPlane(t, "127.0.0.1:18001", grpc.Creds(credentials.NewTLS(&tls.Config{ // it wants to see a certificate
+		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	})))
+	i := newIdentity(t, authority, authority.PEM(), "*.envoy-gateway-system")
+	certs := map[string]string{}
+	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
+		certs[name] = readDocument(t, i.file(name))
+	}
+	p.weir(slices.Concat(envoyGatewayEnvironment, patientWithRedis), "envoy-gateway redis.redis.svc", map[string]map[string]string{"/certs": certs})
+	e := p.envoy(envoyGatewayBootstrap(t, i))
+	p.waitFor(500, "http://"+podEnvoy+"/", "x-user-id: alice") // no rules, and failure_mode_deny
+	plane.SetFor("envoy-ratelimit", "1", envoyGatewayResource)
+	p.waitFor(200, "http://127.0.0.1:8080/healthcheck")
+	p.waitFor(200, "http://127.0.0.1:19001/metrics")
+	p.waitFor(200, "http://"+podEnvoy+"/", "x-user-id: bob")
+
+	awayFromEnd(time.Hour)
+	loop := exec.Command(testenv.Shell(t), "-c", documentedBlock(t, "examples/envoy-gateway/README.md", "for i in"))
+	loop.Env = append(os.Environ(), "GATEWAY_HOST="+podEnvoy)
+	ran := launch(t, loop, func() error { return p.Start(loop) })
+	ran.wantExit(0)
+	var statuses []string
+	for line := range strings.Lines(ran.output.String()) {
+		line = strings.TrimSpace(line)
+		if status, is := strings.CutPrefix(line, "HTTP/1.1 "); is {
+			statuses = append(statuses, status[:3])
+		} else if limit, is := strings.CutPrefix(line, "x-ratelimit-limit: "); is && limit != "3, 3;w=3600" {
+			t.Errorf("x-ratelimit-limit: %s", limit)
+		}
+	}
+	if want := []string{"200", "200", "200", "429"}; !slices.Equal(statuses, want) || !strings.Contains(ran.output.String(), "x-ratelimit-remaining: 2") {
+		t.Errorf("statuses %q, want %q in:\n%s", statuses, want, ran.output.String())
+	}
+	e.wantLimits(
+		asked{"/", []string{"x-org-id: acme"}, "2, 2;w=3600", times(2, 200, 429)},
+		asked{"/", []string{"x-org-id: globex"}, "", times(4, 200)},
+	)
+}
+
+// envoyGatewayBootstrap is the bootstrap of examples/envoy with the filter, the
+// route and the cluster that Envoy Gateway makes. The filter is patient, and the
+// certificate comes from files.
+func envoyGatewayBootstrap(t *testing.T, i identity) map[string]any {
+	t.Helper()
+	return gateway{
+		upstream:  podUpstream,
+		cluster:   i.cluster(""),
+		rateLimit: "{domain: default/gateway/http, disable_x_envoy_ratelimited_header: true, enable_retry_after_header: false}",
+		virtualHost: `
+routes:
+  - match: {prefix: /}
+    route: {cluster: echo}
+    typed_per_filter_config:
+      envoy.filters.http.ratelimit:
+        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        domain: default/gateway/http
+        rate_limits:
+          - actions:
+              - generic_key: &route {descriptor_key: httproute/default/shop/rule/0, descriptor_value: httproute/default/shop/rule/0}
+              - request_headers: {descriptor_key: rule-0-match-0, header_name: x-user-id}
+          - actions:
+              - generic_key: *route
+              - generic_key: {descriptor_key: default/policy/rule/1, descriptor_value: default/policy/rule/1}
+              - header_value_match:
+                  descriptor_key: rule-1-match-0
+                  descriptor_value: rule-1-match-0
+                  expect_match: true
+                  headers: [{name: x-org-id, string_match: {exact: acme}}]
+`,
+	}.bootstrap(t, "127.0.0.1:8081")
+}
+
+// istioEnvironment is that of the Deployment in Istio's
+// samples/ratelimit/rate-limit-service.yaml.
+var istioEnvironment = []string{
+	"LOG_LEVEL=debug",
+	"REDIS_SOCKET_TYPE=tcp",
+	"REDIS_URL=redis:6379",
+	"USE_STATSD=false",
+	"RUNTIME_ROOT=/data",
+	"RUNTIME_SUBDIRECTORY=ratelimit",
+	"RUNTIME_WATCH_ROOT=false",
+	"RUNTIME_IGNOREDOTFILES=true",
+	"HOST=::",
+	"GRPC_HOST=::",
+}
+
+// Istio's Deployment with another image: its environment and nothing else but
+// patience, its mounts, nobody as user, a read-only root. Before it, an Envoy with
+// what Istio makes of the EnvoyFilters.
+func TestIstioEnvironmentServesEnvoy(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	var example []string
+	for _, doc := range manifests(t, "examples/istio/ratelimit.yaml") {
+		if doc["kind"] == "Deployment" && get(t, doc, "metadata")["name"] == "ratelimit" {
+			for _, v := range get(t, doc, "spec", "template", "spec", "containers", 0)["env"].([]any) {
+				example = append(example, fmt.Sprint(get(t, v)["name"], "=", get(t, v)["value"]))
+			}
+		}
+	}
+	if !slices.Equal(example, istioEnvironment) {
+		t.Errorf("the example has the environment %q, want %q", example, istioEnvironment)
+	}
+	rules := readDocument(t, "examples/istio/rules/config.yaml")
+	p := newPod(t)
+	p.redis()
+	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": rules}})
+	p.waitFor(200, "http://127.0.0.1:8080/healthcheck")
+	p.waitFor(200, "http://[::1]:8080/healthcheck")
+	e := p.envoy(istioBootstrap(t, "examples/istio/gateway.yaml", "127.0.0.1:8081", podUpstream))
+	p.waitFor(200, "http://"+podEnvoy+"/ready")
+
+	awayFromEnd(time.Minute)
+	e.want("/productpage", "x-user: alice", 200, 429)
+	e.want("/login", "x-user: alice", 200, 200)
+}
+
+// The loop of the example's README, through an Envoy with the filters of the gateway and one
+// with those for a sidecar.
+func TestIstioFilters(t *testing.T) {
+	t.Parallel()
+	loop := documentedBlock(t, "examples/istio/README.md", "for i in")
+	for _, file := range []string{"examples/istio/gateway.yaml", "examples/istio/sidecar.yaml"} {
+		w := startWeir(t, "examples/istio/rules")
+		doc := istioBootstrap(t, file, w.grpc, serve(t, echo))
+		validateBootstrap(t, writeBootstrap(t, doc))
+		e := runEnvoy(t, doc)
+		awayFromEnd(time.Minute)
+		if got := output(t, loop, "GATEWAY_URL="+e.addr); got != "200\n429\n" {
+			t.Errorf("%s: printed:\n%s", file, got)
+		}
+		e.want("/login", "x-user: alice", 200, 200)
+	}
+}
+
+// istioBootstrap is the bootstrap of examples/envoy without its limits, but
+// with what Istio adds for Weir's service and for the EnvoyFilters in a file. The
+// filter is patient.
+func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
+	t.Helper()
+	doc := gateway{upstream: upstreamAddr}.bootstrap(t, weirAddr)
+	cluster := get(t, doc, "static_resources", "clusters", 0)
+	cluster["name"] = "outbound|8081||ratelimit.default.svc.cluster.local"
+	get(t, cluster, "load_assignment")["cluster_name"] = cluster["name"]
+
+	manager := connectionManager(t, doc)
+	manager["http_filters"] = manager["http_filters"].([]any)[1:]
+	host := get(t, manager, "route_config", "virtual_hosts", 0)
+	host["name"] = "inbound|http|9080"
+	host["routes"] = []any{map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "echo"}}}
+	delete(host, "rate_limits")
+	for _, filter := range manifests(t, file) {
+		for _, patch := range get(t, filter, "spec")["configPatches"].([]any) {
+			switch value := get(t, patch, "patch", "value"); get(t, patch)["applyTo"] {
+			case "HTTP_FILTER":
+				filters := manager["http_filters"].([]any)
+				next := get(t, patch, "match", "listener", "filterChain", "filter", "subFilter")["name"]
+				if next != get(t, filters[0])["name"] {
+					t.Fatalf("there is no filter %v", next)
+				}
+				manager["http_filters"] = append([]any{value}, filters...)
+			case "VIRTUAL_HOST":
+				if name := get(t, patch, "match", "routeConfiguration", "vhost")["name"]; name != "" && name != host["name"] {
+					t.Fatalf("there is no virtual host %v", name)
+				}
+				maps.Copy(host, value)
+			default:
+				t.Fatalf("this test does not know how Istio applies %v", patch)
+			}
+		}
+	}
+	maps.Copy(get(t, manager, "http_filters", 0, "typed_config"), patient)
+	return doc
+}
+
+// manifests reads the documents of a YAML file of the repository.
+func manifests(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	var docs []map[string]any
+	for text := range strings.SplitSeq(readDocument(t, file), "\n---\n") {
+		var doc map[string]any
+		parse(t, text, &doc)
+		docs = append(docs, doc)
+	}
+	return docs
+}
+
+// What the reference starts with, no rules at all or those of the good files
+// only, would let requests pass that somebody meant to limit.
+func TestNoStartWithLessThanAllRules(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root+"/ratelimit/config/good.yaml", userRules(3))
+	write(t, root+"/ratelimit/config/bad.yaml", "domian: other\n")
+	write(t, root+"/twice/config/a.yaml", userRules(3))
+	write(t, root+"/twice/config/b.yaml", userRules(3))
+	write(t, root+"/empty/config/.hidden.yaml", userRules(3))
+	for name, test := range map[string]struct {
+		env   string
+		wants []string
+	}{
+		"subdirectory forgotten":  {"RUNTIME_ROOT=ROOT", []string{root + "/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY", "no such file"}},
+		"root forgotten":          {"RUNTIME_SUBDIRECTORY=no/such", []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
+		"one bad file":            {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=ratelimit", []string{"bad.yaml:1:", "domian"}},
+		"one domain in two files": {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=twice", []string{"b.yaml:1:", "api", "a.yaml"}},
+		"no file":                 {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=empty", []string{root + "/empty/config", "no rule files"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := runWeir(t, strings.Fields(strings.ReplaceAll(test.env, "=ROOT", "="+root)), program(t))
+			w.wantExit(1)
+			for _, want := range test.wants {
+				if !strings.Contains(w.output.String(), want) {
+					t.Errorf("it does not say %q", want)
+				}
+			}
+		})
+	}
+}
+
+// The rules come from a control plane as docs/xds.md says, and the stream does not hold up
+// the end.
+func TestRulesFromControlPlane(t *testing.T) {
+	t.Parallel()
+	plane := testenv.StartControlPlane(t)
+	set := func(version string, amount int) {
+		plane.SetFor("weir", version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": "YEAR", "requests_per_unit": %d}}]}`, amount))
+	}
+	set("1", 3)
+	command := documentedBlock(t, "docs/xds.md", "CONFIG_TYPE=GRPC_XDS_SOTW")
+	w := runWeir(t, append(withProgram(t), "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization:swordfish", "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=10m",
+	), testenv.Shell(t), "-c", strings.ReplaceAll(command, "control-plane:18000", plane.Addr))
+	w.waitUntilHealthy()
+	w.waitForRemaining(3, "api", "user", "alice")
+	node := plane.Requests()[0].GetNode()
+	if zone := node.GetMetadata().GetFields()["zone"].GetStringValue(); node.GetId() != "weir" || zone != "a" {
+		t.Errorf("the node is %v", node)
+	}
+	set("2", 5)
+	w.waitForRemaining(5, "api", "user", "alice")
+	w.signal(syscall.SIGTERM)
+	w.wantExit(0)
+	if strings.Contains(w.output.String(), "swordfish") {
+		t.Error("the log shows a header to the control plane")
+	}
+}
