@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,4 +65,61 @@ func spelled(args []string) []string {
 		return append([]string{"serve"}, args...)
 	}
 	return args
+}
+
+// helping is the command help, which the parser sees as the flag --help only.
+type helping struct {
+	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`
+}
+
+// help prints the flags of a command. Of the program it prints one screen, with the first
+// sentence of each command's help.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if ctx.Selected() != nil {
+		return kong.DefaultHelpPrinter(options, ctx)
+	}
+	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
+	for _, command := range ctx.Model.Children {
+		what, _, _ := strings.Cut(command.Help, ".")
+		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
+	}
+	fmt.Fprint(ctx.Stdout, `
+Without a command, weir serves. Flags and exit codes: weir help <command>
+Each flag of "weir help serve" is also an environment variable.
+`)
+	return nil
+}
+
+// refuse says what is wrong with args and, unless to a program, which command helps.
+func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
+	asJSON := strings.EqualFold(os.Getenv("LOG_FORMAT"), "json") || slices.Contains(args, "--log-format=json")
+	node := parser.Model.Node
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
+		node = failed.Context.Selected()
+	}
+	complain(w, asJSON, "invalid flags, variables or arguments", errors.New(plain(err, node)))
+	if !asJSON {
+		fmt.Fprintf(w, "\nUsage: weir %s\nRun \"%s --help\" for more information.\n", strings.TrimSpace(node.Summary()), node.FullPath())
+	}
+}
+
+// What the parser says in words of its own.
+var (
+	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
+	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
+)
+
+// plain says what is wrong with the arguments of a command in words that need no knowledge
+// of the parser.
+func plain(err error, command *kong.Node) string {
+	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
+	text = noValue.ReplaceAllString(text, "needs a value")
+	argument, unexpected := strings.CutPrefix(text, "unexpected argument ")
+	switch {
+	case unexpected && command.Name == "serve": // it is not shown: it may be the rest of a password without quotes
+		return "serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces"
+	case unexpected && len(command.Children) > 0:
+		return "unknown command " + argument
+	}
+	return text
 }

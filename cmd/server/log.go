@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,15 +102,13 @@ func (l *lossyWriter) Write(line []byte) (int, error) {
 
 // close waits until the lines before it are written, but no longer than patience.
 func (l *lossyWriter) close(patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	late := time.After(patience)
 	select {
 	case l.lines <- nil:
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-l.ended:
-	case <-ctx.Done():
+		select {
+		case <-l.ended:
+		case <-late:
+		}
+	case <-late:
 	}
 }

@@ -6,12 +6,12 @@
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
-//	arguments.go   the parser of the command line
-//	help.go        help, and what is wrong with arguments
+//	arguments.go   the parser of the command line, help, and what is wrong with arguments
 //	completion.go  completion
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +19,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
@@ -26,6 +29,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/server"
 	"weir/internal/settings"
 )
 
@@ -156,3 +160,61 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 
 // grace is what a command has to end by itself after a signal. bench waits for a second.
 const grace = 2 * time.Second
+
+// What the build was given with -ldflags "-X main.release=...": the version, and where the
+// build sees no history, as in the image, the commit and its time.
+var release, commit, date string
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(p *program) error { //nolint:unparam // as every command
+	fmt.Fprintln(p.stdout, "weir", build())
+	return nil
+}
+
+// build returns what the build recorded. Without release the version is that of the module.
+func build() server.Build {
+	b := server.Build{Version: release, Commit: commit, Time: date, Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = cmp.Or(release, info.Main.Version, "unknown")
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		}
+	}
+	return b
+}
+
+// apart returns an error if the file that a flag names is one of those that the command
+// reads or writes besides.
+func apart(flag, name string, others ...string) error {
+	at, err := os.Stat(name) // which may not be there yet
+	old := err == nil && at.Mode().IsRegular()
+	for _, other := range others {
+		info, err := os.Stat(other)
+		if name != "" && other != "" && filepath.Clean(other) == filepath.Clean(name) || old && err == nil && os.SameFile(info, at) {
+			return fmt.Errorf("%s: %s is the same file as %s", flag, name, other)
+		}
+	}
+	return nil
+}
+
+// writeFile writes the file that a flag names, if it names one. That is when all is done, so
+// that a command that fails leaves it as it was.
+func writeFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

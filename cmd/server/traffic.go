@@ -142,9 +142,25 @@ type fromEnvoy struct {
 
 // Run prints which descriptors Envoy sends for a request.
 func (d descriptorsOf) Run(p *program) error {
-	request, err := d.request()
-	if err != nil {
-		return err
+	request := envoyconfig.Request{
+		Headers: []envoyconfig.Header{
+			{Name: ":method", Value: d.Method}, {Name: ":scheme", Value: d.Scheme}, {Name: ":authority", Value: d.Authority}, {Name: ":path", Value: string(d.Path)},
+		},
+		RemoteAddress: d.RemoteAddress, Route: d.Route,
+	}
+	if !strings.HasPrefix(string(d.Path), "/") {
+		return fmt.Errorf("--path: %q does not begin with /", string(d.Path))
+	}
+	for _, h := range d.Header {
+		name, value, found := strings.Cut(string(h), ":")
+		name = strings.ToLower(strings.TrimSpace(name))
+		switch {
+		case !found || name == "":
+			return fmt.Errorf("header %q: use NAME:VALUE, such as x-user:alice", string(h))
+		case name == "host":
+			return errors.New("header host: use --authority instead")
+		}
+		request.Headers = append(request.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
 	config, err := readEnvoy(d.File, d.fromEnvoy)
 	if err != nil {
@@ -181,31 +197,6 @@ func readEnvoy(name string, o fromEnvoy) (*envoyconfig.Config, error) {
 		return nil, fmt.Errorf("invalid Envoy configuration:\n%w", err)
 	}
 	return config, nil
-}
-
-// request returns the request that the flags say.
-func (d descriptorsOf) request() (envoyconfig.Request, error) {
-	r := envoyconfig.Request{
-		Headers: []envoyconfig.Header{
-			{Name: ":method", Value: d.Method}, {Name: ":scheme", Value: d.Scheme}, {Name: ":authority", Value: d.Authority}, {Name: ":path", Value: string(d.Path)},
-		},
-		RemoteAddress: d.RemoteAddress, Route: d.Route,
-	}
-	if !strings.HasPrefix(string(d.Path), "/") {
-		return r, fmt.Errorf("--path: %q does not begin with /", string(d.Path))
-	}
-	for _, h := range d.Header {
-		name, value, found := strings.Cut(string(h), ":")
-		name = strings.ToLower(strings.TrimSpace(name))
-		switch {
-		case !found || name == "":
-			return r, fmt.Errorf("header %q: use NAME:VALUE, such as x-user:alice", string(h))
-		case name == "host":
-			return r, errors.New("header host: use --authority instead")
-		}
-		r.Headers = append(r.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
-	}
-	return r, nil
 }
 
 type benchmark struct {
