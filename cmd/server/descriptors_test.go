@@ -1,13 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"weir/internal/offline/envoyconfig"
 	"weir/internal/testenv"
 )
 
@@ -32,7 +29,12 @@ func TestDescriptors(t *testing.T) {
 			"\nplan=gold\n",
 			"of=\\x27a\\,b\n", "when:   after the response", `weir explain --config PATH 'shop and more' 'of=\x27a\,b'`,
 		}, stderr: []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is Envoy's"}},
+		{name: "JSON", stdin: envoyMapping, args: []string{"-", "--output=json", "--header=x-user:\xff"}, stdout: []string{
+			`"domain": "shop and more",`, `"place": "stdin:3:5: rate_limits[0]"`, `"value_base64": "/w=="`, `"hits_addend": 2`, `weir explain --config PATH 'shop and more' 'user=\\xff' --hits 2`,
+			`"descriptor": "of=\\x27a\\,b"`, `"on_stream_done": true`, `"notes": [`,
+		}},
 		{name: "example", args: []string{example, "--path", "/login", "--header=x-user:alice"}, stdout: []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}},
+		{name: "rules by variable", env: "RUNTIME_ROOT=" + t.TempDir(), args: []string{example, "--header=x-user:alice"}, stdout: []string{"  next:   weir explain api user=alice"}},
 		{name: "client", args: []string{every, "--path=/address", "--header=x-forwarded-for:7.7.7.7, 192.0.2.2"}, stdout: []string{"remote_address=192.0.2.2\n"}},
 		{name: "none", args: []string{example, "--path", "/search"}, code: 1, stdout: []string{"Envoy sends no descriptor for this request.\n"}},
 		{name: "no configuration", args: []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, code: 2, stderr: []string{"weir: invalid Envoy configuration:\n", "this is not a configuration of Envoy"}},
@@ -40,33 +42,4 @@ func TestDescriptors(t *testing.T) {
 		{name: "host", args: []string{file, "--header=host:x"}, code: 2, stderr: []string{"weir: header host: use --authority instead"}},
 		{name: "bad path", args: []string{file, "--path=x"}, code: 2, stderr: []string{`weir: --path: "x" does not begin with /`}},
 	})
-}
-
-// TestNextOfDescriptors names no path of the rules if the environment does.
-func TestNextOfDescriptors(t *testing.T) {
-	t.Setenv("RUNTIME_ROOT", t.TempDir())
-	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
-	code, stdout, stderr := call(t, "descriptors", example, "--header=x-user:alice")
-	compare(t, 0, []string{"  next:   weir explain api user=alice"}, nil, code, stdout, stderr)
-}
-
-func TestDescriptorsAsJSON(t *testing.T) {
-	command := inProcess("descriptors", "-", "--output=json", "--header=x-user:\xff")
-	command.Stdin = strings.NewReader(envoyMapping)
-	out, err := command.Output()
-	var answer envoyconfig.Report
-	if err != nil || json.Unmarshal(out, &answer) != nil || len(answer.Descriptors) != 3 {
-		t.Fatalf("%v in\n%s", err, out)
-	}
-	first := answer.Descriptors[0]
-	if first.Domain != "shop and more" || first.Place != "stdin:3:5: rate_limits[0]" || string(first.Entries[0].ValueBase64) != "\xff" ||
-		first.Explain != `weir explain --config PATH 'shop and more' 'user=\xff' --hits 2` || *first.HitsAddend != 2 {
-		t.Errorf("first %+v", first)
-	}
-	if last := answer.Descriptors[2]; !last.OnStreamDone || last.Descriptor != `of=\x27a\,b` {
-		t.Errorf("last %+v", last)
-	}
-	if len(answer.Notes) != 1 {
-		t.Errorf("notes %+v", answer.Notes)
-	}
 }

@@ -64,14 +64,6 @@ func TestProblemsInDocuments(t *testing.T) {
 	}
 }
 
-// The schema that the program prints is the documented one.
-func TestSchemaIsDocumented(t *testing.T) {
-	code, stdout, stderr := call(t, "schema")
-	if code != exitOK || stderr != "" || stdout != readText(t, "../../docs/rules.schema.json") {
-		t.Errorf("exit code %d, stderr %q, or another schema", code, stderr)
-	}
-}
-
 // Links between documents lead to files and headings that exist. So do the names of
 // source files.
 func TestLinksOfDocuments(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"testing"
 )
@@ -27,6 +26,7 @@ func TestExplain(t *testing.T) {
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
 		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: never fits, but is counted", "is denied"}},
+		{name: "JSON", args: explain("--output=json", "--hits=2", "api", "user=alice"), stdout: []string{`"rule": "api|user"`, `"hits": 2`, `"key": "w1|api|user=alice|1d"`}},
 		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|1d"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
 		{name: "colon for =", args: explain("api", "user:alice"), code: 1, stdout: []string{`nothing matches "user:alice" (did you mean user=alice?)`}},
@@ -39,23 +39,7 @@ func TestExplain(t *testing.T) {
 		{name: "empty directory", args: []string{"explain", "--config=" + t.TempDir(), "api", "a"}, code: 2, stderr: []string{"weir: no rule files in "}},
 		{name: "bad descriptor", args: explain("api", "user=alice,"), code: 2, stderr: []string{`weir: <descriptor>: "user=alice,": entry 2 has no key`}},
 		{name: "bad prefix", args: explain("--cache-key-prefix=a|b", "api", "user"), code: 2, stderr: []string{"'|' is not allowed"}},
-		{name: "no descriptor", args: explain("api"), code: 2, stderr: []string{"<descriptor>", "Usage: weir explain"}},
 		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: expected a valid 64 bit uint but got "-1"`}},
 		{name: "empty domain", args: explain("", "user"), code: 2, stderr: []string{"weir: the domain is empty\n"}},
 	})
-}
-
-func TestExplainAsJSON(t *testing.T) {
-	code, stdout, _ := call(t, "explain", "--redis-url=redis:6379", "--config="+rules(t, "a.yaml", good), "--output=json", "--hits=2", "api", "user=alice")
-	var answer struct {
-		Rule   string
-		Hits   int
-		Limits []struct{ Key string }
-	}
-	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != 0 {
-		t.Fatalf("exit code %d, %v in\n%s", code, err, stdout)
-	}
-	if answer.Rule != "api|user" || answer.Hits != 2 || len(answer.Limits) != 1 || answer.Limits[0].Key != "w1|api|user=alice|1d" {
-		t.Errorf("got %+v of\n%s", answer, stdout)
-	}
 }

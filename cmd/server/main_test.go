@@ -92,18 +92,17 @@ func TestExitCodes(t *testing.T) {
 	runCommands(t, nil, []commandTest{
 		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: serve(), stderr: []string{"listening"}},
-		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + dir), stderr: []string{`"level":"info","@message":"listening"`, `{"@timestamp":"20`}},
+		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--drain-timeout=1m30s", "--config="+dir), stderr: []string{`"level":"info","@message":"draining","timeout":"1m30s"}`}},
+		{name: "bad rules as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + wrong), code: 1, stderr: []string{`"level":"error","@message":"weir exits","reason":"cannot start","problems":["`}},
+		{name: "bad flag as JSON", env: "LOG_FORMAT=json", args: []string{"--port=http"}, code: 2, stderr: []string{`"reason":"invalid flags, variables or arguments","problems":["--port: `}},
 		{name: "bad rules", args: serve("--config=" + wrong), code: 1, stderr: []string{"\n" + wrong + "/a.yaml:4:", "minuet", "\n" + wrong + "/a.yaml:6:", "colour"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command explode\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
-		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unknown command " + dir + "\n"}},
 		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces\n\nUsage: weir serve [flags]\n"}},
 		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port; use 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
 		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "use 0 to 65535", "enableServiceLinks: false ($GRPC_PORT)\n\nUsage: weir serve [flags]\n"}},
-		{name: "duration without a unit", env: "DRAIN_DELAY=5", code: 2, stderr: []string{"weir: --drain-delay: expected duration but got \"5\": time: missing unit in duration \"5\" ($DRAIN_DELAY)\n"}},
 		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: expected duration but got \"abc\""}},
-		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): is required", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): is required"}},
 		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--decision-log-rate=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "--decision-log-rate ($DECISION_LOG_RATE): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): is required"}},
 		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX\n\nUsage: weir serve [flags]\n"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
@@ -112,12 +111,16 @@ func TestExitCodes(t *testing.T) {
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stdout: []string{"read " + odd + "/b.yaml: it is not a regular file; use a regular file or a link to a regular file\n"}},
-		{name: "device as rules", args: []string{"validate", "/dev/zero"}, code: 2, stdout: []string{"/dev/zero: it is not a regular file"}},
 		{name: "pipe among rules served", args: serve("--config=" + odd), code: 1, stderr: []string{"b.yaml: it is not a regular file"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no rule files in " + empty + "; Weir reads .yaml, "}},
 		{name: "problems beside an unreadable path", args: []string{"validate", dir, missing, wrong}, code: 2, stdout: []string{"missing: no such file", wrong + "/a.yaml:4:", wrong + "/a.yaml:6:"}},
+		{name: "standard input", stdin: good, args: []string{"validate", "-"}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
+		{name: "problems of standard input", stdin: bad, args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"}},
+		{name: "standard input beside a file", stdin: more, args: []string{"validate", dir + "/a.yaml", "-"}, code: 1, stdout: []string{"stdin:1:9: domain: \"api\" is already the domain of "}},
+		{name: "too long a standard input", stdin: strings.Repeat("#", 16<<20+1), args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin: "}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
+		{name: "schema", args: []string{"schema"}, stdout: []string{readText(t, "../../docs/rules.schema.json")}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command> [flags]", "validate", "explain", "test", "version"}},
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
@@ -152,6 +155,11 @@ func runCommands(t *testing.T, before []string, tests []commandTest) {
 			}
 			code, stdout, stderr := run()
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+			for line := range strings.Lines(stderr) {
+				if tt.env == "LOG_FORMAT=json" && (!json.Valid([]byte(line)) || !strings.HasPrefix(line, `{"@timestamp":"20`)) {
+					t.Errorf("no line of the log: %s", line)
+				}
+			}
 			if strings.Contains(stdout+stderr, "swordfish") {
 				t.Errorf("a token is shown: %s%s", stdout, stderr)
 			}
@@ -193,27 +201,6 @@ func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code i
 	for _, want := range wantStderr {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("stderr %q does not contain %q", stderr, want)
-		}
-	}
-}
-
-// TestLogAsJSON holds all that is written to the format, up to the end.
-func TestLogAsJSON(t *testing.T) {
-	t.Setenv("LOG_FORMAT", "json")
-	for want, args := range map[string][]string{
-		`"level":"info","@message":"draining","timeout":"1m30s"}`:                            append(local[:len(local):len(local)], "--drain-timeout=1m30s", "--config="+rules(t, "a.yaml", good)),
-		`"level":"error","@message":"weir exits","reason":"cannot start","problems":["`:      {"--config=" + rules(t, "a.yaml", bad)},
-		`"reason":"invalid flags, variables or arguments","problems":["--port: `:             {"--port=http"},
-		`"reason":"invalid flags, variables or arguments","problems":["unknown flag --nope"`: {"--nope"},
-	} {
-		_, _, stderr := call(t, args...)
-		if !strings.Contains(stderr, want) {
-			t.Errorf("the wanted line %s is missing in:\n%s", want, stderr)
-		}
-		for text := range strings.Lines(stderr) {
-			if !json.Valid([]byte(text)) || !strings.HasPrefix(text, `{"@timestamp":"20`) {
-				t.Errorf("no line of the log: %s", text)
-			}
 		}
 	}
 }
@@ -308,17 +295,6 @@ func addresses(log *testenv.Log) map[string]string {
 		found[l[1]] = l[2]
 	}
 	return found
-}
-
-// A real process reads rules that another one writes.
-func TestValidateStandardInput(t *testing.T) {
-	runCommands(t, []string{"validate"}, []commandTest{
-		{name: "valid", stdin: good, args: []string{"-"}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
-		{name: "problems", stdin: bad, args: []string{"-"}, code: 1, stdout: []string{"stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"}},
-		{name: "nothing", stdin: "\n", args: []string{"-"}, code: 1, stdout: []string{"stdin: "}},
-		{name: "beside a file", stdin: more, args: []string{rules(t, "a.yaml", good) + "/a.yaml", "-"}, code: 1, stdout: []string{"stdin:1:9: domain: \"api\" is already the domain of "}},
-		{name: "too long", stdin: strings.Repeat("#", 16<<20+1), args: []string{"-"}, code: 1, stdout: []string{"stdin: "}},
-	})
 }
 
 // An image FROM scratch has no data of time zones.

@@ -27,6 +27,7 @@ func TestSimulate(t *testing.T) {
 	t.Chdir(dir)
 	runCommands(t, []string{"simulate", "--envoy=envoy.yaml"}, []commandTest{
 		{name: "text", args: []string{"a.yaml", "access.log"}, stdout: []string{"2 requests from 2026-11-02 09:00:00 to 2026-11-02 09:00:01 UTC, of which 1 (50 %) would be denied\n", "most denied clients of api|user, 1 per hour\n  user=ann  1 denied\n"}},
+		{name: "standard input", stdin: userLines, args: []string{"a.yaml", "-", "--denied=/dev/stdout"}, stdout: []string{"2 requests from ", "stdin:2\tapi|user\t1 per hour\tuser=ann\n"}, absent: "\x1b"},
 		{name: "json", args: []string{"a.yaml", "access.log", "--output=json", "--suggest"}, stdout: []string{`"denied": 1,`, `"clients_denied_share": 0.01,` + "\n          \"amount\": 2\n"}},
 		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no readable line\nbad.log:1: unknown format: \\x1b[31mno\n"}},
 		{name: "fields", args: []string{"a.yaml", "own.log", "--fields=time=ts,header:x-user=who.name"}, stdout: []string{"1 requests from 2023-11-14 22:13:20", "user"}},
@@ -47,19 +48,13 @@ func TestSimulateCutLog(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	t.Chdir(dir)
 	var log bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&log, gzip.NoCompression)
+	w := gzip.NewWriter(&log)
 	_, err := w.Write([]byte(userLines))
-	testenv.OK(t, errors.Join(err, w.Flush()))
-	whole := log.Len()
-	if _, err := w.Write([]byte(userLines)); err != nil || w.Close() != nil {
-		t.Fatal(err)
-	}
-	corrupt := slices.Clone(log.Bytes())
-	corrupt[len(corrupt)-6] ^= 1 // of the checksum
-	for name, data := range map[string][]byte{"cut.gz": log.Bytes()[:whole], "corrupt.gz": corrupt} {
-		testenv.OK(t, os.WriteFile(name, data, 0o600))
-	}
-	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 4: gzip: invalid checksum"} {
+	testenv.OK(t, errors.Join(err, w.Close()))
+	testenv.OK(t, os.WriteFile("cut.gz", log.Bytes()[:log.Len()-8], 0o600))
+	log.Bytes()[log.Len()-6] ^= 1 // of the checksum
+	testenv.OK(t, os.WriteFile("corrupt.gz", log.Bytes(), 0o600))
+	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 2: gzip: invalid checksum"} {
 		why = log + ": " + why + "; the rest of the log is not in this report"
 		for output, first := range map[string]string{"text": "warning: " + why, "json": "{\n  \"warnings\": [\n    \"" + why} {
 			code, stdout, stderr := call(t, "simulate", "a.yaml", log, "--envoy=envoy.yaml", "--output="+output, "--html=page", "--denied=denied")
@@ -75,43 +70,21 @@ func TestSimulateCutLog(t *testing.T) {
 	}
 }
 
-// The page and the list of denied requests are written beside the report, whatever the log comes from.
-func TestSimulateFiles(t *testing.T) {
-	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
-	page, denied := filepath.Join(dir, "page.html"), filepath.Join(dir, "denied")
-	code, stdout, stderr := callProcess(userLines, "simulate", dir+"/a.yaml", "-", "--envoy="+dir+"/envoy.yaml", "--html="+page, "--denied="+denied)
-	if code != exitOK || strings.Contains(stdout+stderr, "\x1b") {
-		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
-	}
-	for file, want := range map[string]string{page: "<h2>api|user</h2>", denied: "stdin:2\tapi|user\t1 per hour\tuser=ann\n"} {
-		if text := readText(t, file); !strings.Contains(text, want) {
-			t.Errorf("%s: %q", file, text)
-		}
-	}
-}
-
 // A file is written when all is done: none that is read, and none twice. What was there before stays
 // if there is no report, and nothing is left beside it.
 func TestSimulateKeepsFiles(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines, "bad.log", "no\n", "old", "before\n")
 	t.Chdir(dir)
 	testenv.OK(t, errors.Join(os.Symlink("access.log", "link"), os.Mkdir("rules", 0o700), os.WriteFile("rules/r.yaml", []byte(oncePer), 0o600), os.Chmod("old", 0o640), os.Symlink("old", "linked")))
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log is the same file as access.log"},
-		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link is the same file as access.log"},
-		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml is the same file as rules/r.yaml"},
-		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml is the same file as rules/r.yaml"},
-		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml is the same file as envoy.yaml"},
-		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is the same file as x"},
-		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no readable line"},
-	} {
-		code, stdout, stderr := call(t, append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)
-		compare(t, 2, nil, []string{"weir: " + test.want}, code, stdout, stderr)
-		wantFiles(t, dir, "a.yaml", "access.log", "bad.log", "envoy.yaml", "link", "linked", "old", "rules")
-	}
+	runCommands(t, []string{"simulate", "--envoy=envoy.yaml"}, []commandTest{
+		{name: "log", args: []string{"a.yaml", "access.log", "--denied=access.log"}, code: 2, stderr: []string{"weir: --denied: access.log is the same file as access.log"}},
+		{name: "link to the log", args: []string{"a.yaml", "access.log", "--html=./link"}, code: 2, stderr: []string{"weir: --html: ./link is the same file as access.log"}},
+		{name: "rules", args: []string{"rules", "access.log", "--html=rules/r.yaml"}, code: 2, stderr: []string{"weir: --html: rules/r.yaml is the same file as rules/r.yaml"}},
+		{name: "old rules", args: []string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, code: 2, stderr: []string{"weir: --html: rules/r.yaml is the same file as rules/r.yaml"}},
+		{name: "configuration", args: []string{"a.yaml", "access.log", "--html=envoy.yaml"}, code: 2, stderr: []string{"weir: --html: envoy.yaml is the same file as envoy.yaml"}},
+		{name: "twice", args: []string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, code: 2, stderr: []string{"weir: --denied: ./x is the same file as x"}},
+		{name: "no report", args: []string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, code: 2, stderr: []string{"weir: bad.log: no readable line"}},
+	})
 	for file, want := range map[string]string{"access.log": userLines, "old": "before\n", "envoy.yaml": byUser, "rules/r.yaml": oncePer} {
 		if data, err := os.ReadFile(file); err != nil || string(data) != want {
 			t.Errorf("%s: %v, %q", file, err, data)
@@ -146,15 +119,12 @@ func TestSimulateInterrupted(t *testing.T) {
 	command.Dir = dir
 	in := testenv.Must(command.StdinPipe())(t)
 	defer in.Close()
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	testenv.OK(t, command.Start())
+	log := start(t, command)
 	const morePerPipe = 1 << 20 // than fits: it is read
 	testenv.Must(io.WriteString(in, strings.Repeat(userLines, morePerPipe/len(userLines))))(t)
 	testenv.OK(t, command.Process.Signal(os.Interrupt))
-	if err := command.Wait(); command.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "weir: interrupted") {
-		t.Errorf("%v: %s", err, stderr.String())
-	}
+	_ = command.Wait() // its exit code tells
+	compare(t, 2, []string{"weir: interrupted"}, nil, command.ProcessState.ExitCode(), log.String(), "")
 	wantFiles(t, dir, "a.yaml", "denied", "envoy.yaml")
 	if data, err := os.ReadFile(filepath.Join(dir, "denied")); err != nil || string(data) != "before\n" {
 		t.Errorf("%v, %q", err, data)

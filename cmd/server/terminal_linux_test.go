@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -19,16 +19,9 @@ func terminal(t *testing.T) (shown, end *os.File) {
 	shown = testenv.Must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	t.Cleanup(func() { _ = shown.Close() })
 	fd := int(shown.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		end, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testenv.Must(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
+	testenv.OK(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	end = testenv.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { _ = end.Close() })
 	return shown, end
 }
@@ -36,26 +29,42 @@ func terminal(t *testing.T) (shown, end *os.File) {
 // On a terminal, progress is gone when the report comes.
 func TestSimulateOnTerminal(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines)
-	for _, output := range []string{"text", "json"} {
-		t.Run(output, func(t *testing.T) {
-			shown, end := terminal(t)
-			simulate := func() *exec.Cmd {
-				command := inProcess("simulate", "a.yaml", "access.log", "--envoy=envoy.yaml", "--output="+output)
-				command.Dir = dir
-				return command
-			}
-			want := testenv.Must(simulate().Output())(t)
-			command := simulate()
-			command.Stdout, command.Stderr = end, end
-			testenv.OK(t, command.Start())
-			_ = end.Close()
-			data, _ := io.ReadAll(shown) // the error is that nobody writes any more
-			testenv.OK(t, command.Wait())
-			const clear = "\r\x1b[K"
-			text := strings.ReplaceAll(string(data), "\r\n", "\n")
-			at := strings.LastIndex(text, clear)
-			if !strings.Contains(text, "2 lines"+clear) || text[at+len(clear):] != string(want) {
-				t.Errorf("shown is %q, want %q after the progress", text, want)
+	shown, end := terminal(t)
+	args := []string{"simulate", dir + "/a.yaml", dir + "/access.log", "--envoy=" + dir + "/envoy.yaml"}
+	_, want, _ := call(t, args...)
+	command := inProcess(args...)
+	command.Stdout, command.Stderr = end, end
+	testenv.OK(t, command.Start())
+	_ = end.Close()
+	data, _ := io.ReadAll(shown) // the error is that nobody writes any more
+	testenv.OK(t, command.Wait())
+	const clear = "\r\x1b[K"
+	text := strings.ReplaceAll(string(data), "\r\n", "\n")
+	at := strings.LastIndex(text, clear)
+	if !strings.Contains(text, "2 lines"+clear) || text[at+len(clear):] != want {
+		t.Errorf("shown is %q, want %q after the progress", text, want)
+	}
+}
+
+// What cannot be printed is an error of every command that prints.
+func TestNowhereToPrint(t *testing.T) {
+	dir := rules(t, "a.yaml", good, "pass_test.yaml", passing)
+	wrong := rules(t, "a.yaml", bad)
+	for name, args := range map[string][]string{
+		"version": {"version"}, "version by flag": {"--version"}, "help": {"help"}, "help by flag": {"validate", "--help"},
+		"valid": {"validate", dir}, "problems": {"validate", wrong}, "test": {"test", dir},
+		"explain": {"explain", "--config=" + dir, "api", "user"}, "no rule": {"explain", "--config=" + dir, "api", "path"},
+		"explain as JSON": {"explain", "--output=json", "--config=" + dir, "api", "user"},
+		"bench":           {"bench", oracle{}.start(t), "--requests=10", "--warmup=0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := testenv.Must(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
+			defer full.Close()
+			var stderr bytes.Buffer
+			code := run(t.Context(), args, full, &stderr)
+			compare(t, exitUsage, nil, []string{"weir: printing: write /dev/full: no space left on device\n"}, code, "", stderr.String())
+			if n := strings.Count(stderr.String(), "no space"); n != 1 {
+				t.Errorf("it is told %d times:\n%s", n, stderr.String())
 			}
 		})
 	}
