@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -54,28 +53,22 @@ func TestBreaker(t *testing.T) {
 func TestBreakerOnRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	const opTimeout = 500 * time.Millisecond
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: Server{Addr: r.Addr(), Timeout: opTimeout}, Registerer: reg})
-	works := func() bool {
-		_, err := ask(context.Background(), s, "k", perYear)
-		return err == nil
-	}
-	testenv.Until(t, "the first request is decided", works)
-	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	f := newFixture(t, Options{Main: Server{Timeout: opTimeout}})
+	s := f.store
+	untilDecides(t, s)
+	f.pause()
 
 	var wg sync.WaitGroup
 	for range 3 * maxUnanswered { // that wait, in more than one call
 		wg.Go(func() {
 			for !s.main.breaker.isOpen() {
-				works()
+				_, _ = ask(t.Context(), s, "k", perYear)
 			}
 		})
 	}
 	wg.Wait()
 	const requests = 100
-	calls := value(t, reg, "weir_redis_calls_total", "")
+	calls := f.calls()
 	began := time.Now()
 	for range requests {
 		if err := mustFail(t, s); !strings.Contains(err.Error(), "gets no requests") {
@@ -85,12 +78,12 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	if took := time.Since(began); took > requests*opTimeout/2 {
 		t.Errorf("%d requests took %v, as if they had waited", requests, took)
 	}
-	if n := value(t, reg, "weir_redis_calls_total", "") - calls; n != 0 {
+	if n := f.calls() - calls; n != 0 {
 		t.Errorf("%v calls were made", n)
 	}
-	do(t, admin, "client", "unpause")
-	testenv.Until(t, "requests are decided again", works)
-	if n := value(t, reg, "weir_redis_breaker_open", ""); n != 0 {
+	f.do("client", "unpause")
+	untilDecides(t, s)
+	if n := f.value("weir_redis_breaker_open", ""); n != 0 {
 		t.Errorf("the breaker's gauge is %v, want 0", n)
 	}
 }
@@ -98,23 +91,22 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 // The Redis of limits per second fails: others do not notice, and a request with
 // limits in both charges nothing.
 func TestBreakerOfOneOfTwo(t *testing.T) {
-	main, second := testenv.RedisServer(t), testenv.RedisServer(t)
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(main.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg})
-	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
+	second := testenv.RedisServer(t)
+	f := newFixture(t, Options{PerSecond: &Server{Addr: second.Addr()}})
+	s, limit := f.store, perSeconds(100)
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
 	for !s.perSecond.breaker.isOpen() {
-		if _, err := ask(context.Background(), s, "second", perSecond); err == nil {
+		if _, err := ask(t.Context(), s, "second", limit); err == nil {
 			t.Fatal("decided without Redis")
 		}
 	}
-	calls := value(t, reg, "weir_redis_calls_total", "")
-	hits := []limiter.Hit{{Limit: perYear, Key: []byte("k"), Cost: 1}, {Limit: perSecond, Key: []byte("second"), Cost: 1}}
-	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errOpen) {
+	calls := f.calls()
+	hits := []limiter.Hit{hit("k", perYear, 1), hit("second", limit, 1)}
+	if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errOpen) {
 		t.Errorf("got error %v, want %v", err, errOpen)
 	}
-	if n := value(t, reg, "weir_redis_calls_total", "") - calls; n != 0 {
+	if n := f.calls() - calls; n != 0 {
 		t.Errorf("%v calls were made in vain", n)
 	}
 	if d := mustAsk(t, s, "k", perYear); d.Used != 2 {

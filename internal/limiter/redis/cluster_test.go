@@ -110,29 +110,8 @@ func TestNodeOfAClusterIsReplaced(t *testing.T) {
 	}
 	do(t, connect(t, nodes[3]), "cluster", "failover", "takeover")
 	testenv.Until(t, "the replica decides", func() bool {
-		_, err := ask(context.Background(), s, key, perYear)
+		_, err := ask(t.Context(), s, key, perYear)
 		return err == nil
 	})
 	testenv.Until(t, "all nodes answer", func() bool { return s.Ping(context.Background()) == nil })
-}
-
-func TestClusterThatCannotDecide(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		args []string
-		kind kind
-	}{
-		{"no cluster", nil, kindCluster},
-		{"no slots", []string{"--cluster-enabled", "yes"}, kindCluster},
-		{"password", []string{"--cluster-enabled", "yes", "--requirepass", "right"}, kindAuth},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{Main: Server{Type: Cluster, Addr: testenv.RedisServer(t, c.args...).Addr(), Password: "swordfish", Timeout: long}})
-			for what, err := range map[string]error{"Decide": mustFail(t, s), "Ping": s.Ping(context.Background())} {
-				if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != c.kind || strings.Contains(err.Error(), "swordfish") {
-					t.Errorf("%s: error %v of kind %s, want kind %s", what, err, classify(err), c.kind)
-				}
-			}
-		})
-	}
 }

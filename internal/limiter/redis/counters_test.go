@@ -25,7 +25,7 @@ func TestResetEndsRememberedDenials(t *testing.T) {
 		})
 	}
 	fill()
-	testenv.OK(t, f.store.Reset(t.Context(), one))
+	testenv.OK(t, f.Reset(t.Context(), one))
 	if out, denied, _ := f.ask(one...); denied || out[0].Used != 1 {
 		t.Errorf("after a reset here: denied is %v, %+v", denied, out)
 	}
@@ -44,7 +44,7 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	s := open(t, o)
 	quick := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second, UnitMultiplier: 3600})
 	hits := []limiter.Hit{hit("{a}", perYear, 3), hit("{b}", perYear, 4), hit("{c}", bucketYear, 5), hit("q", quick, 6)}
-	testenv.Must(s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))))(t)
+	mustDecide(t, s, hits...)
 	used := func() (list []int64) {
 		t.Helper()
 		counters := testenv.Must(s.Peek(t.Context(), hits))(t)

@@ -15,7 +15,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		main := location{f.store.main, 0}
+		main := location{f.main, 0}
 		sent := testenv.Must(main.queue(t.Context(), part, true, time.Hour))(t)
 		<-sent.batch.done
 		out := make([]limiter.Decision, 1)
@@ -30,10 +30,10 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		d := newDenials(1<<20, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
-		refund := newBatch(0, 1)
-		refund.number, refund.asked, refund.err = 2, time.Now(), errLate
-		refund.add([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false)
-		d.noteCredits(refund)
+		back := newBatch(0, 1)
+		back.number, back.asked, back.err = 2, time.Now(), errLate
+		back.add([]limiter.Hit{refund("k", l, 1)}, false)
+		d.noteCredits(back)
 		d.note(ticket{denial, 0}, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
 		if d.last([]byte("k")).denies {
 			t.Error("a denial from before the refund is remembered")

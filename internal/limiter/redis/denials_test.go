@@ -2,17 +2,15 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
-	"weir/internal/testenv"
 )
 
 // checked compares each denial from memory with what a store without memory says,
@@ -86,21 +84,25 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 // memoryFixture is a store that counts by Redis' clock and remembers by one that
 // the test sets, beside a second store without memory, as another process.
 type memoryFixture struct {
-	*testing.T
-	store, other *store
-	redis        *testenv.Redis
-	reg          *prometheus.Registry
-	mu           sync.Mutex
-	now          time.Time
+	*fixture
+	other *store
+	mu    sync.Mutex
+	now   time.Time
 }
 
 func newMemoryFixture(t *testing.T) *memoryFixture {
-	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
-	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
-	f.store.denials = newDenials(1<<20, f.clock)
-	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
+	f := &memoryFixture{fixture: newFixture(t, Options{}), now: time.Now()}
+	f.remember(f.clock)
 	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
+}
+
+// remember gives a store a memory with that clock.
+func (s *store) remember(clock func() time.Time) {
+	s.denials = newDenials(1<<20, clock)
+	for _, b := range s.backends() {
+		b.denials, b.local = s.denials, clock
+	}
 }
 
 func (f *memoryFixture) clock() time.Time {
@@ -118,13 +120,9 @@ func (f *memoryFixture) pass(d time.Duration) {
 // ask decides a request and returns how many calls it cost.
 func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
 	f.Helper()
-	before := value(f, f.reg, "weir_redis_calls_total", "")
-	out = make([]limiter.Decision, len(hits))
-	denied, err := f.store.Decide(f.Context(), hits, out)
-	if err != nil {
-		f.Fatalf("Decide: %v", err)
-	}
-	return out, denied, int(value(f, f.reg, "weir_redis_calls_total", "") - before)
+	before := f.calls()
+	out, denied = mustDecide(f, f.store, hits...)
+	return out, denied, f.calls() - before
 }
 
 // want asks and compares.
@@ -135,17 +133,6 @@ func (f *memoryFixture) want(what string, denied bool, calls int, hits ...limite
 		f.Errorf("%s: denied %t with %d calls, want %t with %d", what, gotDenied, gotCalls, denied, calls)
 	}
 	return out
-}
-
-// denies reports whether the memory may deny by a counter.
-func denies(s *store, key string) bool { return s.denials.last([]byte(key)).denies }
-
-func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
-	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
-}
-
-func yearly(amount uint64) *limiter.Limit {
-	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
 }
 
 func TestKnownDenialCostsNoCall(t *testing.T) {
@@ -191,12 +178,10 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 		{"limit raised, not enough", func(*memoryFixture) {}, hit("k", yearly(3), 2), true},
 		{"other rule, other counter", func(*memoryFixture) {}, hit("k2", two, 1), false},
 		{"limit no longer enforced", func(*memoryFixture) {}, hit("k", storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year, Mode: limiter.Shadow}), 1), false},
-		{"given back by this process", func(f *memoryFixture) {
-			f.want("refund", false, 1, limiter.Hit{Limit: two, Key: []byte("k"), Cost: 1, Refund: true})
-		}, hit("k", two, 1), false},
-		{"given back by another, within a second", func(f *memoryFixture) { giveBackByOther(f, two) }, hit("k", two, 1), true},
-		{"given back by another, a second later", func(f *memoryFixture) { giveBackByOther(f, two); f.pass(denialAge + 1) }, hit("k", two, 1), false},
-		{"deleted, a second later", func(f *memoryFixture) { do(f, connect(f, f.redis), "del", "k"); f.pass(denialAge + 1) }, hit("k", two, 1), false},
+		{"given back by this process", func(f *memoryFixture) { mustDecide(f, f.store, refund("k", two, 1)) }, hit("k", two, 1), false},
+		{"given back by another, within a second", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)) }, hit("k", two, 1), true},
+		{"given back by another, a second later", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)); f.pass(denialAge + 1) }, hit("k", two, 1), false},
+		{"deleted, a second later", func(f *memoryFixture) { f.do("del", "k"); f.pass(denialAge + 1) }, hit("k", two, 1), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newMemoryFixture(t)
@@ -210,13 +195,6 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 	}
 }
 
-func giveBackByOther(f *memoryFixture, l *limiter.Limit) {
-	out := make([]limiter.Decision, 1)
-	if _, err := f.other.Decide(f.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, out); err != nil {
-		f.Fatal(err)
-	}
-}
-
 func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := yearly(1)
@@ -227,4 +205,63 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	if _, err := ask(t.Context(), f.store, "other", l); err == nil {
 		t.Error("a counter that is not known was decided without Redis")
 	}
+}
+
+// TestUnseenCountersDoNotHideADenial has a client that is over vary another value.
+func TestUnseenCountersDoNotHideADenial(t *testing.T) {
+	f := newMemoryFixture(t)
+	over := hit("user", yearly(1), 1)
+	f.want("first", false, 1, over)
+	f.want("denied", true, 1, over)
+	for i := range 20 {
+		out := f.want("beside a new counter", true, 0, hit(fmt.Sprint("path ", i), yearly(3), 1), over)
+		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 0 || d.Remaining != 3 {
+			t.Errorf("the new counter: got %+v, want it unused", d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Used != 1 {
+			t.Errorf("the user: got %+v", d)
+		}
+	}
+	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
+
+	quota := func(key string, amount uint64) limiter.Hit {
+		h := hit(key, yearly(amount), 1)
+		h.Mode = limiter.Quota
+		return h
+	}
+	f.want("a quota that is not over", false, 1, quota("user", 1), quota("b", 3))
+	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
+}
+
+// TestKnownDenialTellsWhatWasSeenOfOthers denies a request for one of its counters,
+// beside others of which this process has seen admitted requests only.
+func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
+	f := newMemoryFixture(t)
+	f.now = time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)
+	f.main.now = f.clock // Redis counts by it, too
+	limit := func(amount uint64, unit limiter.Unit) *limiter.Limit {
+		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
+	}
+	a, b, c := hit("a", limit(1, limiter.Minute), 1), hit("b", limit(1, limiter.Day), 1), hit("c", limit(5, limiter.Day), 1)
+	f.want("b", false, 1, b)
+	f.want("c", false, 1, c)
+	f.want("a", false, 1, a)
+	f.want("a again", true, 1, a)
+	for _, what := range []string{"all", "all again"} {
+		out := f.want(what, true, 0, a, b, c)
+		if d := out[0]; !d.Over || d.RetryAfter != 51*time.Second {
+			t.Errorf("%s: a: got %+v, want it over for 51 s", what, d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Charged || d.Remaining != 0 || d.RetryAfter != 12*time.Hour-9*time.Second {
+			t.Errorf("%s: b: got %+v, want it over until midnight", what, d)
+		}
+		if d := out[2]; d.Over || d.Charged || d.Used != 1 || d.Remaining != 4 {
+			t.Errorf("%s: c: got %+v, want 4 remaining", what, d)
+		}
+	}
+	f.want("c gives back", false, 1, refund("c", c.Limit, 1))
+	if d := f.want("after that", true, 0, a, c)[1]; d.Used != 0 || d.Remaining != 5 {
+		t.Errorf("c: got %+v, want 5 remaining", d)
+	}
+	f.want("what is told denies nobody", true, 1, b)
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -81,49 +79,12 @@ func TestDifferentialBatches(t *testing.T) {
 	t.Logf("seed %d: %d random decisions, %d requests together and %d one after the other", h.seed, h.decided, h.together, h.single)
 }
 
-// TestTogetherAsOneAfterTheOther decides the same requests in the same order twice: by whatever
-// part of the script does it, and one after the other. Both must leave the same, for the same time.
-func TestTogetherAsOneAfterTheOther(t *testing.T) {
-	r, other := miniredis.RunT(t), miniredis.RunT(t) // where no time passes by itself
-	h := newHistory(t, r.Addr())
-	single := h.open(other.Addr())
-	h.then = func(requests [][]limiter.Hit, decided *batch) {
-		b := newBatch(0, 0)
-		for _, hits := range requests {
-			b.add(hits, false)
-		}
-		for i := range b.counters {
-			b.counters[i].separate = true
-		}
-		if call(single, b); b.err != nil {
-			t.Fatal(b.err)
-		}
-		for _, c := range b.counters {
-			key := c.key
-			got, _ := r.Get(key)
-			want, _ := other.Get(key)
-			if got != want || r.TTL(key) != other.TTL(key) {
-				t.Errorf("seed %d at %v: %s is %q for %v, but %q for %v if its hits are decided one after the other",
-					h.seed, h.now, key, got, r.TTL(key), want, other.TTL(key))
-			}
-		}
-	}
-	for h.decided < 5000 && !t.Failed() {
-		h.pass()
-		h.decide(h.requests())
-	}
-	if h.together == 0 {
-		t.Error("no request was decided together with others")
-	}
-}
-
 // history is a random history of batches.
 type history struct {
 	*testing.T
 	*rand.Rand
 	seed                      uint64
 	store                     *store
-	then                      func(requests [][]limiter.Hit, decided *batch) // after each batch, nil for nothing
 	now                       time.Time
 	counters                  counters
 	limitOf                   map[string]*limiter.Limit // by key, one of them
@@ -139,13 +100,8 @@ func newHistory(t *testing.T, addr string) *history {
 		now:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		counters: newCounters(), limitOf: map[string]*limiter.Limit{},
 	}
-	h.store = h.open(addr)
+	h.store = open(t, Options{Main: at(addr), Now: func() time.Time { return h.now }})
 	return h
-}
-
-// open opens a store that has the clock of the history.
-func (h *history) open(addr string) *store {
-	return open(h.T, Options{Main: at(addr), Now: func() time.Time { return h.now }})
 }
 
 // pass lets time pass, or none, or steps back. Never does a state expire within the
@@ -270,23 +226,11 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	b := newBatch(0, 0)
-	for _, hits := range requests {
-		b.add(hits, false)
-		h.decided += len(hits)
-	}
-	if call(h.store, b); b.err != nil {
-		h.Fatal(b.err)
-	}
-	for place := range requests {
-		if b.reply.together == nil {
-			h.single++
-		} else {
-			h.together++
-		}
-		compare(h.T, b, place, requests[place], h.counters, h.now.UnixMicro())
-	}
-	if h.then != nil {
-		h.then(requests, b)
+	b := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
+	h.decided += len(b.hits)
+	if b.reply.together == nil {
+		h.single += len(requests)
+	} else {
+		h.together += len(requests)
 	}
 }

@@ -23,7 +23,6 @@ func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
 // TestPasswordWhereThereWasNone has Redis ask for a password before the server has it.
 func TestPasswordWhereThereWasNone(t *testing.T) {
 	r := testenv.RedisServer(t)
-	admin := connect(t, r)
 	o, now := changing(Server{Addr: r.Addr(), Timeout: long})
 	var renewed atomic.Int64
 	o.Renew = func(context.Context) {
@@ -33,6 +32,7 @@ func TestPasswordWhereThereWasNone(t *testing.T) {
 	}
 	s := open(t, Options{Main: o})
 	mustAsk(t, s, "k", perYear)
+	admin := connect(t, r)
 	do(t, admin, "config", "set", "requirepass", "sword fish")
 	do(t, admin, "client", "kill", "type", "normal", "skipme", "yes")
 	if d := mustAsk(t, s, "k", perYear); d.Used != 2 || renewed.Load() != 3 {

@@ -9,13 +9,90 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // FuzzDecide lets the script and the specification decide the same batches,
 // made of any bytes: what hits ask for, their keys, the clock.
 func FuzzDecide(f *testing.F) {
-	f.Add([]byte(nil))
 	f.Add([]byte("the same counter twice, in two batches"))
+	var now int64
+	redis, s := startFuzzing(f, &now)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		redis.FlushAll()
+		in := input{data}
+		states := newCounters()
+		now = 0
+		for len(in.data) > 0 {
+			now = in.time(now)
+			decideBatch(t, s, in.requests(), states, now)
+		}
+	})
+}
+
+// FuzzGiveBack lets the script and limiter.GiveBack take back the same charges,
+// made of any bytes: the limit, what others do in between, the clock.
+func FuzzGiveBack(f *testing.F) {
+	var now int64
+	redis, s := startFuzzing(f, &now)
+	// run returns what the script leaves of the first counter of a batch.
+	run := func(t *testing.T, b *batch) limiter.State {
+		t.Helper()
+		if call(s, b); b.err != nil {
+			t.Fatal(b.err)
+		}
+		return testenv.Must(ticket{b, 0}.outcomes(make([]limiter.Decision, 1), nil))(t)[0]
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		redis.FlushAll()
+		in := input{data}
+		now = in.time(0)
+		hit := in.hit()
+		for hit.Hold != nil { // which have no states, see TestCrossSlotIsDecidedAsByTheModel
+			hit = in.hit()
+		}
+		charge := func(h limiter.Hit) limiter.State {
+			h.Always = !h.Refund
+			h.Cost = max(h.Cost, 1)
+			b := newBatch(0, 0)
+			b.add([]limiter.Hit{h}, false)
+			return run(t, b)
+		}
+		if in.byte()%2 == 0 { // somebody was there before
+			now = in.time(now)
+			charge(hit)
+		}
+		hit.Refund, hit.Cost = false, in.number()
+		state := charge(hit)
+		g := giveBack{Hit: limiter.Hit{Key: hit.Key, Limit: hit.Limit, Cost: max(hit.Cost, 1)}, charged: state}
+		if in.byte()%2 == 0 { // somebody comes in between
+			now = in.time(now)
+			hit.Refund, hit.Cost = in.byte()%4 == 0, in.number()
+			state = charge(hit)
+		}
+		now = in.time(now)
+		b := newBatch(0, 0)
+		b.addGiveBack(g)
+		// What is as good as unused may have any numbers, and the time of nothing but a ban.
+		plain := func(s limiter.State) limiter.State {
+			if hit.Limit.Expiry(s) <= now {
+				return limiter.State{}
+			}
+			if s.Used == 0 && s.Prev == 0 {
+				s.At = 0
+			}
+			return s
+		}
+		if got, want := plain(run(t, b)), plain(hit.Limit.GiveBack(state, g.charged, g.CountedCost(), now)); got != want {
+			t.Errorf("at %d, %+v of limit %+v on %+v:\n got %+v\nwant %+v", now, g, hit.Limit.Spec, state, got, want)
+		}
+	})
+}
+
+// startFuzzing adds seeds, and starts what decides them by that clock.
+func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *store) {
+	f.Helper()
+	f.Add([]byte(nil))
 	for n := range 8 {
 		seed := make([]byte, 200)
 		for i := range seed {
@@ -24,29 +101,7 @@ func FuzzDecide(f *testing.F) {
 		f.Add(seed)
 	}
 	redis := miniredis.RunT(f)
-	var now int64
-	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		redis.FlushAll()
-		in := input{data}
-		states := newCounters()
-		now = 0
-		for len(in.data) > 0 {
-			now = in.time(now)
-			requests := in.requests()
-			b := newBatch(0, 0)
-			for _, hits := range requests {
-				b.add(hits, false)
-			}
-			call(s, b)
-			if b.err != nil {
-				t.Fatalf("deciding %v: %v", requests, b.err)
-			}
-			for place := range len(b.ends) {
-				compare(t, b, place, requests[place], states, now)
-			}
-		}
-	})
+	return redis, open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(*now) }})
 }
 
 // counters are the states and the holds of all counters, by key.
@@ -59,33 +114,41 @@ func newCounters() counters {
 	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
 }
 
-// compare compares what b says about hits with what limiter.Decide says.
-func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters, now int64) {
+// decideBatch lets a store decide requests in one batch, and compares what it says of each with
+// what limiter.Decide says.
+func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters, now int64) *batch {
 	t.Helper()
-	of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
-	for i, h := range hits {
-		key := string(h.Key)
-		if all.states[key] == nil {
-			all.states[key] = new(limiter.State)
+	b := newBatch(0, 0)
+	for _, hits := range requests {
+		b.add(hits, false)
+	}
+	if call(s, b); b.err != nil {
+		t.Fatalf("deciding %v: %v", requests, b.err)
+	}
+	for place, hits := range requests {
+		of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
+		for i, h := range hits {
+			key := string(h.Key)
+			if all.states[key] == nil {
+				all.states[key] = new(limiter.State)
+			}
+			if h.Hold != nil && all.holds[key] == nil {
+				all.holds[key] = limiter.NewHolds(h.Limit)
+			}
+			of[i], holds[i] = all.states[key], all.holds[key]
 		}
-		if h.Hold != nil && all.holds[key] == nil {
-			all.holds[key] = limiter.NewHolds(h.Limit)
+		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+		denied, err := new(backend).result(ticket{b, place}, hits, got)
+		if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied || err != nil {
+			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}
-		of[i], holds[i] = all.states[key], all.holds[key]
-	}
-	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-	denied, err := new(backend).result(ticket{b, place}, hits, got)
-	if err != nil {
-		t.Fatalf("reading what became of %v: %v", hits, err)
-	}
-	if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied {
-		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
-	}
-	for i, h := range hits {
-		if got[i] != want[i] {
-			t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", now, i, h, h.Limit, got[i], want[i])
+		for i, h := range hits {
+			if got[i] != want[i] {
+				t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", now, i, h, h.Limit, got[i], want[i])
+			}
 		}
 	}
+	return b
 }
 
 // input turns bytes into requests. Used up, it gives zeros.

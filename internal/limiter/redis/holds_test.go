@@ -10,7 +10,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
-	"weir/internal/testenv"
 )
 
 func atOncePerHour(amount uint64) *limiter.Limit {
@@ -22,18 +21,9 @@ func holding(key string, l *limiter.Limit, n int, refund bool) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: fmt.Appendf(nil, "%016d", n), Refund: refund}
 }
 
-// mustDecide decides one request.
-func mustDecide(t *testing.T, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
-	t.Helper()
-	out = make([]limiter.Decision, len(hits))
-	denied = testenv.Must(s.Decide(t.Context(), hits, out))(t)
-	return out, denied
-}
-
 // What is no set of holds counts as nothing, and is replaced by the first.
 func TestForeignValuesOfHolds(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin, s, two := connect(t, r), open(t, Options{Main: at(r.Addr())}), atOncePerHour(2)
+	s, two := newFixture(t, Options{}), atOncePerHour(2)
 	for _, c := range []struct {
 		name    string
 		command []any
@@ -50,8 +40,8 @@ func TestForeignValuesOfHolds(t *testing.T) {
 		{"times with a fraction", []any{"zadd", "k", fmt.Sprintf("%d.5", time.Now().Add(time.Minute).UnixMicro()), "a"}, 1},
 		{"later than a period from now", []any{"zadd", "k", fmt.Sprint(time.Now().Add(1000 * time.Hour).UnixMicro()), "a"}, 1},
 	} {
-		do(t, admin, "del", "k")
-		do(t, admin, c.command...)
+		s.do("del", "k")
+		s.do(c.command...)
 		peek := holding("k", two, 0, false)
 		peek.Cost = 0
 		if out, _ := mustDecide(t, s, peek); out[0].Used != c.want {
@@ -63,7 +53,7 @@ func TestForeignValuesOfHolds(t *testing.T) {
 		if out, _ := mustDecide(t, s, holding("k", two, 1, true)); out[0].Used != c.want || out[0].Already {
 			t.Errorf("%s: %d used at the end, want %d", c.name, out[0].Used, c.want)
 		}
-		if ttl := do(t, admin, "pttl", "k").(int64); c.want > 0 && (ttl <= 0 || ttl > time.Hour.Milliseconds()) {
+		if ttl := s.do("pttl", "k").(int64); c.want > 0 && (ttl <= 0 || ttl > time.Hour.Milliseconds()) {
 			t.Errorf("%s: it expires in %d ms", c.name, ttl)
 		}
 	}
@@ -103,18 +93,16 @@ func TestExpiryOfHolds(t *testing.T) {
 // Without a permission that holds need, requests that take one fail, and those
 // of other limits do not notice.
 func TestAUserWhoMayNotHold(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin, able := connect(t, r), open(t, Options{Main: at(r.Addr())})
+	able := newFixture(t, Options{})
 	two, perDay := atOncePerHour(2), storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
 	for _, command := range []string{"zrange", "zcount", "zcard", "zscore", "zadd", "pexpire", "zrem", "zremrangebyscore"} {
 		t.Run(command, func(t *testing.T) {
-			do(t, admin, "flushall")
-			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}})
+			able.do("flushall")
+			s := able.openAs(t, "+@all", "-"+command)
 			if err := s.Ping(t.Context()); err != nil {
 				t.Errorf("Ping: %v, although other limits work", err)
 			}
-			day := limiter.Hit{Limit: perDay, Key: []byte("day"), Cost: 1}
+			day := hit("day", perDay, 1)
 			if out, denied := mustDecide(t, s, day); denied || out[0].Used != 1 {
 				t.Errorf("another limit: denied %v, %d used", denied, out[0].Used)
 			}
@@ -130,10 +118,9 @@ func TestAUserWhoMayNotHold(t *testing.T) {
 
 // A full Redis takes no hold, and leaves none, but gives back and denies.
 func TestHoldsInAFullRedis(t *testing.T) {
-	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
-	admin, s, one := connect(t, r), open(t, Options{Main: at(r.Addr())}), atOncePerHour(1)
+	s, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), atOncePerHour(1)
 	mustDecide(t, s, holding("k", one, 1, false))
-	do(t, admin, "config", "set", "maxmemory", "1kb")
+	s.do("config", "set", "maxmemory", "1kb")
 	if _, denied := mustDecide(t, s, holding("k", one, 2, false)); !denied {
 		t.Error("the second is not denied")
 	}
@@ -144,7 +131,7 @@ func TestHoldsInAFullRedis(t *testing.T) {
 	if out, _ := mustDecide(t, s, holding("k", one, 1, true)); out[0].Used != 0 {
 		t.Errorf("%d held after giving back, want none", out[0].Used)
 	}
-	if got := do(t, admin, "exists", "k", "new").(int64); got != 0 {
+	if got := s.do("exists", "k", "new").(int64); got != 0 {
 		t.Errorf("%d keys are left", got)
 	}
 }

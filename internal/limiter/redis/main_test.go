@@ -26,7 +26,7 @@ const long = 20 * time.Second
 var (
 	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
 	// perYear is for tests that count by Redis' own clock: no window ends meanwhile.
-	perYear      = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
+	perYear      = yearly(100)
 	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.FirstHit})
 	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
 	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
@@ -50,6 +50,57 @@ func open(t testing.TB, o Options) *store {
 		}
 	})
 	return s.(*store)
+}
+
+// fixture is a store on a Redis of its own.
+type fixture struct {
+	testing.TB
+	*store
+	redis *testenv.Redis
+	admin *redis.Client // for what a test does behind the store's back
+	reg   *prometheus.Registry
+}
+
+// newFixture starts a Redis with further arguments, and opens a store on it.
+func newFixture(t testing.TB, o Options, args ...string) *fixture {
+	t.Helper()
+	f := &fixture{TB: t, redis: testenv.RedisServer(t, args...), reg: prometheus.NewRegistry()}
+	f.admin = connect(t, f.redis)
+	o.Main.Addr, o.Main.Timeout, o.Registerer = f.redis.Addr(), cmp.Or(o.Main.Timeout, long), f.reg
+	f.store = open(t, o)
+	return f
+}
+
+// do sends a command to Redis, which must like it.
+func (f *fixture) do(args ...any) any {
+	f.Helper()
+	return do(f, f.admin, args...)
+}
+
+// value reads a metric of the store, see value.
+func (f *fixture) value(name string, k kind) float64 {
+	f.Helper()
+	return value(f, f.reg, name, k)
+}
+
+// calls is how many calls the store has made.
+func (f *fixture) calls() int { return int(f.value("weir_redis_calls_total", "")) }
+
+// openAs opens a store of a user who may use all keys, and what rules permit.
+func (f *fixture) openAs(t testing.TB, rules ...string) *store {
+	t.Helper()
+	command := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
+	for _, rule := range rules {
+		command = append(command, rule)
+	}
+	f.do(command...)
+	return open(t, Options{Main: Server{Addr: f.redis.Addr(), Username: "weir", Password: "pw", Timeout: long}})
+}
+
+// pause has Redis decide nothing, until it is told CLIENT UNPAUSE.
+func (f *fixture) pause() {
+	f.Helper()
+	f.do("client", "pause", 2*long.Milliseconds(), "write")
 }
 
 // listen serves each connection to the address that it returns, which serve closes,
@@ -108,6 +159,37 @@ func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) li
 		t.Fatalf("Decide: %v", err)
 	}
 	return d
+}
+
+// mustDecide decides one request.
+func mustDecide(t testing.TB, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+	t.Helper()
+	out = make([]limiter.Decision, len(hits))
+	denied = testenv.Must(s.Decide(t.Context(), hits, out))(t)
+	return out, denied
+}
+
+// untilDecides waits until requests are decided.
+func untilDecides(t testing.TB, s limiter.Store) {
+	t.Helper()
+	testenv.Until(t, "requests are decided", func() bool {
+		_, err := ask(t.Context(), s, "k", perYear)
+		return err == nil
+	})
+}
+
+// hit asks for so many units.
+func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
+}
+
+// refund gives so many units back.
+func refund(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost, Refund: true}
+}
+
+func yearly(amount uint64) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
 }
 
 // mustFail asks once, and must get an error that says that the store is unavailable.

@@ -5,15 +5,12 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
-	"weir/internal/testenv"
 )
 
 // A counter takes little memory: of most windows Redis keeps an integer, which takes least. What is
 // kept in either way is read as it was written.
 func TestMemoryOfACounter(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
+	s := newFixture(t, Options{})
 	year := func(l limiter.Spec) *limiter.Limit {
 		l.Unit, l.RequestsPerUnit = limiter.Year, 2_000_000
 		return storetest.Must(l)
@@ -34,14 +31,13 @@ func TestMemoryOfACounter(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const key = "w1|api|user=alice|1m"
-			do(t, admin, "del", key)
-			hits, out := []limiter.Hit{{Limit: c.limit, Key: []byte(key), Cost: c.cost}}, make([]limiter.Decision, 1)
-			for _, hits[0].Cost = range []uint64{c.cost, 0} {
-				if _, err := s.Decide(t.Context(), hits, out); err != nil || uint64(out[0].Used) != c.cost {
-					t.Errorf("cost %d: %d used, error %v, want %d", hits[0].Cost, out[0].Used, err, c.cost)
+			s.do("del", key)
+			for _, cost := range []uint64{c.cost, 0} {
+				if out, _ := mustDecide(t, s, hit(key, c.limit, cost)); uint64(out[0].Used) != c.cost {
+					t.Errorf("cost %d: %d used, want %d", cost, out[0].Used, c.cost)
 				}
 			}
-			if got := do(t, admin, "memory", "usage", key).(int64); got > c.most {
+			if got := s.do("memory", "usage", key).(int64); got > c.most {
 				t.Errorf("it takes %d bytes, want at most %d", got, c.most)
 			}
 		})

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"weir/internal/testenv"
 )
 
 // An outage is logged at once, then once a minute, and so is its end.
@@ -72,8 +70,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := open(t, Options{Main: at(r.Addr())})
+	s := newFixture(t, Options{})
 	if got := s.State(); got != (State{Breaker: "closed"}) {
 		t.Errorf("before any call: %+v", got)
 	}
@@ -83,8 +80,7 @@ func TestState(t *testing.T) {
 		t.Errorf("after a decision: %+v", worked)
 	}
 
-	admin := connect(t, r)
-	do(t, admin, "replicaof", "127.0.0.1", "1")
+	s.do("replicaof", "127.0.0.1", "1")
 	mustFail(t, s)
 	mustFail(t, s)
 	failed := s.State()
@@ -95,7 +91,7 @@ func TestState(t *testing.T) {
 		t.Errorf("reason of a failure: %+v", failed)
 	}
 
-	do(t, admin, "replicaof", "no", "one")
+	s.do("replicaof", "no", "one")
 	mustAsk(t, s, "k", perYear)
 	again := s.State()
 	if !again.FailingSince.IsZero() || !again.WorkedAt.After(failed.FailedAt) || again.FailedAt != failed.FailedAt || again.Problem != failed.Problem {

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"os"
@@ -37,21 +36,19 @@ func commands(t *testing.T) []string {
 // TestAUserWhoLacksACommand takes each command of the scripts away. Either Ping says
 // so, or everything works without.
 func TestAUserWhoLacksACommand(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
+	able := newFixture(t, Options{})
 	for _, command := range commands(t) {
 		t.Run(command, func(t *testing.T) {
-			do(t, admin, "flushall")
-			do(t, admin, "script", "flush")
-			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}})
+			able.do("flushall")
+			able.do("script", "flush")
+			s := able.openAs(t, "+@all", "-"+command)
 			err := s.Ping(t.Context())
 			if err != nil && (classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable)) {
 				t.Errorf("Ping: %v", err)
 			}
 			if err == nil {
 				for _, limits := range [][]*limiter.Limit{{perYear, slidingYear, bucketYear, firstHitYear}, {perYear, perYear, perYear, perYear}} {
-					checkWhole(t, r, open(t, Options{Main: at(r.Addr())}), s, limits)
+					checkWhole(t, able, s, limits)
 				}
 			}
 		})
@@ -64,16 +61,14 @@ func TestDocumentedPermissions(t *testing.T) {
 	text := string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docs/operations.md")))(t))
 	_, text, _ = strings.Cut(text, "**The user** needs ")
 	text, _, _ = strings.Cut(text, "; in a cluster")
-	r := testenv.RedisServer(t)
-	rules := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
+	able, rules := newFixture(t, Options{}), []string(nil)
 	for _, command := range regexp.MustCompile(`\b[A-Z]{3,}\b`).FindAllString(text, -1) {
 		rules = append(rules, "+"+strings.ToLower(command))
 	}
-	do(t, connect(t, r), rules...)
-	user := Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}
-	s := open(t, Options{Main: user})
+	s := able.openAs(t, rules...)
+	user := s.main.client.server
 	testenv.OK(t, s.Ping(t.Context()))
-	checkWhole(t, r, open(t, Options{Main: at(r.Addr())}), s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
+	checkWhole(t, able, s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
 	testSharedExceptions(t, user)
 	shared := openShared(t, user, "")
 	for range 2 { // the first asks for reports, the second finds one
@@ -94,48 +89,42 @@ func TestDocumentedPermissions(t *testing.T) {
 
 // checkWhole decides requests of every kind on four counters, and wants each to be counted as
 // a whole, whichever part of the script decides it.
-func checkWhole(t *testing.T, r *testenv.Redis, able, s *store, limits []*limiter.Limit) {
+func checkWhole(t *testing.T, able *fixture, s *store, limits []*limiter.Limit) {
 	t.Helper()
 	keys := []string{"a", "b", "c", "d"}
 	for _, c := range []struct {
-		name    string
-		before  []uint64 // what is used of each key
-		costs   []uint64
-		refunds []bool
+		name   string
+		before []int // what is used of each key
+		change []int
 	}{
-		{"new", []uint64{0, 0, 0, 0}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
-		{"known", []uint64{2, 2, 2, 2}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
-		{"known, then new", []uint64{2, 2, 0, 0}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
-		{"new, then known", []uint64{0, 0, 2, 2}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
-		{"charges, then all given back", []uint64{0, 2, 2, 2}, []uint64{1, 1, 2, 2}, []bool{false, false, true, true}},
-		{"all given back, then charges", []uint64{2, 2, 2, 0}, []uint64{2, 2, 1, 1}, []bool{true, true, false, false}},
-		{"some given back", []uint64{2, 2, 2, 2}, []uint64{1, 1, 1, 1}, []bool{true, false, true, false}},
+		{"new", []int{0, 0, 0, 0}, []int{1, 1, 1, 1}},
+		{"known", []int{2, 2, 2, 2}, []int{1, 1, 1, 1}},
+		{"known, then new", []int{2, 2, 0, 0}, []int{1, 1, 1, 1}},
+		{"new, then known", []int{0, 0, 2, 2}, []int{1, 1, 1, 1}},
+		{"charges, then all given back", []int{0, 2, 2, 2}, []int{1, 1, -2, -2}},
+		{"all given back, then charges", []int{2, 2, 2, 0}, []int{-2, -2, 1, 1}},
+		{"some given back", []int{2, 2, 2, 2}, []int{-1, 1, -1, 1}},
 	} {
-		do(t, connect(t, r), "flushdb")
-		var charge, hits, peek []limiter.Hit
+		able.do("flushdb")
+		var before, hits, peek []limiter.Hit
 		for i, key := range keys {
-			h := limiter.Hit{Limit: limits[i], Key: []byte(key)}
-			peek = append(peek, h)
-			h.Cost = c.before[i]
-			charge = append(charge, h)
-			h.Cost, h.Refund = c.costs[i], c.refunds[i]
-			hits = append(hits, h)
+			before, peek = append(before, hit(key, limits[i], uint64(c.before[i]))), append(peek, hit(key, limits[i], 0))
+			if n := c.change[i]; n < 0 {
+				hits = append(hits, refund(key, limits[i], uint64(-n)))
+			} else {
+				hits = append(hits, hit(key, limits[i], uint64(n)))
+			}
 		}
-		out := make([]limiter.Decision, len(keys))
-		testenv.Must(able.Decide(context.Background(), charge, out))(t)
-		if _, err := s.Decide(context.Background(), hits, out); err != nil {
+		mustDecide(t, able, before...)
+		if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
 			t.Errorf("%s: Ping says that Redis can decide, but: %v", c.name, err)
 		}
-		testenv.Must(able.Decide(context.Background(), peek, out))(t)
+		out, _ := mustDecide(t, able, peek...)
 		for i, key := range keys {
-			want := int64(c.before[i] + c.costs[i])
-			if c.refunds[i] {
-				want = int64(c.before[i] - c.costs[i])
-			}
-			if out[i].Used != want {
+			if want := int64(c.before[i] + c.change[i]); out[i].Used != want {
 				t.Errorf("%s: %d used of %s, want %d", c.name, out[i].Used, key, want)
 			}
-			if ttl := do(t, connect(t, r), "pttl", key).(int64); ttl == -1 {
+			if able.do("pttl", key).(int64) == -1 {
 				t.Errorf("%s: %s never expires", c.name, key)
 			}
 		}

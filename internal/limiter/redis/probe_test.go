@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
@@ -33,6 +31,11 @@ func TestRefusals(t *testing.T) {
 		{name: "writable replica", args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}},
 		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: kindCluster,
 			ping: "redis runs in cluster mode; set REDIS_TYPE=CLUSTER", want: "CLUSTERDOWN"},
+		{name: "no cluster", login: Server{Type: Cluster}, kind: kindCluster, ping: "redis does not run in cluster mode", want: "cluster support disabled"},
+		{name: "cluster without slots", args: []string{"--cluster-enabled", "yes"}, login: Server{Type: Cluster}, kind: kindCluster,
+			ping: "the Redis cluster is down", want: "CLUSTERDOWN"},
+		{name: "password of a cluster", args: []string{"--cluster-enabled", "yes", "--requirepass", "right"}, login: Server{Type: Cluster, Password: "swordfish"},
+			kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS"},
 		{name: "no scripts", args: acl("~*", "+@all", "-evalsha"), kind: kindAuth,
 			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
 		{name: "no loading of scripts", args: acl("~*", "+@all", "-eval"), kind: kindAuth, ping: "NOPERM", want: "NOPERM"},
@@ -49,9 +52,7 @@ func TestRefusals(t *testing.T) {
 		{name: "wrong user", args: right, kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Username: "nobody", Password: "swordfish"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, reg := testenv.RedisServer(t, c.args...), prometheus.NewRegistry()
-			c.login.Addr, c.login.Timeout = r.Addr(), long
-			s := open(t, Options{Main: c.login, Registerer: reg})
+			s := newFixture(t, Options{Main: c.login}, c.args...)
 			check := func(what string, err error, want string) {
 				t.Helper()
 				switch {
@@ -68,12 +69,12 @@ func TestRefusals(t *testing.T) {
 			_, err := ask(t.Context(), s, "k", perYear)
 			check("Decide", err, c.want)
 			if c.want != "" {
-				if n := value(t, reg, "weir_redis_errors_total", c.kind); n != 1 {
+				if n := s.value("weir_redis_errors_total", c.kind); n != 1 {
 					t.Errorf("%v errors of this kind are counted, want 1", n)
 				}
 			}
 			if c.mend != nil {
-				do(t, connect(t, r), c.mend...)
+				s.do(c.mend...)
 				check("Ping after it was mended", s.Ping(t.Context()), "")
 				if d := mustAsk(t, s, "k", perYear); d.Used != 1 {
 					t.Errorf("%d used, want 1: the refused request was counted", d.Used)
@@ -84,16 +85,14 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestPingLeavesNothing(t *testing.T) {
-	r := testenv.RedisServer(t, "--user", "default", "on", "nopass", "~mine*", "+@all")
-	s := open(t, Options{Main: at(r.Addr()), KeyPrefix: "mine "})
+	s := newFixture(t, Options{KeyPrefix: "mine "}, "--user", "default", "on", "nopass", "~mine*", "+@all")
 	for range 2 {
-		testenv.OK(t, s.Ping(context.Background()))
+		testenv.OK(t, s.Ping(t.Context()))
 	}
-	admin := connect(t, r)
-	if left := do(t, admin, "pttl", "mine w1|probe").(int64); left == -1 || left > 1000 {
+	if left := s.do("pttl", "mine w1|probe").(int64); left == -1 || left > 1000 {
 		t.Errorf("the counter lives for %d ms", left)
 	}
-	testenv.Until(t, "no key is left", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
+	testenv.Until(t, "no key is left", func() bool { return s.do("dbsize").(int64) == 0 })
 }
 
 // testPingAsksEachNode has one node refuse what the others permit.

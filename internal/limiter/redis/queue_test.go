@@ -10,25 +10,20 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
 
-// waiting is how many hits wait for a call.
-func waiting(s *store) int {
-	s.main.any.mu.Lock()
-	defer s.main.any.mu.Unlock()
-	return s.main.any.hits
-}
-
-// inFlight reports whether calls are made.
-func inFlight(s *store) bool {
-	s.main.any.mu.Lock()
-	defer s.main.any.mu.Unlock()
-	return s.main.any.serving
+// untilWaiting waits until calls are made, and so many hits wait for the next.
+func (s *store) untilWaiting(t testing.TB, hits int) {
+	t.Helper()
+	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
+		s.main.any.mu.Lock()
+		defer s.main.any.mu.Unlock()
+		return s.main.any.serving && s.main.any.hits == hits
+	})
 }
 
 // rest waits until nothing is under way any more: no call, and nobody who has left.
@@ -94,12 +89,12 @@ func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
 		key := fmt.Sprint("key ", i)
 		want = append(want, key)
 		start(key)
-		testenv.Until(t, "the request waits", func() bool { return waiting(s) == i+1 })
+		s.untilWaiting(t, i+1)
 	}
 	g.pass <- struct{}{}
 	expect(want...)
 	start("last")
-	testenv.Until(t, "the request waits", func() bool { return waiting(s) == 1 })
+	s.untilWaiting(t, 1)
 	g.pass <- struct{}{}
 	expect("last")
 	g.pass <- struct{}{}
@@ -115,32 +110,28 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-// A full line refuses what comes, and those in it are decided in calls of maxBatch hits.
-func TestAFullLineRefuses(t *testing.T) {
-	r, reg := testenv.RedisServer(t), prometheus.NewRegistry()
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
+// A full queue refuses what comes, and what is in it is decided in calls of maxBatch hits.
+func TestAFullQueueRefuses(t *testing.T) {
+	s := newFixture(t, Options{})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
-	rest(s)
-	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	rest(s.store)
+	s.pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
-	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+	s.untilWaiting(t, 0)
 	for range maxQueue / 64 {
 		wg.Go(func() {
-			if denied, err := s.Decide(context.Background(), request(64), make([]limiter.Decision, 64)); !denied && err != nil {
-				t.Errorf("denied %v, error %v", denied, err)
-			}
+			mustDecide(t, s, request(64)...)
 		})
 	}
-	testenv.Until(t, "the line is full", func() bool { return waiting(s) == maxQueue })
+	s.untilWaiting(t, maxQueue)
 	const full = "store unavailable: more than 8192 hits are waiting for Redis"
-	if err := mustFail(t, s); err.Error() != full || value(t, reg, "weir_redis_errors_total", kindQueueFull) != 1 {
+	if err := mustFail(t, s); err.Error() != full || s.value("weir_redis_errors_total", kindQueueFull) != 1 {
 		t.Errorf("one more: got error %v, want %s", err, full)
 	}
-	do(t, admin, "client", "unpause")
+	s.do("client", "unpause")
 	wg.Wait()
-	if calls := value(t, reg, "weir_redis_calls_total", ""); calls != 2+maxQueue/maxBatch {
+	if calls := s.calls(); calls != 2+maxQueue/maxBatch {
 		t.Errorf("%v calls, want one for each of %d hits", calls, maxBatch)
 	}
 }
@@ -153,7 +144,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
 	wg.Go(func() { mustAsk(t, s, "waiting", perMinute) })
-	testenv.Until(t, "the request waits", func() bool { return waiting(s.(*store)) == 1 })
+	s.(*store).untilWaiting(t, 1)
 
 	wg.Go(func() {
 		if err := s.Close(); err != nil {
@@ -185,7 +176,7 @@ func TestCloseIsBounded(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if inFlight(s.(*store)) {
+	if s.(*store).main.any.serving {
 		t.Error("calls go on after Close")
 	}
 }

@@ -1,15 +1,14 @@
 package redis
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
@@ -17,9 +16,7 @@ import (
 )
 
 func TestOneRequestIsOneCommand(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
+	s := newFixture(t, Options{})
 	mustAsk(t, s, "warm", perYear) // connects and loads the script
 
 	var hits []limiter.Hit
@@ -27,36 +24,24 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 		{}, {Algorithm: limiter.FirstHit}, {Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Mode: limiter.Shadow},
 	} {
 		spec.RequestsPerUnit, spec.Unit = 100, limiter.Year
-		hits = append(hits, limiter.Hit{Limit: storetest.Must(spec), Key: fmt.Append(nil, "counter ", i), Cost: 1})
+		hits = append(hits, hit(fmt.Sprint("counter ", i), storetest.Must(spec), 1))
 	}
-	before := commandCalls(t, admin)
-	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
-		t.Fatalf("Decide: %v", err)
-	}
-	got := commandCalls(t, admin)
+	before := s.commands()
+	mustDecide(t, s, hits...)
+	got := s.commands()
+	maps.DeleteFunc(got, func(name string, n int) bool { return n == before[name] })
 	for name := range got {
 		got[name] -= before[name]
 	}
-	for name, want := range map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 6, "info": 1} {
-		if got[name] != want {
-			t.Errorf("%d calls of %s, want %d", got[name], name, want)
-		}
-		delete(got, name)
-	}
-	for name, n := range got {
-		if n != 0 {
-			t.Errorf("%d calls of %s, want none", n, name)
-		}
+	if want := map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 6, "info": 1}; !maps.Equal(got, want) {
+		t.Errorf("got calls of %v, want %v", got, want)
 	}
 }
 
 // A counter that lives on is incremented, which takes Redis half as long as to
 // set it, and does not touch its expiry. What is not admitted together with others is set.
 func TestKnownCountersAreIncremented(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3_000_000, Unit: limiter.Year})
+	s, l := newFixture(t, Options{}), yearly(3_000_000)
 	for i, step := range []struct {
 		hit      limiter.Hit
 		set, inc int
@@ -65,69 +50,39 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 		{hit: hit("k", l, 1), set: 1, want: 1},
 		{hit: hit("k", l, 1), inc: 1, want: 2},
 		{hit: hit("k", l, 40), inc: 1, want: 42},
-		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 2, Refund: true}, set: 1, want: 40},
+		{hit: refund("k", l, 2), set: 1, want: 40},
 		{hit: hit("k", l, 999_959), inc: 1, want: 999_999},
 		{hit: hit("k", l, 1), set: 1, want: 1_000_000}, // which is no short state any more
-		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}, set: 1, want: 999_999},
+		{hit: refund("k", l, 1), set: 1, want: 999_999},
 	} {
-		before := commandCalls(t, admin)
-		out := make([]limiter.Decision, 1)
-		testenv.Must(s.Decide(t.Context(), []limiter.Hit{step.hit}, out))(t)
-		after := commandCalls(t, admin)
+		before := s.commands()
+		out, _ := mustDecide(t, s, step.hit)
+		after := s.commands()
 		if set, inc := after["set"]-before["set"], after["incrby"]-before["incrby"]; set != step.set || inc != step.inc || out[0].Used != step.want {
 			t.Errorf("step %d: %d SET, %d INCRBY, %d used; want %d, %d and %d", i, set, inc, out[0].Used, step.set, step.inc, step.want)
 		}
-		if ttl := do(t, admin, "pttl", "k").(int64); ttl <= 0 {
+		if ttl := s.do("pttl", "k").(int64); ttl <= 0 {
 			t.Errorf("step %d: the counter expires in %d ms", i, ttl)
 		}
 	}
 }
 
-// TestWithoutIncrementsCountersAreSet has a user who may not run INCRBY: it decides the same.
-func TestWithoutIncrementsCountersAreSet(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
-	do(t, admin, "acl", "setuser", "default", "-incrby")
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Year})
-	request := []limiter.Hit{hit("a", l, 1), hit("b", l, 2), hit("c", l, 3)}
-	out := make([]limiter.Decision, len(request))
-	for i := range int64(3) {
-		if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
-			t.Fatalf("denied: %t, error: %v", denied, err)
-		}
-		for h := range out {
-			if want := (i + 1) * int64(request[h].Cost); out[h].Used != want {
-				t.Errorf("request %d: %d used of %s, want %d", i, out[h].Used, request[h].Key, want)
-			}
-		}
-	}
-}
-
-// commandCalls returns how often each command was called.
-func commandCalls(t *testing.T, c *redis.Client) map[string]int {
-	t.Helper()
+// commands returns how often each command was called.
+func (f *fixture) commands() map[string]int {
+	f.Helper()
 	calls := map[string]int{}
-	for line := range strings.Lines(do(t, c, "info", "commandstats").(string)) {
-		name, stats, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if !ok {
-			continue
+	for line := range strings.Lines(f.do("info", "commandstats").(string)) {
+		if name, stats, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok {
+			number, _, _ := strings.Cut(stats, ",")
+			calls[name] = testenv.Must(strconv.Atoi(number))(f)
 		}
-		number, _, _ := strings.Cut(stats, ",")
-		n, err := strconv.Atoi(number)
-		if err != nil {
-			t.Fatalf("line %q of INFO commandstats: %v", line, err)
-		}
-		calls[name] = n
 	}
 	return calls
 }
 
 // A counter never expires before the end of its window, and hardly later.
 func TestCountersExpireWithTheirWindow(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
+	s := newFixture(t, Options{})
 	for _, unit := range []limiter.Unit{limiter.Minute, limiter.Day, limiter.Year} {
 		limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: unit})
 		period := unit.Duration().Milliseconds()
@@ -138,8 +93,8 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 				mustAsk(t, s, key, limit)
 				took := time.Since(began).Milliseconds() + 1
 				// Both are by Redis' clock. A clock that steps meanwhile makes no difference.
-				expires := testenv.Must(admin.PExpireTime(t.Context(), key).Result())(t)
-				state := testenv.Must(admin.Get(t.Context(), key).Int64())(t)
+				expires := testenv.Must(s.admin.PExpireTime(t.Context(), key).Result())(t)
+				state := testenv.Must(s.admin.Get(t.Context(), key).Int64())(t)
 				end := (state/million + 1) * period
 				if late := expires.Milliseconds() - end; late < 0 || late > took {
 					t.Errorf("%s charge per %s: expires %d ms after its window, the call took %d ms", charge, unit, late, took)
@@ -200,51 +155,47 @@ type expiryStep struct {
 	want  int64 // milliseconds that the counter has left then, 1 if it is unused
 }
 
+// checkExpiry takes the steps alone, and beside a peek, for which another part of the script
+// decides them.
 func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []expiryStep) {
 	t.Helper()
-	r := miniredis.RunT(t) // where no time passes by itself
-	now := start
-	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
-	for i, step := range steps {
-		r.FastForward(start.Add(step.at).Sub(now))
-		now = start.Add(step.at)
-		hit := limiter.Hit{Limit: limit, Key: []byte("k"), Cost: uint64(max(step.units, -step.units)), Refund: step.units < 0}
-		if _, err := s.Decide(context.Background(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatalf("step %d: %v", i, err)
-		}
-		if got := r.TTL("k"); got != time.Duration(step.want)*time.Millisecond {
-			t.Errorf("step %d at %v: expires in %v, want %d ms", i, step.at, got, step.want)
+	for _, alone := range []bool{true, false} {
+		r := miniredis.RunT(t) // where no time passes by itself
+		now := start
+		s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
+		for i, step := range steps {
+			r.FastForward(start.Add(step.at).Sub(now))
+			now = start.Add(step.at)
+			hits := []limiter.Hit{hit("k", limit, uint64(max(step.units, -step.units))), hit("peek", perYear, 0)}
+			hits[0].Refund = step.units < 0
+			if alone {
+				hits = hits[:1]
+			}
+			mustDecide(t, s, hits...)
+			if got := r.TTL("k"); got != time.Duration(step.want)*time.Millisecond {
+				t.Errorf("step %d at %v, alone %t: expires in %v, want %d ms", i, step.at, alone, got, step.want)
+			}
 		}
 	}
 }
 
 func TestNothingIsWrittenInVain(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{Main: at(r.Addr())})
-	full := storetest.Must(limiter.Spec{Unit: limiter.Year})
-	for _, c := range []struct {
-		name string
-		hits []limiter.Hit
-	}{
-		{"denied", []limiter.Hit{{Limit: full, Key: []byte("full"), Cost: 1}, {Limit: perYear, Key: []byte("k"), Cost: 1}}},
-		{"peek", []limiter.Hit{{Limit: perYear, Key: []byte("k")}}},
-		{"refund of nothing", []limiter.Hit{{Limit: perYear, Key: []byte("k"), Cost: 3, Refund: true}}},
+	s := newFixture(t, Options{})
+	for name, hits := range map[string][]limiter.Hit{
+		"denied":            {hit("full", yearly(0), 1), hit("k", perYear, 1)},
+		"peek":              {hit("k", perYear, 0)},
+		"refund of nothing": {refund("k", perYear, 3)},
 	} {
-		if _, err := s.Decide(context.Background(), c.hits, make([]limiter.Decision, len(c.hits))); err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
-		if keys := do(t, admin, "keys", "*").([]any); len(keys) != 0 {
-			t.Errorf("%s: wrote %v", c.name, keys)
+		mustDecide(t, s, hits...)
+		if keys := s.do("keys", "*").([]any); len(keys) != 0 {
+			t.Errorf("%s: wrote %v", name, keys)
 		}
 	}
 }
 
 func TestForeignValuesCountAsUnused(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
 	now := time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
-	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
+	s := newFixture(t, Options{Now: func() time.Time { return now }})
 	window := now.UnixMicro() / time.Hour.Microseconds()
 	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
 	for _, c := range []struct {
@@ -267,12 +218,10 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		{"a state in one number that Redis cannot increment", []any{"set", "k", fmt.Sprintf("0%d000005", window)}, 6},
 		{"a state in one number", []any{"set", "k", fmt.Sprintf("%d000005", window)}, 6},
 	} {
-		do(t, admin, "del", "k")
-		do(t, admin, c.command...)
-		peek := []limiter.Hit{{Limit: hourly, Key: []byte("k")}}
-		out := make([]limiter.Decision, 1)
-		if _, err := s.Decide(t.Context(), peek, out); err != nil || out[0].Used != c.want-1 {
-			t.Errorf("%s: %d used before any charge, error %v, want %d", c.name, out[0].Used, err, c.want-1)
+		s.do("del", "k")
+		s.do(c.command...)
+		if out, _ := mustDecide(t, s, hit("k", hourly, 0)); out[0].Used != c.want-1 {
+			t.Errorf("%s: %d used before any charge, want %d", c.name, out[0].Used, c.want-1)
 		}
 		// The other request of the key must not notice.
 		for i := range int64(2) {

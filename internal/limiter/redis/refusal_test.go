@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -17,16 +16,11 @@ import (
 // denials that share a call with it: then a flood of new keys could switch off
 // the limits of those who are over.
 func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
-	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
-	s := open(t, Options{Main: at(r.Addr())})
-	two := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year})
-	hit := func(key string, cost uint64) limiter.Hit {
-		return limiter.Hit{Limit: two, Key: []byte(key), Cost: cost}
-	}
+	s, two := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), yearly(2)
 	mustAsk(t, s, "full", two)
 	mustAsk(t, s, "full", two)
 	mustAsk(t, s, "half", two)
-	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
+	s.do("config", "set", "maxmemory", "1kb")
 
 	b := newBatch(0, 0)
 	requests := []struct {
@@ -34,19 +28,18 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		denied bool
 		fails  bool
 	}{
-		{hits: []limiter.Hit{hit("full", 1)}, denied: true},
-		{hits: []limiter.Hit{hit("new", 1)}, fails: true},
-		{hits: []limiter.Hit{hit("full", 0)}, denied: true},
-		{hits: []limiter.Hit{hit("half", 0)}, fails: true}, // shares its counter with the next
-		{hits: []limiter.Hit{hit("half", 1)}, fails: true},
-		{hits: []limiter.Hit{hit("half", 1)}, fails: true}, // over only by a unit that is not kept
-		{hits: []limiter.Hit{hit("other", 1), hit("full", 1)}, denied: true},
+		{hits: []limiter.Hit{hit("full", two, 1)}, denied: true},
+		{hits: []limiter.Hit{hit("new", two, 1)}, fails: true},
+		{hits: []limiter.Hit{hit("full", two, 0)}, denied: true},
+		{hits: []limiter.Hit{hit("half", two, 0)}, fails: true}, // shares its counter with the next
+		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true},
+		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // over only by a unit that is not kept
+		{hits: []limiter.Hit{hit("other", two, 1), hit("full", two, 1)}, denied: true},
 	}
 	for _, q := range requests {
 		b.add(q.hits, false)
 	}
-	call(s, b)
-	if b.err != nil {
+	if call(s.store, b); b.err != nil {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
 	for i, q := range requests {
@@ -58,7 +51,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 			t.Errorf("request %d: error %v of kind %s, want one of kind %s", i, err, classify(err), kindOOM)
 		}
 	}
-	do(t, connect(t, r), "config", "set", "maxmemory", "0")
+	s.do("config", "set", "maxmemory", "0")
 	if d := mustAsk(t, s, "half", two); d.Used != 2 {
 		t.Errorf("%d used, want 2: refused requests were counted", d.Used)
 	}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -20,9 +19,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	sentinel := testenv.RedisSentinel(t, primary, steady)
 	o := Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}
 	s, shared := open(t, Options{Main: o}), openShared(t, o, "")
-	if err := s.Ping(context.Background()); err != nil {
-		t.Fatalf("Ping: %v", err)
-	}
+	testenv.OK(t, s.Ping(t.Context()))
 	mustAsk(t, s, "k", perYear)
 	testenv.OK(t, shared.SetExceptions(t.Context(), map[string]string{"x": "1"}))
 	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
@@ -31,7 +28,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	admin := connect(t, sentinel)
 	testenv.Until(t, "the promoted replica decides", func() bool {
 		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
-		_, err := ask(context.Background(), s, "k", perYear)
+		_, err := ask(t.Context(), s, "k", perYear)
 		return err == nil
 	})
 	testenv.Until(t, "what servers share is there, too", func() bool {
@@ -66,11 +63,9 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.server.Type, c.server.Timeout = Sentinel, long
 			s := open(t, Options{Main: c.server})
-			err := s.Ping(context.Background())
+			err := s.Ping(t.Context())
 			if c.want == "" {
-				if err != nil {
-					t.Fatalf("Ping: %v", err)
-				}
+				testenv.OK(t, err)
 				mustAsk(t, s, "k", perYear)
 				return
 			}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -80,9 +79,7 @@ func TestAddresses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.server.Timeout = long
 			s := open(t, Options{Main: c.server})
-			if err := s.Ping(context.Background()); err != nil {
-				t.Fatalf("Ping: %v", err)
-			}
+			testenv.OK(t, s.Ping(t.Context()))
 			if d := mustAsk(t, s, c.name, perYear); d.Used != 1 {
 				t.Errorf("the first unit makes %d used", d.Used)
 			}
@@ -102,7 +99,7 @@ func TestLargeRequest(t *testing.T) {
 	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
 	hits := make([]limiter.Hit, 5*maxBatch)
 	for i := range hits {
-		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Append(nil, i), Cost: 1}
+		hits[i] = hit(fmt.Sprint(i), perYear, 1)
 	}
 	out, denied := mustDecide(t, s, hits...)
 	if denied || slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Used != 1 }) {

@@ -11,10 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
-	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -67,12 +64,9 @@ func TestLateAnswersAreCounted(t *testing.T) {
 		"in several places": {hit("k", perYear, 1), hit("s", perSeconds(100), 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := testenv.RedisServer(t)
-			admin := connect(t, r)
-			reg := prometheus.NewRegistry()
 			var log bytes.Buffer
-			s := open(t, Options{Main: at(r.Addr()), PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			s := newFixture(t, Options{PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s.pause()
 			var wg sync.WaitGroup
 			ask := func(ctx context.Context) {
 				if _, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits))); !errors.Is(err, limiter.ErrUnavailable) {
@@ -88,12 +82,10 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			cancel()
 			ask(canceled)
 			wg.Wait()
-			do(t, admin, "client", "unpause")
-			if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
-				t.Errorf("the breaker is open: %v", err)
-			}
-			rest(s)
-			if n := value(t, reg, "weir_redis_errors_total", kindTimeout); n != 2*maxUnanswered {
+			s.do("client", "unpause")
+			mustDecide(t, s, hits...) // the breaker is closed
+			rest(s.store)
+			if n := s.value("weir_redis_errors_total", kindTimeout); n != 2*maxUnanswered {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
 			}
 			if n := strings.Count(log.String(), "redis answers after the deadlines of requests"); n != 1 || strings.Count(log.String(), "\n") != 1 {
@@ -119,42 +111,36 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 		{"one gives something back", limiter.Hit{Cost: 2, Refund: true}, false, 9},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := testenv.RedisServer(t)
-			admin := connect(t, r)
-			s := open(t, Options{Main: at(r.Addr())})
+			s := newFixture(t, Options{})
 			mustAsk(t, s, "k", perYear)
-			rest(s)
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			rest(s.store)
+			s.pause()
 
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx, cancel := context.WithCancel(t.Context())
 			var left, stayed sync.WaitGroup
-			leave := func() {
-				if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, context.Canceled) {
+			leave := func(h limiter.Hit) {
+				if _, err := s.Decide(ctx, []limiter.Hit{h}, make([]limiter.Decision, 1)); !errors.Is(err, context.Canceled) {
 					t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
 				}
 			}
-			left.Go(leave)
-			testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+			one := hit("k", perYear, 1)
+			left.Go(func() { leave(one) })
+			s.untilWaiting(t, 0)
 			for range 9 {
-				left.Go(leave)
+				left.Go(func() { leave(one) })
 			}
-			c.last.Limit, c.last.Key = perYear, []byte("k")
-			if c.stay {
+			if c.last.Limit, c.last.Key = perYear, []byte("k"); c.stay {
 				stayed.Go(func() { mustAsk(t, s, "k", perYear) })
 			} else {
-				left.Go(func() {
-					if _, err := s.Decide(ctx, []limiter.Hit{c.last}, make([]limiter.Decision, 1)); !errors.Is(err, context.Canceled) {
-						t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
-					}
-				})
+				left.Go(func() { leave(c.last) })
 			}
-			testenv.Until(t, "the others wait", func() bool { return waiting(s) == 10 })
+			s.untilWaiting(t, 10)
 			cancel()
 			left.Wait() // while Redis still stands
-			leave()     // and one that had left before it came
-			do(t, admin, "client", "unpause")
+			leave(one)  // and one that had left before it came
+			s.do("client", "unpause")
 			stayed.Wait()
-			rest(s)
+			rest(s.store)
 			if d := mustAsk(t, s, "k", perYear); d.Used != c.want+1 {
 				t.Errorf("%d used, want %d", d.Used-1, c.want)
 			}
@@ -165,31 +151,15 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 // TestDenialsAreLearntAfterTheirCallersLeft has a Redis that answers later than
 // its callers can wait. What it decides is known to later requests.
 func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
-	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
-	for _, c := range []struct {
-		name  string
-		other *limiter.Limit
-		calls int // of the request
-	}{
-		{"a request in one place", yearly(5), 1},
-		{"a request in several places", perSecond, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			other, r := c.other, testenv.RedisServer(t)
-			admin := connect(t, r)
+	for name, other := range map[string]*limiter.Limit{"a request in one place": yearly(5), "a request in several places": perSeconds(5)} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, Options{PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
 			frozen := time.Now()
-			s := open(t, Options{Main: at(r.Addr()), PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
-			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
-			for _, b := range s.backends() {
-				b.denials, b.local = s.denials, s.denials.now
-			}
+			s.remember(func() time.Time { return frozen }) // which no slow machine forgets
 			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
-			out := make([]limiter.Decision, len(request))
-			if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
-				t.Fatalf("the first request: denied %t, error %v", denied, err)
-			}
+			mustDecide(t, s, request...)
 
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			s.pause()
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			hits := []limiter.Hit{hit("user", request[0].Limit, 1), hit("other", other, 1)}
@@ -198,21 +168,21 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
 				left <- err
 			}()
-			testenv.Until(t, "Redis is asked", func() bool { return inFlight(s) && waiting(s) == 0 }) // earlier, nobody would ask it
+			s.untilWaiting(t, 0) // earlier, nobody would ask Redis
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v of a caller who left", err)
 			}
 			copy(hits[0].Key, "gone") // the caller's own, who uses them again
 			copy(hits[1].Key, "again")
-			do(t, admin, "client", "unpause")
-			testenv.Until(t, "the denial is known", func() bool { return denies(s, "user") && denies(s, "other") == (c.calls == 1) }) // what was given back is forgotten
+			s.do("client", "unpause")
+			rest(s.store)
 
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-			defer do(t, admin, "client", "unpause")
-			denied, err := s.Decide(t.Context(), request, out)
-			if err != nil || !denied || !out[0].Remembered || out[0].Used != 1 || out[1].Used != 1 {
-				t.Errorf("then: denied %t, error %v, %+v; want a denial from memory", denied, err, out)
+			s.pause()
+			defer s.do("client", "unpause")
+			out, denied := mustDecide(t, s, request...)
+			if !denied || !out[0].Remembered || out[0].Used != 1 || out[1].Used != 1 {
+				t.Errorf("then: denied %t, %+v; want a denial from memory", denied, out)
 			}
 		})
 	}
