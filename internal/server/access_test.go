@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,51 +18,34 @@ import (
 // token is another one.
 func TestTokenOpensTheDebugPort(t *testing.T) {
 	t.Parallel()
-	outer := testenv.OuterAddr(t)
-	file := filepath.Join(t.TempDir(), "token")
+	outer, file := testenv.OuterAddr(t), filepath.Join(t.TempDir(), "token")
 	const token, next = "correct-horse-battery-staple-0123", "another-horse-battery-staple-0123"
 	write(t, file, token+"\n")
 	f := start(t, "--config="+directory(t, limited(1)), "--debug-host=0.0.0.0", "--admin-token-file="+file)
-	f.wantHealth(true, "OK")
 	_, port, _ := net.SplitHostPort(f.debug.addr())
-	ask := func(method, path, token string) (int, string) {
-		r, _ := http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil)
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		response, err := f.http.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		return response.StatusCode, string(body)
-	}
-	want := func(method, path, token string, code int, part string) {
+	want := func(method, path, token string, code int) {
 		t.Helper()
-		if got, body := ask(method, path, token); got != code || !strings.Contains(body, part) {
-			t.Errorf("%s %s with %q: got %d %s, want %d %s", method, path, token, got, body, code, part)
+		r := testenv.Must(http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil))(t)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response := testenv.Must(f.http.Do(r))(t)
+		response.Body.Close()
+		if got := response.StatusCode; got != code {
+			t.Errorf("%s %s with %q: got %d, want %d", method, path, token, got, code)
 		}
 	}
-	for _, path := range []string{"/", "/status", "/stats"} {
-		want("GET", path, "", 200, "")
-	}
-	for _, route := range []string{"GET /rlconfig", "GET /denials", "GET /debug/pprof/", "POST /-/reload"} {
-		method, path, _ := strings.Cut(route, " ")
-		want(method, path, "", 401, "the token is missing or invalid\n")
-		want(method, path, token, 200, "")
-	}
-	f.wantLog(`msg="the rules are loaded on request" audit=true peer="` + outer + ":")
+	want("GET", "/", "", 200)
+	want("GET", "/rlconfig", "", 401)
+	want("POST", "/-/reload", token, 200)
 	f.wantAnswer("GET", "127.0.0.1:"+port, "/rlconfig", 200, "api.user: unit=YEAR")
 	f.wantAnswer("POST", "127.0.0.1:"+port, "/-/reload", 401)
 
 	testenv.OK(t, os.Remove(file))
 	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
-	want("GET", "/rlconfig", token, 200, "api.user")
+	want("GET", "/rlconfig", token, 200)
 	write(t, file, next)
 	f.wantLog("a changed setting is in use")
-	want("GET", "/rlconfig", token, 401, "")
-	want("POST", "/-/reload", next, 200, "rules loaded")
+	want("GET", "/rlconfig", token, 401)
+	want("POST", "/-/reload", next, 200)
 	if strings.Contains(f.log.String(), "horse") {
 		t.Error("the log holds a token")
 	}
@@ -93,4 +75,24 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"notes": []`)
 	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
+}
+
+// TestDenialsPage finds who is denied, by which rule, also after the rule has moved.
+func TestDenialsPage(t *testing.T) {
+	dir := directory(t, limited(1))
+	f := start(t, "--config="+dir)
+	f.askMany("alice")
+	f.askMany("alice")
+	file := dir + "/rules.yaml"
+	load := func(rules string) {
+		write(t, file, rules)
+		f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
+	}
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
+	load("# a comment\n" + limited(1))
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 1`)
+	load("domain: api\ndescriptors: [{key: tenant}]\n")
+	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"place"`) || !strings.Contains(body, `"denied": 1`) {
+		t.Errorf("got %v, %s", err, body)
+	}
 }

@@ -2,11 +2,11 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"weir/internal/testenv"
 )
@@ -40,7 +40,8 @@ func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
 }
 
 // TestSettingsOfAnswers sets the reference's variables, a switch at a time, and sees
-// what becomes of a request whose first descriptor is over its limit of 3.
+// what becomes of a request whose first descriptor is over its limit of 3. A switch of every
+// response is shown in the log and on the status page.
 func TestSettingsOfAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		env     string
@@ -51,6 +52,7 @@ func TestSettingsOfAnswers(t *testing.T) {
 		{"", true, "[]", nil},
 		{"SHADOW_MODE=true", false, "[]", nil},
 		{"QUOTA_MODE=true", false, "[]", nil},
+		{"SHADOW_MODE=true QUOTA_MODE=true", false, "[]", nil},
 		{"LIMIT_RESPONSE_HEADERS_ENABLED=true", true, "[RateLimit-Limit=3 RateLimit-Remaining=0 RateLimit-Reset]", nil},
 		{"LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_LIMIT_HEADER=a LIMIT_REMAINING_HEADER=b LIMIT_RESET_HEADER=c", true, "[a=3 b=0 c]", nil},
 		{"LIMIT_REQUEST_HEADERS_ENABLED=true LIMIT_REQUEST_LIMIT_HEADER=a LIMIT_REQUEST_REMAINING_HEADER=b LIMIT_REQUEST_RESET_HEADER=c", true, "[a=3 b=0 c]", nil},
@@ -62,6 +64,23 @@ func TestSettingsOfAnswers(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			f := start(t, "--config="+directory(t, limited(3)))
+			var notes []string
+			for name, note := range map[string]string{
+				"SHADOW_MODE": "SHADOW_MODE is on: no request is denied",
+				"QUOTA_MODE":  "QUOTA_MODE is on: a request is denied only if all its limits are exceeded",
+			} {
+				on := strings.Contains(tc.env, name)
+				if on {
+					notes = append(notes, note)
+				}
+				if logged := strings.Contains(f.log.String(), `level=WARN msg="a switch changes every response" effect="`+note+`"`); logged != on {
+					t.Errorf("the log tells %q: %t, want %t", note, logged, on)
+				}
+			}
+			slices.Sort(notes)
+			if told := slices.Sorted(slices.Values(f.status().Notes)); !slices.Equal(told, notes) {
+				t.Errorf("the status page notes %q, want %q", told, notes)
+			}
 			got := f.answerOverLimit()
 			if denied := got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT; denied != tc.denied {
 				t.Errorf("denied: %t, want %t", denied, tc.denied)
@@ -90,21 +109,8 @@ func TestSettingsOfAnswers(t *testing.T) {
 // answerOverLimit uses up the limit of one user, and asks for them beside another.
 func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
 	f.t.Helper()
-	ask := func(descriptors string) *ratelimitv3.RateLimitResponse {
-		f.t.Helper()
-		_, body, err := f.request("POST", f.HTTPAddr(), "/json", fmt.Sprintf(`{"domain": "api", "descriptors": [%s]}`, descriptors))
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		var response ratelimitv3.RateLimitResponse
-		if err := protojson.Unmarshal([]byte(body), &response); err != nil {
-			f.t.Fatalf("%v in %s", err, body)
-		}
-		return &response
-	}
-	const one = `{"entries": [{"key": "user", "value": "alice"}]}`
 	for range 3 {
-		ask(one)
+		f.askMany("alice")
 	}
-	return ask(one + `, {"entries": [{"key": "user", "value": "other"}]}`)
+	return f.askMany("alice", "other")
 }

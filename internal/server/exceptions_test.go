@@ -118,22 +118,3 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	f.wantPasses("allow", 3, 3)
 	f.wantPasses("deny", 3, 0)
 }
-
-// TestExceptionForUnknownDomain adds it all the same, and says what was meant.
-func TestExceptionForUnknownDomain(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(1)))
-	for domain, want := range map[string]string{
-		"api": "", "apii": "no rule has the domain apii, did you mean api?",
-		"shop \x1b": `no rule has the domain "shop \x1b"`,
-	} {
-		n := newExceptionOf("alice", "deny")
-		n.Domain = domain
-		e, err := f.operators.AddException(t.Context(), n, "peer")
-		if err != nil || e.Note != want || e.ID == "" {
-			t.Errorf("%s: got %+v, error %v, want the note %s", domain, e, err, want)
-		}
-	}
-	if list, _ := f.operators.Exceptions(t.Context(), false); len(list.Exceptions) != 3 || list.Exceptions[0].Note != "" {
-		t.Errorf("got %+v", list)
-	}
-}

@@ -6,10 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/status"
 
 	"weir/internal/limiter"
@@ -127,39 +125,4 @@ func TestFailureModeIsASetting(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRedisThatHangs answers at once although a call may take long, when Redis
-// has been silent for a few.
-func TestRedisThatHangs(t *testing.T) {
-	t.Parallel()
-	r := testenv.RedisServer(t)
-	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
-	defer client.Close()
-	const timeout = 200 * time.Millisecond
-	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-timeout="+timeout.String())
-	f.wantHealth(true, "OK")
-	testenv.OK(t, client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err())
-	testenv.Eventually(t, func() error {
-		if got := f.answer("allow"); got != "OK" {
-			t.Fatalf("got %s, want OK", got)
-		}
-		if !strings.Contains(f.log.String(), "sending it no requests until it does") {
-			return fmt.Errorf("the breaker is closed")
-		}
-		return nil
-	})
-	const requests = 100
-	began := time.Now()
-	for range requests {
-		if got := f.answer("allow"); got != "OK" {
-			t.Fatalf("got %s, want OK", got)
-		}
-	}
-	if took := time.Since(began); took > requests*timeout/2 {
-		t.Errorf("%d requests took %v: they have waited for Redis", requests, took)
-	}
-	testenv.OK(t, client.Do(t.Context(), "client", "unpause").Err())
-	f.wantLog("sending requests to it")
-	f.wantLimit(3) // counted by Redis
 }

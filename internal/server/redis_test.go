@@ -1,17 +1,21 @@
 package server
 
 import (
-	"encoding/pem"
+	"context"
 	"fmt"
-	"maps"
-	"net/http/httptest"
-	"path/filepath"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	goredis "github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"weir/internal/testenv"
 )
@@ -19,50 +23,44 @@ import (
 // inTime is a time-out that no healthy Redis reaches, however busy the machine.
 const inTime = "--redis-timeout=20s"
 
+// TestRedisComesAndGoes starts without Redis, and loses it later: health tells of that only
+// if it is to follow Redis.
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Parallel()
-	r := testenv.RedisServer(t)
-	addr := r.Addr()
-	r.Stop()
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
-	f.wantHealth(false, "redis is unavailable")
-	const fails = "redis is failing, failure modes apply"
-	f.wantLog(fails)
-	f.wantUnavailable()
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
-
-	r.Start()
-	f.wantHealth(true, "OK")
-	f.wantLog("redis works again")
-	f.wantLog("redis is available")
-	if n := strings.Count(f.log.String(), fails); n != 1 {
-		t.Errorf("its absence was logged %d times, want once", n)
-	}
-	f.wantLimit(3)
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "works, last at ")
-
-	r.Stop()
-	f.wantUnavailable()
-	f.wantHealth(true, "OK") // old news to Envoy, and a restart would not help
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
-
-	r.Start()
-	f.wantLimit(3)
-}
-
-// TestRedisThatCannotDecide is answered by, but must not count as healthy.
-func TestRedisThatCannotDecide(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ name, option, value, reason string }{
-		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
-		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE=CLUSTER"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
-			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
-			f.wantLog(tt.reason)
+	for name, followed := range map[string]bool{"=false": false, "=true": true} {
+		t.Run("followed"+name, func(t *testing.T) {
+			t.Parallel()
+			r := testenv.RedisServer(t)
+			addr := r.Addr()
+			r.Stop()
+			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime, "--redis-health-check-active-connection"+name)
 			f.wantHealth(false, "redis is unavailable")
-			f.wantAnswer("GET", f.debug.addr(), "/", 200, "FAILS since", tt.reason)
+			const fails = "redis is failing, failure modes apply"
+			f.wantLog(fails)
+			f.wantUnavailable()
+			f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure mode error: ", ": connection: ")
+
+			r.Start()
+			f.wantHealth(true, "OK")
+			f.wantLog("redis works again")
+			f.wantLog("redis is available")
+			if n := strings.Count(f.log.String(), fails); n != 1 {
+				t.Errorf("its absence was logged %d times, want once", n)
+			}
+			f.wantLimit(3)
+			f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "works, last at ")
+
+			r.Stop()
+			f.wantUnavailable()
+			if followed {
+				f.wantHealth(false, "redis is unavailable")
+			} else { // old news to Envoy, and a restart would not help
+				f.wantHealth(true, "OK")
+				f.wantAnswer("GET", f.debug.addr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
+			}
+			r.Start()
+			f.wantHealth(true, "OK")
+			f.wantLimit(3)
 		})
 	}
 }
@@ -73,72 +71,138 @@ func countersAmong(keys []string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "w1|probe") || strings.Contains(key, "w1|{weir}") })
 }
 
-// TestOneRequestIsOneCommand watches Redis while Envoy asks about five limits.
-func TestOneRequestIsOneCommand(t *testing.T) {
-	r := testenv.RedisServer(t)
-	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
-	defer client.Close()
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
+// TestRedisCluster asks about users whose counters are on all nodes at once.
+func TestRedisCluster(t *testing.T) {
+	t.Parallel()
+	var addrs []string
+	for _, node := range testenv.RedisCluster(t, 3, 0, "--requirepass", "swordfish", "--cluster-node-timeout", "60000") {
+		addrs = append(addrs, node.Addr())
+	}
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-type=CLUSTER", "--redis-url="+strings.Join(addrs, ","),
+		"--redis-auth=swordfish", "--cache-key-prefix=blue:", inTime)
 	f.wantHealth(true, "OK")
-	testenv.Must(f.ask(t.Context(), "warm"))(t) // connects, and loads the script
+	f.wantLimit(3)
+	users := []string{"alice", "bob", "carol", "dave", "eve", "frank"}
+	for range 3 {
+		if got := f.askMany(users...); got.OverallCode != ratelimitv3.RateLimitResponse_OK {
+			t.Fatalf("got %v, want three requests to pass", got)
+		}
+	}
+	denied := f.askMany("alice", "grace")
+	if denied.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT || denied.Statuses[1].LimitRemaining != 3 {
+		t.Errorf("got %v, want alice to be over and all of 3 left to grace", denied)
+	}
 
-	before := commandCalls(t, client)
-	response := f.askMany("user0", "user1", "user2", "user3", "user4")
-	got := commandCalls(t, client)
-	for i, status := range response.Statuses {
-		if status.LimitRemaining != 2 {
-			t.Errorf("descriptor %d: %d of 3 are left, want 2", i, status.LimitRemaining)
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, Password: "swordfish", ReadTimeout: patience})
+	defer client.Close()
+	spelling := regexp.MustCompile(`^blue:w1\|api\|user=\w+\{[0-7][0-9A-F]\}\|365d$`)
+	testenv.Eventually(t, func() error { // those that are unused are kept for a while
+		var mu sync.Mutex
+		var found []string
+		err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *goredis.Client) error {
+			keys, err := node.Keys(ctx, "*").Result()
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, countersAmong(keys)...)
+			return err
+		})
+		if err == nil && len(found) != len(users)+1 { // and that of wantLimit
+			err = fmt.Errorf("%d counters, want %d: none of the denied request", len(found), len(users)+1)
 		}
-	}
-	for name, n := range before {
-		if got[name] -= n; got[name] == 0 {
-			delete(got, name)
+		for _, key := range found {
+			if err == nil && !spelling.MatchString(key) {
+				err = fmt.Errorf("key %s is not spelled as in a cluster", key)
+			}
 		}
-	}
-	// Exceptions and wishes for reports may be read in between.
-	delete(got, "hgetall")
-	delete(got, "exists")
-	// What the script does is counted beside it.
-	if want := map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 5, "info": 1}; !maps.Equal(got, want) {
-		t.Errorf("Redis was sent %v, want %v", got, want)
-	}
+		return err
+	})
+	f.wantNoPassword()
 }
 
-// commandCalls returns how often each command was called before this one.
-func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
-	t.Helper()
-	stats := testenv.Must(client.InfoMap(t.Context(), "commandstats").Result())(t)
-	calls := map[string]int{}
-	for name, numbers := range stats["Commandstats"] {
-		var n int
-		if _, err := fmt.Sscanf(numbers, "calls=%d,", &n); err != nil {
-			t.Fatalf("%s: %v", numbers, err)
-		}
-		calls[strings.TrimPrefix(name, "cmdstat_")] = n
-	}
-	return calls
+func TestRedisSentinel(t *testing.T) {
+	t.Parallel()
+	auth := []string{"--requirepass", "swordfish", "--masterauth", "swordfish"}
+	primary := testenv.RedisServer(t, auth...)
+	testenv.RedisReplica(t, primary, auth...)
+	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish", "requirepass swordfish-too")
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-type=sentinel", "--redis-url=weir,"+sentinel.Addr(),
+		"--redis-auth=swordfish", "--redis-sentinel-auth=swordfish-too", "--redis-timeout=500ms")
+	f.wantHealth(true, "OK")
+	f.wantLimit(3)
+	primary.Stop()
+	f.wantLimit(3) // of the promoted replica
+	f.wantNoPassword()
 }
 
-// TestRedisTLS reaches for a Redis whose certificate is of another name and of an
-// authority that not everybody knows.
+func TestRedisPerSecond(t *testing.T) {
+	first, second := miniredis.RunT(t), miniredis.RunT(t)
+	second.RequireAuth("swordfish")
+	const rules = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
+		"      - {name: burst, unit: second, unit_multiplier: 1000000, requests_per_unit: 2}\n" +
+		"      - {name: budget, unit: year, requests_per_unit: 3}\n"
+	f := start(t, "--config="+directory(t, rules), "--redis-url="+first.Addr(), inTime,
+		"--redis-persecond", "--redis-persecond-url="+second.Addr(), "--redis-persecond-auth=swordfish")
+	f.wantHealth(true, "OK")
+	f.wantLimit(2)
+	f.askMany("alice")
+	f.askMany("alice")
+	f.askMany("alice") // denied per second, and so not counted per year
+	for name, r := range map[string]*miniredis.Miniredis{"|365d": first, "|1000000s": second} {
+		for _, key := range countersAmong(r.Keys()) {
+			if !strings.HasSuffix(key, name) {
+				t.Errorf("key %s is in the wrong Redis", key)
+			}
+		}
+		if text, err := r.Get("w1|api|user=alice" + name); err != nil || !strings.HasSuffix(text, "000002") {
+			t.Errorf("counter of alice%s: %q, want 2 used (error: %v)", name, text, err)
+		}
+	}
+	f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+first.Addr()+", of limits per second at "+second.Addr())
+	f.wantNoPassword()
+
+	second.Close()
+	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.Unavailable {
+		t.Errorf("got error %v without the second Redis, want UNAVAILABLE", err)
+	}
+	testenv.Eventually(t, func() error { // it is given back
+		first.FastForward(time.Millisecond) // for which unused counters are kept
+		if slices.Contains(first.Keys(), "w1|api|user=bob|365d") {
+			return fmt.Errorf("a request without an answer was counted")
+		}
+		return nil
+	})
+}
+
+// TestRedisTLS reaches for a Redis under a name that its certificate does not hold, and with a
+// certificate that it does not know, and goes on when the files are replaced.
 func TestRedisTLS(t *testing.T) {
-	https := httptest.NewTLSServer(nil)
-	defer https.Close()
-	redis := miniredis.NewMiniRedis()
-	testenv.OK(t, redis.StartTLS(https.TLS))
-	defer redis.Close()
-	authority := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})))
-	for _, tt := range []struct{ authority, skip, log string }{
-		{"", "true", "certificate signed by unknown authority"},
-		{authority, "", "not localhost"},
-		{authority, "true", "redis is available"},
-	} {
-		t.Setenv("REDIS_TLS_CACERT", tt.authority)
-		t.Setenv("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", tt.skip)
-		f := start(t, "--config="+directory(t, limited(3)), "--redis-url=localhost:"+redis.Port(), "--redis-tls", inTime)
-		f.wantLog(tt.log)
+	authority, dir := testenv.NewAuthority(t), t.TempDir()
+	redis, addr := testenv.RedisTLS(t, authority)
+	_, port, _ := net.SplitHostPort(addr)
+	issue := func(issuer *testenv.Authority) {
+		certificate, key := issuer.Issue(t, "weir")
+		write(t, dir+"/tls.crt", string(certificate))
+		write(t, dir+"/tls.key", string(key))
 	}
+	write(t, dir+"/ca.crt", string(authority.PEM()))
+	begin := func(host string, args ...string) *fixture {
+		return start(t, append(args, "--config="+directory(t, limited(3)), "--redis-url="+host+":"+port, "--redis-tls", inTime,
+			"--redis-tls-client-cert="+dir+"/tls.crt", "--redis-tls-client-key="+dir+"/tls.key")...)
+	}
+	const skip = "--redis-tls-skip-hostname-verification"
+	ca := "--redis-tls-cacert=" + dir + "/ca.crt"
+	issue(authority)
+	begin("127.0.0.1", skip).wantLog("certificate signed by unknown authority")
+	begin("localhost", ca).wantLog("wanted to match localhost")
+	begin("localhost", ca, skip).wantLog("redis is available")
+	issue(testenv.NewAuthority(t)) // whom Redis does not know
+	f := begin("127.0.0.1", ca)
+	f.wantLog("kind=connection")
+	issue(authority)
+	f.wantHealth(true, "OK")
+	f.wantLimit(3)
+	redis.Stop()
+	f.wantUnavailable()
 }
 
 // TestDenyMemoryIsASetting counts what Redis is asked about a counter that is

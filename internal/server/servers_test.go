@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -138,52 +137,4 @@ func TestResetIsAudited(t *testing.T) {
 	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
 		t.Errorf("%d resets are logged, error %v", n, err)
 	}
-}
-
-// TestDenialsOfAllServers sums up what two servers denied, and how often exceptions were
-// used on them, until Redis fails.
-func TestDenialsOfAllServers(t *testing.T) {
-	t.Parallel()
-	r := testenv.RedisServer(t)
-	a, b := startTwo(t, r)
-	for _, f := range []*fixture{a, b} {
-		for range 5 {
-			testenv.Must(f.ask(t.Context(), "alice"))(t)
-		}
-	}
-	e := testenv.Must(a.operators.AddException(t.Context(), newExceptionOf("carol", "deny"), "peer"))(t)
-	testenv.Until(t, "the exception is known", func() bool { return len(b.exceptions.All()) == 1 })
-	a.wantPasses("carol", 2, 0)
-	b.wantPasses("carol", 3, 0)
-	testenv.Eventually(t, func() error {
-		got, err := a.operators.Denials(t.Context(), true)
-		sums := map[string]uint64{}
-		for _, l := range got.Minute.Limits {
-			sums[l.Rule] = l.Denied
-		}
-		if err != nil || got.Servers != 2 || sums["user"] != 8 || sums["exception"] != 5 {
-			return fmt.Errorf("got %v of %d servers, error %v", sums, got.Servers, err)
-		}
-		list, err := b.operators.Exceptions(t.Context(), true)
-		if err != nil || list.Servers != 2 || list.Exceptions[0].ID != e.ID || list.Exceptions[0].Used != 5 {
-			return fmt.Errorf("got %+v, error %v", list, err)
-		}
-		return nil
-	})
-	here, err := b.operators.Denials(t.Context(), false)
-	if all, _ := b.operators.Denials(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) != 2 || here.Last[1].Count >= all.Last[1].Count {
-		t.Errorf("one server: got %+v of %d servers, error %v; all have %+v", here.Last, here.Servers, err, all.Last)
-	}
-	a.wantAnswer("GET", a.debug.addr(), "/denials?servers=all", 200, `"servers": 2`)
-	r.Stop()
-	testenv.Eventually(t, func() error {
-		if _, err := a.operators.Denials(t.Context(), true); !errors.Is(err, operators.ErrUnavailable) {
-			return fmt.Errorf("got error %v", err)
-		}
-		return nil
-	})
-	if code, text, err := a.request("POST", a.debug.addr(), "/reset", body(t, "alice")); err != nil || code != 503 || !strings.Contains(text, "resetting the counters") {
-		t.Errorf("got %d %s (error: %v)", code, text, err)
-	}
-	a.wantLog(`msg="counters not reset everywhere" audit=true`)
 }
