@@ -14,28 +14,16 @@ import (
 // TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one in three
 // seconds: the second is told to come three seconds after the first.
 func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
-	const rules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"
-	for name, flags := range map[string][]string{
-		"in memory": nil,
-		"on Redis":  {"--redis-url=" + testenv.RedisServer(t).Addr(), inTime},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := start(t, append(flags, "--config="+directory(t, rules))...)
-			f.wantHealth(true, "OK")
-			var seconds [2]int
-			if got := f.answer("user"); got != "OK" {
-				t.Fatalf("the first request: %s", got)
-			}
-			for i := range seconds {
-				got := f.answer("user")
-				if _, err := fmt.Sscanf(got, "OVER_LIMIT, retry after %d", &seconds[i]); err != nil {
-					t.Fatalf("%v in %q", err, got)
-				}
-			}
-			if seconds[0] > 3 || seconds[1] <= seconds[0] || seconds[1] > 6 {
-				t.Errorf("told %d and %d seconds, want up to 3, and up to 3 more", seconds[0], seconds[1])
-			}
-		})
+	f := start(t, "--config="+directory(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"))
+	if got := f.answer("user"); got != "OK" {
+		t.Fatalf("the first request: %s", got)
+	}
+	var seconds [2]int
+	for i := range seconds {
+		testenv.Must(fmt.Sscanf(f.answer("user"), "OVER_LIMIT, retry after %d", &seconds[i]))(t)
+	}
+	if seconds[0] > 3 || seconds[1] <= seconds[0] || seconds[1] > 6 {
+		t.Errorf("told %d and %d seconds, want up to 3, and up to 3 more", seconds[0], seconds[1])
 	}
 }
 

@@ -9,23 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/testenv"
 )
 
 func TestServes(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--prometheus-path=/numbers")
+	var stdout testenv.Log
+	f := startWithStdout(t, &stdout, "--config="+directory(t, limited(3)), "--prometheus-path=/numbers")
 	f.wantHealth(true, "OK")
 	f.wantLimit(3)
 
-	question := `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`
 	for _, want := range []int{200, 200, 200, 429} {
-		if code, body, err := f.request("POST", f.HTTPAddr(), "/json", question); code != want {
+		if code, body, err := f.request("POST", f.HTTPAddr(), "/json", asksAlice); code != want {
 			t.Errorf("/json: got %d %s, want %d (error: %v)", code, body, want, err)
 		}
 	}
@@ -34,9 +31,13 @@ func TestServes(t *testing.T) {
 	f.wantAnswer("GET", f.debug.addr(), "/debug/pprof/goroutine", 200)
 	f.wantAnswer("GET", f.metrics.addr(), "/numbers", 200,
 		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
-		`ratelimit_service_rate_limit_over_limit{domain="api",key1="user",key2=""} 2`, "go_goroutines", "process_")
+		`ratelimit_service_rate_limit_over_limit{domain="api",key1="user",key2=""} 2`, "go_goroutines", "process_",
+		`weir_build_info{commit="abc",go="go1",version="v0-test"} 1`)
+	if _, page, err := f.request("GET", f.metrics.addr(), "/numbers", ""); err != nil || strings.Contains(page, "weir_decision_log") || stdout.String() != "" {
+		t.Errorf("without a log of decisions: got %v, %s, %s", err, page, &stdout)
+	}
 	for _, want := range []string{
-		`version="v0-test, go1"`, `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
+		`version="v0-test, revision abc, go1"`, `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
 		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.grpc.addr(), f.HTTPAddr(), f.debug.addr(), f.metrics.addr()),
 	} {
 		f.wantLog(want)
@@ -56,34 +57,22 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 // TestChargeAsSet denies a plain request and one that tells its own cost, and
 // looks what that took from another limit.
 func TestChargeAsSet(t *testing.T) {
-	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n"+
-		"  - key: once\n    rate_limit: {unit: year, requests_per_unit: 1}\n")
-	descriptor := func(key string) *commonv3.RateLimitDescriptor { return describe(key + "=alice") }
+	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n")
 	for setting, want := range map[string]uint32{"": 9, "true": 10, "false": 8} {
 		t.Run(setting, func(t *testing.T) {
 			f := start(t, config, "--stop-cache-key-increment-when-overlimit="+setting)
-			ask := func(first, second *commonv3.RateLimitDescriptor) *ratelimitv3.RateLimitResponse {
-				response, err := f.decide(t.Context(), first, second)
-				if err != nil || response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
-					t.Fatalf("got %v (error: %v), want a denied request", response, err)
+			var left uint32
+			for _, addend := range []*wrapperspb.UInt64Value{nil, wrapperspb.UInt64(1), wrapperspb.UInt64(0)} { // the last is a peek
+				user := describe("user=alice")
+				user.HitsAddend = addend
+				response := testenv.Must(f.decide(t.Context(), user, describe("blocked=alice")))(t)
+				if response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+					t.Fatalf("got %v, want a denied request", response)
 				}
-				return response
+				left = response.Statuses[0].LimitRemaining
 			}
-			costly, peek := descriptor("user"), descriptor("user")
-			costly.HitsAddend, peek.HitsAddend = wrapperspb.UInt64(1), wrapperspb.UInt64(0)
-			ask(descriptor("user"), descriptor("blocked"))
-			ask(costly, descriptor("blocked"))
-			if got := ask(peek, descriptor("blocked")).Statuses[0].LimitRemaining; got != want {
-				t.Errorf("%d of 10 are left, want %d", got, want)
-			}
-			spent := descriptor("once")
-			for _, addend := range []uint64{1, 0} { // the second is a peek at a limit that is used up
-				spent.HitsAddend = wrapperspb.UInt64(addend)
-				response := ask(spent, descriptor("blocked"))
-				passes := response.Statuses[0].Code == ratelimitv3.RateLimitResponse_OK
-				if want := addend > 0 || setting == "false"; setting != "true" && passes != want {
-					t.Errorf("hits_addend %d at a limit of 1: %v, want it to pass: %v", addend, response.Statuses[0], want)
-				}
+			if left != want {
+				t.Errorf("%d of 10 are left, want %d", left, want)
 			}
 		})
 	}
@@ -108,10 +97,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"prefix of keys in a cluster", []string{"--config=" + good, "--redis-type=CLUSTER", "--redis-url=one:1", "--cache-key-prefix={blue}"}, []string{"CACHE_KEY_PREFIX", "{blue}"}},
 		{"authorities of Redis", []string{"--config=" + good, "--redis-url=db:6379", "--redis-tls", "--redis-tls-cacert=/no/such/file"}, []string{"REDIS_TLS_CACERT", "/no/such/file"}},
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
-		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing (see --config, CONFIG_PATH): ", "no such file"}},
 		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
-		{"runtime directory without its subdirectory", []string{"--runtime-root=missing"}, []string{"rules at " + here + "/missing/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY): "}},
-		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no rule files"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,27 +117,21 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// TestForcedStartWithoutRules is healthy until rules come only if health does not need them.
 func TestForcedStartWithoutRules(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	f := start(t, "--config="+dir, "--force-start-without-initial-config")
-	f.wantHealth(true, "OK")
-	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
-		t.Errorf("answer without rules: %v", err)
+	for value, healthy := range map[string]bool{"false": true, "true": false} {
+		t.Setenv("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", value)
+		dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+		f := start(t, "--config="+dir, "--force-start-without-initial-config")
+		f.wantHealth(healthy, map[bool]string{true: "OK", false: "no rules are loaded yet"}[healthy])
+		f.wantUnavailable()
+		f.wantAnswer("GET", f.debug.addr(), "/", 200, "none loaded", "no such file")
+		f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 500, "no rules are loaded yet")
+		f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
+		f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" path=` + dir + "\n")
+		f.wantLog(`level=ERROR msg="problem in the new rules" problem="rules at ` + dir)
+		write(t, filepath.Join(dir, "rules.yaml"), limited(2))
+		f.wantHealth(true, "OK")
+		f.wantLimit(2)
 	}
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, "none loaded", "no such file")
-	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 500, "no rules are loaded yet")
-	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
-	f.wantLog(`level=ERROR msg="new rules rejected; there are none yet, requests get UNAVAILABLE" path=` + dir + "\n")
-	f.wantLog(`level=ERROR msg="problem in the new rules" problem="rules at ` + dir)
-	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
-	f.wantLimit(2)
-}
-
-func TestHealthThatNeedsRules(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	f := start(t, "--config="+dir, "--force-start-without-initial-config", "--healthy-with-at-least-one-config-loaded")
-	f.wantHealth(false, "no rules are loaded yet")
-	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
-	f.wantHealth(true, "OK")
-	f.wantLimit(2)
 }

@@ -85,7 +85,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 		Settings: s,
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 		Registry: prometheus.NewRegistry(),
-		Build:    Build{Version: "v0-test", Go: "go1"},
+		Build:    Build{Version: "v0-test", Commit: "abc", Go: "go1"},
 		Hurry:    context.Background(),
 	}
 }
@@ -93,18 +93,16 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 // start runs a server until the test ends or stop is called.
 func start(t *testing.T, args ...string) *fixture {
 	t.Helper()
-	return startWith(t, func(*Options) {}, args...)
+	return startWithStdout(t, io.Discard, args...)
 }
 
-// startWith is start with options that change makes different.
-func startWith(t *testing.T, change func(*Options), args ...string) *fixture {
+// startWithStdout is start with a standard output.
+func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
 	opts := options(t, f.log, args...)
-	opts.Reload = f.reload
 	hurry, hurryUp := context.WithCancel(context.Background())
-	opts.Hurry = hurry
-	change(&opts)
+	opts.Reload, opts.Hurry, opts.Stdout = f.reload, hurry, stdout
 	app := testenv.Must(New(opts))(t)
 	f.App = app
 	f.http.Transport = &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience}
@@ -235,10 +233,7 @@ func (f *fixture) wantHealth(healthy bool, reason string) {
 }
 
 // wantLog waits until the log contains text.
-func (f *fixture) wantLog(text string) {
-	f.t.Helper()
-	f.log.WaitFor(f.t, text)
-}
+func (f *fixture) wantLog(text string) { f.t.Helper(); f.log.WaitFor(f.t, text) }
 
 // wantEnd waits until Run has returned, and returns its error.
 func (f *fixture) wantEnd() error {
@@ -281,11 +276,6 @@ func (f *fixture) wantUnavailable() {
 	if code, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
 		f.t.Errorf("got %v %v, want UNAVAILABLE", code, err)
 	}
-}
-
-// startWithStdout is start with a standard output.
-func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
-	return startWith(t, func(opts *Options) { opts.Stdout = stdout }, args...)
 }
 
 // replace puts content in the place of a file in one step, so that nobody reads a

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/testenv"
 )
@@ -90,15 +93,22 @@ func TestRulesWithoutSiblings(t *testing.T) {
 	start(t, args...).wantLimit(3)
 }
 
+// TestReloadOnRequest has the metrics say how the last load ended, and when one last succeeded.
 func TestReloadOnRequest(t *testing.T) {
+	began := float64(time.Now().Unix())
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200, "rules loaded")
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
 	f.reload <- syscall.SIGHUP
-	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n", "weir_config_last_reload_successful 1\n")
+	at := testutil.ToFloat64(f.rules.successAt)
 	remove(t, dir)
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_config_last_reload_successful 0\n")
+	if now := testutil.ToFloat64(f.rules.successAt); at < began || at > float64(time.Now().Unix()+1) || now != at {
+		t.Errorf("the last success was at %v, after a failure at %v; the test began at %v", at, now, began)
+	}
 }
 
 func TestBadRulesChangeNothing(t *testing.T) {
@@ -178,20 +188,25 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/notes.txt", "not rules")
 	f := start(t, "--config="+dir)
-	f.wantLog("notes.txt")
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
 	if n := strings.Count(f.log.String(), "notes.txt"); n != 1 {
 		t.Errorf("the file was named %d times, want once", n)
 	}
 }
 
+// TestMergedDomains has a rule in a second file, which is hardly meant as it is: that is told
+// whenever rules are loaded, and does not keep them from serving.
 func TestMergedDomains(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")
-	if _, err := New(options(t, new(testenv.Log), "--config="+dir)); err == nil {
+	write(t, dir+"/none.yaml", "domain: none\n")
+	if _, err := New(options(t, io.Discard, "--config="+dir)); err == nil {
 		t.Error("two files of one domain accepted")
 	}
-	start(t, "--config="+dir, "--merge-domain-config").wantLimit(3)
+	f := start(t, "--config="+dir, "--merge-domain-config")
+	f.wantLimit(3)
+	f.wantLog(`level=WARN msg="the rules may not do what you expect" warning="`)
+	f.wantLog(`domain: the domain \"none\" has no rules, everything is admitted`)
 }
 
 // configMap makes dir what the kubelet makes of a ConfigMap, or swaps it as the
@@ -215,12 +230,4 @@ func link(t *testing.T, target, name string) {
 	t.Helper()
 	testenv.OK(t, os.Symlink(target, name+"_tmp"))
 	rename(t, name+"_tmp", name)
-}
-
-// What is hardly meant is told whenever rules are loaded, and does not keep them
-// from serving.
-func TestWarningsOfRulesAreLogged(t *testing.T) {
-	f := start(t, "--config="+directory(t, "domain: api\n"))
-	f.wantLog(`level=WARN msg="the rules may not do what you expect" warning="`)
-	f.wantLog(`domain: the domain \"api\" has no rules, everything is admitted`)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,23 +57,6 @@ func TestLoadsAreRemembered(t *testing.T) {
 	if got := r.lastLoads(); len(got) != mostLoads || got[0].Rules != 4 {
 		t.Errorf("got %+v", got)
 	}
-}
-
-// TestALoadMayLeaveMoreGarbage reads the target of the collector.
-func TestALoadMayLeaveMoreGarbage(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	live := make([]byte, 40<<20)
-	defer runtime.KeepAlive(live)
-	runtime.GC() // which counts it as live
-	tuner := new(tuner)
-	go tuner.run(t.Context())
-	percent := func() uint64 { return read("/gc/gogc:percent") }
-	usual := uint64(0)
-	testenv.Until(t, "the target is set", func() bool { usual = percent(); return usual != 100 || target(40<<20, garbage) == 100 })
-	tuner.load(true)
-	testenv.Until(t, "the target grows", func() bool { return percent() > usual })
-	tuner.load(false)
-	testenv.Until(t, "the target is as it was", func() bool { return percent() == usual })
 }
 
 // TestNoLoadIsLost loads for a caller that leaves, and reads again after a while what could

@@ -15,8 +15,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// headersAt starts a control plane, and returns whether it has got a header.
-func headersAt(t *testing.T) (*testenv.ControlPlane, func(name, value string) bool) {
+// TestControlPlaneHeaders has them in a variable, or in a file that changes, which a new stream
+// is to follow.
+func TestControlPlaneHeaders(t *testing.T) {
 	var seen sync.Map
 	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		got, _ := metadata.FromIncomingContext(stream.Context())
@@ -25,29 +26,21 @@ func headersAt(t *testing.T) (*testenv.ControlPlane, func(name, value string) bo
 		}
 		return handler(srv, stream)
 	}))
-	return plane, func(name, value string) bool { _, ok := seen.Load(name + ":" + value); return ok }
-}
-
-func TestControlPlaneHeaders(t *testing.T) {
-	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "Authorization:Bearer a:b,x-team:y")
-	plane, has := headersAt(t)
-	start(t, fromControlPlane(plane)...)
-	testenv.Until(t, "the headers arrive", func() bool { return has("authorization", "Bearer a:b") && has("x-team", "y") })
-}
-
-// TestHeadersForTheControlPlaneChange wants a new stream to have the new ones.
-func TestHeadersForTheControlPlaneChange(t *testing.T) {
-	t.Parallel()
-	plane, has := headersAt(t)
+	arrives := func(header string) {
+		t.Helper()
+		testenv.Until(t, header+" arrives", func() bool { _, ok := seen.Load(header); return ok })
+	}
+	start(t, fromControlPlane(plane, "--config-grpc-xds-client-additional-headers=Authorization:Bearer a:b,x-team:y")...)
+	arrives("authorization:Bearer a:b")
+	arrives("x-team:y")
 	dir := t.TempDir()
-	f := start(t, fromControlPlane(plane, "--config-grpc-xds-client-additional-headers-file="+mount(t, dir, "token:swordfish"),
-		"--xds-client-backoff-initial-interval=10ms", "--config-grpc-xds-server-connect-retry-interval=10ms")...)
-	testenv.Until(t, "the first arrives", func() bool { return has("token", "swordfish") })
+	f := start(t, fromControlPlane(plane, "--config-grpc-xds-client-additional-headers-file="+mount(t, dir, "token:swordfish"))...)
+	arrives("token:swordfish")
 	mount(t, dir, "token:swordfish-2")
 	f.wantLog("a changed setting is in use")
 	plane.Stop()
 	plane.Start()
-	testenv.Until(t, "the second arrives", func() bool { return has("token", "swordfish-2") })
+	arrives("token:swordfish-2")
 	f.wantNoPassword()
 }
 
@@ -89,29 +82,4 @@ func TestHurryEndsTheCommandOfTheStart(t *testing.T) {
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--redis-auth-command ($REDIS_AUTH_COMMAND): ") {
 		t.Errorf("got %v, want the error of the command", err)
 	}
-}
-
-// TestPasswordThatComesLate has Redis refuse the password for longer than a call waits. That
-// is no silence: calls go on, and the first after the file has changed is answered.
-func TestPasswordThatComesLate(t *testing.T) {
-	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
-	dir := t.TempDir()
-	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url="+redis.Addr(), "--redis-auth-file="+mount(t, dir, "swordfish-1"))
-	f.wantHealth(true, "OK")
-	o := newOperator(t, "swordfish-1", redis)
-	o.requirePass("swordfish-2")
-	o.kill()
-	for range 10 { // the breaker would open at five calls without an answer
-		if _, err := f.ask(t.Context(), "alice"); err == nil {
-			t.Error("a call was answered without a password")
-		}
-	}
-	f.wantAnswer("GET", f.debug.addr(), "/", 200, "auth: WRONGPASS")
-	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_redis_breaker_open{redis="main"} 0`)
-	mount(t, dir, "swordfish-2")
-	testenv.Eventually(t, func() error { _, err := f.ask(t.Context(), "alice"); return err })
-	if strings.Contains(f.log.String(), "redis does not answer") {
-		t.Error("the breaker opened")
-	}
-	f.wantNoPassword()
 }

@@ -63,7 +63,7 @@ var counterparts = []counterpart{
 
 	{name: "CONFIG_TYPE", standard: "FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "UNAVAILABLE until rules load", proof: "TestForcedStartWithoutRules"},
-	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start", proof: "TestHealthThatNeedsRules"},
+	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start", proof: "TestForcedStartWithoutRules"},
 	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
