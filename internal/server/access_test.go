@@ -27,7 +27,8 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 		t.Helper()
 		r := testenv.Must(http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil))(t)
 		r.Header.Set("Authorization", "Bearer "+token)
-		response := testenv.Must(f.http.Do(r))(t)
+		response, err := f.http.Do(r)
+		testenv.OK(t, err)
 		response.Body.Close()
 		if got := response.StatusCode; got != code {
 			t.Errorf("%s %s with %q: got %d, want %d", method, path, token, got, code)
