@@ -45,14 +45,6 @@ type Exception struct {
 // is reports whether there is an exception, with that effect.
 func (e *Exception) is(effect Effect) bool { return e != nil && e.Effect == effect }
 
-// use counts a descriptor that e was applied to.
-func (e *Exception) use() {
-	e.used.Add(1)
-	if e.Uses != nil {
-		e.Uses.Inc()
-	}
-}
-
 // Used returns how many descriptors e was applied to by this process.
 func (e *Exception) Used() uint64 { return e.used.Load() }
 
@@ -67,8 +59,8 @@ func (e *Exception) What() string {
 // Exceptions are those in force at one time. It is immutable. nil has none.
 type Exceptions struct {
 	all     []*Exception          // the newest first
-	lengths []int                 // how many entries they have, ascending, each number once
-	index   map[string]*Exception // by their domain and entries as appendText spells them
+	longest int                   // how many entries one has at most
+	index   map[string]*Exception // by domain and entries, as appendText spells them
 }
 
 // NewExceptions returns the set of all, nil if there are none. Of those for the same
@@ -89,9 +81,7 @@ func NewExceptions(all []*Exception) *Exceptions {
 		if es.index[string(key)] == nil {
 			es.index[string(key)] = e
 		}
-		if i, found := slices.BinarySearch(es.lengths, len(e.Entries)); !found {
-			es.lengths = slices.Insert(es.lengths, i, len(e.Entries))
-		}
+		es.longest = max(es.longest, len(e.Entries))
 	}
 	return es
 }
@@ -110,21 +100,16 @@ func (es *Exceptions) All() []*Exception {
 }
 
 // Find returns the exception that applies to a descriptor, nil if none does: of those
-// whose entries the descriptor begins with the one that has most. It looks into a map once
-// for each number of entries that exceptions have, and does not allocate for usual texts.
+// whose entries the descriptor begins with the one that has most. It does not allocate for
+// usual texts.
 func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Exception) {
 	if es == nil {
 		return nil
 	}
 	var room [512]byte
-	key, n := appendText(room[:0], domain), 0
-	for _, length := range es.lengths {
-		if length > len(entries) {
-			break
-		}
-		for ; n < length; n++ {
-			key = appendText(appendText(key, entries[n].Key), entries[n].Value)
-		}
+	key := appendText(room[:0], domain)
+	for _, entry := range entries[:min(es.longest, len(entries))] {
+		key = appendText(appendText(key, entry.Key), entry.Value)
 		if e := es.index[string(key)]; e != nil {
 			found = e
 		}
@@ -132,19 +117,7 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// setEnd lets a descriptor that an exception denies try again when that ends.
-func (m *match) setEnd(decisions []limiter.Decision) {
-	left := max(time.Until(m.exception.Until), 1)
-	for i := m.first; i < m.end; i++ {
-		if decisions[i].Over {
-			decisions[i].RetryAfter, decisions[i].ResetAfter = left, left
-		}
-	}
-}
-
-// excepted remembers the limits that exceptions make of others, and those that deny.
-type excepted = made[exceptedOf, []*limiter.Limit]
-
+// exceptedOf is what the limits of exceptions are made of: of another one, or to deny all.
 type exceptedOf struct {
 	limit  *limiter.Limit // that is multiplied
 	factor float64        // 0 if all is denied

@@ -1,33 +1,38 @@
 package plan
 
-import "sync"
+import (
+	"sync"
 
-// maxMade bounds how many values are remembered.
+	"weir/internal/limiter"
+)
+
+// maxMade bounds how many keys are remembered.
 const maxMade = 4096
 
-// made remembers what was made for each key. When it is full it starts anew.
-type made[K comparable, V any] struct {
+// made remembers the limits that were made for each key. When it is full it starts anew.
+type made[K comparable] struct {
 	mu    sync.RWMutex
-	known map[K]V
+	known map[K][]*limiter.Limit
 }
 
-// get returns the value of key. It makes it if it is not known; an error is not remembered.
-func (m *made[K, V]) get(key K, make func() (V, error)) (V, error) {
+// get returns the limits of key. It makes them if they are not known; an error is not
+// remembered.
+func (m *made[K]) get(key K, make func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
 	m.mu.RLock()
-	v, known := m.known[key]
+	limits, known := m.known[key]
 	m.mu.RUnlock()
 	if known {
-		return v, nil
+		return limits, nil
 	}
-	v, err := make()
+	limits, err := make()
 	if err != nil {
-		return v, err
+		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil || len(m.known) >= maxMade {
-		m.known = map[K]V{}
+		m.known = map[K][]*limiter.Limit{}
 	}
-	m.known[key] = v
-	return v, nil
+	m.known[key] = limits
+	return limits, nil
 }

@@ -34,12 +34,12 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 
 // WouldBeDenied reports whether the request is admitted only because of ShadowMode.
 func (p *Result) WouldBeDenied() bool {
-	if !p.opts.ShadowMode {
+	if !p.planner.ShadowMode {
 		return false
 	}
 	var v limiter.Verdict
 	for i := range p.Hits {
-		v.Add(p.opts.Mode(p.Hits[i].Limit), p.Decisions[i].Over)
+		v.Add(p.planner.Mode(p.Hits[i].Limit), p.Decisions[i].Over)
 	}
 	return v.Denied()
 }

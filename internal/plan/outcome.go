@@ -2,6 +2,7 @@ package plan
 
 import (
 	"iter"
+	"slices"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -39,12 +40,7 @@ func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
 // AnyOver reports whether a hit was over its limit.
 func (p *Result) AnyOver() bool {
-	for i := range p.Decisions {
-		if p.Decisions[i].Over {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Decisions, func(d limiter.Decision) bool { return d.Over })
 }
 
 // Outcomes yields the outcome of each hit, and of each descriptor without hits, in the

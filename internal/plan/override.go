@@ -9,11 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// overrides remembers the limits that requests send, which are few as a rule, so that
-// each is checked and its metrics are looked up only once. It keeps nothing of a
-// request, whose texts may be long and any.
-type overrides = made[overrideOf, []*limiter.Limit]
-
+// overrideOf is what the limits of an override depend on. It has nothing of a request,
+// whose texts may be long and any.
 type overrideOf struct {
 	domain string // as a label; all domains without rules are one
 	Override

@@ -27,8 +27,8 @@ type Options struct {
 // Planner prepares plans, several at a time.
 type Planner struct {
 	Options   // not to be changed
-	overrides overrides
-	excepted  excepted
+	overrides made[overrideOf]
+	excepted  made[exceptedOf]
 }
 
 // New returns a Planner.
@@ -54,7 +54,7 @@ type Result struct {
 	Denied   bool
 	Statuses []Status
 
-	opts     *Options
+	planner  *Planner
 	matches  []match         // one for each descriptor
 	levels   []level         // of all matches, one after the other
 	replaced []string        // names of limits
@@ -91,7 +91,7 @@ type level struct {
 // says what is wrong with r, which must not change until p has its statuses.
 func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
-	p.opts, p.Tree = &pl.Options, tree
+	p.planner, p.Tree = pl, tree
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
@@ -100,12 +100,12 @@ func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error 
 		inForce = pl.Exceptions.Load()
 	}
 	for i := range r.Descriptors {
-		if err := p.match(pl, r.Domain, &r.Descriptors[i], inForce); err != nil {
+		if err := p.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil {
 			return fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}
 	for i := range p.matches { // when it is known what is replaced
-		p.addHits(pl, r, i)
+		p.addHits(r, i)
 	}
 	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
 	return nil
@@ -127,9 +127,9 @@ func (p *Result) Reset() {
 	}
 }
 
-// match finds what applies to a descriptor: the limit that it brings along, then the limits of
+// addMatch finds what applies to a descriptor: the limit that it brings along, then the limits of
 // its rule and of those above, or an exception in the place of all.
-func (p *Result) match(pl *Planner, domain string, d *Descriptor, inForce *Exceptions) error {
+func (p *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) error {
 	m := match{entries: d.Entries, firstLevel: len(p.levels)}
 	var (
 		rule    *descriptors.Rule // that d leads to
@@ -140,7 +140,7 @@ func (p *Result) match(pl *Planner, domain string, d *Descriptor, inForce *Excep
 	if d.HasOverride {
 		rule, naming = p.Tree.MatchOverride(domain, d.Entries)
 		var err error
-		if brought, from, err = pl.override(p.Tree.DomainLabel(domain), d, rule, naming); err != nil {
+		if brought, from, err = p.planner.override(p.Tree.DomainLabel(domain), d, rule, naming); err != nil {
 			return fmt.Errorf("limit: %w", err)
 		}
 		m.rule = brought.rule
@@ -173,7 +173,7 @@ func (p *Result) match(pl *Planner, domain string, d *Descriptor, inForce *Excep
 	case m.exception.is(Allow):
 		m.unlimited, p.levels = true, p.levels[:m.firstLevel]
 	case m.exception.is(Deny):
-		p.levels = append(p.levels[:m.firstLevel], pl.denial(p.Tree.DomainLabel(domain), m.exception))
+		p.levels = append(p.levels[:m.firstLevel], p.planner.denial(p.Tree.DomainLabel(domain), m.exception))
 	case unnamed != nil:
 		return unnamed
 	}
@@ -196,14 +196,17 @@ func (p *Result) addLevel(of level) {
 
 // addHits makes a hit of every limit of a match that is counted: neither unlimited, which
 // cannot be replaced, nor replaced.
-func (p *Result) addHits(pl *Planner, r *Request, i int) {
+func (p *Result) addHits(r *Request, i int) {
 	m, d := &p.matches[i], &r.Descriptors[i]
 	m.first = len(p.Hits)
 	for j := m.firstLevel; j < m.endLevel; j++ {
 		of := &p.levels[j]
 		var labels, begin []byte // of the hits, and of their keys
 		if of.rule != nil {
-			labels = p.labelsOf(of.rule, m.entries)
+			start := len(p.labels)
+			if p.labels = of.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // not only the rules say it
+				labels = p.labels[start:len(p.labels):len(p.labels)]
+			}
 		}
 		for _, l := range of.limits {
 			switch {
@@ -217,22 +220,22 @@ func (p *Result) addHits(pl *Planner, r *Request, i int) {
 			}
 			at := len(p.keys)
 			if begin == nil {
-				p.keys = p.opts.Keys.Append(p.keys, r.Domain, of.entries, of.patterns)
+				p.keys = p.planner.Keys.Append(p.keys, r.Domain, of.entries, of.patterns)
 				begin = p.keys[at:]
 			} else {
 				p.keys = append(p.keys, begin...)
 			}
 			p.keys = l.AppendKind(p.keys)
 			if m.exception.is(Amount) {
-				l = pl.multiple(l, m.exception.Factor) // on the same counter
+				l = p.planner.multiple(l, m.exception.Factor) // on the same counter
 			}
 			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,
 				Key:    p.keys[at:len(p.keys):len(p.keys)],
 				Cost:   r.Cost(d),
 				Refund: d.Refund,
-				Always: d.chargedAlways(cmp.Or(l.Charge, p.opts.Charge, limiter.Auto)),
-				Mode:   p.opts.DecidingMode(l),
+				Always: d.chargedAlways(cmp.Or(l.Charge, p.planner.Charge, limiter.Auto)),
+				Mode:   p.planner.DecidingMode(l),
 				Labels: labels,
 			})
 			if l.HoldKey() != "" {
@@ -243,14 +246,4 @@ func (p *Result) addHits(pl *Planner, r *Request, i int) {
 		of.end = len(p.Hits)
 	}
 	m.end = len(p.Hits)
-}
-
-// labelsOf spells what metrics call the hits of entries on the limits of a rule, nil if
-// only the rules say it.
-func (p *Result) labelsOf(rule *descriptors.Rule, entries []limiter.Entry) []byte {
-	start := len(p.labels)
-	if p.labels = rule.AppendLabels(p.labels, entries); len(p.labels) == start {
-		return nil
-	}
-	return p.labels[start:len(p.labels):len(p.labels)]
 }

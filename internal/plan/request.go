@@ -53,11 +53,9 @@ const MaxEntries = 100
 // ErrManyEntries is about a descriptor.
 var ErrManyEntries = fmt.Errorf("more than the %d entries allowed", MaxEntries)
 
-// ManyDescriptorsError is about a request that has more descriptors than its value.
-type ManyDescriptorsError int
-
-func (e ManyDescriptorsError) Error() string {
-	return fmt.Sprintf("the request has more than the %d descriptors allowed", int(e))
+// ManyDescriptorsError is about a request that has more descriptors than most.
+func ManyDescriptorsError(most int) error {
+	return fmt.Errorf("the request has more than the %d descriptors allowed", most)
 }
 
 // Cost returns how many units d asks for, or gives back.

@@ -30,32 +30,30 @@ func (p *Result) SetStatuses(denied bool) {
 		m := &p.matches[i]
 		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
 		s := &p.Statuses[i]
-		if m.exception != nil {
-			m.exception.use()
-			if m.exception.Effect == Deny {
-				m.setEnd(p.Decisions)
+		if e := m.exception; e != nil {
+			e.used.Add(1)
+			if e.Uses != nil {
+				e.Uses.Inc()
+			}
+			if e.Effect == Deny && p.Decisions[m.first].Over { // its only hit: until e ends
+				left := max(time.Until(e.Until), 1)
+				p.Decisions[m.first].RetryAfter, p.Decisions[m.first].ResetAfter = left, left
 			}
 		}
 		switch {
 		case m.first < m.end:
-			hit := p.decisive(m)
-			s.describe(p.Hits[hit].Limit, &p.Decisions[hit])
-			s.Mode = p.opts.Mode(s.Limit)
+			decisive := m.first
+			for j := m.first + 1; j < m.end; j++ {
+				if p.compare(j, decisive) < 0 {
+					decisive = j
+				}
+			}
+			s.describe(p.Hits[decisive].Limit, &p.Decisions[decisive])
+			s.Mode = p.planner.Mode(s.Limit)
 		case m.unlimited:
 			s.Remaining = math.MaxUint32
 		}
 	}
-}
-
-// decisive returns the place of the hit that the status of a descriptor is about.
-func (p *Result) decisive(m *match) int {
-	best := m.first
-	for i := m.first + 1; i < m.end; i++ {
-		if p.compare(i, best) < 0 {
-			best = i
-		}
-	}
-	return best
 }
 
 // compare returns a negative number if the outcome of hit i says more about
