@@ -114,14 +114,14 @@ const MaxExact = 1 << 53
 const second = 1_000_000
 
 // counting is an algorithm with the numbers of one limit. It is pure, and knows nothing
-// of bans. now and all spans are in microseconds, now since the epoch. Costs are at most
+// of bans, but leaves State.Until as it is. now and all spans are in microseconds, now since the epoch. Costs are at most
 // the most of numbers.
 //
 // The rest of the package counts on three things: an unused state has used nothing and
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
 // their sum would; a denied request leaves no trace in a state but a ban.
 type counting interface {
-	// roll brings a state up to now. If the clock stepped back, a state may be from the
+	// roll brings a state up to now, without its Until. If the clock stepped back, a state may be from the
 	// future. What it holds counts as used now: so the step costs no more than any use now
 	// would, and loses none of it. The other functions take rolled states only.
 	roll(s State, now int64) State
@@ -175,13 +175,6 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 	return wait
 }
 
-// add is counting.add. It keeps a ban.
-func (l *Limit) add(s State, cost int64) State {
-	after := l.counting.add(s, cost)
-	after.Until = s.Until
-	return after
-}
-
 // usage is counting.usage. Of a limit that is banned, nothing is free before the ban ends.
 func (l *Limit) usage(s State, now int64) (used, whole int64) {
 	used, whole = l.counting.usage(s, now)
@@ -215,9 +208,7 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	if rolled.At < s.At || remains.At < charged.At {
 		return s
 	}
-	after := l.counting.giveBack(rolled, remains, charged, cost)
-	after.Until = rolled.Until
-	return after
+	return l.counting.giveBack(rolled, remains, charged, cost)
 }
 
 // Constants returns the numbers of the limit's algorithm, for a store that counts

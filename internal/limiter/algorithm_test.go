@@ -145,7 +145,7 @@ func refill(s *Spec) time.Duration {
 func checkEnd(t *testing.T, l *Limit) {
 	t.Helper()
 	now := time.Date(2110, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	full := l.add(l.roll(State{}, now), l.most)
+	full := l.counting.add(l.roll(State{}, now), l.most)
 	period := l.Period().Microseconds()
 	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
 		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))

@@ -22,14 +22,6 @@ func (c concurrency) roll(s State, now int64) State {
 // wait is a second: nobody knows when a hold is given back.
 func (c concurrency) wait(s State, _, cost int64) int64 { return c.waitFor(second, s, cost) }
 
-// giveBack gives back what has not ended.
-func (c concurrency) giveBack(s, charged, _ State, cost int64) State {
-	if charged.unused() {
-		return s
-	}
-	return c.add(s, -cost)
-}
-
 // usage is whole after a period while anything is held: no hold lasts longer, if none is taken.
 func (c concurrency) usage(s State, now int64) (used, whole int64) {
 	if s.unused() {

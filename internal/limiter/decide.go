@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,13 +76,8 @@ var ErrUnavailable = errors.New("store unavailable")
 // what gives a hold back, because the caller of a request has left, never comes before
 // what takes it: that hold would stay taken for its whole period.
 func Left(ctx context.Context, hits []Hit) error {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || slices.ContainsFunc(hits, func(h Hit) bool { return h.Unconditional() }) {
 		return nil
-	}
-	for i := range hits {
-		if hits[i].Unconditional() {
-			return nil
-		}
 	}
 	return fmt.Errorf("%w: the caller is gone: %w", ErrUnavailable, context.Cause(ctx))
 }
@@ -97,7 +93,7 @@ func Left(ctx context.Context, hits []Hit) error {
 // Every hit is checked against a state that includes the earlier hits of the
 // same request. If the request is admitted, all hits that fit are written; if
 // it is denied, none is, except refunds and those charged always, and the bans that
-// its hits begin (see ban.go).
+// its hits begin, see Spec.DenyFor.
 //
 // holds[i] are the holds of the counter of hits[i] if that names one: the state follows
 // from them, and they are changed with it. If a hold is already taken, taking it again or
@@ -118,59 +114,54 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	before := after // for now
 	for i := range hits {
 		h, s := &hits[i], states[i]
-		held := h.holdsOf(holds, i)
+		held := holdsAt(holds, i)
 		out[i].Already = false
 		if held != nil {
 			*s = held.State(now)
 			out[i].Already = h.isAlready(held)
 		}
 		rolled := h.Limit.roll(*s, now)
-		if until := s.Until; rolled.At < s.At {
+		until := cmp.Or(rolled.Until, s.Until)
+		if rolled.At < s.At {
 			*s = rolled // also if the request is denied: else time would not pass for it
-			s.Until = until
 		}
-		if rolled.Until > 0 {
-			s.Until = rolled.Until
-		}
+		s.Until = until
 		before[i] = *s
 		wanted := max(h.CountedCost(), h.least())
 		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
-			*s = h.write(rolled)
-			if held != nil {
-				held.put(h.Hold, !h.Refund, now)
-			}
+			*s = h.write(rolled, held, now)
 		}
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			*states[i] = before[i]
 			h := &hits[i]
-			if held := h.holdsOf(holds, i); held != nil && h.changes(&out[i]) {
+			if held := holdsAt(holds, i); held != nil && h.changes(&out[i]) {
 				held.put(h.Hold, h.Refund, now) // at any time: what a refund gave back, it gives back again
 			}
 		}
 		for i := range hits {
-			h, s := &hits[i], states[i]
+			h, s, held := &hits[i], states[i], holdsAt(holds, i)
 			if h.Cost == 0 || !h.Unconditional() {
 				continue
 			}
-			if held := h.holdsOf(holds, i); held != nil {
-				if out[i].Already = h.isAlready(held); out[i].Already {
-					continue
-				}
-				held.put(h.Hold, !h.Refund, now)
+			if held != nil {
+				out[i].Already = h.isAlready(held)
 			}
-			*s = h.write(h.Limit.roll(*s, now))
+			if !out[i].Already {
+				*s = h.write(h.Limit.roll(*s, now), held, now)
+			}
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; out[i].Over && h.bans() {
-				*s = h.Limit.ban(*s, now)
+			h, s := &hits[i], states[i]
+			if out[i].Over && h.Limit.DenyFor > 0 && h.EffectiveMode() == Enforced && h.Limit.roll(*s, now).Until == 0 {
+				s.Until = now + h.Limit.DenyFor.Microseconds()
 			}
 		}
 	}
 	for i, s := range states {
-		if held := hits[i].holdsOf(holds, i); held != nil {
+		if held := holdsAt(holds, i); held != nil {
 			*s = held.State(now)
 		}
 		after[i] = *s
@@ -178,9 +169,9 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	return denied
 }
 
-// holdsOf returns holds[i], or nil if h, which is hit i, names no hold or the caller has none.
-func (h *Hit) holdsOf(holds []*Holds, i int) *Holds {
-	if holds == nil || h.Hold == nil {
+// holdsAt returns holds[i], nil if the caller has none.
+func holdsAt(holds []*Holds, i int) *Holds {
+	if holds == nil {
 		return nil
 	}
 	return holds[i]
@@ -194,12 +185,15 @@ func (h *Hit) changes(d *Decision) bool {
 	return h.Cost > 0 && !d.Already && (!d.Over || h.Always)
 }
 
-// write takes or gives the cost of h. s is rolled.
-func (h *Hit) write(s State) State {
-	if h.Refund {
-		return h.Limit.add(s, -h.CountedCost())
+// write takes or gives the cost of h, and its hold. s is rolled.
+func (h *Hit) write(s State, held *Holds, now int64) State {
+	if held != nil {
+		held.put(h.Hold, !h.Refund, now)
 	}
-	return h.Limit.add(s, h.CountedCost())
+	if h.Refund {
+		return h.Limit.counting.add(s, -h.CountedCost())
+	}
+	return h.Limit.counting.add(s, h.CountedCost())
 }
 
 // Verdict is what its hits mean for a request, of those that were added.

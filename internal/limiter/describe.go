@@ -12,7 +12,6 @@ import (
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var buf [few]demand
 	var asked []demand // nil until a hit is over
-	counters := CountersOf(hits)
 	for i := range hits {
 		l, d := hits[i].Limit, &out[i]
 		s := l.roll(states[i], now)
@@ -23,19 +22,21 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 		}
 		d.RetryAfter, d.Remembered = 0, false
 		if d.Over {
-			d.RetryAfter = Never
 			if asked == nil {
-				asked = demandsOf(hits, &counters, buf[:0])
+				asked = demandsOf(hits, buf[:0])
 			}
-			if wait := l.wait(s, now, asked[counters.First(i)].most); wait != never {
-				d.RetryAfter = duration(wait)
-			}
+			d.RetryAfter = duration(l.wait(s, now, asked[i].most))
 		}
 	}
 }
 
-// duration is so many microseconds, which are 2*MaxPeriod at most.
-func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+// duration is so many microseconds, which are 2*MaxPeriod at most, or Never for never.
+func duration(micros int64) time.Duration {
+	if micros == never {
+		return Never
+	}
+	return time.Duration(micros) * time.Microsecond
+}
 
 // demand is what the hits on one counter ask for together.
 type demand struct {
@@ -43,15 +44,50 @@ type demand struct {
 	most  int64 // what must be free for all of them to fit, each beside the earlier ones
 }
 
-// demandsOf appends to dst what hits ask for, by the first hit on their counter.
-func demandsOf(hits []Hit, counters *Counters, dst []demand) []demand {
+// demandsOf appends to dst what is asked of the counter of each hit.
+func demandsOf(hits []Hit, dst []demand) []demand {
+	var buf [few]int
+	firsts := Firsts(hits, buf[:0])
 	dst = slices.Grow(dst, len(hits))[:len(hits)]
 	clear(dst)
 	for i := range hits {
-		if h, d := &hits[i], &dst[counters.First(i)]; !h.Refund {
+		if h, d := &hits[i], &dst[firsts[i]]; !h.Refund {
 			d.most = max(d.most, d.taken+max(h.cost(), h.least()))
 			d.taken = min(d.taken+h.cost(), MaxExact)
 		}
 	}
+	for i, first := range firsts {
+		dst[i] = dst[first]
+	}
 	return dst
+}
+
+// Counter is what the counter of a limit holds at a moment, in units.
+type Counter struct {
+	// Used is what is used, rounded up to a unit. It exceeds the limit where usage was
+	// charged that did not fit, or the limit was lowered.
+	Used int64
+	// Remaining is what the limit still admits, 0 while the counter is banned.
+	Remaining int64
+	// RetryAfter is in how long one more unit is admitted if nothing else happens: 0 now,
+	// Never if no waiting helps. Of a limit by Concurrency it is a second: nobody knows.
+	RetryAfter time.Duration
+	// WholeIn is in how long nothing of the limit is used any more, and no ban in force.
+	WholeIn time.Duration
+	// BannedFor is how long the ban of the counter still lasts, 0 without one.
+	BannedFor time.Duration
+}
+
+// Counter describes a counter of l by its state. now is in microseconds since the epoch.
+func (l *Limit) Counter(s State, now int64) Counter {
+	d := []Decision{{Over: true}} // so that it says when a peek would pass
+	Describe([]Hit{{Limit: l}}, []State{s}, now, d)
+	c := Counter{Used: d[0].Used, Remaining: d[0].Remaining, RetryAfter: d[0].RetryAfter, WholeIn: d[0].ResetAfter}
+	if end := l.roll(s, now).Until; end > 0 {
+		c.BannedFor = duration(end - now)
+	}
+	if c.Used == 0 {
+		c.WholeIn = c.BannedFor // whatever is left of the window
+	}
+	return c
 }

@@ -27,6 +27,14 @@ func (w window) add(s State, cost int64) State {
 	return s
 }
 
+// giveBack gives back nothing once another window has begun.
+func (w window) giveBack(s, charged, _ State, cost int64) State {
+	if s.At != charged.At {
+		return s
+	}
+	return w.add(s, -min(cost, charged.Used))
+}
+
 // waitFor is wait, later if cost does not fit now.
 func (w window) waitFor(later int64, s State, cost int64) int64 {
 	switch {
@@ -84,14 +92,6 @@ func (w fixedWindow) roll(s State, now int64) State {
 }
 
 func (w fixedWindow) wait(s State, now, cost int64) int64 { return w.waitFor(w.end(s)-now, s, cost) }
-
-// giveBack gives back nothing once another window has begun.
-func (w fixedWindow) giveBack(s, charged, _ State, cost int64) State {
-	if s.At != charged.At {
-		return s
-	}
-	return w.add(s, -min(cost, charged.Used))
-}
 
 func (w fixedWindow) usage(s State, now int64) (used, whole int64) {
 	return s.Used, w.end(s) - now

@@ -41,7 +41,7 @@ func TestGiveBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := must(c.spec)
-			take := func(s State, now int64, units int64) State { return l.add(l.roll(s, now), units) }
+			take := func(s State, now int64, units int64) State { return l.counting.add(l.roll(s, now), units) }
 			s := take(State{}, at(30), c.before)
 			if c.before == 0 {
 				s = State{}
@@ -67,7 +67,7 @@ func TestGiveBackAfterAStepBack(t *testing.T) {
 	for _, spec := range []Spec{{}, {Algorithm: FirstHit}, {Algorithm: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
 		spec.RequestsPerUnit, spec.Unit = 10, Minute
 		l := must(spec)
-		take := func(s State, now int64) State { return l.add(l.roll(s, now), 4) }
+		take := func(s State, now int64) State { return l.counting.add(l.roll(s, now), 4) }
 		charged := take(State{}, 30*minute)
 		for name, s := range map[string]State{
 			"the charge":               charged,
@@ -89,8 +89,8 @@ func TestGiveBackAfterAStepBack(t *testing.T) {
 func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: FirstHit})
 	second := time.Second.Microseconds()
-	charged := l.add(l.roll(State{}, 10*second), 4)
-	anew := l.add(l.roll(l.add(charged, -10), 20*second), 3)
+	charged := l.counting.add(l.roll(State{}, 10*second), 4)
+	anew := l.counting.add(l.roll(l.counting.add(charged, -10), 20*second), 3)
 	if got := l.GiveBack(anew, charged, 4, 30*second); got != anew {
 		t.Errorf("%+v became %+v", anew, got)
 	}

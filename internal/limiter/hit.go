@@ -95,36 +95,29 @@ type Decision struct {
 	RetryAfter time.Duration
 }
 
-// Counters finds which hits of one request share a counter. Requests of few hits,
-// which are the usual ones, cost it no memory; those of many, which a client may
-// send to do harm, time in proportion to their hits.
-type Counters struct {
-	hits  []Hit
-	first map[string]int // the first hit on each key; nil for few hits, and until somebody asks
-}
-
 // few is up to how many hits comparing all with each other costs less than a map.
 const few = 16
 
-// CountersOf returns the Counters of hits, which must not change meanwhile.
-func CountersOf(hits []Hit) Counters { return Counters{hits: hits} }
-
-// First returns the first hit on the counter of hit i, which may be i itself.
-func (c *Counters) First(i int) (first int) {
-	key := c.hits[i].Key
-	if len(c.hits) <= few {
-		for !bytes.Equal(c.hits[first].Key, key) {
-			first++
-		}
-		return first
+// Firsts appends to dst, for each hit, the place of the first one on its counter. A request
+// of few hits, which is the usual one, costs no memory; one of many, which a client may
+// send to do harm, costs time in proportion to its hits.
+func Firsts(hits []Hit, dst []int) []int {
+	var places map[string]int
+	if len(hits) > few {
+		places = make(map[string]int, len(hits))
 	}
-	if c.first == nil {
-		c.first = make(map[string]int, len(c.hits))
-		for j := range c.hits {
-			if _, known := c.first[string(c.hits[j].Key)]; !known {
-				c.first[string(c.hits[j].Key)] = j
+	for i := range hits {
+		key, first := hits[i].Key, 0
+		if places == nil {
+			for !bytes.Equal(hits[first].Key, key) {
+				first++
 			}
+		} else if at, known := places[string(key)]; known {
+			first = at
+		} else {
+			first, places[string(key)] = i, i
 		}
+		dst = append(dst, first)
 	}
-	return c.first[string(key)]
+	return dst
 }

@@ -15,13 +15,12 @@ func onCounters(n, counters int, l *Limit) []Hit {
 	return hits
 }
 
-func TestCounters(t *testing.T) {
+func TestFirsts(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 1, Unit: Minute})
 	for _, n := range []int{1, few, few + 1, 1000} {
 		for _, counters := range []int{1, 2, 5, n} {
-			c := CountersOf(onCounters(n, counters, l))
-			for i := range n {
-				if got, want := c.First(i), i%counters; got != want {
+			for i, got := range Firsts(onCounters(n, counters, l), nil) {
+				if want := i % counters; got != want {
 					t.Fatalf("%d hits on %d counters: the first on that of hit %d is %d, want %d", n, counters, i, got, want)
 				}
 			}

@@ -112,10 +112,9 @@ var failureModes = [...]string{FailureByDefault: "default", FailureError: "error
 // of the constants from FailureError on.
 func FailureModeNames() []string { return failureModes[FailureError:] }
 
-// ParseFailureMode finds a mode by its name.
-func ParseFailureMode(name string) (FailureMode, bool) {
-	i := slices.Index(FailureModeNames(), name)
-	return FailureError + FailureMode(i), i >= 0
+// ParseFailureMode finds a mode by its name, FailureByDefault for any other.
+func ParseFailureMode(name string) FailureMode {
+	return FailureError + FailureMode(slices.Index(FailureModeNames(), name))
 }
 
 // String returns the mode's name.
@@ -126,6 +125,9 @@ func (m FailureMode) String() string { return failureModes[m] }
 // the epoch, stays below MaxExact.
 const MaxPeriod = 100 * 365 * 24 * time.Hour
 
+// MinBan is the shortest ban.
+const MinBan = time.Millisecond
+
 // MaxAmount is the largest amount of a limit, and the largest burst. A use and a cost,
 // each of which may be four times as much, still add up to MaxExact.
 const MaxAmount = 1 << 50
@@ -133,23 +135,31 @@ const MaxAmount = 1 << 50
 // Spec says what a limit is: an amount per period, how it is counted, and what
 // happens when it is used up.
 type Spec struct {
-	Name            string        // as configured, may be empty
-	RequestsPerUnit uint64        // amount per period, at most MaxAmount, 0 denies all
-	Unit            Unit          // with UnitMultiplier, the period
-	UnitMultiplier  uint32        // periods of so many units; 0 means 1
-	Unlimited       bool          // admits everything and never reaches a store
-	Algorithm       Algorithm     // how the amount is counted
-	Nth             uint32        // 2 of the second limit of its rule that counts alike, and so on; 0 of the first
-	TimeZone        string        // of ByCalendar; empty means UTC
-	Burst           uint64        // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
-	Hold            string        // key of the entry that names a hold of Concurrency; "" means DefaultHold
-	Charge          Charge        // whether denied hits are written
-	DenyFor         time.Duration // how long a ban of who goes over lasts; 0: there are none
-	Mode            Mode          // what a denial means
-	Veto            bool          // of an exception: an amount of 0 that no quota and no failure mode outweighs
-	FailureMode     FailureMode   // what becomes of hits while the store fails
-	Replaces        []string      // names of limits that do not count beside this one
-	Series          Series        // of the metrics; limits of equal labels share them
+	Name            string      // as configured, may be empty
+	RequestsPerUnit uint64      // amount per period, at most MaxAmount, 0 denies all
+	Unit            Unit        // with UnitMultiplier, the period
+	UnitMultiplier  uint32      // periods of so many units; 0 means 1
+	Unlimited       bool        // admits everything and never reaches a store
+	Algorithm       Algorithm   // how the amount is counted
+	Nth             uint32      // 2 of the second limit of its rule that counts alike, and so on; 0 of the first
+	TimeZone        string      // of ByCalendar; empty means UTC
+	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
+	Hold            string      // key of the entry that names a hold of Concurrency; "" means DefaultHold
+	Charge          Charge      // whether denied hits are written
+	Mode            Mode        // what a denial means
+	Veto            bool        // of an exception: an amount of 0 that no quota and no failure mode outweighs
+	FailureMode     FailureMode // what becomes of hits while the store fails
+	Replaces        []string    // names of limits that do not count beside this one
+	Series          Series      // of the metrics; limits of equal labels share them
+
+	// DenyFor is how long a ban denies a counter, whatever the algorithm says; 0: there are no
+	// bans. One begins when a hit of an enforced limit is over, and so its request is denied:
+	// also if another limit denies it, too, if the hit is charged always, and if it is a peek
+	// of a request: who asks first and is charged later is banned like others. A limit in
+	// shadow mode or a quota begins none, nor does CounterStore.Peek. A ban in force is not
+	// extended. While it is, every hit but refunds is over, and what is written whatever
+	// becomes of its request still is. A limit without bans drops one when it writes.
+	DenyFor time.Duration
 }
 
 // Period returns the length of the limit's window, of a calendar about that, or the time
@@ -202,30 +212,17 @@ func (s *Spec) HoldKey() string {
 // but for Nth, Mode and Series; a new configuration makes new limits.
 type Limit struct {
 	Spec
-	counting counting
-	most     int64 // of counting.numbers
+	counting counting // nil if it is unlimited
+	most     int64    // of counting.numbers
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
 // refill above MaxPeriod, options of another algorithm, or numbers that would not be
 // exact.
 func NewLimit(s Spec) (*Limit, error) {
-	c, err := s.newCounting()
-	if err != nil {
-		return nil, err
-	}
-	l := &Limit{Spec: s}
-	if l.counting = c; c != nil {
-		l.most, _ = c.numbers()
-	}
-	return l, nil
-}
-
-// newCounting returns nil for an unlimited limit.
-func (s *Spec) newCounting() (counting, error) {
 	switch {
 	case s.Unlimited:
-		return nil, nil
+		return &Limit{Spec: s}, nil
 	case int(s.Algorithm) >= len(algorithms):
 		return nil, fmt.Errorf("unknown algorithm; use one of %s", strings.Join(AlgorithmNames(), ", "))
 	case s.Unit < Second || s.Unit > Year:
@@ -252,5 +249,10 @@ func (s *Spec) newCounting() (counting, error) {
 	if s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod) {
 		return nil, fmt.Errorf("a ban of %v is not allowed; use a ban from %v to 100 years", s.DenyFor, MinBan)
 	}
-	return algorithms[s.Algorithm].new(s)
+	c, err := algorithms[s.Algorithm].new(&s)
+	if err != nil {
+		return nil, err
+	}
+	most, _ := c.numbers()
+	return &Limit{s, c, most}, nil
 }

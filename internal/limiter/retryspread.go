@@ -76,35 +76,26 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 		return
 	}
 	var buf [few]demand
-	counters := CountersOf(hits)
-	cost := demandsOf(hits, &counters, buf[:0])[counters.First(last)].most
-	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, cost)
+	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, demandsOf(hits, buf[:0])[last].most)
 }
 
 // push returns how long beyond the exact time a hit is to come back. Who gets less
 // than all would take begins the line anew.
 func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duration {
-	now := r.now().Sub(r.start)
-	free := (now + exact).Microseconds()
+	since := r.now().Sub(r.start)
+	now, free := since.Microseconds(), (since + exact).Microseconds()
 	var ahead int64
 	r.lines.Touch(h.Key, func(l *line) {
 		ahead, l.together = h.Limit.returnAfter(l.due-free, l.together, cost)
 		if ahead > l.mostAhead(h.Limit, free) {
-			l.fill(now.Microseconds(), h.Limit.Period().Microseconds())
-			ahead, l.together = 0, cost
+			if l.full > 0 && now-l.full < h.Limit.Period().Microseconds()/2 {
+				l.impatient = max(l.impatient, l.due) // many who wait take longer to make it so long again
+			}
+			l.full, ahead, l.together = max(now, 1), 0, cost
 		}
 		l.due = free + ahead
 	})
 	return duration(ahead)
-}
-
-// fill notes that the line is as long as it may be. It takes many who wait longer to
-// make it so again.
-func (l *line) fill(now, period int64) {
-	if l.full > 0 && now-l.full < period/2 {
-		l.impatient = max(l.impatient, l.due)
-	}
-	l.full = max(now, 1)
 }
 
 // mostAhead is how long at most somebody is to come back after free, which is when what

@@ -79,7 +79,7 @@ func (w slidingWindow) giveBack(s, charged, then State, cost int64) State {
 		s.Prev = max(s.Prev-min(cost, charged.Prev), 0)
 		return s
 	}
-	return w.add(s, -min(cost, charged.Used))
+	return w.window.giveBack(s, charged, then, cost)
 }
 
 func (w slidingWindow) usage(s State, now int64) (used, whole int64) {

@@ -74,18 +74,26 @@ func (b tokenBucket) drainTime(units, parts int64) int64 {
 // roll lets what is in a bucket from after now drain from now on. It does not lower that
 // to the brim, which a limit of a larger amount may count on.
 func (b tokenBucket) roll(s State, now int64) State {
-	if now < s.At {
-		return State{At: now, Used: s.Used, Prev: s.Prev}
+	elapsed := now - s.At
+	if s.At = now; elapsed < 0 {
+		return s
 	}
 	s = b.clamp(s)
-	elapsed := now - s.At
 	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
 	units, parts := mulDiv(b.amount, elapsed, b.period)
-	s = State{At: now, Used: s.Used - units, Prev: s.Prev - parts}
+	return b.without(s, units, parts)
+}
+
+// without takes units and parts of one more off the level, down to an empty bucket.
+func (b tokenBucket) without(s State, units, parts int64) State {
+	s.Used, s.Prev = s.Used-units, s.Prev-parts
 	if s.Prev < 0 {
 		s.Used, s.Prev = s.Used-1, s.Prev+b.period
+	}
+	if s.Used < 0 {
+		s.Used, s.Prev = 0, 0
 	}
 	return s
 }
@@ -103,11 +111,7 @@ func (b tokenBucket) wait(s State, _, cost int64) int64 {
 }
 
 func (b tokenBucket) add(s State, cost int64) State {
-	s = b.clamp(s)
-	if s.Used += cost; s.Used < 0 {
-		return State{At: s.At}
-	}
-	return b.clamp(s)
+	return b.clamp(b.without(b.clamp(s), -cost, 0))
 }
 
 // giveBack takes off the level that the charge has left, of which there is no whole
@@ -116,14 +120,7 @@ func (b tokenBucket) giveBack(s, charged, _ State, cost int64) State {
 	if charged.Used >= cost {
 		return b.add(s, -cost)
 	}
-	after := State{At: s.At, Used: s.Used - charged.Used, Prev: s.Prev - charged.Prev}
-	if after.Prev < 0 {
-		after.Used, after.Prev = after.Used-1, after.Prev+b.period
-	}
-	if after.Used < 0 {
-		return State{At: s.At}
-	}
-	return after
+	return b.without(s, charged.Used, charged.Prev)
 }
 
 func (b tokenBucket) usage(s State, now int64) (used, whole int64) {

@@ -99,6 +99,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 // FailureMode returns what becomes of limits that do not say it themselves while
 // Redis fails.
 func FailureMode(m settings.Word) limiter.FailureMode {
-	mode, _ := limiter.ParseFailureMode(string(m)) // the settings have checked it
-	return mode
+	return limiter.ParseFailureMode(string(m)) // the settings have checked it
 }

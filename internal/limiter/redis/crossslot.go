@@ -168,9 +168,9 @@ func (r *crossSlot) merge() {
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		counters := limiter.CountersOf(p.hits)
+		firsts := limiter.Firsts(p.hits, nil)
 		if (r.denied || r.err != nil) && p.err == nil && !p.vetoed {
-			p.charges = giveBacks(p.hits, &counters, p.out, p.states)
+			p.charges = giveBacks(p.hits, firsts, p.out, p.states)
 		}
 		if r.err != nil {
 			continue
@@ -181,7 +181,7 @@ func (r *crossSlot) merge() {
 		}
 		if len(p.charges) > 0 {
 			for j := range p.states { // later hits on the same counters
-				p.states[j] = p.states[counters.First(j)]
+				p.states[j] = p.states[firsts[j]]
 			}
 		}
 		limiter.Describe(p.hits, p.states, now, p.out)
@@ -190,10 +190,10 @@ func (r *crossSlot) merge() {
 
 // giveBacks lists what hits were charged that a denied request is not to be:
 // one giveBack for each counter, however many hits it has, and for each hold.
-func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Decision, states []limiter.State) (list []giveBack) {
+func giveBacks(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []giveBack) {
 	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
 	for i := range hits {
-		h, first := &hits[i], counters.First(i)
+		h, first := &hits[i], firsts[i]
 		switch {
 		case h.Unconditional() || h.Cost == 0 || out[i].Over || out[i].Already:
 		case h.Hold == nil && size[first] > 0:

@@ -93,9 +93,9 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if !slices.Contains(known, true) {
 		return false
 	}
-	states, of, counters := slices.Clone(before), make([]*limiter.State, len(hits)), limiter.CountersOf(hits)
-	for i := range hits {
-		of[i] = &states[counters.First(i)]
+	states, of := slices.Clone(before), make([]*limiter.State, len(hits))
+	for i, first := range limiter.Firsts(hits, nil) {
+		of[i] = &states[first]
 	}
 	if !limiter.Decide(hits, of, nil, now, out) {
 		return false
