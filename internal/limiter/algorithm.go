@@ -36,9 +36,9 @@ const (
 // in storetest, the exact counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules
-	letter  string                        // in keys; a fixed window has none, a calendar the @ of appendCalendar
+	letter  string                        // in keys; a fixed window has none, a calendar an @
 	options []Option                      // that it takes
-	returns returning                     // when who is denied comes back, see RetrySpread
+	returns returning                     // how many can come back at a time, see RetrySpread
 	new     func(*Spec) (counting, error) // how it counts, and gives back
 }{
 	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption}, byWindow, newFixedWindow},
@@ -146,11 +146,10 @@ type counting interface {
 
 const never = -1
 
-// inexact is the error of a limit that needs too large numbers. All times are in
-// microseconds, whose products with large amounts exceed 2^53. Lua multiplies the
-// seconds of a time and what is left of it one after the other, so that only the
-// products with whole seconds must be exact: limits of which even those are too large
-// are refused.
+// inexact is the error of a limit that needs too large numbers. The products of microseconds
+// with large amounts exceed 2^53. Lua multiplies the seconds of a time and what is left of it
+// one after the other, so that only the products with whole seconds must be exact: limits of
+// which even those are too large are refused.
 func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
@@ -175,34 +174,25 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 	return wait
 }
 
-// usage is counting.usage. Of a limit that is banned, nothing is free before the ban ends.
-func (l *Limit) usage(s State, now int64) (used, whole int64) {
-	used, whole = l.counting.usage(s, now)
-	return used, max(whole, s.Until-now)
-}
-
 // Expiry is when the counter in state s will be as good as unused, in
 // microseconds since the epoch; 0 if it is.
 func (l *Limit) Expiry(s State) int64 {
 	if s.unused() {
 		return s.Until
 	}
-	_, whole := l.usage(s, 0)
-	return whole
+	_, whole := l.counting.usage(s, 0)
+	return max(whole, s.Until)
 }
 
-// GiveBack takes a charge back from a counter, as if it had never been made: for
-// a store that learns only after a charge that the request is denied.
+// GiveBack takes a charge back from a counter in state s, as if it had never been made: for
+// a store that learns only after a charge that the request is denied. charged is the state
+// that the charge of cost left when it was made.
 //
-// s is the state of the counter, now the time in microseconds since the epoch.
-// charged is the state that the charge of cost left when it was made. What of
-// it would still count, if nothing else had come since, is given back: nothing
-// once its window is over, from the previous window where a sliding window has
-// moved on, of a bucket what it could not have drained. So a charge that comes
-// back late never takes anything from others. It is exact for windows; from a
-// bucket that ran dry meanwhile it may give back less, by what drained since the
-// charge, but never more. Nothing is given back to a state from after now, or of such
-// a charge: the clock stepped back, and nobody knows how long ago it was. A ban stays.
+// What of the charge would still count, if nothing else had come since, is given back. So one
+// that comes back late never takes anything from others. It is exact for windows; from a
+// bucket that ran dry meanwhile it may give back less, by what drained since the charge, but
+// never more. Nothing is given back to a state from after now, or of such a charge: the clock
+// stepped back, and nobody knows how long ago it was. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || remains.At < charged.At {

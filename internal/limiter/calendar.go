@@ -62,9 +62,10 @@ func newCalendar(s *Spec) (*Calendar, error) {
 	if parts := onCalendar[s.Unit].parts; parts%int(of.count) != 0 {
 		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), divisors(parts))
 	}
-	zone, err := loadZone(of.zone)
-	if err != nil {
-		return nil, err
+	zone, err := time.LoadLocation(of.zone)
+	// The zone of this machine is none: other servers may have another.
+	if err != nil || of.zone == "Local" || of.zone == "localtime" {
+		return nil, fmt.Errorf("%w %q; use a name of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, of.zone)
 	}
 	c, _ := calendars.LoadOrStore(of, &Calendar{zone: zone, unit: s.Unit, count: int(of.count)})
 	return c.(*Calendar), nil
@@ -85,16 +86,6 @@ const utc = "UTC"
 
 // ErrTimeZone means that a time zone is none.
 var ErrTimeZone = errors.New("unknown time zone")
-
-// loadZone finds a time zone by its name in the IANA database. The zone of this machine is
-// none: other servers may have another.
-func loadZone(name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" || name == "localtime" {
-		return nil, fmt.Errorf("%w %q; use a name of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, name)
-	}
-	return zone, nil
-}
 
 // Windows returns the window of a time and the next one.
 func (c *Calendar) Windows(now int64) Windows {

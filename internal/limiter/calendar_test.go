@@ -153,7 +153,7 @@ func TestCalendarIsThatOfTheZone(t *testing.T) {
 	for _, z := range zones {
 		june := func(year int) int64 { return time.Date(year, time.June, 1, 0, 0, 0, 0, time.UTC).Unix() }
 		name, from, to := z.name, june(z.since-1), june(z.since+10)
-		zone := testenv.Must(loadZone(name))(t)
+		zone := testenv.Must(time.LoadLocation(name))(t)
 		list := shifts(zone, from, to)
 		changes := []int64{june(z.since)}
 		for _, s := range list[1:] {

@@ -16,12 +16,11 @@ type Store interface {
 	// counters, is decided in between. It fills out, which is as long as hits,
 	// and reports whether the request is denied.
 	//
-	// ctx bounds how long the caller waits, not what happens: a request that the
-	// store has taken on is decided and written even if its caller has gone. One
-	// whose caller had gone before is not, see Left.
-	// After an error, which wraps ErrUnavailable if the store could not be asked
-	// or did not answer in time, out is void and the request may or may not have
-	// been counted.
+	// ctx bounds how long the caller waits, not what happens: a request that the store has
+	// taken on is decided and written even if its caller has gone. One whose caller had gone
+	// before is not, see Left. After an error, which wraps ErrUnavailable if the store could
+	// not be asked or did not answer in time, out is void and the request may or may not
+	// have been counted.
 	//
 	// hits must not be empty, and holds no unlimited limit. The store keeps
 	// neither hits nor out after it returned.
@@ -82,18 +81,16 @@ func Left(ctx context.Context, hits []Hit) error {
 	return fmt.Errorf("%w: the caller is gone: %w", ErrUnavailable, context.Cause(ctx))
 }
 
-// Decide decides the hits of one request, all or nothing. It is the
-// specification of every store. It is pure: the time is an argument.
+// Decide decides the hits of one request, all or nothing. It is the specification of every
+// store. It is pure: the time is an argument, in microseconds since the epoch.
 //
-// states[i] is the state of the counter of hits[i]; hits of one counter share
-// one pointer. now is in microseconds since the epoch. Decide changes the
-// states that are written, and those that are from after now, fills out, which is
-// as long as hits, and reports whether the request is denied.
+// states[i] is the state of the counter of hits[i]; hits of one counter share one pointer.
+// Decide changes the states that are written, and those that are from after now, fills out,
+// which is as long as hits, and reports whether the request is denied.
 //
-// Every hit is checked against a state that includes the earlier hits of the
-// same request. If the request is admitted, all hits that fit are written; if
-// it is denied, none is, except refunds and those charged always, and the bans that
-// its hits begin, see Spec.DenyFor.
+// Every hit is checked against a state that includes the earlier hits of the same request.
+// If the request is admitted, all hits that fit are written; if it is denied, none is, except
+// refunds and those charged always, and the bans that its hits begin, see Spec.DenyFor.
 //
 // holds[i] are the holds of the counter of hits[i] if that names one: the state follows
 // from them, and they are changed with it. If a hold is already taken, taking it again or
@@ -111,14 +108,17 @@ func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisi
 // all that a store must do under its locks. It copies the states as they are then
 // to after, which is as long as hits.
 func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
+	if holds == nil {
+		var buf [few]*Holds
+		holds = slices.Grow(buf[:0], len(hits))[:len(hits)]
+	}
 	before := after // for now
 	for i := range hits {
-		h, s := &hits[i], states[i]
-		held := holdsAt(holds, i)
+		h, s, held := &hits[i], states[i], holds[i]
 		out[i].Already = false
 		if held != nil {
 			*s = held.State(now)
-			out[i].Already = h.isAlready(held)
+			out[i].Already = held.has(h.Hold) != h.Refund
 		}
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
@@ -135,19 +135,18 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			*states[i] = before[i]
 			h := &hits[i]
-			if held := holdsAt(holds, i); held != nil && h.changes(&out[i]) {
-				held.put(h.Hold, h.Refund, now) // at any time: what a refund gave back, it gives back again
+			if *states[i] = before[i]; holds[i] != nil && h.changes(&out[i]) {
+				holds[i].put(h.Hold, h.Refund, now) // at any time: what a refund gave back, it gives back again
 			}
 		}
 		for i := range hits {
-			h, s, held := &hits[i], states[i], holdsAt(holds, i)
+			h, s, held := &hits[i], states[i], holds[i]
 			if h.Cost == 0 || !h.Unconditional() {
 				continue
 			}
 			if held != nil {
-				out[i].Already = h.isAlready(held)
+				out[i].Already = held.has(h.Hold) != h.Refund
 			}
 			if !out[i].Already {
 				*s = h.write(h.Limit.roll(*s, now), held, now)
@@ -161,24 +160,13 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		}
 	}
 	for i, s := range states {
-		if held := holdsAt(holds, i); held != nil {
-			*s = held.State(now)
+		if holds[i] != nil {
+			*s = holds[i].State(now)
 		}
 		after[i] = *s
 	}
 	return denied
 }
-
-// holdsAt returns holds[i], nil if the caller has none.
-func holdsAt(holds []*Holds, i int) *Holds {
-	if holds == nil {
-		return nil
-	}
-	return holds[i]
-}
-
-// isAlready reports whether the hold of h is there already, or for a refund is not.
-func (h *Hit) isAlready(holds *Holds) bool { return holds.has(h.Hold) != h.Refund }
 
 // changes reports whether h is written as long as its request is not known to be denied.
 func (h *Hit) changes(d *Decision) bool {

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Describe fills in out but for Over and Charged, which are known: what the
-// outcome of hits means to their caller. states[i] is the state of the counter of
-// hits[i] after the request, now the time of the decision in microseconds since
-// the epoch.
+// Describe fills in out but for Over and Charged, which are known: what the outcome of hits
+// means to their caller. states[i] is the state of the counter of hits[i] after the request,
+// now the time of the decision in microseconds since the epoch.
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var buf [few]demand
 	var asked []demand // nil until a hit is over
 	for i := range hits {
 		l, d := hits[i].Limit, &out[i]
 		s := l.roll(states[i], now)
-		used, whole := l.usage(s, now)
-		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(whole)
+		used, whole := l.counting.usage(s, now)
+		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(max(whole, s.Until-now))
 		if s.Until > 0 {
 			d.Remaining = 0
 		}
@@ -62,20 +61,12 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 	return dst
 }
 
-// Counter is what the counter of a limit holds at a moment, in units.
+// Counter is what the counter of a limit holds at a moment, in the terms of a Decision.
 type Counter struct {
-	// Used is what is used, rounded up to a unit. It exceeds the limit where usage was
-	// charged that did not fit, or the limit was lowered.
-	Used int64
-	// Remaining is what the limit still admits, 0 while the counter is banned.
-	Remaining int64
-	// RetryAfter is in how long one more unit is admitted if nothing else happens: 0 now,
-	// Never if no waiting helps. Of a limit by Concurrency it is a second: nobody knows.
-	RetryAfter time.Duration
-	// WholeIn is in how long nothing of the limit is used any more, and no ban in force.
-	WholeIn time.Duration
-	// BannedFor is how long the ban of the counter still lasts, 0 without one.
-	BannedFor time.Duration
+	Used, Remaining int64
+	RetryAfter      time.Duration // until one more unit is admitted
+	WholeIn         time.Duration // until nothing of the limit is used any more, and no ban in force
+	BannedFor       time.Duration // until the ban of the counter ends, 0 without one
 }
 
 // Counter describes a counter of l by its state. now is in microseconds since the epoch.

@@ -150,28 +150,16 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Veto {
 		dst = append(dst, vetoLetter)
 	}
-	if dst = append(dst, algorithms[s.Algorithm].letter...); s.Algorithm == ByCalendar {
-		return s.appendCalendar(dst)
+	dst = append(dst, algorithms[s.Algorithm].letter...)
+	if s.Algorithm == ByCalendar {
+		dst = strconv.AppendUint(dst, uint64(max(s.UnitMultiplier, 1)), 10)
+		dst = append(dst, "-smhdwMy"[s.Unit], '@') // other kinds have no @
+		if zone := s.zone(); zone != utc {
+			dst = appendPart(dst, zone, false)
+		}
+		return dst
 	}
-	return appendPeriod(dst, s.Period())
-}
-
-// appendCalendar appends which windows of a calendar there are. Other kinds have no @.
-func (s *Spec) appendCalendar(dst []byte) []byte {
-	dst = strconv.AppendUint(dst, uint64(max(s.UnitMultiplier, 1)), 10)
-	dst = append(dst, calendarLetters[s.Unit], '@')
-	if zone := s.zone(); zone != utc {
-		dst = appendPart(dst, zone, false)
-	}
-	return dst
-}
-
-// calendarLetters are those of the units, a year last.
-const calendarLetters = "-smhdwMy"
-
-// appendPeriod appends a period, which is whole seconds.
-func appendPeriod(dst []byte, period time.Duration) []byte {
-	n, letter := uint64(period/time.Second), byte('s')
+	n, letter := uint64(s.Period()/time.Second), byte('s')
 	switch {
 	case n%(24*60*60) == 0:
 		n, letter = n/(24*60*60), 'd'
@@ -218,21 +206,18 @@ func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 // KeyText returns a key that is text as it is, and any other as redis-cli takes
 // it: in quotes, with bytes as \xff.
 func KeyText(key []byte) string {
-	text := true
-	var b strings.Builder
-	b.WriteByte('"')
+	text := ""
 	for _, c := range key {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			fmt.Fprintf(&b, `\x%02x`, c)
-			text = false
+			text += fmt.Sprintf(`\x%02x`, c)
 		} else {
-			b.WriteByte(c)
+			text += string(c)
 		}
 	}
-	if text {
-		return string(key)
+	if text == string(key) {
+		return text
 	}
-	return b.String() + `"`
+	return `"` + text + `"`
 }
 
 // Slots is the number of hash slots of a Redis cluster.

@@ -43,9 +43,7 @@ func NewRecent[V any](bytes int) *Recent[V] {
 // Touch calls do with the value of a counter, the zero value if there is none, under
 // a lock that keeps few others waiting. What do leaves there is kept.
 func (r *Recent[V]) Touch(key []byte, do func(*V)) {
-	hash := r.hash(key)
-	set := r.set(hash)
-	set.mu.Lock()
+	set, hash := r.lock(key)
 	defer set.mu.Unlock()
 	at := 0
 	for at < recentWays-1 && set.ways[at].hash != hash {
@@ -62,9 +60,7 @@ func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 
 // Get returns the value of a counter, the zero value if there is none.
 func (r *Recent[V]) Get(key []byte) (value V) {
-	hash := r.hash(key)
-	set := r.set(hash)
-	set.mu.Lock()
+	set, hash := r.lock(key)
 	defer set.mu.Unlock()
 	for i := range set.ways {
 		if set.ways[i].hash == hash {
@@ -74,6 +70,10 @@ func (r *Recent[V]) Get(key []byte) (value V) {
 	return value
 }
 
-func (r *Recent[V]) hash(key []byte) uint64 { return max(maphash.Bytes(r.seed, key), 1) }
-
-func (r *Recent[V]) set(hash uint64) *recentSet[V] { return &r.sets[hash&uint64(len(r.sets)-1)] }
+// lock locks the place of a counter.
+func (r *Recent[V]) lock(key []byte) (set *recentSet[V], hash uint64) {
+	hash = max(maphash.Bytes(r.seed, key), 1)
+	set = &r.sets[hash&uint64(len(r.sets)-1)]
+	set.mu.Lock()
+	return set, hash
+}

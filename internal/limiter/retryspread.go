@@ -3,16 +3,16 @@ package limiter
 import "time"
 
 // RetrySpread spreads the times at which denied requests come back. It changes only
-// RetryAfter of a denied request: requests that are denied on one counter get times one after the other, in the order in which they were
-// denied, so that what each asks for is free when it comes. No time is earlier than the
-// exact one, and the first request gets the exact one.
+// RetryAfter of a denied request: requests that are denied on one counter get times one
+// after the other, in the order in which they were denied, so that what each asks for is
+// free when it comes. No time is earlier than the exact one, and the first is exact.
 //
-// It cannot know who comes back. A client alone on its counter that does not wait, and
-// is denied again and again, looks like many. So a limit of few units, of a long
-// period, or with bans, is taken for that of one client: its times are less than a
-// second later than the exact ones. Those of other limits are at most two periods later. A line that gets
-// so long twice within half a period is of clients that do not wait: until all its
-// times are due, new ones are at most a period, and 10 seconds, later than exact.
+// It cannot know who comes back. A client alone on its counter that does not wait, and is
+// denied again and again, looks like many. So a limit of few units, of a long period, or
+// with bans, is taken for that of one client: its times are less than a second later than
+// the exact ones. Those of other limits are at most two periods later. A line that gets so
+// long twice within half a period is of clients that do not wait: until all its times are
+// due, new ones are at most a period, and 10 seconds, later than exact.
 //
 // Some hits get the exact time, because nobody means to come back: a peek, a hit that
 // is written even if its request is denied, one that no waiting makes fit, and one that

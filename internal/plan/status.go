@@ -122,8 +122,5 @@ func (p *Result) RetryAfter() time.Duration {
 // RoundUp returns d in whole units, at least one: Envoy drops fractions of seconds,
 // and a client told to come back at once would come too early.
 func RoundUp(d, unit time.Duration) time.Duration {
-	if rest := d % unit; rest > 0 {
-		d += unit - rest
-	}
-	return max(d, unit)
+	return max((d + unit - 1).Truncate(unit), unit)
 }
