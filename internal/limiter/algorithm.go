@@ -38,7 +38,7 @@ var algorithms = [...]struct {
 	word    string                        // in rules
 	letter  string                        // in keys; a fixed window has none, a calendar an @
 	options []Option                      // that it takes
-	returns returning                     // how many can come back at a time, see RetrySpread
+	returns returning                     // when those who are denied can come back, see RetrySpread
 	new     func(*Spec) (counting, error) // how it counts, and gives back
 }{
 	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption}, byWindow, newFixedWindow},

@@ -29,14 +29,3 @@ func TestGiveBackLeavesTheBan(t *testing.T) {
 		}
 	}
 }
-
-func TestLengthsOfBans(t *testing.T) {
-	for _, c := range []struct {
-		length time.Duration
-		ok     bool
-	}{{-time.Second, false}, {time.Microsecond, false}, {time.Millisecond, true}, {MaxPeriod, true}, {MaxPeriod + 1, false}} {
-		if _, err := NewLimit(Spec{RequestsPerUnit: 1, Unit: Minute, DenyFor: c.length}); (err == nil) != c.ok {
-			t.Errorf("%v: error %v", c.length, err)
-		}
-	}
-}

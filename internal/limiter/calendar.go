@@ -55,7 +55,7 @@ var calendars sync.Map // of calendarOf to *Calendar
 // newCalendar returns an error for a time zone that is none, or for multiples of a unit that
 // have no place on the calendar.
 func newCalendar(s *Spec) (*Calendar, error) {
-	of := calendarOf{s.zone(), s.Unit, max(s.UnitMultiplier, 1)}
+	of := calendarOf{s.TimeZone, s.Unit, max(s.UnitMultiplier, 1)}
 	if c, known := calendars.Load(of); known {
 		return c.(*Calendar), nil
 	}
@@ -80,9 +80,6 @@ func divisors(n int) string {
 	}
 	return strings.Join(list, ", ")
 }
-
-// utc is the time zone of a calendar that has no other.
-const utc = "UTC"
 
 // ErrTimeZone means that a time zone is none.
 var ErrTimeZone = errors.New("unknown time zone")

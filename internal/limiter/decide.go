@@ -108,13 +108,9 @@ func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisi
 // all that a store must do under its locks. It copies the states as they are then
 // to after, which is as long as hits.
 func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
-	if holds == nil {
-		var buf [few]*Holds
-		holds = slices.Grow(buf[:0], len(hits))[:len(hits)]
-	}
 	before := after // for now
 	for i := range hits {
-		h, s, held := &hits[i], states[i], holds[i]
+		h, s, held := &hits[i], states[i], holdsAt(holds, i)
 		out[i].Already = false
 		if held != nil {
 			*s = held.State(now)
@@ -135,13 +131,13 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			h := &hits[i]
-			if *states[i] = before[i]; holds[i] != nil && h.changes(&out[i]) {
-				holds[i].put(h.Hold, h.Refund, now) // at any time: what a refund gave back, it gives back again
+			h, held := &hits[i], holdsAt(holds, i)
+			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
+				held.toggle(h.Hold, now) // at any time: what a refund gave back, it gives back again
 			}
 		}
 		for i := range hits {
-			h, s, held := &hits[i], states[i], holds[i]
+			h, s, held := &hits[i], states[i], holdsAt(holds, i)
 			if h.Cost == 0 || !h.Unconditional() {
 				continue
 			}
@@ -160,12 +156,20 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		}
 	}
 	for i, s := range states {
-		if holds[i] != nil {
-			*s = holds[i].State(now)
+		if held := holdsAt(holds, i); held != nil {
+			*s = held.State(now)
 		}
 		after[i] = *s
 	}
 	return denied
+}
+
+// holdsAt returns holds[i], nil if the caller has none.
+func holdsAt(holds []*Holds, i int) *Holds {
+	if holds == nil {
+		return nil
+	}
+	return holds[i]
 }
 
 // changes reports whether h is written as long as its request is not known to be denied.
@@ -176,7 +180,7 @@ func (h *Hit) changes(d *Decision) bool {
 // write takes or gives the cost of h, and its hold. s is rolled.
 func (h *Hit) write(s State, held *Holds, now int64) State {
 	if held != nil {
-		held.put(h.Hold, !h.Refund, now)
+		held.toggle(h.Hold, now)
 	}
 	if h.Refund {
 		return h.Limit.counting.add(s, -h.CountedCost())

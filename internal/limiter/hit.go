@@ -3,36 +3,30 @@ package limiter
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"time"
 )
 
-// Hit is one limit asked for by one descriptor of one request.
+// Hit is one limit asked for by one descriptor of one request. Its bytes belong to the
+// caller, who may use their memory again once the decision is there.
 type Hit struct {
 	Limit *Limit
-	// Key spells the counter (see Keys). It belongs to the caller, who may use
-	// its memory again once the decision is there.
-	Key []byte
-	// Cost is how many units the hit asks for. 0 is a peek, which writes nothing:
-	// it asks whether one more unit, or its hold, would pass or, with Always, whether no more
-	// than the limit is used. Costs too large to be counted
-	// exactly, which are all far above the limit, are taken as one large number.
-	Cost uint64
-	// Refund gives Cost back instead of taking it. A refund is always admitted
-	// and always written, and leaves no counter below 0.
-	Refund bool
-	// Always writes the cost even if the hit or its request is denied: for usage
-	// that has already happened.
-	Always bool
-	// Hold names the hold that is taken or given back, in HoldSize bytes: nil unless the
-	// limit counts by Concurrency. It belongs to the caller, like Key. One hold costs 1,
-	// whatever Cost is above that.
+	Key   []byte // spells the counter, see Keys
+	// Cost is how many units the hit asks for. 0 is a peek, which writes nothing: it asks
+	// whether one more unit, or its hold, would pass or, with Always, whether no more than the
+	// limit is used. Costs too large to be counted exactly, which are all far above the limit,
+	// are taken as one large number.
+	Cost   uint64
+	Refund bool // gives Cost back: always admitted and written, but no counter falls below 0
+	Always bool // writes Cost even if it does not fit or its request is denied: it is used already
+	// Hold names the hold that is taken or given back, in HoldSize bytes: nil unless the limit
+	// counts by Concurrency. One hold costs 1, whatever Cost is above that.
 	Hold []byte
-	// Mode replaces that of the limit unless it is Enforced: for SHADOW_MODE and
-	// QUOTA_MODE, see package plan.
+	// Mode replaces that of the limit unless it is Enforced: for SHADOW_MODE and QUOTA_MODE,
+	// see package plan.
 	Mode Mode
-	// Labels are what metrics call the levels of the rule for this request, each
-	// followed by LevelEnd, where they hold values of the request. nil leaves the
-	// hit to the limit's Series. They belong to the caller, like Key.
+	// Labels are what metrics call the levels of the rule for this request, each followed by
+	// LevelEnd, where they hold values of the request. nil leaves the hit to the limit's Series.
 	Labels []byte
 }
 
@@ -68,30 +62,19 @@ const Never time.Duration = -1
 
 // Decision is the outcome for one hit.
 type Decision struct {
-	// Over reports whether the hit did not fit its limit. What follows for the
-	// request depends on the hit's mode.
-	Over bool
-	// Charged reports whether the cost was written (or, for a refund, given back).
-	Charged bool
-	// Already reports whether the hold was there already, or for a refund was not: so
-	// that nothing changed.
-	Already bool
-	// Remembered reports whether the hit was known to be over without asking where the
-	// counter is.
-	Remembered bool
-	// Used is what the counter holds after the request, rounded up to a unit. It
-	// exceeds the limit where usage was charged that did not fit, or the limit
-	// was lowered.
-	Used int64
-	// Remaining is what the limit still admits after the request, 0 or more: 0 while
-	// the counter is banned.
-	Remaining int64
-	// ResetAfter is the time until the whole limit is free again, and no ban in force.
-	ResetAfter time.Duration
-	// RetryAfter is the time after which this counter would admit the same
-	// request if nothing else happened, that is all hits on it together: Never
-	// if no waiting helps, 0 if the hit fitted, or would now that the request's
-	// refunds are written. Of a limit by Concurrency it is a second: nobody knows.
+	Over       bool // it did not fit its limit; what follows for the request depends on its mode
+	Charged    bool // the cost was written or, for a refund, given back
+	Already    bool // the hold was there already, or for a refund was not: nothing changed
+	Remembered bool // it was known to be over without asking where the counter is
+	// Used is what the counter holds after the request, rounded up to a unit. It exceeds the
+	// limit where usage was charged that did not fit, or the limit was lowered.
+	Used       int64
+	Remaining  int64         // what the limit still admits then, 0 while the counter is banned
+	ResetAfter time.Duration // until the whole limit is free again, and no ban in force
+	// RetryAfter is the time after which this counter would admit the same request if nothing
+	// else happened, that is all hits on it together: Never if no waiting helps, 0 if the hit
+	// fitted, or would now that the request's refunds are written. Of a limit by Concurrency
+	// it is a second: nobody knows.
 	RetryAfter time.Duration
 }
 
@@ -102,7 +85,8 @@ const few = 16
 // of few hits, which is the usual one, costs no memory; one of many, which a client may
 // send to do harm, costs time in proportion to its hits.
 func Firsts(hits []Hit, dst []int) []int {
-	var places map[string]int
+	var places map[string]int // nil for few hits
+	dst = slices.Grow(dst, len(hits))
 	if len(hits) > few {
 		places = make(map[string]int, len(hits))
 	}

@@ -44,13 +44,13 @@ func (h *Holds) State(now int64) State {
 
 func (h *Holds) has(name []byte) bool { return h.byName[[HoldSize]byte(name)] != nil }
 
-// put takes a hold that is not there, or gives back one that is.
-func (h *Holds) put(name []byte, take bool, now int64) {
+// toggle takes a hold that is not there, or gives back one that is.
+func (h *Holds) toggle(name []byte, now int64) {
 	key := [HoldSize]byte(name)
-	if take {
-		h.byName[key] = h.order.PushBack(&hold{key, now})
+	if e := h.byName[key]; e != nil {
+		h.remove(e)
 	} else {
-		h.remove(h.byName[key])
+		h.byName[key] = h.order.PushBack(&hold{key, now})
 	}
 }
 

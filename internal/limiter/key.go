@@ -154,8 +154,8 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Algorithm == ByCalendar {
 		dst = strconv.AppendUint(dst, uint64(max(s.UnitMultiplier, 1)), 10)
 		dst = append(dst, "-smhdwMy"[s.Unit], '@') // other kinds have no @
-		if zone := s.zone(); zone != utc {
-			dst = appendPart(dst, zone, false)
+		if s.TimeZone != "UTC" {
+			dst = appendPart(dst, s.TimeZone, false)
 		}
 		return dst
 	}

@@ -22,55 +22,36 @@ const (
 	Year
 )
 
-var units = [...]struct {
-	name     string
-	duration time.Duration
-}{
-	{"unknown", 0},
-	Second: {"second", time.Second},
-	Minute: {"minute", time.Minute},
-	Hour:   {"hour", time.Hour},
-	Day:    {"day", 24 * time.Hour},
-	Week:   {"week", 7 * 24 * time.Hour},
-	Month:  {"month", 30 * 24 * time.Hour},
-	Year:   {"year", 365 * 24 * time.Hour},
-}
+const day = 24 * time.Hour
+
+var (
+	unitNames = [...]string{"unknown", "second", "minute", "hour", "day", "week", "month", "year"}
+	durations = [...]time.Duration{0, time.Second, time.Minute, time.Hour, day, 7 * day, 30 * day, 365 * day}
+)
 
 // UnitNames lists the names that ParseUnit accepts, shortest period first.
-func UnitNames() []string {
-	var names []string
-	for _, u := range units[Second:] {
-		names = append(names, u.name)
-	}
-	return names
-}
+func UnitNames() []string { return slices.Clone(unitNames[Second:]) }
 
 // ParseUnit finds a unit by its name, in any case.
 func ParseUnit(name string) (Unit, bool) {
-	for u := Second; u <= Year; u++ {
-		if strings.EqualFold(name, units[u].name) {
-			return u, true
-		}
-	}
-	return 0, false
+	i := slices.IndexFunc(unitNames[Second:], func(unit string) bool { return strings.EqualFold(unit, name) })
+	return Second + Unit(i), i >= 0
 }
 
 // Duration returns the length of the unit, 0 for no unit.
-func (u Unit) Duration() time.Duration { return units[u].duration }
+func (u Unit) Duration() time.Duration { return durations[u] }
 
 // String returns the unit's name in lower case.
-func (u Unit) String() string { return units[u].name }
+func (u Unit) String() string { return unitNames[u] }
 
 // Mode says what a limit's denial means for the request.
 type Mode uint8
 
+// The modes.
 const (
-	// Enforced denies the request.
-	Enforced Mode = iota
-	// Shadow counts and measures but never denies.
-	Shadow
-	// Quota denies the request only when every quota limit of it is over.
-	Quota
+	Enforced Mode = iota // denies the request
+	Shadow               // counts and measures but never denies
+	Quota                // denies the request only when every quota limit of it is over
 )
 
 // Charge says what becomes of the cost of a hit that is denied.
@@ -93,17 +74,13 @@ const (
 // Package failover says what follows for a request with limits of several modes.
 type FailureMode uint8
 
+// The failure modes.
 const (
-	// FailureByDefault leaves it to the server's setting.
-	FailureByDefault FailureMode = iota
-	// FailureError leaves the request undecided.
-	FailureError
-	// FailureAllow admits them, uncounted.
-	FailureAllow
-	// FailureDeny takes the limit to be over.
-	FailureDeny
-	// FailureLocal counts them in the memory of this process.
-	FailureLocal
+	FailureByDefault FailureMode = iota // leaves it to the server's setting
+	FailureError                        // leaves the request undecided
+	FailureAllow                        // admits them, uncounted
+	FailureDeny                         // takes the limit to be over
+	FailureLocal                        // counts them in the memory of this process
 )
 
 var failureModes = [...]string{FailureByDefault: "default", FailureError: "error", FailureAllow: "allow", FailureDeny: "deny", FailureLocal: "local"}
@@ -123,9 +100,9 @@ func (m FailureMode) String() string { return failureModes[m] }
 // MaxPeriod is the longest period of a limit, and the longest time in which an
 // empty bucket refills. Up to it the end of any window, in microseconds since
 // the epoch, stays below MaxExact.
-const MaxPeriod = 100 * 365 * 24 * time.Hour
+const MaxPeriod = 100 * 365 * day
 
-// MinBan is the shortest ban.
+// MinBan is the shortest ban; the longest lasts MaxPeriod.
 const MinBan = time.Millisecond
 
 // MaxAmount is the largest amount of a limit, and the largest burst. A use and a cost,
@@ -167,9 +144,6 @@ type Spec struct {
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
-
-// zone is the time zone of a calendar.
-func (s *Spec) zone() string { return cmp.Or(s.TimeZone, utc) }
 
 // Per returns the period in words, such as "minute" or "5 minutes".
 func (s *Spec) Per() string {
@@ -217,37 +191,18 @@ type Limit struct {
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
-// refill above MaxPeriod, options of another algorithm, or numbers that would not be
-// exact.
+// refill above MaxPeriod, or numbers that would not be exact. Fields that the algorithm does
+// not take, see Option, must be empty; who reads rules says so, with the place.
 func NewLimit(s Spec) (*Limit, error) {
 	switch {
 	case s.Unlimited:
 		return &Limit{Spec: s}, nil
-	case int(s.Algorithm) >= len(algorithms):
-		return nil, fmt.Errorf("unknown algorithm; use one of %s", strings.Join(AlgorithmNames(), ", "))
 	case s.Unit < Second || s.Unit > Year:
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(UnitNames(), ", "))
 	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
 		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.Per())
 	case max(s.RequestsPerUnit, s.Burst) > MaxAmount:
 		return nil, fmt.Errorf("an amount of %d is too large, at most %d is allowed", max(s.RequestsPerUnit, s.Burst), uint64(MaxAmount))
-	}
-	for _, o := range []struct {
-		option Option
-		given  bool
-	}{
-		{BurstOption, s.Burst > 0},
-		{TimeZoneOption, s.TimeZone != ""},
-		{ChargeOption, s.Charge != ByDefault},
-		{HoldOption, s.Hold != ""},
-		{DenyForOption, s.DenyFor != 0},
-	} {
-		if o.given && !s.Algorithm.Takes(o.option) {
-			return nil, fmt.Errorf("%s applies only to algorithm %s", o.option, o.option.Algorithms())
-		}
-	}
-	if s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod) {
-		return nil, fmt.Errorf("a ban of %v is not allowed; use a ban from %v to 100 years", s.DenyFor, MinBan)
 	}
 	c, err := algorithms[s.Algorithm].new(&s)
 	if err != nil {

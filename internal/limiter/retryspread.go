@@ -84,11 +84,11 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duration {
 	since := r.now().Sub(r.start)
 	now, free := since.Microseconds(), (since + exact).Microseconds()
-	var ahead int64
+	period, ahead := h.Limit.Period().Microseconds(), int64(0)
 	r.lines.Touch(h.Key, func(l *line) {
-		ahead, l.together = h.Limit.returnAfter(l.due-free, l.together, cost)
+		ahead, l.together = algorithms[h.Limit.Algorithm].returns(l.due-free, l.together, cost, period, int64(h.Limit.RequestsPerUnit))
 		if ahead > l.mostAhead(h.Limit, free) {
-			if l.full > 0 && now-l.full < h.Limit.Period().Microseconds()/2 {
+			if l.full > 0 && now-l.full < period/2 {
 				l.impatient = max(l.impatient, l.due) // many who wait take longer to make it so long again
 			}
 			l.full, ahead, l.together = max(now, 1), 0, cost
@@ -112,44 +112,37 @@ func (l *line) mostAhead(limit *Limit, free int64) int64 {
 	}
 }
 
-// returning says how many can come back at a time.
-type returning uint8
+// returning puts a denied cost, which fits a while from now, behind all costs that were
+// denied earlier with a time to come back. ahead is how long after that while the last of
+// these come, below 0 if they come before; together is what comes at the same time as the
+// last. It returns the same with the cost. Times are in microseconds.
+type returning func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
 
-const (
-	atOnce   returning = iota // all: what is free then is not known
-	byWindow                  // as many at the start of a window as it admits
-	evenly                    // at the amount per period, at which what is used drains
-)
+// atOnce has all come when they can: what is free then is not known.
+func atOnce(_, _, _, _, _ int64) (ahead, together int64) { return 0, 0 }
 
-// returnAfter puts a denied cost, which fits a while from now, behind all costs that
-// were denied earlier with a time to come back. ahead is how long after that
-// while the last of these come, below 0 if they come before; together is what comes
-// at the same time as the last. It returns the same with the cost.
-func (l *Limit) returnAfter(ahead, together, cost int64) (int64, int64) {
-	period, amount := l.Period().Microseconds(), int64(l.RequestsPerUnit)
-	switch algorithms[l.Algorithm].returns {
-	case byWindow:
-		// The last window that was reported is so many after the next. It may begin a bit
-		// later than was reported, if it begins with the first hit.
-		windows := (ahead + period/2) / period
-		switch {
-		case ahead < -period/2:
-			return 0, cost
-		case together+cost <= amount:
-			return windows * period, together + cost
-		default:
-			return (windows + 1) * period, cost
-		}
-	case evenly:
-		time, rest := mulDiv(cost, period, amount)
-		time += min(rest, 1)
-		if ahead < -max(time/2, clockTolerance) {
-			return 0, 0 // all have come
-		}
-		return max(ahead, 0) + time, 0
+// byWindow has as many come at the start of a window as it admits. The last window that was
+// reported may begin a bit later than was reported, if it begins with the first hit.
+func byWindow(ahead, together, cost, period, amount int64) (int64, int64) {
+	windows := (ahead + period/2) / period // from the next to the last
+	switch {
+	case ahead < -period/2:
+		return 0, cost
+	case together+cost <= amount:
+		return windows * period, together + cost
 	default:
-		return 0, 0
+		return (windows + 1) * period, cost
 	}
+}
+
+// evenly has them come at the amount per period, at which what is used drains.
+func evenly(ahead, _, cost, period, amount int64) (int64, int64) {
+	time, rest := mulDiv(cost, period, amount)
+	time += min(rest, 1)
+	if ahead < -max(time/2, clockTolerance) {
+		return 0, 0 // all have come
+	}
+	return max(ahead, 0) + time, 0
 }
 
 // clockTolerance is by how much two readings of the same time may differ, in
