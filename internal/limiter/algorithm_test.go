@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,10 +60,8 @@ func extremes() []Spec {
 					if s.Algorithm == ByCalendar && multiplier > 1 {
 						continue // it may have no place on the calendar
 					}
-					specs = append(specs, s)
-					if s.Algorithm.Takes(BurstOption) {
-						for _, burst := range []uint64{1, 1000, prime, math.MaxUint32, 1 << 40, MaxAmount - 27, MaxAmount} {
-							s.Burst = burst
+					for _, burst := range []uint64{0, 1, 1000, prime, math.MaxUint32, 1 << 40, MaxAmount - 27, MaxAmount} {
+						if s.Burst = burst; burst == 0 || s.Algorithm.Takes(BurstOption) {
 							specs = append(specs, s)
 						}
 					}
@@ -109,21 +108,14 @@ func largest(s *Spec) *big.Int {
 	switch s.Algorithm {
 	case SlidingWindow:
 		debt := product(amount, big.NewInt(2)) // can be counted at least
-		return larger(product(debt, seconds), within(debt))
+		return slices.MaxFunc([]*big.Int{product(debt, seconds), within(debt)}, (*big.Int).Cmp)
 	case TokenBucket:
 		divisor := new(big.Int).GCD(nil, nil, amount, seconds)
 		brim := sum(big.NewInt(int64(s.Size())), amount)
-		return larger(product(brim, new(big.Int).Div(seconds, divisor)), within(amount))
+		return slices.MaxFunc([]*big.Int{product(brim, new(big.Int).Div(seconds, divisor)), within(amount)}, (*big.Int).Cmp)
 	default:
 		return big.NewInt(1 << 53) // two counts
 	}
-}
-
-func larger(a, b *big.Int) *big.Int {
-	if a.Cmp(b) > 0 {
-		return a
-	}
-	return b
 }
 
 // refill is how long an empty bucket refills.
@@ -150,9 +142,7 @@ func checkEnd(t *testing.T, l *Limit) {
 	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
 		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))
 	}
-	out := make([]Decision, 1)
-	Describe([]Hit{{Limit: l, Cost: 1}}, []State{full}, now, out)
-	reset := out[0].ResetAfter
+	reset := l.Counter(full, now).WholeIn
 	if left := (l.Expiry(full) - now) * 1000; reset <= 0 || int64(reset) != left || reset > 2*MaxPeriod {
 		t.Errorf("%+v: %+v is whole after %v, %d ns", l.Spec, full, reset, left)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"math/big"
-	"time"
 )
 
 // The exact counters of the judge, one kind for each algorithm. An empty one is as good
@@ -45,39 +44,15 @@ func (r *rule) start(now int64) int64 {
 	return now - now%r.period
 }
 
-// onCalendar is when the window of a calendar starts and ends, as package time computes the
-// dates of zones whose midnights all exist, and come once.
+// onCalendar is when the window of a calendar starts and ends, which has a judge of its own:
+// TestCalendarIsThatOfTheZone.
 func (r *rule) onCalendar(now int64) (start, end int64) {
-	zone, err := time.LoadLocation(r.limit.TimeZone) // UTC if it is empty
-	if err != nil {
-		panic(err)
+	if c := r.limit.Calendar(); c != nil {
+		w := c.Windows(now)
+		return w.Start, w.Next
 	}
-	t, count := time.UnixMicro(now).In(zone), int(max(r.limit.UnitMultiplier, 1))
-	year, month, day := t.Date()
-	date := func(year int, month time.Month, day int) int64 {
-		return time.Date(year, month, day, 0, 0, 0, 0, zone).UnixMicro()
-	}
-	switch r.limit.Unit {
-	case Day:
-		return date(year, month, day), date(year, month, day+1)
-	case Week:
-		for t.Weekday() != time.Monday {
-			t = t.AddDate(0, 0, -1)
-		}
-		year, month, day = t.Date()
-		return date(year, month, day), date(year, month, day+7)
-	case Month:
-		first := time.January
-		for first+time.Month(count) <= month {
-			first += time.Month(count)
-		}
-		return date(year, first, 1), date(year, first+time.Month(count), 1)
-	case Year:
-		return date(year, 1, 1), date(year+1, 1, 1)
-	default: // in zones that are full hours away from UTC
-		start := now - now%(r.period)
-		return start, start + r.period
-	}
+	start = now - now%r.period
+	return start, start + r.period
 }
 
 func (b exactWindow) back(r *rule, now int64) exactCounter {
@@ -155,17 +130,10 @@ type exactBucket struct {
 }
 
 func (b exactBucket) turn(r *rule, now int64) exactCounter {
-	amount := r.amount
-	if amount.Sign() == 0 {
-		amount = rat(1) // nothing fits such a limit, but a debt goes away
-	}
-	level := within(b.level, sum(r.size, amount)) // lower if the limit was lowered
+	level := within(b.level, sum(r.size, r.drain)) // lower if the limit was lowered
 	if now > b.at {
 		drained := big.NewRat(now-b.at, r.period)
-		level = within(difference(level, drained.Mul(drained, amount)), level)
-	}
-	if level.Sign() == 0 {
-		return exactBucket{now, level}
+		level = within(difference(level, drained.Mul(drained, r.drain)), level)
 	}
 	return exactBucket{now, level}
 }
@@ -175,11 +143,7 @@ func (b exactBucket) back(_ *rule, now int64) exactCounter {
 }
 
 func (b exactBucket) write(r *rule, change *big.Rat) exactCounter {
-	amount := r.amount
-	if amount.Sign() == 0 {
-		amount = rat(1)
-	}
-	return exactBucket{b.at, within(sum(b.level, change), sum(r.size, amount))}
+	return exactBucket{b.at, within(sum(b.level, change), sum(r.size, r.drain))}
 }
 
 func (b exactBucket) used(*rule) *big.Rat { return b.level }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -99,17 +100,6 @@ func (d *draw) clock(now int64) int64 {
 	return min(max(now+d.step().Microseconds(), 0), at(MaxPeriod))
 }
 
-func addHistories(f *testing.F) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		history := make([]byte, 300)
-		for i := range history {
-			history[i] = byte(r.Uint32())
-		}
-		f.Add(history)
-	}
-}
-
 // statesOf returns the states of the counters of hits, from all that there are.
 func statesOf(hits []Hit, all map[string]*State) []*State {
 	var states []*State
@@ -139,7 +129,14 @@ func holdsOf(hits []Hit, all map[string]*Holds) []*Holds {
 
 // FuzzDecide compares Decide with the judge over histories of requests.
 func FuzzDecide(f *testing.F) {
-	addHistories(f)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		history := make([]byte, 300)
+		for i := range history {
+			history[i] = byte(r.Uint32())
+		}
+		f.Add(history)
+	}
 	f.Fuzz(func(t *testing.T, history []byte) {
 		d := &draw{history[:min(len(history), 1024)]}
 		j := newJudge()
@@ -157,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 				hits = append(hits, d.hit(counter, l))
 			}
 			wantDenied, want := j.decide(hits, now)
-			out := make([]Decision, len(hits))
+			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // all of which is overwritten
 			if denied := Decide(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}

@@ -9,53 +9,45 @@ import (
 func TestGiveBack(t *testing.T) {
 	const charged = 4
 	at := func(seconds float64) int64 { return int64(seconds * 1e6) }
-	ten := Spec{RequestsPerUnit: 10, Unit: Minute}
-	firstHit, sliding, bucket := ten, ten, ten
-	firstHit.Algorithm, sliding.Algorithm, bucket.Algorithm = FirstHit, SlidingWindow, TokenBucket
 	for _, c := range []struct {
 		name   string
-		spec   Spec
+		how    Algorithm
 		before int64   // units used when the charge is made
 		other  int64   // units charged in between, by others
 		when   float64 // second at which they are
 		back   float64 // second at which the charge is taken back
 		want   int64   // units used then, rounded up
 	}{
-		{"window, at once", ten, 3, 0, 30, 30, 3},
-		{"window, after others", ten, 3, 2, 40, 59, 5},
-		{"window, in the next", ten, 3, 0, 30, 60, 0},
-		{"window, in the next after others", ten, 3, 5, 61, 62, 5},
-		{"first hit, after others", firstHit, 3, 2, 40, 80, 5},
-		{"first hit, in the next after others", firstHit, 3, 5, 91, 92, 5},
-		{"sliding, after others", sliding, 3, 2, 40, 59, 5},
-		{"sliding, from the previous window", sliding, 3, 0, 30, 90, 2}, // half of 3
-		{"sliding, from the previous window beside others", sliding, 3, 2, 70, 90, 4},
-		{"sliding, two windows later", sliding, 3, 5, 125, 130, 5},
-		{"bucket, at once", bucket, 3, 0, 30, 30, 3},
-		{"bucket, while it drains", bucket, 3, 0, 30, 36, 2},
-		{"bucket, which would be empty", bucket, 3, 0, 30, 60, 0},
-		{"bucket, after others", bucket, 6, 2, 36, 42, 6},
-		{"bucket, long after it was empty", bucket, 3, 5, 80, 80, 5},
-		{"bucket, partly drained", bucket, 0, 0, 30, 42, 0},
-		{"bucket, partly drained beside others", bucket, 0, 5, 42, 42, 5},
+		{"window, at once", FixedWindow, 3, 0, 30, 30, 3},
+		{"window, after others", FixedWindow, 3, 2, 40, 59, 5},
+		{"window, in the next", FixedWindow, 3, 0, 30, 60, 0},
+		{"window, in the next after others", FixedWindow, 3, 5, 61, 62, 5},
+		{"first hit, after others", FirstHit, 3, 2, 40, 80, 5},
+		{"first hit, in the next after others", FirstHit, 3, 5, 91, 92, 5},
+		{"sliding, after others", SlidingWindow, 3, 2, 40, 59, 5},
+		{"sliding, from the previous window", SlidingWindow, 3, 0, 30, 90, 2}, // half of 3
+		{"sliding, from the previous window beside others", SlidingWindow, 3, 2, 70, 90, 4},
+		{"sliding, two windows later", SlidingWindow, 3, 5, 125, 130, 5},
+		{"bucket, at once", TokenBucket, 3, 0, 30, 30, 3},
+		{"bucket, while it drains", TokenBucket, 3, 0, 30, 36, 2},
+		{"bucket, which would be empty", TokenBucket, 3, 0, 30, 60, 0},
+		{"bucket, after others", TokenBucket, 6, 2, 36, 42, 6},
+		{"bucket, long after it was empty", TokenBucket, 3, 5, 80, 80, 5},
+		{"bucket, partly drained", TokenBucket, 0, 0, 30, 42, 0},
+		{"bucket, partly drained beside others", TokenBucket, 0, 5, 42, 42, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := must(c.spec)
-			take := func(s State, now int64, units int64) State { return l.counting.add(l.roll(s, now), units) }
-			s := take(State{}, at(30), c.before)
-			if c.before == 0 {
-				s = State{}
+			l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: c.how})
+			take := func(s State, now, units int64) State {
+				if units == 0 {
+					return s
+				}
+				return l.counting.add(l.roll(s, now), units)
 			}
-			after := take(s, at(30), charged)
-			s = after
-			if c.other > 0 {
-				s = take(s, at(c.when), c.other)
-			}
-			left := []State{l.GiveBack(s, after, charged, at(c.back))}
-			out := make([]Decision, 1)
-			Describe([]Hit{{Limit: l}}, left, at(c.back), out)
-			if out[0].Used != c.want {
-				t.Errorf("%d used, want %d", out[0].Used, c.want)
+			after := take(take(State{}, at(30), c.before), at(30), charged)
+			left := l.GiveBack(take(after, at(c.when), c.other), after, charged, at(c.back))
+			if got := l.Counter(left, at(c.back)).Used; got != c.want {
+				t.Errorf("%d used, want %d", got, c.want)
 			}
 		})
 	}
@@ -93,5 +85,30 @@ func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
 	anew := l.counting.add(l.roll(l.counting.add(charged, -10), 20*second), 3)
 	if got := l.GiveBack(anew, charged, 4, 30*second); got != anew {
 		t.Errorf("%+v became %+v", anew, got)
+	}
+}
+
+// What is given back leaves the ban, of which a counter lives until the end.
+func TestGiveBackLeavesTheBan(t *testing.T) {
+	for a := range algorithms {
+		spec := Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: Algorithm(a), DenyFor: time.Hour}
+		if !spec.Algorithm.Takes(DenyForOption) {
+			continue
+		}
+		l, now := must(spec), at(0)
+		var s State
+		charge := func(cost uint64) {
+			Decide([]Hit{{Limit: l, Cost: cost}}, []*State{&s}, nil, now, make([]Decision, 1))
+		}
+		charge(4)
+		charged := s
+		charge(7)
+		until := now + time.Hour.Microseconds()
+		if s.Until != until || l.Expiry(s) != until {
+			t.Errorf("%s: %+v, which expires at %d, want that it is banned until %d", spec.Algorithm, s, l.Expiry(s), until)
+		}
+		if s = l.GiveBack(s, charged, 4, now+second); s.Used != 0 || s.Until != until || l.Expiry(s) != until {
+			t.Errorf("%s: %+v is left, want nothing but the ban until %d", spec.Algorithm, s, until)
+		}
 	}
 }

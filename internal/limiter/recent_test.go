@@ -21,11 +21,8 @@ func TestRecentKeepsWhatWasTouchedLast(t *testing.T) {
 	}
 	touch("key0", 10)
 	touch("new", 5)
-	want("key0", 11)
-	want("new", 5)
-	want("key1", 0) // which was touched longest ago
-	for i := 2; i < recentWays; i++ {
-		want(fmt.Sprint("key", i), i+1)
+	for key, value := range map[string]int{"key0": 11, "new": 5, "key1": 0 /* touched longest ago */, "key2": 3, "key3": 4} {
+		want(key, value)
 	}
 	touch("key1", 1)
 	want("key1", 1)
