@@ -3,11 +3,12 @@ package manifests
 import (
 	_ "embed"
 	"errors"
+	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,17 +33,18 @@ import (
 
 const chart = "../../../deploy/chart"
 
-// valueSets are values that the chart is rendered with, the kinds that come out of it
+// valueSet are values that the chart is rendered with, the kinds that come out of it
 // beside a Deployment and a Service, and some of the text.
-var valueSets = []struct {
+type valueSet struct {
 	name, values string
-	kinds        []string
-	text         []string
-}{
+	kinds, text  []string
+}
+
+var valueSets = []valueSet{
 	{"defaults", "", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"  replicas: 2\n", "clusterIP: None"}},
 	{"everything", everything, []string{
 		"ConfigMap", "ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "ServiceAccount", "ServiceMonitor",
-	}, []string{"minReplicas: 3\n", "maxReplicas: 20\n", "averageUtilization: 60}", "maxSkew: 2\n", "appProtocol: tls}", `grafana_dashboard: "1"`}},
+	}, []string{"minReplicas: 3\n", "maxReplicas: 20\n", "averageUtilization: 60}", "maxSkew: 2\n", "appProtocol: tls}", `grafana_dashboard: "1"`, "runbook_url: https://example.com/at-3am#redis-fails"}},
 	{"nothing that can be left out", `
 podDisruptionBudget: {enabled: false}
 topologySpread: {enabled: false}
@@ -147,22 +149,30 @@ func render(values string) (manifests string, err error) {
 	return installed.Manifest, nil
 }
 
-// only returns the objects of a type in manifests.
-func only[T any](t *testing.T, manifests string) (found []T) {
+// documented are values that comments of values.yaml and README.md show.
+func documented(t *testing.T) (sets []valueSet) {
 	t.Helper()
-	for _, document := range documents([]byte(manifests)) {
-		if object, is := decode(t, document).(T); is {
-			found = append(found, object)
-		}
+	text := readFile(t, filepath.Join(chart, "values.yaml"))
+	for _, comment := range regexp.MustCompile(`(?m)^# Example (.*):\n((?:# {3}.*\n)+)`).FindAllStringSubmatch(text, -1) {
+		sets = append(sets, valueSet{name: comment[1], values: strings.ReplaceAll(comment[2], "#   ", ""), kinds: []string{"PodDisruptionBudget", "ServiceAccount"}})
 	}
-	return found
+	_, rest, _ := strings.Cut(readFile(t, filepath.Join(chart, "README.md")), "```yaml\n")
+	values, _, _ := strings.Cut(rest, "```")
+	sets = append(sets, valueSet{name: "README", values: values, kinds: []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}})
+	if len(sets) != 3 {
+		t.Fatalf("there are %d documented sets of values", len(sets))
+	}
+	sets[0].text = []string{`{name: "REDIS_SENTINEL_AUTH_FILE", value: "/sentinel/password"}`, "mountPath: /sentinel\n", "secretName: redis-sentinel\n"}
+	sets[1].text = []string{`{name: "REDIS_AUTH_FILE", value: "/token/token"}`, "restartPolicy: Always\n", "emptyDir:\n            medium: Memory\n"}
+	sets[2].text = []string{`image: "registry.example.com/weir:v1.0.0"`, `value: "redis:6379"`, "requests_per_unit: 5"}
+	return sets
 }
 
 // TestChart renders the chart and holds the outcome to the schemas of Kubernetes, to
 // itself, to Pod Security and to what Istio needs.
 func TestChart(t *testing.T) {
 	evaluator := testenv.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
-	for _, test := range valueSets {
+	for _, test := range append(valueSets, documented(t)...) {
 		t.Run(test.name, func(t *testing.T) {
 			lint := helm(t, "lint", "--strict", chart, "--values", "-")
 			lint.Stdin = strings.NewReader(test.values)
@@ -170,17 +180,11 @@ func TestChart(t *testing.T) {
 				t.Errorf("helm lint: %v\n%s", err, out)
 			}
 			manifests := testenv.Must(render(test.values))(t)
-			for _, text := range test.text {
-				if !strings.Contains(manifests, text) {
-					t.Errorf("there is no %q in:\n%s", text, manifests)
-				}
-			}
-			rendered := &set{elsewhere: []string{"rules"}}
+			wantText(t, manifests, test.text...)
+			rendered := decodeAll(t, manifests)
 			var kinds []string
-			for _, document := range documents([]byte(manifests)) {
-				object := decode(t, document)
-				rendered.add(object)
-				if kind := kindOf(t, document); kind != "Deployment" && kind != "Service" {
+			for _, object := range rendered {
+				if kind := reflect.TypeOf(object).Elem().Name(); kind != "Deployment" && kind != "Service" {
 					kinds = append(kinds, kind)
 				}
 			}
@@ -188,13 +192,27 @@ func TestChart(t *testing.T) {
 			if !slices.Equal(kinds, test.kinds) {
 				t.Errorf("there are %v, want %v", kinds, test.kinds)
 			}
-			if len(rendered.deployments) != 1 || len(rendered.services) != 1 {
-				t.Fatalf("%d Deployments and %d Services, want 1 of each", len(rendered.deployments), len(rendered.services))
+			deployments, services := all[*appsv1.Deployment](rendered), all[*corev1.Service](rendered)
+			if len(deployments) != 1 || len(services) != 1 {
+				t.Fatalf("%d Deployments and %d Services, want 1 of each", len(deployments), len(services))
 			}
-			rendered.check(t)
-			checkPod(t, evaluator, rendered.deployments[0])
-			checkPorts(t, rendered.services[0])
+			rendered.check(t, "rules")
+			checkPod(t, evaluator, deployments[0])
+			checkPorts(t, services[0])
+			if test.values == everything {
+				checkEverything(t, deployments[0], all[*corev1.ConfigMap](rendered))
+			}
 		})
+	}
+}
+
+// wantText looks for parts of a text.
+func wantText(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("there is no %q in:\n%s", part, text)
+		}
 	}
 }
 
@@ -254,7 +272,7 @@ func TestChartOpensPortsToNamedClients(t *testing.T) {
 			// The schema refuses some of these.
 			installed := testenv.Must(order{name: "edge", values: test.values, skipSchema: true}.install())(t)
 			var ports []string
-			for _, rule := range only[*networkingv1.NetworkPolicy](t, installed.Manifest)[0].Spec.Ingress {
+			for _, rule := range all[*networkingv1.NetworkPolicy](decodeAll(t, installed.Manifest))[0].Spec.Ingress {
 				if len(rule.From) == 0 {
 					t.Errorf("ports %v are open to everyone", rule.Ports)
 				}
@@ -269,16 +287,12 @@ func TestChartOpensPortsToNamedClients(t *testing.T) {
 	}
 }
 
-// TestChartGoesToWeir follows values to what Weir is started with.
-func TestChartGoesToWeir(t *testing.T) {
-	manifests := testenv.Must(render(everything))(t)
-	rendered := new(set)
-	for _, document := range documents([]byte(manifests)) {
-		rendered.add(decode(t, document))
-	}
+// checkEverything follows values to what Weir is started with.
+func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.ConfigMap) {
+	t.Helper()
 	settings := readFile(t, "../../../docs/settings.md")
 	got := map[string]string{}
-	for _, variable := range rendered.deployments[0].Spec.Template.Spec.Containers[0].Env {
+	for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
 		got[variable.Name] = variable.Value
 		own := "`" + strings.TrimSuffix(variable.Name, "_FILE") + "`" // a file goes without saying
 		if !strings.Contains(settings, own) && !strings.Contains(settings, "`"+variable.Name+"`") {
@@ -297,39 +311,17 @@ func TestChartGoesToWeir(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for name, rules := range rendered.configs["gateway/edge-limits-rules"].Data {
-		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(rules), 0o600))
+	for _, config := range configs {
+		for name, rules := range config.Data {
+			if config.Name == "edge-limits-rules" {
+				testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(rules), 0o600))
+			}
+		}
 	}
 	validate := exec.Command("go", "run", "./cmd/server", "validate", dir)
 	validate.Dir = "../../.."
 	if out, err := validate.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "valid: files=2 ") {
 		t.Errorf("weir validate: %v\n%s", err, out)
-	}
-	if !strings.Contains(manifests, "runbook_url: https://example.com/at-3am#redis-fails") {
-		t.Error("the alerts do not lead to prometheusRule.runbookURL")
-	}
-}
-
-// TestChartExamples renders the values in comments of values.yaml.
-func TestChartExamples(t *testing.T) {
-	comments := regexp.MustCompile(`(?m)^# Example.*:\n((?:# {3}.*\n)+)`).FindAllStringSubmatch(readFile(t, filepath.Join(chart, "values.yaml")), -1)
-	want := [][]string{
-		{`{name: "REDIS_SENTINEL_AUTH_FILE", value: "/sentinel/password"}`, "mountPath: /sentinel\n", "secretName: redis-sentinel\n"},
-		{`{name: "REDIS_AUTH_FILE", value: "/token/token"}`, "restartPolicy: Always\n", "emptyDir:\n            medium: Memory\n"},
-	}
-	if len(comments) != len(want) {
-		t.Fatalf("values.yaml has %d examples, want %d", len(comments), len(want))
-	}
-	for i, comment := range comments {
-		manifests := testenv.Must(render(strings.ReplaceAll(comment[1], "#   ", "")))(t)
-		for _, text := range want[i] {
-			if !strings.Contains(manifests, text) {
-				t.Errorf("there is no %q in:\n%s", text, manifests)
-			}
-		}
-		for _, document := range documents([]byte(manifests)) {
-			decode(t, document)
-		}
 	}
 }
 
@@ -373,11 +365,7 @@ func TestChartNotes(t *testing.T) {
 			t.Parallel()
 			installed := testenv.Must(order{name: "edge", values: test.values}.install())(t)
 			notes := installed.Info.Notes
-			for _, text := range test.has {
-				if !strings.Contains(notes, text) {
-					t.Errorf("there is no %q in:\n%s", text, notes)
-				}
-			}
+			wantText(t, notes, test.has...)
 			for _, text := range test.hasNot {
 				if strings.Contains(notes, text) {
 					t.Errorf("there is %q in:\n%s", text, notes)
@@ -387,66 +375,44 @@ func TestChartNotes(t *testing.T) {
 	}
 }
 
-// mayBeNull are values with a default that the chart does without.
-var mayBeNull = []string{
-	"resources", "resources.requests", "resources.requests.cpu", "resources.requests.memory", "resources.limits", "resources.limits.memory",
-	"env.LOG_FORMAT", "networkPolicy.prometheus", "dashboard.labels", "dashboard.labels.grafana_dashboard",
-}
-
 // TestChartWithNull sets each value to null, for which Helm takes the default away. Either
-// the chart does without it, or the error says that it is missing.
+// the chart does without it, or the error names it.
 func TestChartWithNull(t *testing.T) {
 	var defaults map[string]any
 	testenv.OK(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults))
-	for path, value := range valuesIn("", defaults) {
+	for _, path := range pathsIn("", defaults) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			names := strings.Split(path, ".")
-			last := names[len(names)-1]
 			// Also what is off by default has to do without the value.
 			installed, err := order{name: "edge", sets: []string{
 				"autoscaling.enabled=" + strconv.FormatBool(!strings.HasPrefix(path, "resources")),
 				"networkPolicy.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true,debug.service=true,adminToken.secretName=a",
 				path + "=null",
 			}}.install()
-			needed := value != nil && !slices.Contains(mayBeNull, path)
-			switch missing := "missing property '" + last + "'"; {
-			case err != nil && (strings.Contains(err.Error(), "nil pointer") || strings.Contains(err.Error(), "wrong type")):
-				t.Errorf("the template fails: %v", err)
-			case needed && (err == nil || !strings.Contains(err.Error(), missing)):
-				t.Errorf("got %v, want %s", err, missing)
-			case !needed && err != nil && !strings.Contains(err.Error(), path):
-				t.Error(err)
-			case !needed && err == nil && strings.Contains(installed.Manifest, "<nil>"):
-				t.Errorf("nothing is written as <nil>:\n%s", installed.Manifest)
+			if err == nil {
+				if strings.Contains(installed.Manifest, "<nil>") {
+					t.Errorf("nothing is written as <nil>:\n%s", installed.Manifest)
+				}
+				decodeAll(t, installed.Manifest)
+				return
+			}
+			text, last := err.Error(), path[strings.LastIndex(path, ".")+1:]
+			if strings.Contains(text, "nil pointer") || strings.Contains(text, "wrong type") || !strings.Contains(text, path) && !strings.Contains(text, "missing property '"+last+"'") {
+				t.Errorf("the error does not name it: %v", err)
 			}
 		})
 	}
 }
 
-// valuesIn returns the values in a map, by path, and nil for those that are empty.
-func valuesIn(path string, values map[string]any) map[string]any {
-	found := map[string]any{}
+// pathsIn returns the paths of the values in a map.
+func pathsIn(before string, values map[string]any) (paths []string) {
 	for name, value := range values {
-		name = path + name
-		switch v := value.(type) {
-		case map[string]any:
-			maps.Copy(found, valuesIn(name+".", v))
-			if len(v) == 0 {
-				value = nil
-			}
-		case []any:
-			if len(v) == 0 {
-				value = nil
-			}
-		case string:
-			if v == "" {
-				value = nil
-			}
+		paths = append(paths, before+name)
+		if inner, is := value.(map[string]any); is {
+			paths = append(paths, pathsIn(before+name+".", inner)...)
 		}
-		found[name] = value
 	}
-	return found
+	return paths
 }
 
 // TestChartNames renders names of releases and of values that are no names of a Service.
@@ -464,18 +430,75 @@ func TestChartNames(t *testing.T) {
 		t.Run(test.release+" "+test.values, func(t *testing.T) {
 			t.Parallel()
 			installed, err := order{name: test.release, values: test.values}.install()
-			if test.wrong != "" {
-				if err == nil || !strings.Contains(err.Error(), test.wrong) {
-					t.Errorf("got %v, want %s", err, test.wrong)
-				}
+			if test.wrong != "" && err != nil {
+				wantText(t, err.Error(), test.wrong)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if service := only[*corev1.Service](t, installed.Manifest)[0]; service.Name != test.name {
-				t.Errorf("the Service is %s, want %s", service.Name, test.name)
+			testenv.OK(t, err)
+			if service := all[*corev1.Service](decodeAll(t, installed.Manifest))[0]; service.Name != test.name {
+				t.Errorf("the Service is %q, want %q", service.Name, test.name)
 			}
 		})
+	}
+}
+
+// TestChartIsWhole loads the chart as Helm does. Links in it lead to files of this
+// repository, which the chart then has.
+func TestChartIsWhole(t *testing.T) {
+	loaded := testenv.Must(loader.Load(chart))(t)
+	files := map[string]string{"files/alerts.yaml": "prometheus/alerts.yaml", "files/dashboard.json": "grafana/weir.json", "files/settings.md": "../docs/settings.md"}
+	for _, file := range loaded.Files {
+		if source, is := files[file.Name]; is && string(file.Data) == readFile(t, "../../"+source) {
+			delete(files, file.Name)
+		}
+	}
+	if len(files) > 0 {
+		t.Errorf("the chart lacks %v, or they are others", files)
+	}
+}
+
+// TestReleasedChart renders the chart as scripts/release.sh packs it: with the release's
+// version, and with files that its documents link to.
+func TestReleasedChart(t *testing.T) {
+	for version, number := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3-4-gabcdef0", "0123456": "0.0.0-g0123456"} {
+		dir := t.TempDir()
+		if out, err := exec.Command("../../../scripts/chart.sh", dir, version).CombinedOutput(); err != nil {
+			t.Fatalf("chart.sh: %v\n%s", err, out)
+		}
+		released := filepath.Join(dir, "weir")
+		if out, err := helm(t, "lint", "--strict", released).CombinedOutput(); err != nil {
+			t.Errorf("helm lint: %v\n%s", err, out)
+		}
+		manifests := testenv.Must(helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output())(t)
+		wantText(t, string(manifests), `/weir:`+version+`"`, `app.kubernetes.io/version: "`+version+`"`, "helm.sh/chart: weir-"+number+"\n")
+		testenv.OK(t, filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type()&fs.ModeSymlink != 0 {
+				t.Errorf("%s is a symbolic link", path)
+			}
+			if err != nil || filepath.Ext(path) != ".md" {
+				return err
+			}
+			for _, found := range regexp.MustCompile(`\]\(([^)#:\s]+)[^)]*\)`).FindAllStringSubmatch(readFile(t, path), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
+					t.Errorf("a link of %s: %v", path, err)
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+// TestChartReadme installs the chart with the values of README.md, by its command.
+func TestChartReadme(t *testing.T) {
+	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readFile(t, filepath.Join(chart, "README.md")))
+	if command == "" {
+		t.Fatal("README.md does not install the chart")
+	}
+	file := filepath.Join(t.TempDir(), "my.yaml")
+	testenv.OK(t, os.WriteFile(file, []byte(documented(t)[2].values), 0o600))
+	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
+	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
+	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
+		t.Errorf("%s: %v\n%s", command, err, notes)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,17 +40,10 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 			switch {
 			case filepath.Base(file) == "kustomization.yaml": // TestKustomizationsAreWhole
 			case file == "../../../examples/contour/contour.yaml":
-				parameters, err := contourconfig.Parse(bytes.NewReader(text))
-				if err == nil {
-					err = parameters.Validate()
-				}
-				if err != nil {
-					t.Error(err)
-				}
+				parameters := testenv.Must(contourconfig.Parse(bytes.NewReader(text)))(t)
+				testenv.OK(t, parameters.Validate())
 			default:
-				for _, document := range documents(text) {
-					decode(t, document)
-				}
+				decodeAll(t, string(text))
 			}
 		})
 	}
@@ -59,7 +53,7 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 func files(t *testing.T) (files []string) {
 	t.Helper()
 	for _, example := range []string{"../../../examples/istio", "../../../examples/envoy-gateway", "../../../examples/kubernetes", "../../../examples/contour"} {
-		err := filepath.WalkDir(example, func(path string, d fs.DirEntry, err error) error {
+		testenv.OK(t, filepath.WalkDir(example, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -69,10 +63,7 @@ func files(t *testing.T) (files []string) {
 				files = append(files, path)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return files
 }
@@ -101,129 +92,117 @@ func TestKustomizationsAreWhole(t *testing.T) {
 }
 
 // build returns what `kubectl apply -k` applies.
-func build(t *testing.T, dir string) *set {
+func build(t *testing.T, dir string) set {
 	t.Helper()
 	built := testenv.Must(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir))(t)
-	s := new(set)
-	for _, resource := range built.Resources() {
-		text := testenv.Must(resource.AsYAML())(t)
-		s.add(decode(t, text))
+	return decodeAll(t, string(testenv.Must(built.AsYaml())(t)))
+}
+
+// set is what is applied together.
+type set []any
+
+// decodeAll returns the objects in manifests.
+func decodeAll(t *testing.T, manifests string) (s set) {
+	t.Helper()
+	for _, document := range documents([]byte(manifests)) {
+		s = append(s, decode(t, document))
 	}
 	return s
 }
 
-// set is what is applied together.
-type set struct {
-	deployments []*appsv1.Deployment
-	services    []*corev1.Service
-	configs     map[string]*corev1.ConfigMap
-	budgets     []*policyv1.PodDisruptionBudget
-	scalers     []*autoscalingv2.HorizontalPodAutoscaler
-	policies    []*networkingv1.NetworkPolicy
-	monitors    []*monitoringv1.ServiceMonitor
-	elsewhere   []string // ConfigMaps that are there already
-}
-
-func (s *set) add(object any) {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		s.deployments = append(s.deployments, o)
-	case *corev1.Service:
-		s.services = append(s.services, o)
-	case *corev1.ConfigMap:
-		if s.configs == nil {
-			s.configs = map[string]*corev1.ConfigMap{}
+// all returns the objects of a type.
+func all[T any](s set) (found []T) {
+	for _, object := range s {
+		if o, is := object.(T); is {
+			found = append(found, o)
 		}
-		s.configs[o.Namespace+"/"+o.Name] = o
-	case *policyv1.PodDisruptionBudget:
-		s.budgets = append(s.budgets, o)
-	case *autoscalingv2.HorizontalPodAutoscaler:
-		s.scalers = append(s.scalers, o)
-	case *networkingv1.NetworkPolicy:
-		s.policies = append(s.policies, o)
-	case *monitoringv1.ServiceMonitor:
-		s.monitors = append(s.monitors, o)
 	}
+	return found
 }
 
-func (s *set) check(t *testing.T) {
+// check follows the references in a set: selectors find the pods of one Deployment, ports
+// are open, and volumes are there or among the ConfigMaps elsewhere.
+func (s set) check(t *testing.T, elsewhere ...string) {
 	t.Helper()
 	weir := false
-	for _, d := range s.deployments {
-		image := d.Spec.Template.Spec.Containers[0].Image
-		weir = weir || strings.Contains(image, "/weir:") || strings.Contains(image, "/weir@")
-		s.checkDeployment(t, d)
+	for _, object := range s {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			image := o.Spec.Template.Spec.Containers[0].Image
+			weir = weir || strings.Contains(image, "/weir:") || strings.Contains(image, "/weir@")
+			s.leadsTo(t, o, o.Namespace, o.Spec.Selector)
+			s.checkPods(t, o, elsewhere)
+		case *corev1.Service:
+			for _, port := range o.Spec.Ports {
+				target := port.TargetPort
+				if target == (intstr.IntOrString{}) {
+					target = intstr.FromInt32(port.Port)
+				}
+				s.leadsTo(t, o, o.Namespace, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, target)
+			}
+		case *policyv1.PodDisruptionBudget:
+			s.leadsTo(t, o, o.Namespace, o.Spec.Selector)
+		case *autoscalingv2.HorizontalPodAutoscaler:
+			named := func(d *appsv1.Deployment) bool {
+				return d.Name == o.Spec.ScaleTargetRef.Name && d.Namespace == o.Namespace && d.Spec.Replicas == nil
+			}
+			if !slices.ContainsFunc(all[*appsv1.Deployment](s), named) {
+				t.Errorf("HorizontalPodAutoscaler %s scales no Deployment that leaves its replicas open", o.Name)
+			}
+		case *networkingv1.NetworkPolicy:
+			for _, rule := range o.Spec.Ingress {
+				for _, port := range rule.Ports {
+					s.leadsTo(t, o, o.Namespace, &o.Spec.PodSelector, *port.Port)
+				}
+			}
+		case *monitoringv1.ServiceMonitor:
+			selector := testenv.Must(metav1.LabelSelectorAsSelector(&o.Spec.Selector))(t)
+			selected := func(service *corev1.Service) bool {
+				return selector.Matches(labels.Set(service.Labels)) && slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == o.Spec.Endpoints[0].Port })
+			}
+			if !slices.ContainsFunc(all[*corev1.Service](s), selected) {
+				t.Errorf("ServiceMonitor %s selects no port of a Service", o.Name)
+			}
+		}
 	}
 	if !weir {
 		t.Error("no Deployment runs Weir")
 	}
-	for _, service := range s.services {
-		pods := s.selected(&metav1.LabelSelector{MatchLabels: service.Spec.Selector}, service.Namespace)
-		for _, port := range service.Spec.Ports {
-			target := port.TargetPort
-			if target == (intstr.IntOrString{}) {
-				target = intstr.FromInt32(port.Port)
-			}
-			if len(pods) != 1 || !hasPort(pods[0], target) {
-				t.Errorf("Service %s leads to no port %s of one Deployment", service.Name, target.String())
-			}
-		}
+}
+
+// leadsTo looks whether what an object selects is the pods of one Deployment, which have
+// the ports.
+func (s set) leadsTo(t *testing.T, object any, namespace string, selector *metav1.LabelSelector, ports ...intstr.IntOrString) {
+	t.Helper()
+	parsed := testenv.Must(metav1.LabelSelectorAsSelector(selector))(t)
+	found := slices.DeleteFunc(all[*appsv1.Deployment](s), func(d *appsv1.Deployment) bool {
+		return d.Namespace != namespace || !parsed.Matches(labels.Set(d.Spec.Template.Labels))
+	})
+	if len(found) != 1 || parsed.Empty() {
+		t.Errorf("%T selects the pods of %d Deployments: %v", object, len(found), selector)
+		return
 	}
-	for _, b := range s.budgets {
-		if len(s.selected(b.Spec.Selector, b.Namespace)) != 1 {
-			t.Errorf("PodDisruptionBudget %s is not that of one Deployment", b.Name)
-		}
-	}
-	for _, h := range s.scalers {
-		named := func(d *appsv1.Deployment) bool {
-			return d.Name == h.Spec.ScaleTargetRef.Name && d.Namespace == h.Namespace && d.Spec.Replicas == nil
-		}
-		if !slices.ContainsFunc(s.deployments, named) {
-			t.Errorf("HorizontalPodAutoscaler %s scales no Deployment that leaves its replicas open", h.Name)
-		}
-	}
-	s.checkMonitors(t)
-	for _, p := range s.policies {
-		pods := s.selected(&p.Spec.PodSelector, p.Namespace)
-		for _, rule := range p.Spec.Ingress {
-			for _, port := range rule.Ports {
-				if len(pods) != 1 || !hasPort(pods[0], *port.Port) {
-					t.Errorf("NetworkPolicy %s opens no port %s of one Deployment", p.Name, port.Port.String())
-				}
-			}
+	for _, port := range ports {
+		if !hasPort(found[0], port) {
+			t.Errorf("%T leads to port %s, which the pods do not have", object, port.String())
 		}
 	}
 }
 
-// checkMonitors looks whether each ServiceMonitor selects one Service, and a port of it.
-func (s *set) checkMonitors(t *testing.T) {
+// checkPods looks whether the volumes of a Deployment are there, and its probes ask ports
+// that are open.
+func (s set) checkPods(t *testing.T, d *appsv1.Deployment, elsewhere []string) {
 	t.Helper()
-	for _, m := range s.monitors {
-		selector := testenv.Must(metav1.LabelSelectorAsSelector(&m.Spec.Selector))(t)
-		selected := func(service *corev1.Service) bool {
-			return selector.Matches(labels.Set(service.Labels)) && slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == m.Spec.Endpoints[0].Port })
-		}
-		if !slices.ContainsFunc(s.services, selected) {
-			t.Errorf("ServiceMonitor %s selects no port of a Service", m.Name)
-		}
-	}
-}
-
-// checkDeployment looks whether its selector is right, its volumes are there
-// and its probes ask ports that are open.
-func (s *set) checkDeployment(t *testing.T, d *appsv1.Deployment) {
-	t.Helper()
-	if len(s.selected(d.Spec.Selector, d.Namespace)) != 1 {
-		t.Errorf("Deployment %s does not select its own pods only", d.Name)
-	}
-	pod := d.Spec.Template.Spec
-	volumes := map[string]bool{}
+	pod, volumes := d.Spec.Template.Spec, map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
-		if v.ConfigMap == nil || slices.Contains(s.elsewhere, v.ConfigMap.Name) {
+		if v.ConfigMap == nil || slices.Contains(elsewhere, v.ConfigMap.Name) {
 			continue // Secrets are there already, too
 		}
-		if config := s.configs[d.Namespace+"/"+v.ConfigMap.Name]; config == nil || len(config.Data) == 0 {
+		mounted := func(c *corev1.ConfigMap) bool {
+			return c.Namespace == d.Namespace && c.Name == v.ConfigMap.Name && len(c.Data) > 0
+		}
+		if !slices.ContainsFunc(all[*corev1.ConfigMap](s), mounted) {
 			t.Errorf("Deployment %s mounts ConfigMap %s, which is not there or empty", d.Name, v.ConfigMap.Name)
 		}
 	}
@@ -241,20 +220,6 @@ func (s *set) checkDeployment(t *testing.T, d *appsv1.Deployment) {
 			}
 		}
 	}
-}
-
-// selected are the Deployments whose pods a selector finds.
-func (s *set) selected(selector *metav1.LabelSelector, namespace string) (found []*appsv1.Deployment) {
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil || parsed.Empty() {
-		return nil
-	}
-	for _, d := range s.deployments {
-		if d.Namespace == namespace && parsed.Matches(labels.Set(d.Spec.Template.Labels)) {
-			found = append(found, d)
-		}
-	}
-	return found
 }
 
 // hasPort reports whether a container of the pods has a port of that name or number.
@@ -284,4 +249,70 @@ func TestContourReadsItsDomain(t *testing.T) {
 	if rules, contour := domain("../../../examples/contour/rules/contour.yaml"), domain("../../../examples/contour/contour.yaml"); rules != contour {
 		t.Errorf("the rules are for %q, Contour asks for %q", rules, contour)
 	}
+}
+
+// others are what commands of the READMEs do to a cluster's own installation of
+// Contour or Envoy Gateway, which needs one.
+var others = []string{
+	"kubectl edit configmap contour --namespace projectcontour",
+	"kubectl rollout restart deployment contour --namespace projectcontour",
+	"kubectl rollout restart deployment envoy-gateway --namespace envoy-gateway-system",
+}
+
+// TestKubectlCommands holds the commands in each README.md of the examples to
+// manifests that other tests check.
+func TestKubectlCommands(t *testing.T) {
+	readmes := testenv.Must(filepath.Glob("../../../examples/*/README.md"))(t)
+	readmes = append(readmes, "../../../docs/at-3am.md")
+	seen := 0
+	for _, readme := range readmes {
+		for _, found := range regexp.MustCompile(`(?m)^ {4}(kubectl .*)$`).FindAllStringSubmatch(readFile(t, readme), -1) {
+			seen++
+			if command := found[1]; !slices.Contains(others, command) {
+				checkKubectl(t, command)
+			}
+		}
+	}
+	if seen < 8 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+func checkKubectl(t *testing.T, command string) {
+	t.Helper()
+	words := strings.Fields(command)
+	switch rest := words[2:]; words[1] {
+	case "apply":
+		for i := 0; i+1 < len(rest); i += 2 {
+			path := strings.TrimPrefix(rest[i+1], "examples/")
+			switch rest[i] {
+			case "-k":
+				if !slices.Contains(kustomizations, "../../../examples/"+path) {
+					t.Errorf("%s: TestKustomizationsAreWhole does not build it", command)
+				}
+			case "-f":
+				if !slices.Contains(files(t), "../../../examples/"+path) {
+					t.Errorf("%s: TestManifestsHaveTheirTypes does not read it", command)
+				}
+			default:
+				t.Errorf("%s: unknown flag", command)
+			}
+		}
+	case "port-forward":
+		name, isDeployment := strings.CutPrefix(rest[0], "deployment/")
+		named := func(d *appsv1.Deployment) bool { return d.Name == name }
+		if !isDeployment || !slices.ContainsFunc(all[*appsv1.Deployment](build(t, "../../../examples/kubernetes")), named) {
+			t.Errorf("%s: there is no such Deployment", command)
+		}
+		if !strings.Contains(readFile(t, "../../../docs/settings.md"), "|`DEBUG_PORT`|`"+rest[1]+"`|") {
+			t.Errorf("%s: this is not the debug port", command)
+		}
+	default:
+		t.Errorf("%s is not checked", command)
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	return string(testenv.Must(os.ReadFile(name))(t))
 }
