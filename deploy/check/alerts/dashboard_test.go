@@ -109,7 +109,7 @@ func checkDashboard(t *testing.T, h *history, d dashboard, now time.Time) map[st
 		if found == nil {
 			t.Fatalf("variable %s: %s is no label_values()", v.Name, v.Definition)
 		}
-		answer, err := h.query(interpolate(t, found[1], all), now)
+		answer, err := h.ask(interpolate(t, found[1], all), now, now)
 		if err != nil || len(answer) == 0 {
 			t.Fatalf("variable %s has no values (error: %v)", v.Name, err)
 		}

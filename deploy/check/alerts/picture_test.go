@@ -2,11 +2,9 @@ package alerts
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"html"
-	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -113,19 +111,15 @@ type line struct {
 func (c *canvas) lines(p panel) (lines []line, top float64) {
 	for _, target := range p.Targets {
 		query := interpolate(c.t, target.Expr, c.values)
-		q := testenv.Must(c.history.engine.NewRangeQuery(context.Background(), c.history.storage, nil, query, c.end.Add(-shown), c.end, time.Minute/2))(c.t)
-		defer q.Close()
-		for _, series := range testenv.Must(q.Exec(context.Background()).Matrix())(c.t) {
-			found := line{name: regexp.MustCompile(`\{\{(\w+)\}\}`).ReplaceAllStringFunc(target.LegendFormat, func(name string) string {
+		for _, series := range testenv.Must(c.history.ask(query, c.end.Add(-shown), c.end))(c.t) {
+			found := line{values: series.Floats, name: regexp.MustCompile(`\{\{(\w+)\}\}`).ReplaceAllStringFunc(target.LegendFormat, func(name string) string {
 				return series.Metric.Get(strings.Trim(name, "{}"))
 			})}
 			if found.name == "" {
 				found.name = strings.Trim(series.Metric.String(), "{}")
 			}
-			for _, point := range series.Floats {
-				if !math.IsNaN(point.F) {
-					found.values, top = append(found.values, point), max(top, point.F)
-				}
+			for _, point := range found.values {
+				top = max(top, point.F)
 			}
 			lines = append(lines, found)
 		}
