@@ -24,21 +24,17 @@ func ServerOptions() []grpc.ServerOption {
 // codec hands the bytes of a request to its call, and sends those of its reply.
 // All other messages, of the health service for example, are left to the
 // standard codec.
-type codec struct {
-	standard encoding.CodecV2
-}
+type codec struct{ encoding.CodecV2 }
 
 // reply is the encoded response of a call. It is not part of the call, because
 // gRPC sends it when the call is over.
 type reply [1]mem.Buffer
 
-func (c codec) Name() string { return c.standard.Name() }
-
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
 		return r[:], nil
 	}
-	return c.standard.Marshal(v)
+	return c.CodecV2.Marshal(v)
 }
 
 // Unmarshal gives a call its own copy of the bytes, which its strings may share.
@@ -49,7 +45,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		call.wire = data.Materialize()
 		return nil
 	}
-	return c.standard.Unmarshal(data, v)
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // call holds all that one request needs, so that the next one finds it

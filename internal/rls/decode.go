@@ -108,8 +108,8 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 			o.RequestsPerUnit = uint32(f.varint)
 		case f.is(2, protowire.VarintType):
 			o.Unit = 0 // none
-			if unit := int32(f.varint); unit >= 0 && int(unit) < len(overrideUnits) {
-				o.Unit = overrideUnits[unit]
+			if unit := int32(f.varint); unit >= 0 && int(unit) < len(wireUnits)-1 {
+				o.Unit = wireUnits[unit]
 			}
 		case f.is(3, protowire.BytesType):
 			multiplier := uint64(o.UnitMultiplier)
@@ -122,9 +122,11 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 	return f.err
 }
 
-// overrideUnits are the units by the numbers of envoy.type.v3.RateLimitUnit,
-// which are not those of the response's unit.
-var overrideUnits = [...]limiter.Unit{1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year}
+// wireUnits are the units by the numbers of RateLimitResponse.RateLimit.Unit. Those of
+// envoy.type.v3.RateLimitUnit, which overrides have, are the same but lack the week.
+var wireUnits = [...]limiter.Unit{
+	1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year, limiter.Week,
+}
 
 // mergeWrapper reads a UInt32Value or UInt64Value into v.
 func mergeWrapper(wire []byte, v *uint64) error {

@@ -82,43 +82,27 @@ func tightest(statuses []plan.Status) *plan.Status {
 	return least
 }
 
-// appendStatus writes s as a DescriptorStatus.
+// appendStatus writes s as a DescriptorStatus. Of numbers that do not fit in 32 bits it says
+// the largest that does; headers say more.
 func appendStatus(b []byte, s *plan.Status) []byte {
 	b = appendUint(b, 1, codeOf(s.OverLimit))
-	if s.Limit != nil {
-		b = appendMessage(b, 2, func(b []byte) []byte { return appendLimit(b, s.Limit) })
+	if l := s.Limit; l != nil {
+		b = appendMessage(b, 2, func(b []byte) []byte {
+			b = appendUint(b, 1, min(l.RequestsPerUnit, math.MaxUint32))
+			b = appendUint(b, 2, uint64(slices.Index(wireUnits[:], l.Unit)))
+			b = appendString(b, 3, l.Name)
+			if l.UnitMultiplier > 1 {
+				b = appendWrapped(b, 4, uint64(l.UnitMultiplier))
+			}
+			return b
+		})
 	}
-	b = appendUint(b, 3, saturated(s.Remaining))
+	b = appendUint(b, 3, min(s.Remaining, math.MaxUint32))
 	if s.UntilReset > 0 {
 		b = appendWrapped(b, 4, uint64(s.UntilReset/time.Second))
 	}
 	return b
 }
-
-// wireUnits are the numbers of RateLimitResponse.RateLimit.Unit.
-var wireUnits = [...]uint64{
-	limiter.Second: 1,
-	limiter.Minute: 2,
-	limiter.Hour:   3,
-	limiter.Day:    4,
-	limiter.Month:  5,
-	limiter.Year:   6,
-	limiter.Week:   7,
-}
-
-// appendLimit writes l as a RateLimitResponse.RateLimit.
-func appendLimit(b []byte, l *limiter.Limit) []byte {
-	b = appendUint(b, 1, saturated(l.RequestsPerUnit))
-	b = appendUint(b, 2, wireUnits[l.Unit])
-	b = appendString(b, 3, l.Name)
-	if l.UnitMultiplier > 1 {
-		b = appendWrapped(b, 4, uint64(l.UnitMultiplier))
-	}
-	return b
-}
-
-// saturated returns v, or the largest that a field of 32 bits can say. Headers say more.
-func saturated(v uint64) uint64 { return min(v, math.MaxUint32) }
 
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {

@@ -39,7 +39,15 @@ func (s *Service) JSONHandler() http.Handler {
 		}
 		code, body, err := s.decideJSON(w, r)
 		if err != nil {
-			if code = httpStatus(err); code == http.StatusServiceUnavailable {
+			switch grpcstatus.Code(err) {
+			case codes.InvalidArgument:
+				code = http.StatusBadRequest
+			case codes.OutOfRange:
+				code = http.StatusRequestEntityTooLarge
+			case codes.Internal:
+				code = http.StatusInternalServerError
+			default:
+				code = http.StatusServiceUnavailable
 				w.Header().Set("Retry-After", "1") // nobody knows when the store is back
 			}
 			http.Error(w, plaintext.Lines(grpcstatus.Convert(err).Message()), code)
@@ -77,8 +85,8 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 		return http.StatusOK, body, nil
 	}
 	if wait := c.result.RetryAfter(); wait != limiter.Never {
-		w.Header().Set("Retry-After", in(time.Second, wait))
-		w.Header().Set("Retry-After-Ms", in(time.Millisecond, wait))
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(plan.RoundUp(wait, time.Second)/time.Second), 10))
+		w.Header().Set("Retry-After-Ms", strconv.FormatInt(plan.RoundUp(wait, time.Millisecond).Milliseconds(), 10))
 	}
 	return http.StatusTooManyRequests, body, nil
 }
@@ -87,7 +95,7 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body has more than %d bytes", tooLarge.Limit)
+		return nil, grpcstatus.Errorf(codes.OutOfRange, "the body has more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
 		return nil, grpcstatus.Error(codes.InvalidArgument, "cannot read the body")
@@ -97,26 +105,4 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, grpcstatus.Errorf(codes.InvalidArgument, "the body is not a RateLimitRequest: %v", err)
 	}
 	return proto.Marshal(&request)
-}
-
-// in spells d in whole units.
-func in(unit, d time.Duration) string {
-	return strconv.FormatInt(int64(plan.RoundUp(d, unit)/unit), 10)
-}
-
-// httpStatus maps the gRPC status of err.
-func httpStatus(err error) int {
-	if errors.Is(err, errTooMany) {
-		return http.StatusServiceUnavailable
-	}
-	switch grpcstatus.Code(err) {
-	case codes.InvalidArgument:
-		return http.StatusBadRequest
-	case codes.ResourceExhausted:
-		return http.StatusRequestEntityTooLarge
-	case codes.Internal:
-		return http.StatusInternalServerError
-	default:
-		return http.StatusServiceUnavailable
-	}
 }

@@ -18,7 +18,19 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 	asked := make([]any, len(r.Descriptors))
 	said := make(map[string]any)
 	for i := range r.Descriptors {
-		asked[i] = askedBy(&r.Descriptors[i])
+		d := &r.Descriptors[i]
+		entries := make([]any, len(d.Entries))
+		for i, e := range d.Entries {
+			entries[i] = utf8(e.Key + "=" + e.Value)
+		}
+		of := map[string]any{"entries": entries}
+		if d.HasOverride {
+			of["limit"] = overrideText(d.Override)
+		}
+		if d.HasHitsAddend {
+			of["hitsAddend"] = d.HitsAddend
+		}
+		asked[i] = of
 		if s := &statuses[i]; s.Limit != nil && s.Rule != nil && !s.OverLimit {
 			mergeMetadata(said, s.Rule.Metadata)
 		}
@@ -35,21 +47,6 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 		return nil, fmt.Errorf("building dynamic metadata: %w", err)
 	}
 	return proto.Marshal(message)
-}
-
-func askedBy(d *plan.Descriptor) map[string]any {
-	entries := make([]any, len(d.Entries))
-	for i, e := range d.Entries {
-		entries[i] = utf8(e.Key + "=" + e.Value)
-	}
-	fields := map[string]any{"entries": entries}
-	if d.HasOverride {
-		fields["limit"] = overrideText(d.Override)
-	}
-	if d.HasHitsAddend {
-		fields["hitsAddend"] = d.HitsAddend
-	}
-	return fields
 }
 
 // overrideText is o in protobuf's text format, as in the reference's metadata.

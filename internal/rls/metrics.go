@@ -11,7 +11,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors"
-	"weir/internal/plan"
 )
 
 // metrics bear the names that the dashboards of the reference know.
@@ -33,9 +32,6 @@ type entrance struct {
 	seconds  prometheus.Observer
 }
 
-// jsonMethod is what stands for a gRPC method where a request came to /json.
-const jsonMethod = "/json"
-
 func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	counter := func(namespace, name, help string, labels ...string) *prometheus.CounterVec {
 		return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
@@ -51,7 +47,7 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	decided := counter("weir", "decided_requests_total", "Decided requests by outcome: admitted or denied.", "outcome")
 	return &metrics{
 		grpc:           entrance{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
-		json:           entrance{requests.WithLabelValues(jsonMethod), seconds.WithLabelValues(jsonMethod)},
+		json:           entrance{requests.WithLabelValues("/json"), seconds.WithLabelValues("/json")},
 		storeErrors:    errors.WithLabelValues("redis_error"),
 		serviceErrors:  errors.WithLabelValues("service_error"),
 		overloads:      errors.WithLabelValues("overload"),
@@ -65,28 +61,15 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	}
 }
 
-// decided counts a request that was decided.
-func (m *metrics) decided(r *plan.Result) {
-	if r.Denied {
-		m.denied.Inc()
-	} else {
-		m.admitted.Inc()
-	}
-	if r.WouldBeDenied() {
-		m.globalShadow.Inc()
-	}
-}
-
 // Totals returns how many requests were decided so far, and how many of them denied.
 func (s *Service) Totals() (decided, denied uint64) {
+	total := func(c prometheus.Counter) uint64 {
+		var m dto.Metric
+		_ = c.Write(&m) // which a counter always can
+		return uint64(m.GetCounter().GetValue())
+	}
 	denied = total(s.metrics.denied)
 	return total(s.metrics.admitted) + denied, denied
-}
-
-func total(c prometheus.Counter) uint64 {
-	var m dto.Metric
-	_ = c.Write(&m) // which a counter always can
-	return uint64(m.GetCounter().GetValue())
 }
 
 // observe counts one request that began at start.

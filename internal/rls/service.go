@@ -54,24 +54,17 @@ func New(opts Options) *Service {
 	}
 }
 
-const (
-	serviceName = "envoy.service.ratelimit.v3.RateLimitService"
-	methodName  = "ShouldRateLimit"
-)
+const methodName = "ShouldRateLimit"
 
 // Register adds s to a server that was made with ServerOptions.
 func (s *Service) Register(reg grpc.ServiceRegistrar) {
-	reg.RegisterService(&grpc.ServiceDesc{
-		ServiceName: serviceName,
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: methodName, Handler: handle}},
-		Metadata:    ratelimitv3.File_envoy_service_ratelimit_v3_rls_proto.Path(),
-	}, s)
+	desc := ratelimitv3.RateLimitService_ServiceDesc
+	desc.HandlerType, desc.Methods = (*any)(nil), []grpc.MethodDesc{{MethodName: methodName, Handler: s.handle}}
+	reg.RegisterService(&desc, s)
 }
 
 // handle serves one call of ShouldRateLimit. The server has no interceptors of such calls.
-func handle(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	s := srv.(*Service)
+func (s *Service) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	c := s.calls.Get().(*call)
 	defer s.release(c)
 	if err := decode(c); err != nil {
@@ -115,7 +108,14 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if err != nil {
 		return s.undecided(ctx, c, err)
 	}
-	s.metrics.decided(c.result)
+	if c.result.Denied {
+		s.metrics.denied.Inc()
+	} else {
+		s.metrics.admitted.Inc()
+	}
+	if c.result.WouldBeDenied() {
+		s.metrics.globalShadow.Inc()
+	}
 	if s.opts.Observe != nil {
 		s.opts.Observe(ctx, c.began, &c.request, c.result)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -152,8 +153,8 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 			if waited := time.Since(began); waited != 0 {
 				t.Errorf("refused after %v, want at once", waited)
 			}
-			if got := httpStatus(decideOne(t.Context(), s, wire)); got != http.StatusServiceUnavailable {
-				t.Errorf("/json answers with %d, want 503", got)
+			if w := post(s.JSONHandler(), http.MethodPost, `{"domain": "api"}`); w.Code != http.StatusServiceUnavailable {
+				t.Errorf("/json answers with %d, want 503", w.Code)
 			}
 			for range cap(errs) {
 				if err := <-errs; err != nil {
@@ -220,7 +221,7 @@ func TestRequestsAreObserved(t *testing.T) {
 	s := o.service()
 	conn := serve(t, s)
 	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
-	testenv.OK(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(request(t, "user=bob")), new([]byte), grpc.ForceCodec(rawCodec{})))
+	testenv.OK(t, conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, []byte(request(t, "user=bob")), new([]byte), grpc.ForceCodec(rawCodec{})))
 	r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}`))
 	r.Header.Set("Traceparent", traceparent)
 	s.JSONHandler().ServeHTTP(httptest.NewRecorder(), r)

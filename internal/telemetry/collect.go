@@ -13,23 +13,17 @@ import (
 // merged yields the sums of rows, added up where consecutive ones agree in the
 // labels that cut leaves. Limits whose hits all count under values of requests
 // have none.
-func merged(rows []row, cut func(*limiter.LabelSet)) iter.Seq2[limiter.LabelSet, Sums] {
+func merged(rows []row, cut func(limiter.LabelSet) limiter.LabelSet) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
-		var last limiter.LabelSet
-		var sums Sums
-		for _, r := range rows {
-			labels := r.series.Labels()
-			cut(&labels)
-			if labels != last {
-				if sums[TotalHits] > 0 && !yield(last, sums) {
-					return
-				}
-				last, sums = labels, Sums{}
+		for i := 0; i < len(rows); {
+			var sums Sums
+			labels := cut(rows[i].series.Labels())
+			for ; i < len(rows) && cut(rows[i].series.Labels()) == labels; i++ {
+				sums.add(rows[i].counters)
 			}
-			sums.add(r.counters)
-		}
-		if sums[TotalHits] > 0 {
-			yield(last, sums)
+			if sums[TotalHits] > 0 && !yield(labels, sums) {
+				return
+			}
 		}
 	}
 }
@@ -46,7 +40,9 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 // they come in the order that Prometheus wants, which it takes long to bring about.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(time.Now())
-	for l, sums := range merged(rows, func(l *limiter.LabelSet) { l.More, l.Rule, l.Limit = "", "", "" }) {
+	for l, sums := range merged(rows, func(l limiter.LabelSet) limiter.LabelSet {
+		return limiter.LabelSet{Domain: l.Domain, Key1: l.Key1, Key2: l.Key2}
+	}) {
 		labels := prometheus.MakeLabelPairs(metrics[TotalHits].desc, []string{l.Domain, l.Key1, l.Key2})
 		for s, value := range sums {
 			to <- &metric{metrics[s].desc, labels, value}
@@ -73,10 +69,8 @@ type metric struct {
 	value  uint64
 }
 
-// Desc implements prometheus.Metric.
 func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
-// Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
 	out.Label, out.Counter = m.labels, &dto.Counter{Value: new(float64(m.value))}
 	return nil

@@ -84,11 +84,16 @@ func (c *counters) total() (n uint64) {
 	return n
 }
 
-// count counts one hit. Refunds and peeks ask for no units.
-func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
-	if h.Refund || h.Cost == 0 {
-		return
+// Count counts the hits of a request that was decided. Refunds and peeks ask for no units.
+func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
+	for i := range hits {
+		if h := &hits[i]; !h.Refund && h.Cost > 0 {
+			u.count(h, &decisions[i])
+		}
 	}
+}
+
+func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	limit := u.of(h.Limit.Series)
 	series := limit
 	if h.Labels != nil {
@@ -108,20 +113,16 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	if h.Limit.Mode == limiter.Shadow { // of its rule; what SHADOW_MODE admits, package rls counts by request
 		series.add(ShadowMode, p.over)
 	}
-	limit.addOutcome(h, d, p)
-}
-
-// addOutcome counts a hit as a whole, unless it was charged beyond its limit.
-func (c *counters) addOutcome(h *limiter.Hit, d *limiter.Decision, p parts) {
+	// As a whole, unless it was charged beyond its limit.
 	switch {
 	case p.within > 0:
-		c.add(admitted, p.within)
+		limit.add(admitted, p.within)
 	case d.Charged || d.Over:
 		beyond := min(p.over, h.CountedCost())
-		c.add(admitted, h.CountedCost()-beyond)
-		c.add(over, beyond)
+		limit.add(admitted, h.CountedCost()-beyond)
+		limit.add(over, beyond)
 	default:
-		c.add(withheld, h.CountedCost())
+		limit.add(withheld, h.CountedCost())
 	}
 }
 

@@ -20,9 +20,8 @@ const maxDetailed = 10_000
 
 // Usage counts what is asked of limits. It is a collector of Prometheus.
 type Usage struct {
-	nearRatio   float32
-	maxDetailed int // of detailed
-	logger      *slog.Logger
+	nearRatio float32
+	logger    *slog.Logger
 
 	mu       sync.RWMutex
 	all      map[limiter.Series]*counters // of limits; of Levels what counts for none of them
@@ -56,12 +55,11 @@ type detailSeries struct {
 func New(opts Options) *Usage {
 	register := promauto.With(opts.Registerer)
 	u := &Usage{
-		nearRatio:   opts.NearLimitRatio,
-		maxDetailed: maxDetailed,
-		logger:      opts.Logger,
-		all:         make(map[limiter.Series]*counters),
-		detailed:    make(map[detail]*detailSeries),
-		leaving:     make(map[limiter.Series]standing),
+		nearRatio: opts.NearLimitRatio,
+		logger:    opts.Logger,
+		all:       make(map[limiter.Series]*counters),
+		detailed:  make(map[detail]*detailSeries),
+		leaving:   make(map[limiter.Series]standing),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
@@ -81,20 +79,16 @@ func New(opts Options) *Usage {
 	return u
 }
 
-// Count counts the hits of a request that was decided.
-func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
-	for i := range hits {
-		u.count(&hits[i], &decisions[i])
-	}
-}
-
 // CountFailure counts a request that neither the store nor a failure mode decided.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
 // Sums yields the sums of the limits that agree in all labels but Rule and Limit,
 // which are empty. The labels are in order. Limits that were not hit have none.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
-	return merged(u.rows(time.Now()), func(labels *limiter.LabelSet) { labels.Rule, labels.Limit = "", "" })
+	return merged(u.rows(time.Now()), func(l limiter.LabelSet) limiter.LabelSet {
+		l.Rule, l.Limit = "", ""
+		return l
+	})
 }
 
 // of returns the counters of a series.
@@ -122,7 +116,7 @@ func (u *Usage) ofLocked(s limiter.Series) *counters {
 // would be one series too many. It allocates for values that it has not seen only.
 func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	u.mu.RLock()
-	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= u.maxDetailed
+	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= maxDetailed
 	u.mu.RUnlock()
 	if d == nil && !full {
 		d = u.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule())
@@ -133,7 +127,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	u.overflow.Inc()
 	u.overflowOnce.Do(func() {
 		u.logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
-			"domain", limit.Domain(), "max", u.maxDetailed)
+			"domain", limit.Domain(), "max", maxDetailed)
 	})
 	return nil
 }
@@ -142,7 +136,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 func (u *Usage) addDetail(d detail, rule limiter.Series) *detailSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.detailed[d] == nil && len(u.detailed) < u.maxDetailed {
+	if u.detailed[d] == nil && len(u.detailed) < maxDetailed {
 		series := limiter.NewLabelSet(d.domain, d.labels).Series()
 		u.detailed[d] = &detailSeries{u.ofLocked(series), series, rule}
 	}

@@ -47,9 +47,6 @@ func New[V any](size int) *Sketch[V] {
 	return &Sketch[V]{size: size, Groups: map[uint64]*Group{}, index: map[uint64]int{}}
 }
 
-// Full reports whether a new key takes the counter of another.
-func (s *Sketch[V]) Full() bool { return len(s.Counters) == s.size }
-
 // Find returns the counter of a key, nil if it has none. It is valid until the next Add.
 func (s *Sketch[V]) Find(key uint64) *Counter[V] {
 	if i, known := s.index[key]; known {
@@ -72,7 +69,7 @@ func (s *Sketch[V]) Add(group, key uint64) (c *Counter[V], known bool) {
 		s.Groups[group] = g
 	}
 	i := len(s.Counters)
-	if s.Full() {
+	if i == s.size {
 		i = s.take(group, g)
 	} else {
 		s.Counters = append(s.Counters, Counter[V]{})
@@ -86,7 +83,8 @@ func (s *Sketch[V]) Add(group, key uint64) (c *Counter[V], known bool) {
 }
 
 // take takes the least counter of the group with the most, which is the group that asks if no
-// other has more, and returns its place.
+// other has more, and returns its place. No counter has less than the floor of its group: in a
+// flood of new keys many have that, and the search ends early.
 func (s *Sketch[V]) take(asks uint64, g *Group) int {
 	from := asks
 	for id, other := range s.Groups {
@@ -94,30 +92,23 @@ func (s *Sketch[V]) take(asks uint64, g *Group) int {
 			from, g = id, other
 		}
 	}
-	i := s.least(from, g.Floor)
-	c := &s.Counters[i]
+	least := -1
+	for range s.Counters {
+		s.next = (s.next + 1) % len(s.Counters)
+		c := &s.Counters[s.next]
+		if c.Group != from || least >= 0 && c.Count >= s.Counters[least].Count {
+			continue
+		}
+		if least = s.next; c.Count == g.Floor {
+			break
+		}
+	}
+	c := &s.Counters[least]
 	delete(s.index, c.Key)
 	g.Floor = c.Count
 	if g.keys--; g.keys == 0 && from != asks {
 		s.Floor = max(s.Floor, g.Count)
 		delete(s.Groups, from)
-	}
-	return i
-}
-
-// least returns the place of a counter of a group that has the least count. None has less than
-// the floor: in a flood of new keys many have that, and the search ends early.
-func (s *Sketch[V]) least(group, floor uint64) int {
-	least := -1
-	for range s.Counters {
-		s.next = (s.next + 1) % len(s.Counters)
-		c := &s.Counters[s.next]
-		if c.Group != group || least >= 0 && c.Count >= s.Counters[least].Count {
-			continue
-		}
-		if least = s.next; c.Count == floor {
-			break
-		}
 	}
 	return least
 }

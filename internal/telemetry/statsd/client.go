@@ -1,3 +1,11 @@
+// Package statsd sends sums to statsd or DogStatsD, by what they grew since the
+// last time.
+//
+// It asks a source for all sums once in an interval and keeps no other count:
+// whatever counts does nothing for it. Each time it connects anew, so that
+// there is no connection to lose and a changed address is found. What could not
+// be sent stays due until the next time; over UDP nobody knows whether it
+// arrived. It knows nothing of limits, and names are made by the source.
 package statsd
 
 import (
@@ -82,11 +90,10 @@ func (c *Client) Stop() {
 }
 
 func (c *Client) run() {
-	tick := time.NewTicker(c.opts.Interval)
-	defer tick.Stop()
+	tick := time.Tick(c.opts.Interval)
 	for last := false; !last; {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-c.stopping:
 			last = true
 		}
