@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // Limits of 3 a minute, of every failure mode.
@@ -100,12 +101,9 @@ func TestModes(t *testing.T) {
 		{name: "refunds beside local", hits: []limiter.Hit{refund(hit(denying)), hit(locally)}, want: []limiter.Decision{allowed, charged(1)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now := func() time.Time { return time.Unix(30, 0) }
-			s, _, _ := open(c.mode, now, errDown)
+			s, _ := open(c.mode, func() time.Time { return time.Unix(30, 0) })
 			for _, hits := range c.before {
-				if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Must(s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))))(t)
 			}
 			out := make([]limiter.Decision, len(c.hits))
 			got, err := s.Decide(t.Context(), c.hits, out)
@@ -128,7 +126,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestModesAreCounted(t *testing.T) {
-	s, _, reg := open(limiter.FailureError, nil, errDown)
+	s, reg := open(limiter.FailureError, nil)
 	for _, hits := range [][]limiter.Hit{
 		{hit(locally), hit(byDefault), hit(erring)}, // undecided: only what kept it so counts
 		{hit(locally), hit(locally), shadow(hit(erring))},

@@ -17,51 +17,30 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// failing is a store in memory that answers nothing while err is set.
-type failing struct {
-	limiter.CounterStore
-	err error
-}
-
-func (f *failing) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	if f.err != nil {
-		return false, f.err
-	}
-	return f.CounterStore.Decide(ctx, hits, out)
-}
-
-// guarded is a store whose failures are decided by failure modes, as plan.Decider does it.
-type guarded struct {
-	primary *failing
-	*Failover
-}
-
-func (g guarded) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	denied, err := g.primary.Decide(ctx, hits, out)
-	if err != nil {
-		return g.Failover.Decide(ctx, hits, out, err)
-	}
-	g.StoreDecided()
-	return denied, nil
-}
-
-func (g guarded) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	return g.localStore().Peek(ctx, hits)
-}
-
 // errDown is why a store fails.
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
-func open(mode limiter.FailureMode, now func() time.Time, err error) (guarded, *failing, *prometheus.Registry) {
+// down is a store that has failed, for which failure modes decide.
+type down struct{ *Failover }
+
+func (d down) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	return d.Failover.Decide(ctx, hits, out, errDown)
+}
+
+func (d down) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	return d.localStore().Peek(ctx, hits)
+}
+
+func open(mode limiter.FailureMode, now func() time.Time) (down, *prometheus.Registry) {
 	inMemory := func() limiter.CounterStore { return memory.New(memory.Options{Now: now}) }
-	primary, reg := &failing{inMemory(), err}, prometheus.NewRegistry()
-	return guarded{primary, New(mode, inMemory, reg)}, primary, reg
+	reg := prometheus.NewRegistry()
+	return down{New(mode, inMemory, reg)}, reg
 }
 
 // Local counters are those of any store.
 func TestLocalCounters(t *testing.T) {
 	storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
-		s, _, _ := open(limiter.FailureLocal, now, errDown)
+		s, _ := open(limiter.FailureLocal, now)
 		return s
 	})
 }
@@ -70,23 +49,18 @@ func TestLocalCounters(t *testing.T) {
 func TestErrorsThatAreNotOurs(t *testing.T) {
 	gone, leave := context.WithCancel(context.Background())
 	leave()
-	bug := errors.New("somebody else's bug")
-	for _, c := range []struct {
-		name string
-		ctx  context.Context
-		err  error
+	for name, c := range map[string]struct {
+		ctx context.Context
+		err error
 	}{
-		{"the caller went away", gone, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.Canceled)},
-		{"another error", context.Background(), bug},
+		"the caller went away": {gone, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.Canceled)},
+		"another error":        {context.Background(), errors.New("somebody else's bug")},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, _, reg := open(limiter.FailureAllow, nil, c.err)
-			hits := []limiter.Hit{{Limit: storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year}), Key: []byte("k"), Cost: 1}}
-			if _, err := s.Decide(c.ctx, hits, make([]limiter.Decision, 1)); err != c.err {
-				t.Errorf("got error %v, want %v", err, c.err)
-			}
-			wantMetrics(t, reg, 0, 0, 0, 0)
-		})
+		s, reg := open(limiter.FailureAllow, nil)
+		if _, err := s.Failover.Decide(c.ctx, []limiter.Hit{hit(byDefault)}, make([]limiter.Decision, 1), c.err); err != c.err {
+			t.Errorf("%s: got error %v, want %v", name, err, c.err)
+		}
+		wantMetrics(t, reg, 0, 0, 0, 0)
 	}
 }
 
@@ -113,38 +87,26 @@ weir_failure_mode_decisions_total{mode="local"} %d
 // while, and not with the first request that another part of it decides.
 func TestLocalCountersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, primary, _ := open(limiter.FailureLocal, nil, nil)
+		s, _ := open(limiter.FailureLocal, nil)
 		limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
-		used := func(err error) int64 {
-			t.Helper()
-			primary.err = err
-			var out [1]limiter.Decision
-			if _, err := s.Decide(t.Context(), []limiter.Hit{{Limit: limit, Key: []byte("k"), Cost: 1}}, out[:]); err != nil {
-				t.Fatal(err)
-			}
-			return out[0].Used
-		}
 		for i, step := range []struct {
 			after time.Duration // on synctest's clock
-			err   error
-			want  int64
+			want  int64         // used, 0 if the store decides
 		}{
-			{0, nil, 1}, // in the store
-			{0, errDown, 1},
-			{time.Hour, errDown, 2}, // nothing has shown that it is back
-			{calm - 1, nil, 2},
-			{0, errDown, 3},
-			{calm, nil, 3},
-			{0, errDown, 1},
+			{0, 0}, {0, 1}, {time.Hour, 2}, // nothing has shown that it is back
+			{calm - 1, 0}, {0, 3}, {calm, 0}, {0, 1}, {0, 0}, {calm, 0},
 		} {
 			time.Sleep(step.after)
-			if got := used(step.err); got != step.want {
-				t.Errorf("step %d: %d used, want %d", i, got, step.want)
+			if step.want == 0 {
+				s.StoreDecided()
+				continue
+			}
+			var out [1]limiter.Decision
+			if _, err := s.Decide(t.Context(), []limiter.Hit{{Limit: limit, Key: []byte("k"), Cost: 1}}, out[:]); err != nil || out[0].Used != step.want {
+				t.Errorf("step %d: %d used, want %d (error: %v)", i, out[0].Used, step.want, err)
 			}
 		}
-		used(nil)
-		time.Sleep(calm)
-		if used(nil); s.local.Load() != nil {
+		if s.local.Load() != nil {
 			t.Error("the memory is kept")
 		}
 	})

@@ -1,4 +1,4 @@
-package memory_test
+package memory
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -22,7 +21,7 @@ func BenchmarkDecide(b *testing.B) {
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Month})
 	for _, c := range []struct{ hits, counters int }{{1, 1}, {10, 10}, {1, 1_000_000}} {
 		b.Run(fmt.Sprintf("hits=%d/counters=%d", c.hits, c.counters), func(b *testing.B) {
-			s := memory.New(memory.Options{MaxCounters: 4_000_000})
+			s := New(Options{MaxCounters: 4_000_000})
 			var goroutines atomic.Uint64
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {

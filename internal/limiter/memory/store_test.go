@@ -1,4 +1,4 @@
-package memory_test
+package memory
 
 import (
 	"context"
@@ -11,11 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -24,7 +22,7 @@ func TestStore(t *testing.T) {
 	for _, maxCounters := range []int{0, 2000} { // many shards, and one
 		t.Run(fmt.Sprint("max ", maxCounters), func(t *testing.T) {
 			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
-				return memory.New(memory.Options{MaxCounters: maxCounters, Now: now})
+				return New(Options{MaxCounters: maxCounters, Now: now})
 			})
 		})
 	}
@@ -37,23 +35,18 @@ var (
 	none      = storetest.Must(limiter.Spec{RequestsPerUnit: 0, Unit: limiter.Day})
 )
 
-// fixture is a store with its metrics and a clock that stands where it is set.
+// fixture is a store with a clock that stands where it is set.
 type fixture struct {
 	testing.TB
-	*memory.Store
-	reg *prometheus.Registry
+	*Store
 	now atomic.Pointer[time.Time]
 }
 
 func newFixture(tb testing.TB, maxCounters int) *fixture {
 	tb.Helper()
-	f := &fixture{TB: tb, reg: prometheus.NewRegistry()}
+	f := &fixture{TB: tb}
 	f.set(0)
-	f.Store = memory.New(memory.Options{
-		MaxCounters: maxCounters,
-		Now:         func() time.Time { return *f.now.Load() },
-		Registerer:  f.reg,
-	})
+	f.Store = New(Options{MaxCounters: maxCounters, Now: func() time.Time { return *f.now.Load() }})
 	return f
 }
 
@@ -67,71 +60,49 @@ func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
 	return limiter.Hit{Limit: limit, Key: fmt.Append(nil, key...), Cost: cost}
 }
 
+func refund(limit *limiter.Limit, cost uint64, key string) limiter.Hit {
+	return limiter.Hit{Limit: limit, Key: []byte(key), Cost: cost, Refund: true}
+}
+
 // decide returns the decision of the first hit.
 func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
 	f.Helper()
 	out := make([]limiter.Decision, len(hits))
-	if _, err := f.Decide(context.Background(), hits, out); err != nil {
-		f.Fatalf("Decide: %v", err)
-	}
+	testenv.Must(f.Decide(context.Background(), hits, out))(f)
 	return out[0]
 }
 
-// metric reads a metric of the store.
-func (f *fixture) metric(name string) int {
-	f.Helper()
-	families, err := f.reg.Gather()
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return int(m.GetGauge().GetValue() + m.GetCounter().GetValue())
-		}
-	}
-	f.Fatalf("no metric %s", name)
-	return 0
+// counted is how many counters are kept, and were evicted.
+func (f *fixture) counted() (counters, evictions int) {
+	return int(f.size()), int(testutil.ToFloat64(f.evictions))
 }
 
 func (f *fixture) expect(counters, evictions int) {
 	f.Helper()
-	if got := f.metric("weir_memory_counters"); got != counters {
-		f.Errorf("%d counters kept, want %d", got, counters)
-	}
-	if got := f.metric("weir_memory_evictions_total"); got != evictions {
-		f.Errorf("%d evictions counted, want %d", got, evictions)
+	if n, e := f.counted(); n != counters || e != evictions {
+		f.Errorf("%d counters kept and %d evicted, want %d and %d", n, e, counters, evictions)
 	}
 }
 
 // A counter of any algorithm is kept until it is as good as unused, and no longer.
 func TestExpiryOfEveryAlgorithm(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		spec limiter.Spec
-		at   time.Duration // when 2 units are used; windows start at 0
-		want time.Duration // when they no longer matter
-	}{
-		{"fixed window", limiter.Spec{}, 20 * time.Second, 60 * time.Second},
-		{"first hit", limiter.Spec{Algorithm: limiter.FirstHit}, 20 * time.Second, 80 * time.Second},
-		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow}, 20 * time.Second, 120 * time.Second},
-		{"token bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 20 * time.Second, 32 * time.Second},
+	for algorithm, end := range map[limiter.Algorithm]time.Duration{
+		limiter.FixedWindow: 60 * time.Second, limiter.FirstHit: 80 * time.Second, limiter.SlidingWindow: 120 * time.Second, limiter.TokenBucket: 32 * time.Second,
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Minute
-			limit := storetest.Must(c.spec)
+		t.Run(algorithm.String(), func(t *testing.T) {
+			limit := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: algorithm})
 			f := newFixture(t, 500) // in one shard
-			f.set(c.at)
+			f.set(20 * time.Second) // windows start at 0
 			f.decide(hit(limit, 2, "a"))
-			f.set(c.want - time.Microsecond)
+			f.set(end - time.Microsecond)
 			f.decide(hit(perDay, 0, "peek"))
 			f.expect(1, 0)
-			f.set(c.want)
+			f.set(end)
 			f.decide(hit(perDay, 0, "peek"))
 			f.expect(0, 0)
 
 			f.decide(hit(limit, 2, "a"))
-			f.decide(limiter.Hit{Limit: limit, Key: []byte("a"), Cost: 2, Refund: true})
+			f.decide(refund(limit, 2, "a"))
 			f.expect(0, 0)
 		})
 	}
@@ -186,10 +157,8 @@ func TestBytesPerCounter(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range n {
-		hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|1m", i)
-		if _, err := f.Decide(context.Background(), hits, out); err != nil {
-			t.Fatal(err)
-		}
+		hits[0].Key = keyOf(hits[0].Key[:0], uint64(i))
+		testenv.Must(f.Decide(context.Background(), hits, out))(t)
 	}
 	runtime.ReadMemStats(&after)
 	live = heapBytes() - live
@@ -208,14 +177,14 @@ func TestUnusedCountersAreNotKept(t *testing.T) {
 	f.decide(hit(perMinute, 0, "peek"))
 	f.decide(hit(none, 1, "denied"))
 	f.decide(hit(perMinute, 1, "beside a denied one"), hit(none, 1, "denied"))
-	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("refund"), Cost: 1, Refund: true})
+	f.decide(refund(perMinute, 1, "refund"))
 	f.expect(0, 0)
 
 	f.decide(hit(perMinute, 1, "a"))
 	f.expect(1, 0)
 	f.decide(hit(perMinute, 1, "a"), hit(none, 1, "denied"))
 	f.expect(1, 0)
-	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("a"), Cost: 1, Refund: true})
+	f.decide(refund(perMinute, 1, "a"))
 	f.expect(0, 0)
 }
 
@@ -251,22 +220,15 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 4)
 	f.decide(hit(perDay, 1, "day 5"))
 	f.expect(10, 5)
-	if problems, err := testutil.GatherAndLint(f.reg); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v, error %v", problems, err)
-	}
 }
 
 // A limit that is used up starts anew when as many other values as there are counters
 // come after it that expire no sooner, as docs/operations.md says, and not before.
 func TestWhatAResetCosts(t *testing.T) {
 	const kept = 10_000
-	for name, spec := range map[string]limiter.Spec{
-		"fixed window": {}, "first hit": {Algorithm: limiter.FirstHit},
-		"sliding window": {Algorithm: limiter.SlidingWindow}, "token bucket": {Algorithm: limiter.TokenBucket},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec.RequestsPerUnit, spec.Unit = 5, limiter.Hour
-			client := hit(storetest.Must(spec), 1, "client")
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			client := hit(storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Hour, Algorithm: algorithm}), 1, "client")
 			f := newFixture(t, kept)
 			f.set(10 * time.Minute)
 			values := 0
@@ -317,9 +279,7 @@ func TestConcurrentEviction(t *testing.T) {
 				for range 1 + r.IntN(20) {
 					hits = append(hits, hit([]*limiter.Limit{perMinute, perHour, perDay}[r.IntN(3)], r.Uint64N(3), "key ", r.IntN(2*limit)))
 				}
-				if _, err := f.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
-					f.Errorf("Decide: %v", err)
-				}
+				f.decide(hits...)
 				if i%100 == 0 {
 					f.set(time.Duration(r.IntN(5)) * 30 * time.Second)
 				}
@@ -327,7 +287,7 @@ func TestConcurrentEviction(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, evictions := f.metric("weir_memory_counters"), f.metric("weir_memory_evictions_total"); n > limit || evictions == 0 {
+	if n, evictions := f.counted(); n > limit || evictions == 0 {
 		t.Errorf("%d counters kept, %d evictions, want at most %d, and some", n, evictions, limit)
 	}
 }
@@ -374,7 +334,7 @@ func TestManyHitsInTime(t *testing.T) {
 // Without a clock of its own, a store takes the time that passes.
 func TestTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{TB: t, Store: memory.New(memory.Options{})}
+		f := &fixture{TB: t, Store: New(Options{})}
 		for range 3 {
 			if d, over := f.decide(hit(perMinute, 10, "a")), f.decide(hit(perMinute, 1, "a")); d.Over || d.Used != 10 || !over.Over {
 				t.Errorf("got %+v, want a window of its own, then %+v over", d, over)
