@@ -81,6 +81,15 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
+// ask returns the hits of a request with a call for each client, the first of whom is one of the first limit.
+func (e *engine) ask(clients ...uint64) (of asked) {
+	for i, c := range clients {
+		s := e.limits[i]
+		of.begins = append(of.begins, hit{Hit: limiter.Hit{Limit: s.limit, Cost: 1}, of: s, hash: (c + 1) * 0x9E3779B97F4A7C15, newCall: true})
+	}
+	return of
+}
+
 // peakOf returns what is suggested for one client.
 func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 	c := newStats(nil, storetest.Must(spec), true)

@@ -62,19 +62,3 @@ descriptors:
 		})
 	}
 }
-
-// In SHADOW_MODE, a quota that is over denies nothing if another has room, as without it.
-func TestQuotasInShadowMode(t *testing.T) {
-	rules := mustRules(t, `
-domain: api
-descriptors:
-  - {key: remote_address, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
-  - {key: all, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}
-`)
-	config := mustEnvoy(t, byAddress+"  - actions: [{generic_key: {descriptor_key: all, descriptor_value: all}}]\n")
-	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1")
-	r := mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: rules, Plan: plan.Options{ShadowMode: true}})
-	if r.Denied != 0 || r.Limits[0].Denied != 1 || r.Limits[1].Denied != 1 || !r.Limits[0].Shadow {
-		t.Errorf("%+v, want the last request to be over both", r)
-	}
-}
