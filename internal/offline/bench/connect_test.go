@@ -18,6 +18,12 @@ func TestNoConnection(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", server, err, want)
 		}
 	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := Run(ctx, closed("127.0.0.1:1"))
+	if want := `server "127.0.0.1:1": no connection: context canceled`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 // What gRPC would read in a way of its own is told before it is asked. cmd/server has the messages of single flags.
@@ -50,14 +56,5 @@ func TestBadOptions(t *testing.T) {
 		if err := opts.check(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-	}
-}
-
-func TestInterruptedWhileConnecting(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	_, err := Run(ctx, closed("127.0.0.1:1"))
-	if want := `server "127.0.0.1:1": no connection: context canceled`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
 	}
 }

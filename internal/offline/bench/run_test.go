@@ -2,10 +2,7 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,64 +13,33 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server answers as it is told and remembers what it was asked.
+// server answers the n-th request, from 1, as it is told.
 type server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
-	answer func(n int64) (ratelimitv3.RateLimitResponse_Code, error) // to the n-th request; nil: OK
-	limits func(n int64) bool                                        // whether the answer to it holds a limit; nil: no
+	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // nil: OK
 	asked  atomic.Int64
-
-	mu       sync.Mutex
-	requests map[string]int // by their text
 }
 
 func (s *server) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	n := s.asked.Add(1)
-	var text []string
-	for _, d := range r.Descriptors {
-		for _, e := range d.Entries {
-			text = append(text, e.Key+"="+e.Value)
-		}
-		text = append(text, ";")
-	}
-	s.mu.Lock()
-	s.requests[r.Domain+" "+strings.Join(text, " ")]++
-	s.mu.Unlock()
-	code := ratelimitv3.RateLimitResponse_OK
 	if s.answer != nil {
-		var err error
-		if code, err = s.answer(n); err != nil {
-			return nil, err
-		}
+		return s.answer(n, r)
 	}
-	status := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: code}
-	if s.limits != nil && s.limits(n) {
-		status.CurrentLimit = new(ratelimitv3.RateLimitResponse_RateLimit)
-	}
-	return &ratelimitv3.RateLimitResponse{OverallCode: code, Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{status}}, nil
+	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
 }
 
 // start serves until the test ends, at the address that it returns.
 func (s *server) start(t *testing.T) string {
-	s.requests = map[string]int{}
-	address, stop := s.serve()
-	t.Cleanup(stop)
-	return address
-}
-
-func (s *server) serve() (address string, stop func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
+	t.Helper()
 	g := grpc.NewServer()
 	ratelimitv3.RegisterRateLimitServiceServer(g, s)
-	go g.Serve(listener)
-	return listener.Addr().String(), g.Stop
+	return testenv.ServeGRPC(t, g)
 }
 
 // closed are options of a short closed loop.
@@ -86,27 +52,7 @@ func closed(addrs ...string) Options {
 
 func mustRun(t *testing.T, opts Options) *Result {
 	t.Helper()
-	result, err := Run(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
-}
-
-// ExampleRun asks a server that admits everything.
-func ExampleRun() {
-	s := &server{requests: map[string]int{}}
-	address, stop := s.serve()
-	defer stop()
-	result, err := Run(context.Background(), Options{
-		Servers: []string{address}, Connections: 4, Callers: 64, Duration: time.Minute, Requests: 1000,
-		Traffic: Traffic{Domain: "api", Descriptors: [][]Entry{{{"user", "{}"}}}, Keys: 100},
-	})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(result.Answered, "answers,", result.OK, "of them OK")
-	// Output: 1000 answers, 1000 of them OK
+	return testenv.Must(Run(t.Context(), opts))(t)
 }
 
 // Nor more callers and connections than have something to do.
@@ -125,17 +71,16 @@ func TestNeverMoreRequestsThanAskedFor(t *testing.T) {
 }
 
 func TestAnswersAreCounted(t *testing.T) {
-	s := &server{limits: func(n int64) bool { return n%8 < 4 }, answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
-		switch n % 4 {
-		case 0:
-			return 0, status.Error(codes.Unavailable, "the store is away")
-		case 1:
-			return ratelimitv3.RateLimitResponse_OVER_LIMIT, nil
-		case 2:
-			return ratelimitv3.RateLimitResponse_UNKNOWN, nil
-		default:
-			return ratelimitv3.RateLimitResponse_OK, nil
+	s := &server{answer: func(n int64, _ *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+		if n%4 == 0 {
+			return nil, status.Error(codes.Unavailable, "the store is away")
 		}
+		of := new(ratelimitv3.RateLimitResponse_DescriptorStatus)
+		if n%8 < 4 {
+			of.CurrentLimit = new(ratelimitv3.RateLimitResponse_RateLimit)
+		}
+		code := []ratelimitv3.RateLimitResponse_Code{1: ratelimitv3.RateLimitResponse_OVER_LIMIT, 2: ratelimitv3.RateLimitResponse_UNKNOWN, 3: ratelimitv3.RateLimitResponse_OK}[n%4]
+		return &ratelimitv3.RateLimitResponse{OverallCode: code, Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{of}}, nil
 	}}
 	result := mustRun(t, closed(s.start(t)))
 	if result.OK != 50 || result.OverLimit != 50 || result.NoLimit != 50 || result.Answered != 100 || result.Failed != 100 {
@@ -147,12 +92,21 @@ func TestAnswersAreCounted(t *testing.T) {
 }
 
 func TestTrafficIsAsTold(t *testing.T) {
-	s := new(server)
-	opts := closed(s.start(t))
-	opts.Traffic = Traffic{Domain: "d", Descriptors: [][]Entry{{{"user", "u{}"}, {"path", "/"}}, {{"ip", "{}-{}"}}}, Keys: 4}
-	mustRun(t, opts)
-	if len(s.requests) != 4 || s.requests["d user=u3 path=/ ; ip=3-3 ;"] <= 20 {
-		t.Errorf("the server was asked %v", s.requests)
+	next := (&Traffic{Domain: "d", Descriptors: [][]Entry{{{"user", "u{}"}, {"path", "/"}}, {{"ip", "{}-{}"}}}, Keys: 4}).requests(1)
+	asked := map[string]int{}
+	for range 200 {
+		r := next()
+		text := r.Domain
+		for _, d := range r.Descriptors {
+			for _, e := range d.Entries {
+				text += " " + e.Key + "=" + e.Value
+			}
+			text += ";"
+		}
+		asked[text]++
+	}
+	if len(asked) != 4 || asked["d user=u3 path=/; ip=3-3;"] <= 20 {
+		t.Errorf("the server is asked %v", asked)
 	}
 }
 
@@ -160,12 +114,12 @@ func TestTrafficIsAsTold(t *testing.T) {
 func TestServersShareTheConnections(t *testing.T) {
 	var askedBoth sync.WaitGroup
 	askedBoth.Add(2)
-	answer := func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+	answer := func(n int64, _ *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 		if n == 1 {
 			askedBoth.Done()
 		}
 		askedBoth.Wait()
-		return ratelimitv3.RateLimitResponse_OK, nil
+		return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
 	}
 	a, b := &server{answer: answer}, &server{answer: answer}
 	opts := closed(a.start(t), b.start(t))

@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 func TestText(t *testing.T) {
@@ -26,26 +29,8 @@ func TestText(t *testing.T) {
 		Latency: latencies(c.latency), Lateness: latencies(c.lateness),
 	}
 	var got strings.Builder
-	if err := result.WriteText(&got); err != nil {
-		t.Fatal(err)
-	}
-	want := `target      a:8081, unix:/b
-domain      shop
-descriptor  user={},path=/a
-descriptor  all=
-traffic     70 keys, hits_addend 3
-load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
-sent        2000  996 of them in the warm-up of 0.25 s, which is not measured
-answered    1001  667/s while sending
-ok          1000  99.9 %
-over limit  1  0.1 %
-no limit    7  0.7 %
-failed      3  Canceled 2  Unavailable 1  last: gone
-never sent  4, all callers were busy
-latency     p50 501µs  p90 901µs  p99 991µs  p99.9 1ms  max 2.000895s  mean 2.498ms
-            includes failed and unsent requests, with the time they waited
-sent late   p50 0s  p90 0s  p99 0s  p99.9 0s  max 0s  mean 0s
-`
+	testenv.OK(t, result.WriteText(&got))
+	want := string(testenv.Must(os.ReadFile("testdata/result.txt"))(t))
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}

@@ -104,52 +104,11 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-const manifests = `apiVersion: v1
-kind: Service
-metadata: {name: weir}
----
-apiVersion: networking.istio.io/v1alpha3
-kind: EnvoyFilter
-spec:
-  workloadSelector: {labels: {istio: ingressgateway}}
-  configPatches:
-    - applyTo: HTTP_FILTER
-      match: {context: GATEWAY}
-      patch:
-        operation: INSERT_BEFORE
-        value:
-          name: envoy.filters.http.ratelimit
-          typed_config:
-            "@type": type.googleapis.com/udpa.type.v1.TypedStruct
-            type_url: type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
-            value: {domain: mesh, rate_limit_service: {grpc_service: {envoy_grpc: {cluster_name: weir}}}}
----
-apiVersion: networking.istio.io/v1alpha3
-kind: EnvoyFilter
-spec:
-  workloadSelector: {labels: {istio: ingressgateway}}
-  configPatches:
-    - applyTo: VIRTUAL_HOST
-      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443", route: {action: ANY}}}}
-      patch: {operation: MERGE, value: {rate_limits: [{actions: [{generic_key: {descriptor_value: host}}]}]}}
-    - applyTo: HTTP_ROUTE
-      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443", route: {name: login}}}}
-      patch: {operation: MERGE, value: {route: {rateLimits: [{actions: [{remoteAddress: {}}]}]}}}
-    - applyTo: HTTP_ROUTE
-      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443"}}}
-      patch:
-        operation: INSERT_FIRST
-        value:
-          match: {path: /new}
-          route: {cluster: x, rate_limits: [{actions: [{destination_cluster: {}}]}]}
-    - applyTo: VIRTUAL_HOST
-      match: {context: SIDECAR_INBOUND}
-      patch: {operation: MERGE, value: {rate_limits: [{actions: [{generic_key: {descriptor_value: sidecar}}]}]}}
-`
+const manifests = "internal/offline/envoyconfig/testdata/manifests.yaml"
 
 func TestEnvoyFilter(t *testing.T) {
 	gateway := Options{From: "GATEWAY istio=ingressgateway"}
-	c := load(t, manifests, gateway)
+	c := load(t, readFile(t, manifests), gateway)
 	login := alice("/")
 	login.Route = "login"
 	for _, tt := range []struct {
@@ -168,7 +127,7 @@ func TestEnvoyFilter(t *testing.T) {
 	if got, want := c.Needs(), []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
-	sidecar := load(t, manifests, Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
+	sidecar := load(t, readFile(t, manifests), Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
 	if got := lines(sidecar.Descriptors(login)); !slices.Equal(got, []string{"inside generic_key=sidecar"}) {
 		t.Errorf("sidecar: %q", got)
 	}
@@ -211,7 +170,7 @@ func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
 
 // FuzzLoad reads hostile files and asks them hostile requests.
 func FuzzLoad(f *testing.F) {
-	for _, text := range []string{mapping, manifests, oneRoute("match: {prefix: /}, route: {cluster: c}")} {
+	for _, text := range []string{mapping, readFile(f, manifests), oneRoute("match: {prefix: /}, route: {cluster: c}")} {
 		f.Add([]byte(text), "/a?q=%41", "x-user", "alice", "api.example.com")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, path, name, value, authority string) {

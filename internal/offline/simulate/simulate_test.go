@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -45,41 +44,10 @@ func mustRun(t *testing.T, o Options) *Report {
 	return testenv.Must(Run(t.Context(), o))(t)
 }
 
-// byAddressAndPath is a mapping with two descriptors, one of which has a hold.
-const byAddressAndPath = `
-domain: api
-rate_limits:
-  - actions:
-      - remote_address: {}
+const byAddressAndPath = byAddress + `
   - actions:
       - request_headers: {header_name: x-user, descriptor_key: user}
       - request_headers: {header_name: ":path", descriptor_key: path}
-`
-
-// manyLimits has a limit of each kind.
-const manyLimits = `
-domain: api
-descriptors:
-  - key: remote_address
-    rate_limit:
-      - {unit: minute, requests_per_unit: 12}
-      - {unit: hour, requests_per_unit: 90, algorithm: sliding_window}
-      - {unit: day, requests_per_unit: 300, algorithm: calendar, time_zone: America/New_York, shadow_mode: true}
-  - key: user
-    rate_limit: {unit: hour, requests_per_unit: 80, algorithm: token_bucket, burst: 20}
-    below: true
-    descriptors:
-      - key: path
-        value: /a
-        rate_limit: {unit: minute, requests_per_unit: 5, algorithm: first_hit, deny_for: 2m}
-      - key: path
-        value: /free
-        rate_limit: {unlimited: true}
-      - key: path
-        rate_limit: {unit: hour, requests_per_unit: 40, algorithm: token_bucket, charge: always}
-  - key: user
-    value: root
-  - rate_limit: {unit: hour, requests_per_unit: 30}
 `
 
 // entry is a line of a random log.
@@ -147,7 +115,7 @@ func deniedLines(text string) (lines []int) {
 // A replay denies what a server with a memory store denies, request by request: in order, out of order, from
 // several files, and from gzip.
 func TestLikeServer(t *testing.T) {
-	tree, config := mustRules(t, manyLimits), mustEnvoy(t, byAddressAndPath)
+	tree, config := mustRules(t, string(testenv.Must(os.ReadFile("testdata/limits.yaml"))(t))), mustEnvoy(t, byAddressAndPath)
 	list := randomLog(rand.New(rand.NewPCG(3, 3)), 8_000)
 	want := serverDenies(t, tree, list)
 	if len(want) < 1000 || len(want) > 7_000 {
@@ -266,8 +234,10 @@ func TestNothingToRead(t *testing.T) {
 			t.Errorf("%v: %v, want %q", test.logs, err, test.want)
 		}
 	}
-	_, err := Run(t.Context(), Options{Logs: []string{filepath.Join(t.TempDir(), "none")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+	dir := t.TempDir()
+	for log, want := range map[string]string{dir: "is a directory", filepath.Join(dir, "none"): "no such file"} {
+		if _, err := Run(t.Context(), Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
