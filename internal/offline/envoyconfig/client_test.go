@@ -70,13 +70,7 @@ func TestPartsOfDump(t *testing.T) {
 	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	const manager = `{"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "rds": {"route_config_name": "r"}, "xff_num_trusted_hops": 1,
-		"http_filters": [{"name": "l", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit", "domain": "d"}}]}`
-	c := load(t, `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump.DynamicListener", "name": "l", "active_state": {"listener": {"name": "l", "filter_chains": [{"filters": [{"typed_config": `+manager+`}]}]}}}]}
----
-{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.RoutesConfigDump.DynamicRouteConfig", "route_config": {"name": "r", "virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [
-	{"match": {"prefix": "/"}, "route": {"cluster": "c", "rate_limits": [{"actions": [{"remote_address": {}}]}]}}]}]}}]}
-`, Options{})
+	c := load(t, readFile(t, "internal/offline/envoyconfig/testdata/parts_of_dump.yaml"), Options{})
 	if got := lines(c.Descriptors(alice("/"))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
 		t.Errorf("got %q", got)
 	}

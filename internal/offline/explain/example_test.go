@@ -1,9 +1,11 @@
 package explain_test
 
 import (
+	"fmt"
 	"os"
 
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 	"weir/internal/offline/explain"
 )
 
@@ -13,17 +15,8 @@ func ExampleExplain() {
 	if err != nil {
 		panic(err)
 	}
-	entries, err := explain.ParseDescriptor("user=ann")
-	if err != nil {
-		panic(err)
-	}
-	answer, err := explain.Explain(explain.Question{Tree: tree, Domain: "shop", Descriptor: entries})
-	if err != nil {
-		panic(err)
-	}
-	if err := answer.WriteText(os.Stdout); err != nil {
-		panic(err)
-	}
+	answer, err := explain.Explain(explain.Question{Tree: tree, Domain: "shop", Descriptor: []limiter.Entry{{Key: "user", Value: "ann"}}})
+	fmt.Println(answer.WriteText(os.Stdout), err)
 	// Output:
 	// domain shop
 	//   user=ann  matches user with any value
@@ -38,4 +31,5 @@ func ExampleExplain() {
 	//   hits       1 on a fresh counter: fits, 9 remaining, fully available again within 1m0s
 	//
 	// On fresh counters the request is admitted.
+	// <nil> <nil>
 }

@@ -18,14 +18,10 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
 
-func tree(t *testing.T) *descriptors.Tree { return treeOf(t, "testdata/rules.yaml") }
-
 func treeOf(t *testing.T, path string) *descriptors.Tree {
 	t.Helper()
 	files, _, err := descriptors.ReadFiles(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	return testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
 }
 
@@ -33,7 +29,7 @@ func treeOf(t *testing.T, path string) *descriptors.Tree {
 func question(t *testing.T, descriptor string) Question {
 	t.Helper()
 	entries := testenv.Must(ParseDescriptor(descriptor))(t)
-	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Redis: true, Cluster: true}
+	return Question{Tree: treeOf(t, "testdata/rules.yaml"), Domain: "shop", Descriptor: entries, Redis: true, Cluster: true}
 }
 
 func units(n uint64) *uint64 { return &n }
@@ -45,17 +41,16 @@ func explained(t *testing.T, q Question) Answer {
 
 // What the server refuses is not explained as if it were admitted.
 func TestExplainRefusedRequest(t *testing.T) {
-	q := question(t, strings.Repeat("user=alice,", 100)+"user=alice")
-	if _, err := Explain(q); err == nil || err.Error() != "descriptor 0: more than the 100 entries allowed" {
-		t.Errorf("101 entries: got %v", err)
-	}
-	q = question(t, "slow=a")
-	if _, err := Explain(q); err == nil || err.Error() != `descriptor 0: rule shop|slow needs an entry "request_id" with a value that names the request in flight` {
-		t.Errorf("no hold: got %v", err)
-	}
-	q.Domain = ""
-	if _, err := Explain(q); err == nil || err.Error() != "the domain is empty" {
-		t.Errorf("no domain: got %v", err)
+	noDomain := question(t, "user=alice")
+	noDomain.Domain = ""
+	for want, q := range map[string]Question{
+		"descriptor 0: more than the 100 entries allowed":                                                        question(t, strings.Repeat("user=alice,", 100)+"user=alice"),
+		`descriptor 0: rule shop|slow needs an entry "request_id" with a value that names the request in flight`: question(t, "slow=a"),
+		"the domain is empty": noDomain,
+	} {
+		if _, err := Explain(q); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -48,7 +48,8 @@ var herdLimits = []struct {
 const (
 	herdWorkers = 100
 	herdJobs    = 500
-	herdTries   = 3 // of a job, at most
+	herdTries   = 3                // of a job, at most
+	patience    = 20 * time.Second // longer than anything takes on a busy machine
 )
 
 // waiting is how the workers wait.
@@ -74,16 +75,16 @@ func TestHerdOfWorkers(t *testing.T) {
 			t.Run(fmt.Sprint(l.name, "/", phase), func(t *testing.T) {
 				t.Parallel()
 				began := time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC).Add(phase)
-				least := newHerd(t, l.limit, inMemory, waitings[0], began).run(1, 1)
+				least := newHerd(t, l.limit, false, waitings[0], began).run(1, 1)
 				for _, w := range waitings {
 					most, tries := 1.2, float64(herdTries)
 					if w.name == "seconds" && l.inSeconds > most {
 						most, tries = l.inSeconds, 4*herdTries
 					}
-					expectHerd(t, newHerd(t, l.limit, inMemory, w, began), least, most, tries)
+					expectHerd(t, newHerd(t, l.limit, false, w, began), least, most, tries)
 				}
 				if phase > 0 && !strings.HasSuffix(l.name, "minute") {
-					expectHerd(t, newHerd(t, l.limit, inRedis, waitings[0], began), least, 1.2, herdTries)
+					expectHerd(t, newHerd(t, l.limit, true, waitings[0], began), least, 1.2, herdTries)
 				}
 			})
 		}
@@ -103,21 +104,6 @@ func expectHerd(t *testing.T, h *herd, least time.Duration, most, tries float64)
 	}
 }
 
-// openStore opens a store on a clock.
-type openStore func(t *testing.T, now func() time.Time) limiter.Store
-
-func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
-	return memory.New(memory.Options{Now: now})
-}
-
-func inRedis(t *testing.T, now func() time.Time) limiter.Store {
-	t.Helper()
-	const patience = 20 * time.Second // longer than anything takes on a busy machine
-	s := testenv.Must(redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, DenyMemory: 1 << 20}))(t)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // clock is a clock that stands where it is set.
 type clock struct{ micros atomic.Int64 }
 
@@ -135,17 +121,24 @@ type herd struct {
 	tries  int
 }
 
-func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.Time) *herd {
+func newHerd(t *testing.T, limit string, onRedis bool, w waiting, began time.Time) *herd {
 	t.Helper()
 	h := &herd{T: t, waiting: w, began: began, random: rand.New(rand.NewPCG(1, 2))}
 	h.set(began)
 	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
 		"domain: api\ndescriptors: [{key: job, rate_limit: " + limit + "}]\n")}}, descriptors.Options{}))(t)
+	store := limiter.Store(memory.New(memory.Options{Now: h.now}))
+	if onRedis {
+		main := redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}
+		onRedis := testenv.Must(redis.New(redis.Options{Main: main, Wait: patience, Now: h.now, DenyMemory: 1 << 20}))(t)
+		t.Cleanup(func() { _ = onRedis.Close() })
+		store = onRedis
+	}
 	reg := prometheus.NewRegistry()
 	h.Handler = rls.New(rls.Options{
 		Decider: &plan.Decider{
 			Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
-			Store: open(t, h.now), Spread: limiter.NewRetrySpread(h.now), Usage: telemetry.New(telemetry.Options{Registerer: reg}),
+			Store: store, Spread: limiter.NewRetrySpread(h.now), Usage: telemetry.New(telemetry.Options{Registerer: reg}),
 		},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

@@ -1,8 +1,6 @@
 package limittest
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -114,14 +112,6 @@ func TestEndsOfFailures(t *testing.T) {
 		if got := failures(t, path, Options{}); len(got) != 1 || !strings.HasSuffix(got[0], want) {
 			t.Errorf("got %q, want %s", got, want)
 		}
-	}
-}
-
-func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if got := Run(ctx, "testdata/every_field_test.yaml", Options{}, nil); len(got.Results) > 0 || !errors.Is(got.Err, context.Canceled) {
-		t.Errorf("got %+v", got)
 	}
 }
 

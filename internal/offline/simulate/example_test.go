@@ -3,8 +3,6 @@ package simulate_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"weir/internal/descriptors"
 	"weir/internal/offline/envoyconfig"
@@ -13,16 +11,6 @@ import (
 
 // ExampleRun replays three requests of a client against a limit of two a minute.
 func ExampleRun() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	log := filepath.Join(dir, "access.log")
-	line := `{"start_time":"2026-11-02T09:00:00Z","method":"GET","path":"/","downstream_remote_address":"192.0.2.1:4444"}` + "\n"
-	if err := os.WriteFile(log, []byte(line+line+line), 0o600); err != nil {
-		panic(err)
-	}
 	envoy, err := envoyconfig.Load([]byte("domain: api\nrate_limits: [{actions: [{remote_address: {}}]}]\n"), "envoy.yaml", envoyconfig.Options{})
 	if err != nil {
 		panic(err)
@@ -32,7 +20,7 @@ func ExampleRun() {
 	if err != nil {
 		panic(err)
 	}
-	report, err := simulate.Run(context.Background(), simulate.Options{Logs: []string{log}, Envoy: envoy, Rules: rules})
+	report, err := simulate.Run(context.Background(), simulate.Options{Logs: []string{"testdata/example.log"}, Envoy: envoy, Rules: rules})
 	if err != nil {
 		panic(err)
 	}

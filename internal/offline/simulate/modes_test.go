@@ -1,12 +1,10 @@
 package simulate
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"weir/internal/plan"
@@ -26,10 +24,7 @@ descriptors:
   -
     rate_limit: {unit: minute, requests_per_unit: 1}
 `
-	var data bytes.Buffer
-	for _, e := range randomLog(rand.New(rand.NewPCG(5, 5)), 500) {
-		data.WriteString(e.json() + "\n")
-	}
+	log := jsonLog(t, randomLog(rand.New(rand.NewPCG(5, 5)), 500))
 	each := func(field string) string {
 		return regexp.MustCompile(`( *)rate_limit: .*\n`).ReplaceAllString(rules, "$0${1}"+field+"\n")
 	}
@@ -43,7 +38,7 @@ descriptors:
 	} {
 		t.Run(test.field, func(t *testing.T) {
 			run := func(rules string, by plan.Options) *Report {
-				return mustRun(t, Options{Logs: []string{logFile(t, data.Bytes())}, Envoy: config, Rules: mustRules(t, rules), Plan: by, Suggest: true})
+				return mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: mustRules(t, rules), Plan: by, Suggest: true})
 			}
 			got, want := run(rules, test.plan), run(each(test.field+": true"), plan.Options{})
 			for i := range want.Limits {
@@ -54,10 +49,6 @@ descriptors:
 			}
 			if !slices.Equal(got.Warnings, []string{test.warning}) || want.Warnings != nil {
 				t.Errorf("warnings are %q and %q", got.Warnings, want.Warnings)
-			}
-			var text bytes.Buffer
-			if err := got.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), "warning: "+test.warning+"\n500 lines") {
-				t.Errorf("%v:\n%s", err, text.String())
 			}
 		})
 	}
