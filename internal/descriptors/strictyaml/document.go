@@ -109,11 +109,8 @@ func refuse(data []byte) (at Position, what string) {
 	for i, r := range string(data) {
 		invalid := r == utf8.RuneError && data[i] != "\uFFFD"[0]
 		if invalid || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
-			return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text; use UTF-8 without control characters", data[i])
+			return Position{Line: 1 + bytes.Count(data[:i], []byte("\n"))}, fmt.Sprintf("the byte 0x%02x is not text; use UTF-8 without control characters", data[i])
 		}
 	}
 	return Position{}, ""
 }
-
-// lineOf is the line of the byte at index i, from 1.
-func lineOf(data []byte, i int) int { return bytes.Count(data[:i], []byte("\n")) + 1 }

@@ -24,6 +24,8 @@ func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, e
 	if opts.TLS != nil {
 		transport = credentials.NewTLS(opts.TLS)
 	}
+	inTime, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	for i := range opts.Connections {
 		server := opts.Servers[i%len(opts.Servers)]
 		conn, err := grpc.NewClient(server,
@@ -34,12 +36,8 @@ func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, e
 			return conns, fmt.Errorf("server %q: %w", server, err)
 		}
 		conns = append(conns, conn)
-	}
-	inTime, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	for i, conn := range conns {
 		if err := connect(inTime, conn); err != nil {
-			return conns, fmt.Errorf("server %q: no connection: %w", opts.Servers[i%len(opts.Servers)], err)
+			return conns, fmt.Errorf("server %q: no connection: %w", server, err)
 		}
 	}
 	return conns, nil

@@ -29,16 +29,11 @@ func Open(name string) (*Source, error) {
 	if name == "-" {
 		return &Source{Name: "stdin", file: os.Stdin}, nil
 	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory, not a log", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a directory, not a log", name)
-	}
-	if err != nil {
-		_ = f.Close()
 		return nil, err
 	}
 	return &Source{Name: name, file: f}, nil

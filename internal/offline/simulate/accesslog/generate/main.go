@@ -26,8 +26,7 @@ var abusers = [...]struct {
 // generator makes lines in the order of their times.
 type generator struct {
 	lines, clients int // clients beside the abusers
-	distinct       bool
-	span, disorder time.Duration
+	span           time.Duration
 
 	random *rand.Rand
 	often  *rand.Zipf
@@ -58,18 +57,13 @@ func main() {
 	g := generator{random: rand.New(rand.NewPCG(1, 0))} //nolint:gosec // G404: the same seed makes the same log
 	flag.IntVar(&g.lines, "lines", 100_000, "lines of the log")
 	flag.IntVar(&g.clients, "clients", 10_000, "clients, of whom some come often and most seldom")
-	flag.BoolVar(&g.distinct, "distinct", false, "one line for each client, in the place of that")
 	flag.DurationVar(&g.span, "span", 24*time.Hour, "time from the first line to the last")
-	flag.DurationVar(&g.disorder, "disorder", 20*time.Second, "how much later than another that began later a line may come")
 	truthFile := flag.String("truth", "", "file for what is known of the log, as JSON")
 	flag.Parse()
 	err := g.write(os.Stdout)
 	if err == nil && *truthFile != "" {
-		var data []byte
-		data, err = json.MarshalIndent(g.truth(), "", "  ")
-		if err == nil {
-			err = os.WriteFile(*truthFile, append(data, '\n'), 0o600)
-		}
+		data, _ := json.MarshalIndent(g.truth(), "", "  ") // which has what JSON can
+		err = os.WriteFile(*truthFile, append(data, '\n'), 0o600)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "generate: %v\n", err)
@@ -77,11 +71,11 @@ func main() {
 	}
 }
 
-// write writes the lines, in any order within a time of g.disorder.
+// disorder is how much later than another that began later a line may come.
+const disorder = 20 * time.Second
+
+// write writes the lines, in any order within a time of disorder.
 func (g *generator) write(w io.Writer) error {
-	if g.distinct {
-		g.clients = g.lines
-	}
 	n := g.clients + len(abusers)
 	g.counts, g.peaks, g.all = make([]uint32, n), make([]uint32, n), make([]int, n)
 	g.often = rand.NewZipf(g.random, 1.3, float64(g.clients)/4+10, uint64(g.clients-1))
@@ -93,11 +87,11 @@ func (g *generator) write(w io.Writer) error {
 	var began time.Duration // of the block
 	for i := range g.lines {
 		at := time.Duration(float64(g.span) / float64(g.lines) * float64(i)).Truncate(time.Millisecond)
-		if at-began > g.disorder {
+		if at-began > disorder {
 			g.flush(b, block)
 			block, began = block[:0], at
 		}
-		block = append(block, line(i, at, g.draw(i, at)))
+		block = append(block, line(i, at, g.draw(at)))
 	}
 	g.flush(b, block)
 	return b.Flush()
@@ -110,12 +104,9 @@ func (g *generator) flush(b *bufio.Writer, block []string) {
 	}
 }
 
-// draw draws the client of line i, and counts it.
-func (g *generator) draw(i int, at time.Duration) int {
-	client := len(abusers) + i
-	if !g.distinct {
-		client = g.anyone(at)
-	}
+// draw draws the client of a line, and counts it.
+func (g *generator) draw(at time.Duration) int {
+	client := g.anyone(at)
 	if hour := int(at / time.Hour); hour != g.hour {
 		clear(g.counts)
 		g.hour = hour
