@@ -93,65 +93,6 @@ func TestLoadGood(t *testing.T) {
 	compareBeside(t, "testdata/good/*.[yj]*", func(tree *Tree) string { return dump(t, tree) })
 }
 
-func TestLoadFillsRule(t *testing.T) {
-	tree := load(t, `
-domain: "api|v1:8080"
-descriptors:
-  - key: address
-    value: 10.1.2.3:80
-    value_to_metric: true
-    descriptors:
-      - key: path
-        value: /files/*
-        share_threshold: true
-        descriptors:
-          - key: user
-            shadow_mode: true
-            quota_mode: true
-            detailed_metric: true
-            rate_limit:
-              unit: Week
-              requests_per_unit: 7
-              name: files
-              replaces: [{name: a}, {name: b}]
-            metadata: {team: core, level: 1, share: 0.5, tags: [x, null, true], more: {a: b}, "1": one}
-`)
-	rule := tree.Match("api|v1:8080", []limiter.Entry{{Key: "address", Value: "10.1.2.3:80"}, {Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}})
-	if rule == nil {
-		t.Fatal("the rule does not match")
-	}
-	wantLimits(t, rule, limiter.Spec{
-		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
-		Series: limiter.LabelSet{
-			Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user",
-			Rule: `address="10.1.2.3:80"|path=/files/*|user`, Limit: "files",
-		}.Series(),
-	})
-	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
-		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
-	}
-	metadata := map[string]any{
-		"team": "core", "level": 1.0, "share": 0.5, "tags": []any{"x", nil, true}, "more": map[string]any{"a": "b"}, "1": "one",
-	}
-	if !reflect.DeepEqual(rule.Metadata, metadata) {
-		t.Errorf("got metadata %#v, want %#v", rule.Metadata, metadata)
-	}
-}
-
-// wantLimits compares the limits of a rule with those that specs make.
-func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
-	t.Helper()
-	if rule == nil || len(rule.Limits) != len(specs) {
-		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
-	}
-	for i, spec := range specs {
-		want := testenv.Must(limiter.NewLimit(spec))(t)
-		if !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
-			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
-		}
-	}
-}
-
 // With CalendarMonths, months are those of the calendar where a limit has no algorithm.
 func TestCalendarMonthsOfRules(t *testing.T) {
 	for fields, want := range map[string]limiter.Algorithm{
@@ -206,7 +147,15 @@ descriptors:
 	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit = limiter.Minute, 5, 90
 	trial.Algorithm, trial.Nth, trial.Mode = limiter.SlidingWindow, 2, limiter.Shadow
 	unlimited.Unlimited = true
-	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
+	rule, specs := tree.Match("api", entries("user=alice", "q=\xff|")), []limiter.Spec{burst, steady, trial, unlimited}
+	if rule == nil || len(rule.Limits) != len(specs) {
+		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
+	}
+	for i, spec := range specs {
+		if want := testenv.Must(limiter.NewLimit(spec))(t); !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
+			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
+		}
+	}
 }
 
 func TestLoadMergesDomains(t *testing.T) {
