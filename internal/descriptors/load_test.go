@@ -58,18 +58,18 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	}
 }
 
-// compareBeside loads each file and compares what say returns of it with the text file
-// beside it.
-func compareBeside(t *testing.T, pattern string, say func(*Tree) string) {
+// compareBeside loads each file of a directory, and each directory whose files are merged, and
+// compares what say returns of it with the text file beside it.
+func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 	t.Helper()
-	names, err := filepath.Glob(pattern)
-	if err != nil || len(names) == 0 {
-		t.Fatal("no files", err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			data := testenv.Must(os.ReadFile(name))(t)
-			golden(t, strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(load(t, string(data))))
+	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
+		name := filepath.Join(root, entry.Name())
+		if !entry.IsDir() && !holdsRules(name) {
+			continue
+		}
+		t.Run(entry.Name(), func(t *testing.T) {
+			tree := testenv.Must(Load(readBelow(t, root, name), Options{MergeDomains: entry.IsDir()}))(t)
+			golden(t, strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(tree))
 		})
 	}
 }
@@ -90,7 +90,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestLoadGood(t *testing.T) {
-	compareBeside(t, "testdata/good/*.[yj]*", func(tree *Tree) string { return dump(t, tree) })
+	compareBeside(t, "testdata/good", func(tree *Tree) string { return dump(t, tree) })
 }
 
 // With CalendarMonths, months are those of the calendar where a limit has no algorithm.

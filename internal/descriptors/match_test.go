@@ -81,8 +81,8 @@ func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	return buf
 }
 
-// isFree fails if a request would allocate.
-func isFree(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
+// wantNoAllocation fails if a request would allocate.
+func wantNoAllocation(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 	t.Helper()
 	buf := use(nil, tree, descriptor)
 	if n := testing.AllocsPerRun(10, func() { buf = use(buf[:0], tree, descriptor) }); n != 0 && !testenv.RaceDetector {
@@ -124,7 +124,7 @@ func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry)
 					if want = strings.TrimSpace(want); got != want && !*update {
 						t.Errorf("%sgot\n%s, want\n%s", text, got, want)
 					}
-					isFree(t, tree, descriptor)
+					wantNoAllocation(t, tree, descriptor)
 					for r := tree.Match("api", descriptor); r != nil; r = r.Above {
 						for _, l := range r.Limits {
 							key := string(l.AppendKind(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns)))

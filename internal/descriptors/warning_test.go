@@ -12,7 +12,7 @@ import (
 )
 
 func TestWarnings(t *testing.T) {
-	compareBeside(t, "testdata/warned/*.yaml", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
+	compareBeside(t, "testdata/warned", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
 }
 
 // goodFiles reads rules as their author means them, and further ones.
@@ -31,22 +31,6 @@ func TestNoWarnings(t *testing.T) {
 		if w := load(t, string(f.Data)).Warnings(); len(w) > 0 {
 			t.Errorf("%s: %v", f.Name, w)
 		}
-	}
-}
-
-// A name may be given in one file and be replaced in another, and one file without
-// rules does not matter where another has some.
-func TestWarningsOfMergedFiles(t *testing.T) {
-	tree := testenv.Must(Load([]File{
-		{Name: "a.yaml", Data: []byte("domain: api\n")},
-		{Name: "b.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: a, value: x*, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: base}, {name: bass}]}}\n")},
-		{Name: "c.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: base}}\n- {key: a, value: xy*}\n")},
-		{Name: "d.yaml", Data: []byte("domain: shop\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: bass}}\n")},
-	}, Options{MergeDomains: true}))(t)
-	const want = `b.yaml:3:101: descriptors[0].rate_limit.replaces[1].name: no limit of the domain "api" has the name "bass", so nothing is replaced
-c.yaml:4:3: descriptors[1]: never reached, x* at b.yaml:3:3 comes first and matches all of it`
-	if got := tree.Warnings().Error(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
