@@ -50,7 +50,7 @@ func newPod(t *testing.T) *pod {
 // redis starts a redis-server at its usual port.
 func (p *pod) redis() {
 	p.t.Helper()
-	cmd := exec.Command(testenv.RedisProgram(p.t), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", p.t.TempDir())
+	cmd := exec.Command(testenv.Program(p.t, "redis-server"), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", p.t.TempDir())
 	launch(p.t, cmd, func() error { return p.Start(cmd) })
 }
 

@@ -64,7 +64,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(tt.shell, func(t *testing.T) {
 			dir := t.TempDir() // with a weir in it, the test's binary
 			testenv.OK(t, os.Symlink(testenv.Must(filepath.Abs(os.Args[0]))(t), filepath.Join(dir, "weir")))
-			command := exec.CommandContext(t.Context(), testenv.InteractiveShell(t, tt.shell), tt.option, "-c", tt.script)
+			command := exec.CommandContext(t.Context(), testenv.Program(t, tt.shell), tt.option, "-c", tt.script)
 			command.Dir = "../.."
 			command.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
 			out, err := command.CombinedOutput()

@@ -22,25 +22,18 @@ type service struct {
 }
 
 // newService has the rules of a file.
-func newService(root, file string) (*service, error) {
-	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		return nil, err
-	}
-	return newServiceOf(file, string(text))
+func newService(root, file string) *service {
+	return newServiceOf(file, string(must(os.ReadFile(filepath.Join(root, file)))))
 }
 
-func newServiceOf(name, rules string) (*service, error) {
-	tree, err := descriptors.Load([]descriptors.File{{Name: name, Data: []byte(rules)}}, descriptors.Options{})
-	if err != nil {
-		return nil, err
-	}
+func newServiceOf(name, rules string) *service {
+	tree := must(descriptors.Load([]descriptors.File{{Name: name, Data: []byte(rules)}}, descriptors.Options{}))
 	s := &service{tree: tree, now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	s.decider = plan.Decider{
 		Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
 		Store: memory.New(memory.Options{Now: func() time.Time { return s.now }}), Usage: uncounted{},
 	}
-	return s, nil
+	return s
 }
 
 // uncounted is a plan.Usage that counts nothing.
@@ -56,16 +49,13 @@ type answer struct {
 }
 
 // ask asks for descriptors such as user=alice,path=/login, each of so many units.
-func (s *service) ask(domain string, addend uint64, refund bool, spelled ...string) (answer, error) {
+func (s *service) ask(domain string, addend uint64, refund bool, spelled ...string) answer {
 	request := plan.Request{Domain: domain}
 	for _, text := range spelled {
 		request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: entriesOf(text), HasHitsAddend: addend != 1, HitsAddend: addend, Refund: refund})
 	}
-	result, err := s.decider.Decide(context.Background(), &request)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{result.Denied, result.Statuses}, nil
+	result := must(s.decider.Decide(context.Background(), &request))
+	return answer{result.Denied, result.Statuses}
 }
 
 func entriesOf(spelled string) (entries []limiter.Entry) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,16 +74,10 @@ func (s *sequence) answer(from, to string, a answer) {
 }
 
 // requestPicture shows one request on its way, by the rules in config/.
-func requestPicture(root string) ([]byte, error) {
-	weir, err := newService(root, "config/api.yaml")
-	if err != nil {
-		return nil, err
-	}
+func requestPicture(root string) []byte {
+	weir := newService(root, "config/api.yaml")
 	const first, second = "user=alice", "user=alice,path=/login"
-	got, err := weir.ask("api", 1, false, first, second)
-	if err != nil {
-		return nil, err
-	}
+	got := weir.ask("api", 1, false, first, second)
 	s := newSequence("One request", 7, "Client", "Envoy", "Weir", "Redis", "Your service")
 	s.say("Client", "Envoy", colorText, "/login, x-user: alice")
 	s.say("Envoy", "Weir", colorText, first)
@@ -94,52 +87,38 @@ func requestPicture(root string) ([]byte, error) {
 	s.answer("Weir", "Envoy", got)
 	s.say("Envoy", "Your service", colorGood, "/login")
 	s.say("Your service", "Client", colorGood, "200 (429 if a limit denies, and your service is not asked)")
-	return s.finish(), nil
+	return s.finish()
 }
 
 // tokensPicture shows a peek before each answer, and the charge after it.
-func tokensPicture(root string) ([]byte, error) {
-	weir, err := newService(root, "docs/examples/set-a-monthly-token-budget.yaml")
-	if err != nil {
-		return nil, err
-	}
+func tokensPicture(root string) []byte {
+	weir := newService(root, "docs/examples/set-a-monthly-token-budget.yaml")
 	s := newSequence("A budget of tokens: peek before, charge after", 14, "Client", "Envoy", "Weir", "Model")
 	for _, tokens := range []uint64{600_000, 700_000, 0} {
 		s.say("Client", "Envoy", colorText, "prompt")
 		s.say("Envoy", "Weir", colorText, "peek: hits_addend 0")
-		peek, err := weir.ask("shop", 0, false, "tokens_of=alice")
-		if err != nil {
-			return nil, err
-		}
+		peek := weir.ask("shop", 0, false, "tokens_of=alice")
 		s.answer("Weir", "Envoy", peek)
 		if peek.denied {
 			s.say("Envoy", "Client", colorDenied, "429")
 			break
 		}
 		s.say("Envoy", "Model", colorGood, "prompt")
-		if _, err = weir.ask("shop", tokens, false, "tokens_of=alice"); err != nil {
-			return nil, err
-		}
+		weir.ask("shop", tokens, false, "tokens_of=alice")
 		s.say("Envoy", "Weir", colorText, fmt.Sprintf("charge: hits_addend %s", thousands(tokens)))
 	}
-	return s.finish(), nil
+	return s.finish()
 }
 
 // inFlightPicture shows what is taken at the request, and returned at its end.
-func inFlightPicture(root string) ([]byte, error) {
-	weir, err := newService(root, "examples/in-flight/rules/in-flight.yaml")
-	if err != nil {
-		return nil, err
-	}
+func inFlightPicture(root string) []byte {
+	weir := newService(root, "examples/in-flight/rules/in-flight.yaml")
 	s := newSequence("Requests in flight: take before, return after", 12, "Client", "Envoy", "Weir", "Your service")
 	for _, step := range []struct {
 		name string
 		ends bool
 	}{{"a", false}, {"b", false}, {"c", false}, {"d", false}, {"a", true}, {"d", false}} {
-		got, err := weir.ask("in-flight", 1, step.ends, "user=alice,request_id="+step.name)
-		if err != nil {
-			return nil, err
-		}
+		got := weir.ask("in-flight", 1, step.ends, "user=alice,request_id="+step.name)
 		if step.ends {
 			s.say("Your service", "Client", colorText, fmt.Sprintf("request %s ends", step.name))
 			s.say("Envoy", "Weir", colorText, fmt.Sprintf("return %s: is_negative_hits", step.name))
@@ -148,20 +127,17 @@ func inFlightPicture(root string) ([]byte, error) {
 		s.say("Envoy", "Weir", colorText, fmt.Sprintf("take %s", step.name))
 		s.answer("Weir", "Envoy", got)
 	}
-	return s.finish(), nil
+	return s.finish()
 }
 
 // rulesPicture shows a descriptor that a specific rule leads away from a general one.
-func rulesPicture(string) ([]byte, error) {
-	weir, err := newServiceOf("shop.yaml", "domain: shop\ndescriptors:\n"+
+func rulesPicture(string) []byte {
+	weir := newServiceOf("shop.yaml", "domain: shop\ndescriptors:\n"+
 		"  - {key: tenant, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 100}}]}\n"+
 		"  - {key: tenant, value: acme, rate_limit: {unit: minute, requests_per_unit: 1000}}\n")
-	if err != nil {
-		return nil, err
-	}
 	const general, hidden = "tenant=other,user=alice", "tenant=acme,user=alice"
 	if weir.tree.Match("shop", entriesOf(general)) == nil || weir.tree.Match("shop", entriesOf(hidden)) != nil {
-		return nil, errors.New("the specific rule does not hide the general one")
+		panic("the specific rule does not hide the general one")
 	}
 	c := newCanvas("A specific rule hides what is below a general one", 250)
 	c.box(380, 10, 100, colorText, "domain shop")
@@ -184,11 +160,11 @@ func rulesPicture(string) ([]byte, error) {
 	}
 	c.line(310, 172, 550, 172, colorGrid, "4 3")
 	c.text(430, 166, "middle", "", "Matching does not backtrack")
-	return c.finish(), nil
+	return c.finish()
 }
 
 // redisFailsPicture shows who decides.
-func redisFailsPicture(string) ([]byte, error) {
+func redisFailsPicture(string) []byte {
 	c := newCanvas("Who decides when Redis fails", 270)
 	c.box(330, 10, 200, colorText, "Does Redis answer in time?")
 	c.arrow(530, 23, 640, 23, colorGood)
@@ -212,7 +188,7 @@ func redisFailsPicture(string) ([]byte, error) {
 	}
 	c.arrow(120, 187, 120, 215, colorText)
 	c.box(20, 215, 330, colorText, "failure_mode_deny: false (default): passes unlimited;", "true: denied")
-	return c.finish(), nil
+	return c.finish()
 }
 
 // moments is a picture of lanes over an axis of time.
@@ -255,11 +231,8 @@ func (m *moments) dot(at time.Duration, color string) {
 }
 
 // banPicture shows tries before, during and after a ban.
-func banPicture(root string) ([]byte, error) {
-	weir, err := newService(root, "docs/examples/ban-after-three-tries.yaml")
-	if err != nil {
-		return nil, err
-	}
+func banPicture(root string) []byte {
+	weir := newService(root, "docs/examples/ban-after-three-tries.yaml")
 	begin, begun := weir.now, time.Duration(0)
 	m := newMoments("A ban after three tries", 30*time.Minute, 5*time.Minute, 2)
 	m.lane("tries")
@@ -267,10 +240,8 @@ func banPicture(root string) ([]byte, error) {
 	for _, minute := range []int{1, 2, 3, 5, 8, 14, 19, 21, 24} {
 		at := time.Duration(minute) * time.Minute
 		weir.now = begin.Add(at)
-		got, err := weir.ask("shop", 1, false, "login_of=alice")
+		got := weir.ask("shop", 1, false, "login_of=alice")
 		switch {
-		case err != nil:
-			return nil, err
 		case !got.denied:
 			m.dot(at, colorGood)
 		default:
@@ -278,36 +249,26 @@ func banPicture(root string) ([]byte, error) {
 			if banned == 0 {
 				begun, banned = at, got.statuses[0].UntilReset
 			} else if at+got.statuses[0].UntilReset != begun+banned {
-				return nil, errors.New("a try extends the ban")
+				panic("a try extends the ban")
 			}
 		}
 	}
 	m.lane("deny_for")
 	m.span(begun, begun+banned, colorDenied, fmt.Sprintf("banned for %s, whatever is tried", spellDuration(banned)))
-	return m.finish(), nil
+	return m.finish()
 }
 
 // drainPicture shows a server that ends beside an Envoy that finds servers by DNS.
-func drainPicture(root string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/settings.md"))
-	if err != nil {
-		return nil, err
-	}
-	setting := func(name string) (time.Duration, error) {
+func drainPicture(root string) []byte {
+	text := must(os.ReadFile(filepath.Join(root, "docs/settings.md")))
+	setting := func(name string) time.Duration {
 		row := regexp.MustCompile("(?m)^\\|`" + name + "`\\|.*?`?(\\d+s)`?\\|").FindSubmatch(text)
 		if row == nil {
-			return 0, fmt.Errorf("docs/settings.md has no default of %s", name)
+			panic("docs/settings.md has no default of " + name)
 		}
-		return time.ParseDuration(string(row[1]))
+		return must(time.ParseDuration(string(row[1])))
 	}
-	delay, err := setting("DRAIN_DELAY")
-	if err != nil {
-		return nil, err
-	}
-	timeout, err := setting("DRAIN_TIMEOUT")
-	if err != nil {
-		return nil, err
-	}
+	delay, timeout := setting("DRAIN_DELAY"), setting("DRAIN_TIMEOUT")
 	const removed, refresh = 2 * time.Second, 5 * time.Second // of Kubernetes, and of Envoy
 	m := newMoments("A drain beside Envoy's DNS", delay+timeout, refresh, 5)
 	m.lane("health checks")
@@ -324,7 +285,7 @@ func drainPicture(root string) ([]byte, error) {
 	m.span(0, removed+refresh, colorDenied, "may still call this server")
 	m.span(removed+refresh, delay+timeout, colorGood, "calls others only")
 	if removed+refresh > delay {
-		return nil, errors.New("the delay ends before Envoy knows")
+		panic("the delay ends before Envoy knows")
 	}
-	return m.finish(), nil
+	return m.finish()
 }

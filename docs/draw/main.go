@@ -17,22 +17,25 @@ import (
 func main() {
 	docs := flag.String("docs", "docs", "directory of the documents")
 	flag.Parse()
-	files, err := draw(*docs)
-	for name, data := range files {
-		if err == nil {
-			err = os.WriteFile(name, data, 0o644)
+	for name, data := range draw(*docs) {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			panic(err)
 		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "draw:", err)
-		os.Exit(1)
 	}
 }
 
+// must is for what fails only if the repository is not as it should be: a stack says where.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // draw returns by name what shall be in the documents' directory.
-func draw(docs string) (map[string][]byte, error) {
+func draw(docs string) map[string][]byte {
 	files := map[string][]byte{}
-	for name, picture := range map[string]func(root string) ([]byte, error){
+	for name, picture := range map[string]func(root string) []byte{
 		"algorithms/admitted.svg":    admittedPicture,
 		"algorithms/last-minute.svg": lastMinutePicture,
 		"pictures/request.svg":       requestPicture,
@@ -43,28 +46,16 @@ func draw(docs string) (map[string][]byte, error) {
 		"pictures/redis-fails.svg":   redisFailsPicture,
 		"pictures/drain.svg":         drainPicture,
 	} {
-		data, err := picture(filepath.Join(docs, ".."))
-		if err != nil {
-			return nil, fmt.Errorf("drawing %s: %w", name, err)
-		}
-		files[filepath.Join(docs, name)] = data
+		files[filepath.Join(docs, name)] = picture(filepath.Join(docs, ".."))
 	}
 	name := filepath.Join(docs, "algorithms.md")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	files[name], err = withWalks(text)
-	return files, err
+	files[name] = must(withWalks(must(os.ReadFile(name))))
+	return files
 }
 
 // withWalks returns the document with its tables made anew.
 func withWalks(text []byte) ([]byte, error) {
-	tables, err := walks()
-	if err != nil {
-		return nil, err
-	}
-	for title, table := range tables {
+	for title, table := range walks() {
 		begin, end := fmt.Appendf(nil, "<!-- walk: %s -->\n", title), []byte("<!-- end -->\n")
 		before, rest, found := bytes.Cut(text, begin)
 		_, after, closed := bytes.Cut(rest, end)

@@ -10,24 +10,18 @@ import (
 const bin = 2 * time.Second
 
 // admittedPicture shows what of the load each limit admits.
-func admittedPicture(string) ([]byte, error) {
-	list, err := subjects(loadAmount)
-	if err != nil {
-		return nil, err
-	}
+func admittedPicture(string) []byte {
+	list := subjects(loadAmount)
 	c := newChart("Requests admitted by each algorithm under the same load", loadBegin, loadEnd, len(list))
 	next := c.legend(marginLeft, colorSent, "", "sent in 2 seconds")
 	c.legend(next, colorAdmitted, "", "admitted in 2 seconds")
 	for i, s := range list {
-		admitted, err := run(s.limit, load())
-		if err != nil {
-			return nil, err
-		}
+		admitted := run(s.limit, load())
 		p := c.panel(i, fmt.Sprintf("%s: %d of %d admitted", s.title, len(admitted), len(load())), 20, 10)
 		p.bars(bins(load()), bin, colorSent)
 		p.bars(bins(admitted), bin, colorAdmitted)
 	}
-	return c.finish(), nil
+	return c.finish()
 }
 
 // bins counts times by bins from the start on.
@@ -40,25 +34,19 @@ func bins(times []time.Duration) []int {
 }
 
 // lastMinutePicture shows how much each limit has admitted in the minute before.
-func lastMinutePicture(string) ([]byte, error) {
-	list, err := subjects(loadAmount)
-	if err != nil {
-		return nil, err
-	}
+func lastMinutePicture(string) []byte {
+	list := subjects(loadAmount)
 	c := newChart("Requests admitted in the last minute under the same load", loadBegin, loadEnd, len(list))
 	next := c.legend(marginLeft, colorAdmitted, "", "admitted in the minute before")
 	c.legend(next, colorLimit, "4 3", fmt.Sprintf("the limit, %d per minute", loadAmount))
 	for i, s := range list {
-		admitted, err := run(s.limit, load())
-		if err != nil {
-			return nil, err
-		}
+		admitted := run(s.limit, load())
 		peak := slices.Max(within(time.Minute, admitted))
 		p := c.panel(i, fmt.Sprintf("%s: at most %d in a minute", s.title, peak), 130, 60)
 		p.curve(lastMinute(admitted), time.Second/2, colorAdmitted)
 		c.line(marginLeft, p.y(loadAmount), chartWidth-marginRight, p.y(loadAmount), colorLimit, "4 3")
 	}
-	return c.finish(), nil
+	return c.finish()
 }
 
 // lastMinute counts, every half second, the times in the minute before.

@@ -16,7 +16,7 @@ type subject struct {
 }
 
 // subjects are limits of one amount per minute, counted in every way.
-func subjects(amount uint64) ([]subject, error) {
+func subjects(amount uint64) []subject {
 	specs := []struct {
 		title string
 		limiter.Spec
@@ -30,13 +30,9 @@ func subjects(amount uint64) ([]subject, error) {
 	var list []subject
 	for _, s := range specs {
 		s.Unit, s.RequestsPerUnit = limiter.Minute, amount
-		limit, err := limiter.NewLimit(s.Spec)
-		if err != nil {
-			return nil, fmt.Errorf("making the limit %q: %w", s.title, err)
-		}
-		list = append(list, subject{s.title, limit})
+		list = append(list, subject{s.title, must(limiter.NewLimit(s.Spec))})
 	}
-	return list, nil
+	return list
 }
 
 // The load under which the pictures show the limits.
@@ -70,22 +66,17 @@ func load() []time.Duration {
 
 // run sends one request at each of the times, on a counter in the memory store,
 // and returns the times of those that were admitted.
-func run(limit *limiter.Limit, times []time.Duration) ([]time.Duration, error) {
+func run(limit *limiter.Limit, times []time.Duration) (admitted []time.Duration) {
 	var now time.Duration
 	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
 	hits := []limiter.Hit{{Limit: limit, Key: []byte("key"), Cost: 1}}
 	out := make([]limiter.Decision, 1)
-	var admitted []time.Duration
 	for _, now = range times {
-		denied, err := store.Decide(context.Background(), hits, out)
-		if err != nil {
-			return nil, err
-		}
-		if !denied {
+		if denied := must(store.Decide(context.Background(), hits, out)); !denied {
 			admitted = append(admitted, now)
 		}
 	}
-	return admitted, nil
+	return admitted
 }
 
 // within returns for each of the times how many of them lie in the span that

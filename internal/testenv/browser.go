@@ -12,7 +12,7 @@ import (
 func Browser(t testing.TB) context.Context {
 	t.Helper()
 	starts, end := chromedp.NewExecAllocator(context.Background(),
-		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program(t, "chromium")))...)
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(Program(t, "chromium")))...)
 	t.Cleanup(end) // which waits for it
 	browser, closes := chromedp.NewContext(starts)
 	t.Cleanup(closes)

@@ -23,7 +23,7 @@ func Envoy(t testing.TB) string {
 	if path, err := exec.LookPath(installed); err == nil {
 		return path
 	}
-	return program(t, "envoy")
+	return Program(t, "envoy")
 }
 
 // Repository returns the root of the repository, an absolute path. A test runs

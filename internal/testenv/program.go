@@ -11,9 +11,9 @@ import (
 // requireVariable names the programs whose tests may not be skipped.
 const requireVariable = "WEIR_TEST_REQUIRE"
 
-// program returns the path of an executable, or skips the test or benchmark
+// Program returns the path of an executable, or skips the test or benchmark
 // that needs it.
-func program(t testing.TB, name string) string {
+func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -37,13 +37,6 @@ func unavailable(t testing.TB, name string, err error) {
 // Without it, or without curl, which those commands use, the test is skipped.
 func Shell(t testing.TB) string {
 	t.Helper()
-	program(t, "curl")
-	return program(t, "bash")
-}
-
-// InteractiveShell returns the path of a shell whose completion is tested: bash, zsh or
-// fish. Without it the test is skipped.
-func InteractiveShell(t testing.TB, name string) string {
-	t.Helper()
-	return program(t, name)
+	Program(t, "curl")
+	return Program(t, "bash")
 }

@@ -34,7 +34,7 @@ func TestProgramIsSkippedUnlessRequired(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			program(r, missing)
+			Program(r, missing)
 		}()
 		<-done
 		if r.outcome != c.want {

@@ -1,8 +1,8 @@
 package testenv
 
 import (
-	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -28,20 +28,13 @@ type Redis struct {
 	exited   chan struct{} // closed when cmd has ended
 }
 
-// RedisProgram returns the path of redis-server, for a test that starts one
-// itself. Without it, the test is skipped.
-func RedisProgram(t testing.TB) string {
-	t.Helper()
-	return program(t, "redis-server")
-}
-
 // RedisServer starts a redis-server on a free port of 127.0.0.1 and on a unix
 // socket, waits until it answers, and kills it when the test ends. args are
 // further command-line options, such as "--maxmemory", "1mb". Without
 // redis-server, the test is skipped.
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	r := &Redis{t: t, program: RedisProgram(t), addr: OwnAddr(t)}
+	r := &Redis{t: t, program: Program(t, "redis-server"), addr: OwnAddr(t)}
 	for slices.Contains(args, "--cluster-enabled") && !hasBus(r.addr) {
 		r.addr = OwnAddr(t)
 	}
@@ -127,7 +120,7 @@ func (r *Redis) start() error {
 	}(r.cmd, r.exited)
 
 	deadline := time.Now().Add(patience)
-	for !answers(r.addr) {
+	for !r.answers() {
 		select {
 		case <-r.exited:
 			return fmt.Errorf("it ended: %v", r.cmd.ProcessState)
@@ -140,20 +133,10 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// answers reports whether a Redis replies to PING at addr. An error reply counts:
-// a server that asks for a password or is loading its data is there.
-func answers(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return false
-	}
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
-	}
-	reply, err := bufio.NewReader(conn).ReadString('\n')
-	return err == nil && (reply[0] == '+' || reply[0] == '-')
+// answers reports whether the server replies. An error counts: one that is loading its data
+// is there.
+func (r *Redis) answers() bool {
+	_, err := r.try("ping")
+	_, isReply := errors.AsType[replyError](err)
+	return err == nil || isReply
 }

@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -40,6 +39,11 @@ func (r *Redis) try(line string) (string, error) {
 	return send(conn, reader, line)
 }
 
+// replyError is an error that Redis replied.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
 // send sends a command and reads its reply.
 func send(conn io.Writer, reader *bufio.Reader, command string) (string, error) {
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
@@ -51,7 +55,7 @@ func send(conn io.Writer, reader *bufio.Reader, command string) (string, error) 
 	}
 	switch text := strings.TrimSpace(line[1:]); line[0] {
 	case '-':
-		return "", errors.New(text)
+		return "", replyError(text)
 	case '$':
 		n, err := strconv.Atoi(text)
 		if err != nil {

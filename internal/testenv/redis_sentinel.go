@@ -14,7 +14,7 @@ import (
 // sentinel knows the replica. config is further lines of its configuration.
 func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 	t.Helper()
-	s := &Redis{t: t, program: RedisProgram(t), addr: OwnAddr(t)}
+	s := &Redis{t: t, program: Program(t, "redis-server"), addr: OwnAddr(t)}
 	for _, line := range config {
 		if password, ok := strings.CutPrefix(line, "requirepass "); ok {
 			s.password = password

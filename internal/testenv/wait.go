@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +37,13 @@ func Eventually(tb testing.TB, check func() error) {
 func Pass(d time.Duration) {
 	<-time.After(d) //nolint:forbidigo // there is nothing else to wait for
 }
+
+// RaceDetector reports whether the program was built with it. Then a sync.Pool loses
+// what it is given, at random, so that allocations say nothing.
+var RaceDetector = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
 
 // InProcessorTime runs f, and fails the test if it never takes less than bound of the
 // time of processors, which others on the machine do not take away; under the
