@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -76,12 +74,11 @@ func (o *setup) service() *Service {
 	return New(o.ServiceOptions)
 }
 
-// serve runs s, and the health service beside it, on a port of its own.
-func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn {
+// serve runs s on a port of its own.
+func serve(t testing.TB, s *Service) *grpc.ClientConn {
 	t.Helper()
-	server := grpc.NewServer(append(ServerOptions(), opts...)...)
+	server := grpc.NewServer(ServerOptions()...)
 	s.Register(server)
-	healthv1.RegisterHealthServer(server, health.NewServer())
 	conn := testenv.Must(grpc.NewClient(testenv.ServeGRPC(t, server), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn

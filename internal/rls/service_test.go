@@ -21,7 +21,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -31,43 +30,37 @@ func TestBadRequests(t *testing.T) {
 	opts.MaxDescriptors = 3
 	conn := serve(t, opts.service())
 	expect(t, conn, "user=a user=b k=v"+strings.Repeat(";k=v", plan.MaxEntries-1), "OK: OK 1 of 2/MINUTE for 30s, OK 1 of 2/MINUTE for 30s, OK")
-	for _, tc := range []struct{ name, request, want string }{
-		{"no descriptors", "", "the request has no descriptors"},
-		{"empty key", "{} user=a;=b", "descriptor 1: the key of entry 1 is empty"},
-		{"undefined unit in a domain without rules", "domain:none user=a(0/7)", "descriptor 0: limit: unknown unit; use one of second, minute, hour, day, month, year"},
-		{"long period in a domain without rules", "domain:none user=a(0/YEAR*101)", "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
-		{"long period", "user=a user=a(0/YEAR*101)", "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
-		{"many descriptors", "{} {} {} {}", "the request has more than the 3 descriptors allowed"},
-		{"many entries", "user=a k=v" + strings.Repeat(";k=v", plan.MaxEntries), "descriptor 1: more than the 100 entries allowed"},
-		{"empty domain", "domain: user=a", "the domain is empty"}, // in memory that others used
+	const unknownUnit = "unknown unit; use one of second, minute, hour, day, month, year"
+	const long = "a period of 101 years is too long, at most 100 years are allowed"
+	broken := message{0x0a, 0xff} // a field longer than the message
+	for _, tc := range []struct {
+		name string
+		wire message
+		want string
+	}{
+		{"no descriptors", request(t, ""), "the request has no descriptors"},
+		{"empty key", request(t, "{} user=a;=b"), "descriptor 1: the key of entry 1 is empty"},
+		{"undefined unit in a domain without rules", request(t, "domain:none user=a(0/7)"), "descriptor 0: limit: " + unknownUnit},
+		{"long period in a domain without rules", request(t, "domain:none user=a(0/YEAR*101)"), "descriptor 0: limit: " + long},
+		{"long period", request(t, "user=a user=a(0/YEAR*101)"), "descriptor 1: limit: " + long},
+		{"many descriptors", request(t, "{} {} {} {}"), "the request has more than the 3 descriptors allowed"},
+		{"many entries", request(t, "user=a k=v"+strings.Repeat(";k=v", plan.MaxEntries)), "descriptor 1: more than the 100 entries allowed"},
+		{"empty domain", request(t, "domain: user=a"), "the domain is empty"}, // in memory that others used
+		{"large", message{}.string(1, strings.Repeat("a", maxBytes)), "the message has 1048580 bytes, at most 1048576 are allowed"},
+		{"broken", broken, "the message is malformed"},
+		{"broken descriptor", message{}.bytes(2, nil).bytes(2, broken), "descriptor 1: the message is malformed"},
+		{"broken entry", message{}.bytes(2, message{}.bytes(1, nil).bytes(1, broken)), "descriptor 0: entry 1: the message is malformed"},
+		{"broken limit", message{}.bytes(2, message{}.bytes(2, broken)), "descriptor 0: limit: the message is malformed"},
+		{"broken addend", message{}.bytes(2, message{}.bytes(3, broken)), "descriptor 0: hits_addend: the message is malformed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := ask(t, conn, tc.request)
+			_, err := askRaw(t, conn, tc.wire)
 			expectError(t, err, codes.InvalidArgument, tc.want)
 		})
 	}
-	t.Run("large", func(t *testing.T) {
-		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxBytes)))
-		expectError(t, err, codes.InvalidArgument, "the message has 1048580 bytes, at most 1048576 are allowed")
-	})
-	t.Run("too large for gRPC", func(t *testing.T) {
-		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxReceived)))
-		if grpcstatus.Code(err) != codes.ResourceExhausted {
-			t.Errorf("got %v, want RESOURCE_EXHAUSTED", err)
-		}
-	})
-	broken := message{0x0a, 0xff} // a field longer than the message
-	for want, wire := range map[string]message{
-		"the message is malformed":                            broken,
-		"descriptor 1: the message is malformed":              message{}.bytes(2, nil).bytes(2, broken),
-		"descriptor 0: entry 1: the message is malformed":     message{}.bytes(2, message{}.bytes(1, message{}.string(1, "user")).bytes(1, broken)),
-		"descriptor 0: limit: the message is malformed":       message{}.bytes(2, message{}.bytes(2, broken)),
-		"descriptor 0: hits_addend: the message is malformed": message{}.bytes(2, message{}.bytes(3, broken)),
-	} {
-		t.Run(want, func(t *testing.T) {
-			_, err := askRaw(t, conn, wire)
-			expectError(t, err, codes.InvalidArgument, want)
-		})
+	_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxReceived)))
+	if grpcstatus.Code(err) != codes.ResourceExhausted {
+		t.Errorf("too large for gRPC: got %v, want RESOURCE_EXHAUSTED", err)
 	}
 }
 
@@ -121,15 +114,6 @@ func (s slow) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Deci
 	}
 }
 
-// slowly makes a service whose store takes a second.
-func slowly(t *testing.T, change func(*setup)) *Service {
-	t.Helper()
-	o := options(t, rules)
-	o.store = slow{memory.New(memory.Options{Now: clock}), time.Second}
-	change(o)
-	return o.service()
-}
-
 // decideOne decides a request.
 func decideOne(ctx context.Context, s *Service, wire []byte) error {
 	c := s.calls.Get().(*call)
@@ -141,7 +125,9 @@ func decideOne(ctx context.Context, s *Service, wire []byte) error {
 func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 	wire := request(t, "user=a")
 	synctest.Test(t, func(t *testing.T) {
-		s := slowly(t, func(o *setup) { o.MaxConcurrent = 2 })
+		o := options(t, rules)
+		o.store, o.MaxConcurrent = slow{o.store, time.Second}, 2
+		s := o.service()
 		for range 2 { // the places are free again afterwards
 			errs := make(chan error, 2)
 			for range cap(errs) {
@@ -189,7 +175,9 @@ func TestRequestEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := tc.caller(t.Context())
 			defer cancel()
-			s := slowly(t, func(o *setup) { o.Timeout = tc.server })
+			o := options(t, rules)
+			o.store, o.Timeout = slow{o.store, time.Second}, tc.server
+			s := o.service()
 			began := time.Now()
 			expectError(t, decideOne(ctx, s, wire), tc.code, tc.want)
 			if took := time.Since(began); took != wait {

@@ -9,23 +9,17 @@ import (
 	"weir/internal/limiter"
 )
 
-// users are limits of as many rules.
-func users(n int) []*limiter.Limit {
-	limits := make([]*limiter.Limit, n)
-	for i := range limits {
-		limits[i] = perMinute(limiter.LabelSet{
-			Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
-		})
-	}
-	return limits
-}
-
 // BenchmarkHit counts hits of one limit, and of many in random order.
 func BenchmarkHit(b *testing.B) {
 	for _, n := range []int{1, 100_000} {
 		b.Run(fmt.Sprint("limits=", n), func(b *testing.B) {
 			l, _ := newUsage()
-			limits := users(n)
+			limits := make([]*limiter.Limit, n)
+			for i := range limits {
+				limits[i] = perMinute(limiter.LabelSet{
+					Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
+				})
+			}
 			l.Keep(slices.Values(limits))
 			shuffle := func() { rand.Shuffle(n, func(i, j int) { limits[i], limits[j] = limits[j], limits[i] }) }
 			shuffle()

@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,21 +13,27 @@ import (
 	"weir/internal/limiter"
 )
 
-// tenant is a limit of a domain, one of several of its rule.
-func tenant(domain string) *limiter.Limit {
-	return perMinute(limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"})
+// ofUser is a limit of a rule of a domain.
+func ofUser(domain, limit string) *limiter.Limit {
+	return perMinute(limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
 }
 
-// wantSeries checks the total of every series, and how many there are of limits'
-// own.
-func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
+// keep sets which limits there are, and lets time pass.
+func (u *Usage) keep(pass time.Duration, limits ...*limiter.Limit) {
+	u.Keep(slices.Values(limits))
+	time.Sleep(pass)
+}
+
+// wantSeries checks the total of every series by its first labels, and how many there are
+// of limits' own.
+func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want string) {
 	t.Helper()
-	got := make(map[limiter.LabelSet]uint64)
+	got := ""
 	for s, units := range l.Sums() {
-		got[s] = units[TotalHits]
+		got += fmt.Sprintf(" %s.%s:%d", s.Domain, s.Key1, units[TotalHits])
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if n, err := testutil.GatherAndCount(reg, "weir_limit_hits_total"); err != nil || n != 3*own { // its outcomes
 		t.Errorf("%d series of limits' own, want %d (error: %v)", n, 3*own, err)
@@ -37,24 +43,18 @@ func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want 
 func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := newUsage()
-		a, b := tenant("a"), tenant("b")
-		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
-		alice := limiter.LabelSet{Domain: "b", Key1: "user_alice"}
+		a, b := ofUser("a", "minute"), ofUser("b", "minute")
 		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 2})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
-		all := map[limiter.LabelSet]uint64{seriesA: 1, seriesB: 2, alice: 3}
+		const all = " a.user:1 b.user:2 b.user_alice:3"
 		wantSeries(t, l, reg, 2, all)
-
-		l.Keep(slices.Values([]*limiter.Limit{a, b}))
-		time.Sleep(keepIdle)
+		l.keep(keepIdle, a, b)
 		wantSeries(t, l, reg, 2, all)
-
-		l.Keep(slices.Values([]*limiter.Limit{a}))
-		time.Sleep(keepIdle - time.Nanosecond)
+		l.keep(keepIdle-time.Nanosecond, a)
 		wantSeries(t, l, reg, 2, all)
 		time.Sleep(time.Nanosecond)
-		wantSeries(t, l, reg, 1, map[limiter.LabelSet]uint64{seriesA: 1})
+		wantSeries(t, l, reg, 1, " a.user:1")
 		if n := testutil.CollectAndCount(l, "ratelimit_service_rate_limit_total_hits"); n != 1 {
 			t.Errorf("%d series, want 1", n)
 		}
@@ -63,25 +63,23 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		l.ask(0, limiter.Hit{Limit: b, Cost: 4})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
 		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
-		wantSeries(t, l, reg, 2, map[limiter.LabelSet]uint64{seriesA: 2, seriesB: 4, alice: 5})
+		wantSeries(t, l, reg, 2, " a.user:2 b.user:4 b.user_alice:5")
 	})
 }
 
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
-	for meanwhile, total := range map[string]uint64{"used": 2, "back in the rules": 1} {
+	a := perMinute(limiter.LabelSet{Domain: "a", Key1: "user"})
+	for want, meanwhile := range map[string]func(*Usage){
+		" a.user:2": func(l *Usage) { l.ask(0, limiter.Hit{Limit: a, Cost: 1}) },
+		" a.user:1": func(l *Usage) { l.keep(0, ofUser("a", "minute")) },
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, reg := newUsage()
-			a := perMinute(limiter.LabelSet{Domain: "a", Key1: "user"})
 			l.ask(0, limiter.Hit{Limit: a, Cost: 1})
-			l.Keep(slices.Values([]*limiter.Limit{}))
-			time.Sleep(keepIdle - time.Nanosecond)
-			if meanwhile == "used" {
-				l.ask(0, limiter.Hit{Limit: a, Cost: 1})
-			} else {
-				l.Keep(slices.Values([]*limiter.Limit{tenant("a")}))
-			}
+			l.keep(keepIdle - time.Nanosecond)
+			meanwhile(l)
 			time.Sleep(time.Nanosecond)
-			wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{a.Series.Labels(): total})
+			wantSeries(t, l, reg, 0, want)
 		})
 	}
 }
@@ -91,32 +89,22 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := newUsage()
-		of := func(limit string) *limiter.Limit {
-			return perMinute(limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit})
-		}
-		user := limiter.LabelSet{Domain: "api", Key1: "user"}
-		stays := of("stays")
-		for i := range uint64(5) {
-			changed := of(string(rune('a' + i)))
-			l.Keep(slices.Values([]*limiter.Limit{stays, changed}))
-			l.ask(0, limiter.Hit{Limit: changed, Cost: 1})
-			l.ask(0, limiter.Hit{Limit: stays, Cost: 2})
+		stays := ofUser("api", "stays")
+		for i := range 5 {
+			changed := ofUser("api", fmt.Sprint(i))
+			l.keep(0, stays, changed)
+			l.ask(0, limiter.Hit{Limit: changed, Cost: 1}, limiter.Hit{Limit: stays, Cost: 2})
 			time.Sleep(keepIdle)
-			own := 2 // the limits of now
-			if i > 0 {
-				wantSeries(t, l, reg, own, map[limiter.LabelSet]uint64{user: 3 * (i + 1)})
-			}
+			wantSeries(t, l, reg, 2, fmt.Sprintf(" api.user:%d", 3*(i+1)))
 			if n := len(l.all); n > 3 {
 				t.Errorf("%d series, want those of the limits and what is left of others", n)
 			}
 		}
-		l.Keep(slices.Values([]*limiter.Limit{}))
+		l.keep(0)
 		for range 3 {
 			time.Sleep(keepIdle)
-			for range l.Sums() {
-				break
-			}
+			_ = l.rows(time.Now())
 		}
-		wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{})
+		wantSeries(t, l, reg, 0, "")
 	})
 }
