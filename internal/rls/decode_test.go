@@ -128,12 +128,6 @@ func checkDecode(t *testing.T, wire []byte) {
 	}
 }
 
-func TestDecodeAsGeneratedCode(t *testing.T) {
-	for name, wire := range wires(t) {
-		t.Run(name, func(t *testing.T) { checkDecode(t, wire) })
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, wire := range wires(f) {
 		f.Add(wire)

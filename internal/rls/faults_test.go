@@ -22,12 +22,8 @@ import (
 // It joins keys and values by "_" for its counters, so that these two descriptors
 // share one.
 func TestFaultUnderscoreJoinsCounters(t *testing.T) {
-	conn := serve(t, options(t, `
-domain: api
-descriptors:
-  - {key: a, rate_limit: {unit: minute, requests_per_unit: 2}}
-  - {key: a_b, rate_limit: {unit: minute, requests_per_unit: 2}}
-`).service())
+	const limit = "rate_limit: {unit: minute, requests_per_unit: 2}"
+	conn := serve(t, options(t, "{domain: api, descriptors: [{key: a, "+limit+"}, {key: a_b, "+limit+"}]}").service())
 	for _, request := range []string{"a=b_c", "a_b=c"} {
 		expect(t, conn, request, "OK: OK 1 of 2/MINUTE for 30s")
 	}
@@ -132,19 +128,15 @@ descriptors:
 `)
 	opts.DynamicMetadata = true
 	s := opts.service()
-	const (
-		model = `{"price": {"currency": "EUR"}, "tags": ["a"]}`
-		v1    = `{"price": {"unit": "token", "more": {"deep": 1}}, "version": 1}`
-		v2    = `{"price": {"more": {"deeper": 2}}, "version": 2}`
-	)
+	const model = `{"price": {"currency": "EUR"}, "tags": ["a"]}`
 	for _, tc := range []struct{ request, want string }{
 		{"model=x", model},
 		{"model=x path=/v1/a path=/v2/a",
 			`{"price": {"currency": "EUR", "unit": "token", "more": {"deep": 1, "deeper": 2}}, "tags": ["a"], "version": 1}`},
 		{"model=x", model},
 		{"path=/v2/a path=/v1/a", `{"price": {"unit": "token", "more": {"deep": 1, "deeper": 2}}, "version": 2}`},
-		{"path=/v1/b", v1},
-		{"path=/v2/b", v2},
+		{"path=/v1/b", `{"price": {"unit": "token", "more": {"deep": 1}}, "version": 1}`},
+		{"path=/v2/b", `{"price": {"more": {"deeper": 2}}, "version": 2}`},
 		{"model=y", model},
 	} {
 		got := response(t, decide(t, s, tc.request).reply).GetDynamicMetadata()

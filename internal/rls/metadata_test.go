@@ -10,7 +10,8 @@ import (
 	"weir/internal/testenv"
 )
 
-const metadataRules = `
+func TestDynamicMetadata(t *testing.T) {
+	opts := options(t, `
 domain: api
 descriptors:
   - key: a
@@ -24,10 +25,7 @@ descriptors:
     metadata: {team: green}
   - key: d
     rate_limit: {unit: minute, requests_per_unit: 100}
-`
-
-func TestDynamicMetadata(t *testing.T) {
-	opts := options(t, metadataRules)
+`)
 	opts.DynamicMetadata = true
 	s := opts.service()
 	for _, tc := range []struct {

@@ -30,14 +30,12 @@ func TestMetrics(t *testing.T) {
 	if _, err := ask(t, conn, ""); err == nil {
 		t.Fatal("a bad request was accepted")
 	}
-	for body, want := range map[string]int{
-		`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "b"}]}]}`: 200,
-		`{"domain": "api"}`: 400,
-		`{`:                 400,
+	for _, body := range []string{
+		`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "b"}]}]}`,
+		`{"domain": "api"}`,
+		`{`,
 	} {
-		if w := post(s.JSONHandler(), http.MethodPost, body); w.Code != want {
-			t.Fatalf("%s: got %d, want %d", body, w.Code, want)
-		}
+		post(s.JSONHandler(), http.MethodPost, body)
 	}
 	wantSeries(t, opts.registry, `
 ratelimit_service_response_time_seconds_count{grpc_method="/json"} 3
@@ -181,25 +179,21 @@ func TestMetricNames(t *testing.T) {
 func TestLogTellsOfUnknownDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		m := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
-		tree := load(t, hotRules)
-		lines := func() int { return strings.Count(log.String(), "admitted a request for a domain without rules") }
-		for range 3 {
-			m.noteUnmatched(tree, "typo", 1)
+		m, tree := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil))), load(t, hotRules)
+		note := func(domain string, lines int, last string) {
+			t.Helper()
+			m.noteUnmatched(tree, domain, 1)
+			got := log.String()
+			if strings.Count(got, "admitted a request for a domain without rules") != lines || !strings.HasSuffix(got, last+" there_are=[api]\n") {
+				t.Errorf("want %d lines, the last of %s, got\n%s", lines, last, got)
+			}
 		}
-		m.noteUnmatched(tree, "api", 1)
-		if lines() != 1 || !strings.Contains(log.String(), "domain=typo there_are=[api]") {
-			t.Errorf("want one line, got\n%s", log.String())
-		}
+		note("typo", 1, "domain=typo")
+		note("typo", 1, "domain=typo")
+		note("api", 1, "domain=typo")
 		time.Sleep(tellEvery - 1)
-		m.noteUnmatched(tree, "typo", 1)
-		if lines() != 1 {
-			t.Errorf("within a minute another line:\n%s", log.String())
-		}
+		note("typo", 1, "domain=typo")
 		time.Sleep(time.Nanosecond)
-		m.noteUnmatched(tree, strings.Repeat("x", 1000), 1)
-		if lines() != 2 || strings.Contains(log.String(), strings.Repeat("x", maxToldDomain+1)) {
-			t.Errorf("want another line of bounded length, got\n%s", log.String())
-		}
+		note(strings.Repeat("x", 1000), 2, "domain="+strings.Repeat("x", maxToldDomain))
 	})
 }

@@ -16,7 +16,7 @@ func BenchmarkHit(b *testing.B) {
 			l, _ := newUsage()
 			limits := make([]*limiter.Limit, n)
 			for i := range limits {
-				limits[i] = perMinute(limiter.LabelSet{
+				limits[i] = perMinute(10, limiter.LabelSet{
 					Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
 				})
 			}

@@ -15,7 +15,7 @@ import (
 
 // ofUser is a limit of a rule of a domain.
 func ofUser(domain, limit string) *limiter.Limit {
-	return perMinute(limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
+	return perMinute(10, limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
 }
 
 // keep sets which limits there are, and lets time pass.
@@ -68,7 +68,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 }
 
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
-	a := perMinute(limiter.LabelSet{Domain: "a", Key1: "user"})
+	a := perMinute(10, limiter.LabelSet{Domain: "a", Key1: "user"})
 	for want, meanwhile := range map[string]func(*Usage){
 		" a.user:2": func(l *Usage) { l.ask(0, limiter.Hit{Limit: a, Cost: 1}) },
 		" a.user:1": func(l *Usage) { l.keep(0, ofUser("a", "minute")) },

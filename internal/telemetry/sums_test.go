@@ -18,14 +18,12 @@ import (
 // now is in a window whose counters ask has used.
 const now = 1_767_323_045_000_000
 
-// perMinute is a limit of 10 a minute with these labels.
-func perMinute(labels limiter.LabelSet) *limiter.Limit {
-	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: labels.Series()})
-}
+// user is a series of which most limits are.
+var user = limiter.LabelSet{Domain: "api", Key1: "user"}
 
-// limitOf is a limit a minute of one series.
-func limitOf(size uint64, mode limiter.Mode) *limiter.Limit {
-	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Mode: mode, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+// perMinute is a limit of so much a minute with these labels.
+func perMinute(size uint64, labels limiter.LabelSet) *limiter.Limit {
+	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Series: labels.Series()})
 }
 
 // newUsage makes a Usage with the defaults of the server.
@@ -47,11 +45,11 @@ func (u *Usage) ask(used int64, hits ...limiter.Hit) {
 	u.Count(hits, out)
 }
 
-// counted returns what the series of limitOf has after hits.
+// counted returns what the series of user has after hits.
 func counted(used int64, hits ...limiter.Hit) Sums {
 	u, _ := newUsage()
 	u.ask(used, hits...)
-	return maps.Collect(u.Sums())[limiter.LabelSet{Domain: "api", Key1: "user"}]
+	return maps.Collect(u.Sums())[user]
 }
 
 // The table in docs/metrics.md says what hits count as.
@@ -65,7 +63,7 @@ func TestDocumentedUnits(t *testing.T) {
 		number := func(column int) uint64 {
 			return testenv.Must(strconv.ParseUint(row[column], 10, 32))(t)
 		}
-		hit := limiter.Hit{Limit: limitOf(number(1), limiter.Enforced), Cost: number(3), Always: row[4] == "yes, although denied"}
+		hit := limiter.Hit{Limit: perMinute(number(1), user), Cost: number(3), Always: row[4] == "yes, although denied"}
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
 		if got := counted(int64(number(2)), hit); got != want {
 			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
@@ -76,8 +74,9 @@ func TestDocumentedUnits(t *testing.T) {
 // TestMetricsCountUnitsOfCost has what the reference does not count, or counts by modes of
 // Weir. Of the first hit alone it says what is counted.
 func TestMetricsCountUnitsOfCost(t *testing.T) {
-	enforced, shadow, three := limitOf(10, limiter.Enforced), limitOf(10, limiter.Shadow), limitOf(3, limiter.Enforced)
-	full := limiter.Hit{Limit: storetest.Must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
+	enforced, shadow, three := perMinute(10, user), perMinute(10, user), perMinute(3, user)
+	shadow.Mode = limiter.Shadow
+	full := limiter.Hit{Limit: perMinute(0, limiter.LabelSet{Domain: "api", Key1: "other"}), Cost: 1}
 	for _, tc := range []struct {
 		name string
 		used int64
@@ -136,7 +135,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
 			}
-			if got := counted(tc.used, limiter.Hit{Limit: limitOf(tc.limit, limiter.Enforced), Cost: tc.cost, Always: always}); got != want {
+			if got := counted(tc.used, limiter.Hit{Limit: perMinute(tc.limit, user), Cost: tc.cost, Always: always}); got != want {
 				t.Errorf("%+v, always %t: got %+v", tc, always, got)
 			}
 		}
@@ -157,7 +156,7 @@ func TestNearLimitRatio(t *testing.T) {
 		{0.5, 1 << 50, 1 << 49},
 	} {
 		l := New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
-		limit := limitOf(tc.limit, limiter.Enforced)
+		limit := perMinute(tc.limit, user)
 		l.ask(0, limiter.Hit{Limit: limit, Cost: tc.limit})
 		if got := maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit]; got != tc.near {
 			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)

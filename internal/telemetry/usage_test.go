@@ -20,7 +20,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	const values, workers = maxDetailed + 50, 8
 	var log strings.Builder
 	l := New(Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	limit := perMinute(limiter.LabelSet{Domain: "api", Key1: "user"})
+	limit := perMinute(10, user)
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
@@ -30,24 +30,14 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	all := maps.Collect(l.Sums())
-	if len(all) != maxDetailed+1 {
-		t.Errorf("%d series, want %d and that of the rule", len(all), maxDetailed)
-	}
-	var sum uint64
+	all, sum := maps.Collect(l.Sums()), uint64(0)
 	for _, units := range all {
 		sum += units[TotalHits]
 	}
-	if sum != values*workers {
-		t.Errorf("%d hits in all series, want %d", sum, values*workers)
-	}
-	if got, want := all[limit.Series.Labels()][TotalHits], uint64((values-maxDetailed)*workers); got != want {
-		t.Errorf("%d hits under the rule, want %d", got, want)
-	}
-	if got, want := testutil.ToFloat64(l.overflow), float64((values-maxDetailed)*workers); got != want {
-		t.Errorf("overflow is %v, want %v", got, want)
-	}
-	if got := strings.Count(log.String(), "maximum number of metric series"); got != 1 {
-		t.Errorf("told %d times, want once:\n%s", got, log.String())
+	const most, more = maxDetailed + 1, (values - maxDetailed) * workers
+	got := fmt.Sprint(len(all), " series, ", sum, " hits, ", all[limit.Series.Labels()][TotalHits], " under the rule, ",
+		testutil.ToFloat64(l.overflow), " too many, logged ", strings.Count(log.String(), "maximum number of metric series"))
+	if want := fmt.Sprint(most, " series, ", values*workers, " hits, ", more, " under the rule, ", more, " too many, logged ", 1); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

@@ -1,7 +1,6 @@
 package sketch
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -97,18 +96,4 @@ func TestSketchIsRight(t *testing.T) {
 			}
 		})
 	}
-}
-
-func ExampleSketch() {
-	s := New[string](2)
-	for _, name := range []string{"a", "b", "a", "c", "a"} {
-		c, _ := s.Add(0, uint64(name[0]))
-		c.Value = name
-	}
-	for _, c := range s.Counters {
-		fmt.Println(c.Value, "from", c.Count-c.Error, "to", c.Count)
-	}
-	// Output:
-	// a from 3 to 3
-	// c from 1 to 2
 }
