@@ -150,8 +150,10 @@ func letsPass(p *tab, w *weir) {
 	p.wants("main", "The exception is removed.", "There are no exceptions.")
 
 	// What cannot be added stays in the form, with the reason.
-	p.do(chromedp.SendKeys(chromedp.ID("domain"), "api"), chromedp.SendKeys(chromedp.ID("descriptor"), "user=bob"),
-		chromedp.SetValue(chromedp.ID("for"), "soon"), chromedp.SendKeys(chromedp.ID("reason"), "why not"+kb.Enter))
+	for _, field := range [][]string{{"#domain", "api"}, {"#descriptor", "user=bob"}, {"#for", "soon"}, {"#reason", "why not", kb.Enter}} {
+		p.tabTo(field[0])
+		p.presses(field[1:]...)
+	}
 	p.wants("main", `"soon" is not a duration such as 30m`)
 	if got := p.get(`document.getElementById("descriptor").value + document.getElementById("reason").value`); got != "user=bobwhy not" {
 		p.t.Errorf("the form has %q", got)
