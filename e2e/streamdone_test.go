@@ -20,14 +20,34 @@ import (
 	"weir/internal/testenv"
 )
 
-// flight is the Envoy of examples/in-flight between a recorder and an upstream whose
-// answers are as the path says.
+// flight is the Envoy of examples/in-flight between a rate limit service and an upstream that
+// remember what they see of the requests of each user. The service answers as the name of
+// the user says, the upstream as the path says.
 type flight struct {
 	*envoy
-	recorder *recorder
+	service.UnimplementedRateLimitServiceServer
+	ended chan struct{} // closed when the test ends
 
-	mu   sync.Mutex
-	seen map[string]int // how often requests of a user have "reached" the upstream, and "left" it without an answer
+	mu    sync.Mutex
+	users map[string]*record
+}
+
+// record is what is seen of one user.
+type record struct {
+	takes, gives int      // that Envoy asks for
+	ids          []string // of the requests, each once
+	cancelled    bool     // a call that is not answered
+	tries        int      // that reach the upstream
+	left         bool     // the upstream, before it has answered
+}
+
+// String words the calls, takes first: their order is not known, because they may be on
+// their way at the same time.
+func (u record) String() string {
+	if u.takes+u.gives == 0 {
+		return "-"
+	}
+	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("return ", u.gives))
 }
 
 // holdRoutes are the routes of a flight, in Envoy's words.
@@ -61,12 +81,12 @@ const refusal = `
 func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight {
 	t.Helper()
 	testenv.Envoy(t)
-	f := &flight{recorder: &recorder{ended: make(chan struct{}), users: map[string]*record{}}, seen: map[string]int{}}
+	f := &flight{ended: make(chan struct{}), users: map[string]*record{}}
 	server := grpc.NewServer()
-	service.RegisterRateLimitServiceServer(server, f.recorder)
+	service.RegisterRateLimitServiceServer(server, f)
 	g := gateway{example: "examples/in-flight/envoy.yaml", filters: fmt.Sprintf(refusal, "before"), upstream: serve(t, f), manager: manager}
 	doc := g.bootstrap(t, testenv.ServeGRPC(t, server))
-	t.Cleanup(func() { close(f.recorder.ended) }) // so that the server can end
+	t.Cleanup(func() { close(f.ended) }) // so that the server can end
 	hcm := connectionManager(t, doc)
 	host := get(t, hcm, "route_config", "virtual_hosts", 0)
 	limits := get(t, host, "routes", 0, "typed_per_filter_config")
@@ -91,7 +111,7 @@ func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight 
 
 func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := r.Header.Get("x-user")
-	tries := f.note("reached", user)
+	tries := f.note(user, func(u *record) { u.tries++ }).tries
 	switch r.URL.Path {
 	case "/retried":
 		if tries < 3 {
@@ -111,26 +131,67 @@ func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fallthrough
 	case "/slow":
 		<-r.Context().Done()
-		f.note("left", user)
+		f.note(user, func(u *record) { u.left = true })
 	}
 }
 
-// note counts what the upstream has seen.
-func (f *flight) note(what, user string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seen[what+user]++
-	return f.seen[what+user]
+// ShouldRateLimit implements service.RateLimitServiceServer.
+func (f *flight) ShouldRateLimit(ctx context.Context, request *service.RateLimitRequest) (*service.RateLimitResponse, error) {
+	d := request.GetDescriptors()[0]
+	user, id := d.GetEntries()[0].GetValue(), d.GetEntries()[1].GetValue()
+	f.note(user, func(u *record) {
+		if d.GetIsNegativeHits() {
+			u.gives++
+		} else {
+			u.takes++
+		}
+		if !slices.Contains(u.ids, id) {
+			u.ids = append(u.ids, id)
+		}
+	})
+	switch kind, _, _ := strings.Cut(user, " "); {
+	case d.GetIsNegativeHits():
+	case kind == "denied":
+		return &service.RateLimitResponse{OverallCode: service.RateLimitResponse_OVER_LIMIT}, nil
+	case kind == "undecided":
+		return nil, grpcstatus.Error(codes.Unavailable, "the store failed")
+	case kind == "unanswered":
+		<-ctx.Done()
+		f.note(user, func(u *record) { u.cancelled = true })
+		<-f.ended // or the answer may come just before Envoy gives up
+	}
+	return &service.RateLimitResponse{OverallCode: service.RateLimitResponse_OK}, nil
 }
 
-// waitFor waits until the upstream has seen it.
-func (f *flight) waitFor(what, user string) {
+// note changes what is seen of a user, and returns it.
+func (f *flight) note(user string, change func(*record)) record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users[user] == nil {
+		f.users[user] = new(record)
+	}
+	change(f.users[user])
+	return *f.users[user]
+}
+
+func (f *flight) of(user string) record { return f.note(user, func(*record) {}) }
+
+// waitForCalls waits until Envoy has asked so of a user.
+func (f *flight) waitForCalls(user, calls string) {
 	f.t.Helper()
-	testenv.Until(f.t, "a request of "+user+" has "+what+" the upstream", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.seen[what+user] > 0
-	})
+	testenv.Becomes(f.t, "calls for "+user, calls, func() string { return f.of(user).String() })
+}
+
+// waitForTry waits until a request of a user has reached the upstream.
+func (f *flight) waitForTry(user string) {
+	f.t.Helper()
+	testenv.Until(f.t, user+" reaches the upstream", func() bool { return f.of(user).tries > 0 })
+}
+
+// waitForLeaving waits until a request of a user has ended before the upstream has answered.
+func (f *flight) waitForLeaving(user string) {
+	f.t.Helper()
+	testenv.Until(f.t, user+" leaves the upstream", func() bool { return f.of(user).left })
 }
 
 // status asks for path, which must be answered so; 0: the answer is cut off.
@@ -153,8 +214,8 @@ func (f *flight) resetStream(user string) {
 	request := testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.addr+"/slow", nil))(f.t)
 	request.Header.Set("x-user", user)
 	go func() {
-		f.waitFor("reached", user)
-		cancel()
+		defer cancel()
+		f.waitForTry(user)
 	}()
 	resp, err := transport.RoundTrip(request)
 	if err == nil {
@@ -163,16 +224,16 @@ func (f *flight) resetStream(user string) {
 	if !errors.Is(err, context.Canceled) {
 		f.t.Errorf("%s: error %v, want that of the context", user, err)
 	}
-	f.waitFor("left", user)
+	f.waitForLeaving(user)
 }
 
 // settle waits until a request that is made now is returned. Envoy has one thread and
-// one connection to the recorder, so all that it asks about earlier requests has come.
+// one connection to the service, so all that it asks about earlier requests has come.
 func (f *flight) settle(after string) {
 	f.t.Helper()
 	marker := "marker after " + after
 	f.status("/", marker, 200)
-	f.recorder.waitFor(f.t, marker, "take return")
+	f.waitForCalls(marker, "take return")
 }
 
 // wantRow fails the test unless the table of examples/in-flight/README.md has a row.
@@ -200,7 +261,7 @@ func TestStreamDone(t *testing.T) {
 		row  string // in the table
 		user string
 		do   func(f *flight, user string)
-		both string // what the recorder gets, by default a take and a return
+		both string // what the service gets, by default a take and a return
 	}{
 		{row: "answered", user: "answered", do: gets("/", 200)},
 		{row: "denied by a limit", user: "denied", do: gets("/", 429)},
@@ -211,17 +272,17 @@ func TestStreamDone(t *testing.T) {
 		{row: "upstream closes the connection", user: "reset", do: gets("/reset", 503)},
 		{row: "upstream closes it within the answer", user: "cut", do: gets("/part?reset", 0)},
 		{row: "client leaves while the upstream works", user: "leaving", do: func(f *flight, user string) {
-			f.abandon("/slow", user, func(*bufio.Reader) { f.waitFor("reached", user) })
-			f.waitFor("left", user)
+			f.abandon("/slow", user, func(*bufio.Reader) { f.waitForTry(user) })
+			f.waitForLeaving(user)
 		}},
 		{row: "client leaves within the answer", user: "bored", do: func(f *flight, user string) {
 			f.abandon("/part", user, func(answer *bufio.Reader) { testenv.Must(answer.ReadString('\n'))(t) })
-			f.waitFor("left", user)
+			f.waitForLeaving(user)
 		}},
 		{row: "client resets the stream (HTTP/2)", user: "resetting", do: (*flight).resetStream},
 		{row: "client leaves while Weir decides", user: "unanswered", do: func(f *flight, user string) {
-			f.abandon("/", user, func(*bufio.Reader) { f.recorder.waitFor(t, user, "take") })
-			testenv.Until(t, "the call is cancelled", func() bool { return f.recorder.of(user).cancelled })
+			f.abandon("/", user, func(*bufio.Reader) { f.waitForCalls(user, "take") })
+			testenv.Until(t, "the call is cancelled", func() bool { return f.of(user).cancelled })
 		}},
 		{row: "refused by a filter before", user: "refused-before", do: gets("/", 403, "x-refuse: before"), both: "-"},
 		{row: "refused by a filter after", user: "refused-after", do: gets("/", 403, "x-refuse: after")},
@@ -241,8 +302,8 @@ func TestStreamDone(t *testing.T) {
 			f := on[i]
 			c.do(f, c.user)
 			f.settle(c.user)
-			f.recorder.waitFor(t, c.user, want) // it may write down the last two in any order
-			if got := f.recorder.of(c.user); len(got.ids) > 1 {
+			f.waitForCalls(c.user, want) // it may write down the last two in any order
+			if got := f.of(c.user); len(got.ids) > 1 {
 				t.Errorf("%s, %d filters: the ids %q, want one", c.row, 2-i, got.ids)
 			}
 		}
@@ -251,11 +312,11 @@ func TestStreamDone(t *testing.T) {
 
 	for _, f := range ordinary {
 		f.abandon("/slow", "last", func(*bufio.Reader) {
-			f.waitFor("reached", "last")
+			f.waitForTry("last")
 			f.kill()
 		})
-		f.waitFor("left", "last")
-		if got := f.recorder.of("last"); got.String() != "take" {
+		f.waitForLeaving("last")
+		if got := f.of("last"); got.String() != "take" {
 			t.Errorf("Envoy is killed: %s, want take", got)
 		}
 	}
@@ -281,89 +342,14 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 		f.status("/", "choosing", 200, "x-request-id: "+chosen)
 		f.status("/", "silent", 200)
 		f.status("/", "other", 200, "x-request-id: "+chosen)
-		f.recorder.waitFor(t, "other", "take return")
+		f.waitForCalls("other", "take return")
 		chooses := "no"
-		if f.recorder.of("choosing").ids[0] == chosen {
+		if f.of("choosing").ids[0] == chosen {
 			chooses = "yes"
 		}
-		if got := f.recorder.of("silent"); chooses != c.chooses || got.String() != c.without {
+		if got := f.of("silent"); chooses != c.chooses || got.String() != c.without {
 			t.Errorf("%s: a client chooses: %s, and without an id: %s, want %s and %s", c.row, chooses, got, c.chooses, c.without)
 		}
 		wantRow(t, c.row, c.chooses, c.without)
 	}
-}
-
-// recorder is a rate limit service that remembers what Envoy asks about the requests of
-// each user. It answers as the name of the user says.
-type recorder struct {
-	service.UnimplementedRateLimitServiceServer
-	ended chan struct{} // closed when the test ends
-
-	mu    sync.Mutex
-	users map[string]*record
-}
-
-// record is what Envoy asked about one user.
-type record struct {
-	takes, gives int
-	ids          []string // of the requests, each once
-	cancelled    bool     // a call that was not answered
-}
-
-// ShouldRateLimit implements service.RateLimitServiceServer.
-func (r *recorder) ShouldRateLimit(ctx context.Context, request *service.RateLimitRequest) (*service.RateLimitResponse, error) {
-	d := request.GetDescriptors()[0]
-	user, id := d.GetEntries()[0].GetValue(), d.GetEntries()[1].GetValue()
-	r.note(user, func(u *record) {
-		if d.GetIsNegativeHits() {
-			u.gives++
-		} else {
-			u.takes++
-		}
-		if !slices.Contains(u.ids, id) {
-			u.ids = append(u.ids, id)
-		}
-	})
-	switch kind, _, _ := strings.Cut(user, " "); {
-	case d.GetIsNegativeHits():
-	case kind == "denied":
-		return &service.RateLimitResponse{OverallCode: service.RateLimitResponse_OVER_LIMIT}, nil
-	case kind == "undecided":
-		return nil, grpcstatus.Error(codes.Unavailable, "the store failed")
-	case kind == "unanswered":
-		<-ctx.Done()
-		r.note(user, func(u *record) { u.cancelled = true })
-		<-r.ended // or the answer may come just before Envoy gives up
-	}
-	return &service.RateLimitResponse{OverallCode: service.RateLimitResponse_OK}, nil
-}
-
-func (r *recorder) note(user string, change func(*record)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.users[user] == nil {
-		r.users[user] = new(record)
-	}
-	change(r.users[user])
-}
-
-// of returns what is known of a user.
-func (r *recorder) of(user string) (u record) {
-	r.note(user, func(known *record) { u = *known })
-	return u
-}
-
-// waitFor waits until Envoy has asked so of a user.
-func (r *recorder) waitFor(t *testing.T, user, calls string) {
-	t.Helper()
-	testenv.Becomes(t, "calls for "+user, calls, func() string { return r.of(user).String() })
-}
-
-// String words the calls, takes first: their order is not known, because they may be on
-// their way at the same time.
-func (u record) String() string {
-	if u.takes+u.gives == 0 {
-		return "-"
-	}
-	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("return ", u.gives))
 }
