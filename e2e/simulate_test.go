@@ -27,9 +27,7 @@ type simulated struct {
 	Lines, Unreadable int64
 	Requests          uint64
 	Limits            []struct {
-		Clients      int
-		WorstClients []struct{ Client string } `json:"worst_clients"`
-		Amounts      []struct{ Amount float64 }
+		Amounts []struct{ Amount float64 }
 	}
 	Notes []string
 }
@@ -37,7 +35,6 @@ type simulated struct {
 // knownLog is a log of the generator, and what is known of it.
 type knownLog struct {
 	file    string
-	Clients int
 	Abusers []struct{ Address string }
 	Amounts []float64
 }
@@ -101,8 +98,7 @@ func readLogged(t *testing.T, file string) (list []logged) {
 	return list
 }
 
-// TestSimulate chooses a limit as a new user would: weir simulate finds those who come far too often in a
-// log, and suggests amounts. The same requests through a real Envoy and Weir with the suggested
+// TestSimulate chooses a limit as a new user would: weir simulate suggests amounts. The same requests through a real Envoy and Weir with the suggested
 // rules are denied as it said, one by one. And what Envoy then logs of them, in both of its
 // formats, is denied by a replay as it was by Weir.
 func TestSimulate(t *testing.T) {
@@ -118,22 +114,12 @@ func TestSimulate(t *testing.T) {
 
 	log := generate(t, testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t))
 	report, _ := simulate(t, rule(log.Amounts[2]/2), log.file, config, "--suggest")
-	limit := report.Limits[0]
-	if limit.Clients != log.Clients || len(limit.WorstClients) < len(log.Abusers) {
-		t.Fatalf("%d clients, want %d; the worst are %v", limit.Clients, log.Clients, limit.WorstClients)
-	}
-	for i, a := range log.Abusers {
-		if got := limit.WorstClients[i].Client; got != "remote_address="+a.Address {
-			t.Errorf("worst client %d is %s, want %s", i, got, a.Address)
-		}
-	}
-	for i, want := range log.Amounts {
-		if got := limit.Amounts[i].Amount; got < want*0.99 || got > want*1.01 {
-			t.Errorf("amount %d is %v, want %v", i, got, want)
-		}
+	amount := report.Limits[0].Amounts[2].Amount
+	if want := log.Amounts[2]; amount < want*0.99 || amount > want*1.01 {
+		t.Fatalf("the amount %v is suggested, want %v", amount, want)
 	}
 
-	suggested := rule(limit.Amounts[2].Amount)
+	suggested := rule(amount)
 	_, foretold := simulate(t, suggested, log.file, config)
 	denied := slices.Sorted(maps.Keys(foretold))
 	w := startWeir(t, suggested)
