@@ -139,13 +139,13 @@ func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
 
 // at3AM has, for each command of docs/at-3am.md, what it shows.
 var at3AM = map[string][]string{
-	"weir top":                 {`rule user \(.*api.yaml:6:5\)`, `SINCE`, `user=alice`},
-	"weir top --window minute": {`5 per minute: \d+ denied`},
-	"weir denials api -n 6000 | grep -e LAST -e user=alice":                            {`(?m)^\d\d:\d\d:\d\d +7 +\d\d:\d\d:\d\d .* 5 per minute +\S+api.yaml:6:5 +api user=alice$`},
-	"weir peek api user=alice":                                                         {`50? per minute +\d+ of 50?`},
+	"weir top":                    {`rule user \(.*api.yaml:6:5\)`, `SINCE`, `user=alice`},
+	"weir top --window minute":    {`5 per minute: \d+ denied`},
+	"weir denials api user=alice": {`(?m)^\d\d:\d\d:\d\d +7 +\d\d:\d\d:\d\d .* 5 per minute +\S+api.yaml:6:5 +api user=alice$`},
+	"weir peek api user=alice":    {`50? per minute +\d+ of 50?`},
 	`weir except add api user=alice --amount 10x --for 6h --reason "import of Monday"`: {`10x api user=alice until .*\(6 h left\)`},
-	"weir reset api user=alice":                                                        {`Set 1 counter to zero`},
-	`weir except add api user=mallory --deny --for 1h --reason "scraping"`:             {`deny api user=mallory until`},
+	"weir reset api user=alice": {`Set 1 counter to zero`},
+	`weir except add api user=mallory --deny --for 1h --reason "scraping"`: {`deny api user=mallory until`},
 	"weir status":                 {`health +OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
 	"weir explain api user=alice": {`user`},
 	"weir validate /rules":        {`valid`},
