@@ -155,66 +155,31 @@ func TestCountersBehindExceptions(t *testing.T) {
 
 func TestBadQuestions(t *testing.T) {
 	f := newFixture(t, rules, false)
-	for name, c := range map[string]struct {
-		domain  string
-		entries []limiter.Entry
-	}{
-		"no domain":    {"", entries("user=x")},
-		"no entries":   {"api", nil},
-		"an empty key": {"api", entries("=x")},
-		"many entries": {"api", slices.Repeat(entries("user=x"), plan.MaxEntries+1)},
-	} {
-		if _, err := f.Peek(t.Context(), NewDescriptor(c.domain, c.entries)); !errors.Is(err, ErrBadRequest) {
-			t.Errorf("%s: peek: got error %v", name, err)
+	want := func(of Descriptor, kind error) {
+		t.Helper()
+		_, peek := f.Peek(t.Context(), of)
+		_, reset := f.Reset(t.Context(), of, "ann", "peer")
+		if !errors.Is(peek, kind) || !errors.Is(reset, kind) {
+			t.Errorf("%.100v: got errors %v and %v, want %v", of, peek, reset, kind)
 		}
-		if _, err := f.Reset(t.Context(), NewDescriptor(c.domain, c.entries), "ann", "peer"); !errors.Is(err, ErrBadRequest) {
-			t.Errorf("%s: reset: got error %v", name, err)
-		}
+	}
+	want(NewDescriptor("", entries("user=x")), ErrBadRequest)
+	want(NewDescriptor("api", nil), ErrBadRequest)
+	want(NewDescriptor("api", entries("=x")), ErrBadRequest)
+	want(NewDescriptor("api", slices.Repeat(entries("user=x"), plan.MaxEntries+1)), ErrBadRequest)
+	f.Store = broken{f.Store}
+	f.ask(t.Context(), 2, "user=alice")
+	want(NewDescriptor("api", entries("user=alice")), ErrUnavailable)
+	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user=alice")), "ann", "peer"); a.Reset != 2 || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("a reset of what cannot be shown: got %d counters, error %v", a.Reset, err)
 	}
 	f.tree = nil
-	if _, err := f.Peek(t.Context(), NewDescriptor("api", entries("user=x"))); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("no rules: got error %v", err)
-	}
+	want(NewDescriptor("api", entries("user=x")), ErrUnavailable)
 }
 
-// broken is a store that fails when it is looked at, or reset.
-type broken struct {
-	limiter.CounterStore
-	peek, reset error
-}
+// broken is a store that fails when it is looked at.
+type broken struct{ limiter.CounterStore }
 
-func (b broken) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	if b.peek != nil {
-		return nil, b.peek
-	}
-	return b.CounterStore.Peek(ctx, hits)
-}
-
-func (b broken) Reset(ctx context.Context, hits []limiter.Hit) error {
-	if b.reset != nil {
-		return b.reset
-	}
-	return b.CounterStore.Reset(ctx, hits)
-}
-
-// A store that fails shows no counters.
-func TestStoreThatFails(t *testing.T) {
-	alice := NewDescriptor("api", entries("user=alice"))
-	for name, c := range map[string]struct {
-		store broken
-		reset int
-	}{
-		"peek":  {broken{peek: limiter.ErrUnavailable}, 2},
-		"reset": {broken{reset: limiter.ErrUnavailable, peek: limiter.ErrUnavailable}, 0},
-	} {
-		f := newFixture(t, rules, false)
-		c.store.CounterStore, f.Store = f.Store, &c.store
-		f.ask(t.Context(), 2, "user=alice")
-		if _, err := f.Peek(t.Context(), alice); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("%s: peek: got error %v", name, err)
-		}
-		if a, err := f.Reset(t.Context(), alice, "ann", "peer"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, limiter.ErrUnavailable) || a.Reset != c.reset {
-			t.Errorf("%s: reset: got %+v, error %v", name, a, err)
-		}
-	}
+func (broken) Peek(context.Context, []limiter.Hit) ([]limiter.Counter, error) {
+	return nil, limiter.ErrUnavailable
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
@@ -48,5 +49,66 @@ func TestErrorf(t *testing.T) {
 	err := Errorf(ErrUnavailable, "redis: %w", io.EOF)
 	if err.Error() != "redis: EOF" || !errors.Is(err, ErrUnavailable) || !errors.Is(err, io.EOF) || errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzExcerpt writes any descriptor into a bounded number of bytes, and reads it again.
+// What was not cut is exact.
+func FuzzExcerpt(f *testing.F) {
+	long := strings.Repeat("ö", 5000)
+	for _, s := range []struct {
+		domain, key, value string
+		n, size            int
+	}{
+		{"api", "user", "alice", 1, 128}, {"api", "user", "", 0, 128}, {long, long, long, 100, 128}, {long, "k", long, 3, 256},
+		{"\xff", "\xff", "a\xffb", 7, 1024}, {"api", "user", strings.Repeat("x", 127) + "ö", 1, 256}, {"api", "k", strings.Repeat("\x80", 200), 2, 300},
+	} {
+		f.Add(s.domain, s.key, s.value, s.n, s.size, false)
+		f.Add(s.domain, s.key, s.value, s.n, s.size, true)
+	}
+	f.Fuzz(func(t *testing.T, domain, key, value string, n, size int, hashed bool) {
+		n, size = min(max(n, 0), 100), min(max(size, 128), 4096)
+		s := Asked{Domain: domain, Key: []byte("w1"), Hashed: hashed}
+		for range n {
+			s.Entries = append(s.Entries, limiter.Entry{Key: key, Value: value})
+		}
+		d, kept := s.Excerpt(size), 0
+		if len(d.Entries)+d.More != n {
+			t.Errorf("got %d entries and %d more, want %d", len(d.Entries), d.More, n)
+		}
+		want := value
+		if hashed && value != "" {
+			want = string(limiter.AppendDigest(nil, value))
+		}
+		cut := d.More > 0 || len(domain) > keptKey
+		for _, e := range d.Entries {
+			got := testenv.Must(e.Bytes())(t)
+			kept += len(got.Key) + len(got.Value)
+			cut = cut || got.Key != key || got.Value != want
+			if !strings.HasPrefix(key, got.Key) || !strings.HasPrefix(want, got.Value) || e.Hashed != (want != value) {
+				t.Errorf("got %q, hashed %t, want %q=%q", got, e.Hashed, key, want)
+			}
+			if utf8.ValidString(value) && e.ValueBase64 != "" {
+				t.Errorf("a character of %q is cut apart", value)
+			}
+		}
+		if kept > size {
+			t.Errorf("got %d bytes, want %d at most", kept, size)
+		}
+		if cut != (d.Digest != "") {
+			t.Errorf("cut is %t, the digest is %q", cut, d.Digest)
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSharedValues shows the pattern of a rule where it stands for the values.
+func TestSharedValues(t *testing.T) {
+	s := Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
+	got, err := json.Marshal(s.Excerpt(256))
+	if want := `{"entries":[{"key":"path","value":"/files/*","shared":true},{"key":"user","value":"#K9gGyX8OAK8aH8Myj6djqQ","hashed":true}]}`; err != nil || string(got) != want {
+		t.Errorf("got %s, want %s (error: %v)", got, want, err)
 	}
 }

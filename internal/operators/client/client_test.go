@@ -2,20 +2,20 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators"
+	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
 
@@ -58,6 +58,11 @@ func TestBadAnswers(t *testing.T) {
 			}
 		}
 	}
+	greeting := func(w http.ResponseWriter, _ *http.Request) { // as gRPC has it
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		_, _ = io.WriteString(conn, "\x00\x00\x06\x04\x1b[31m\r\n\r\n")
+		conn.Close()
+	}
 	const noWeir = "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does"
 	for _, tt := range []struct {
 		name    string
@@ -65,8 +70,6 @@ func TestBadAnswers(t *testing.T) {
 		want    string // of GET /status, SERVER is its URL
 		kind    error
 	}{
-		{"unknown thing", plain(404, "there is no exception \"x\"\n"), `not found by the server at SERVER: there is no exception "x"`, ErrNotFound},
-		{"no token", plain(401, "the token is missing or invalid\n"), "refused by the server at SERVER: the token is missing or invalid", ErrUnauthorized},
 		{"forbidden", plain(403, "served to 127.0.0.1 only, see ADMIN_TOKEN_FILE\n"), "status 403 from the server at SERVER: served to 127.0.0.1 only, see ADMIN_TOKEN_FILE", nil},
 		{"no reason", plain(500, ""), "status 500 from the server at SERVER: no reason given", nil},
 		{"hostile reason", plain(500, "\x1b[31m\xff\nsecond line"), `status 500 from the server at SERVER: \x1b[31m\xff`, nil},
@@ -77,17 +80,24 @@ func TestBadAnswers(t *testing.T) {
 		{"other JSON", plain(200, `{"status":"ok"}`), noWeir, nil},
 		{"other types", plain(200, `{"version":1}`), noWeir, nil},
 		{"large", large, noWeir, nil},
-		{"cut", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100") }, "cannot reach the server at SERVER: unexpected EOF", ErrUnreachable},
+		{"no HTTP", greeting, `cannot reach the server at SERVER: malformed HTTP response "\x00\x00\x06\x04\x1b[31m"`, ErrUnreachable},
+		{"cut", plain(200, "", "Content-Length", "100"), "cannot reach the server at SERVER: unexpected EOF", ErrUnreachable},
 		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "cannot reach the server at SERVER: no answer within 100ms", ErrUnreachable},
+		{"interrupted", nil, "context canceled at SERVER: interrupted", context.Canceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := httptest.NewServer(tt.handler)
 			defer server.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			o := Options{Server: server.URL, Timeout: 30 * time.Second}
-			if tt.name == "slow" {
+			switch tt.name {
+			case "slow":
 				o.Timeout = 100 * time.Millisecond
+			case "interrupted":
+				cancel()
 			}
-			_, err := testenv.Must(New(o))(t).Ask(t.Context(), Status{})
+			_, err := testenv.Must(New(o))(t).Ask(ctx, Status{})
 			want := strings.ReplaceAll(tt.want, "SERVER", server.URL)
 			if err == nil || err.Error() != want || tt.kind != nil && !errors.Is(err, tt.kind) || tt.kind == nil && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized)) {
 				t.Errorf("got %v, want %s", err, want)
@@ -96,81 +106,30 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestNoServer asks where nobody answers, or something else.
-func TestNoServer(t *testing.T) {
-	closed := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	closed.Close()
-	other := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer other.Close()
-	go func() {
-		for {
-			conn, err := other.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, "\x00\x00\x06\x04\x1b[31m\r\n\r\n") // as gRPC greets
-			conn.Close()
-		}
-	}()
-	for server, want := range map[string]string{
-		closed.Addr().String():             "connection refused",
-		"nobody.invalid:1":                 "no such host",
-		other.Addr().String():              "cannot reach the server at ",
-		"https://" + other.Addr().String(): "cannot reach the server at ",
-	} {
-		c := testenv.Must(New(Options{Server: server, Timeout: 30 * time.Second}))(t)
-		_, err := c.Ask(t.Context(), Status{})
-		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) || plaintext.Line(err.Error()) != err.Error() || strings.Count(err.Error(), server) != 1 {
-			t.Errorf("%s: got %v, want %s", server, err, want)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c, _ := New(Options{Server: closed.Addr().String(), Timeout: time.Second})
-	if _, err := c.Ask(ctx, Status{}); err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
-		t.Errorf("interrupted: got %v", err)
-	}
-}
-
 // TestTLS asks a server whose certificate comes from an authority of its own.
 func TestTLS(t *testing.T) {
-	authority := testenv.NewAuthority(t)
-	start := func(names ...string) *httptest.Server {
-		certPEM, keyPEM := authority.Issue(t, names...)
-		pair := testenv.Must(tls.X509KeyPair(certPEM, keyPEM))(t)
-		server := httptest.NewUnstartedServer(plain(200, `{"version":"v1"}`))
-		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		return server
-	}
-	server, named := start("127.0.0.1"), start("weir.example")
+	encrypted, unencrypted := httptest.NewUnstartedServer(plain(200, `{"version":"v1"}`)), httptest.NewServer(plain(200, "{}"))
+	defer unencrypted.Close()
+	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	encrypted.StartTLS()
+	defer encrypted.Close()
 	known := x509.NewCertPool()
-	known.AppendCertsFromPEM(authority.PEM())
+	known.AddCert(encrypted.Certificate())
 	for _, tt := range []struct {
 		server string
 		cas    *x509.CertPool
 		want   string
 	}{
-		{server.URL, known, ""},
-		{server.URL, nil, "x509: certificate signed by unknown authority"},
-		{named.URL, known, "x509: cannot validate certificate for "},
-		{strings.Replace(server.URL, "https", "http", 1), known, "Client sent an HTTP request to an HTTPS server."},
+		{encrypted.URL, known, ""},
+		{encrypted.URL, nil, "x509: certificate signed by unknown authority"},
+		{strings.Replace(encrypted.URL, "127.0.0.1", "localhost", 1), known, "x509: certificate is valid for "},
+		{strings.Replace(encrypted.URL, "https", "http", 1), known, "Client sent an HTTP request to an HTTPS server."},
+		{strings.Replace(unencrypted.URL, "http", "https", 1), nil, "HTTP response to HTTPS client"},
 	} {
-		c, err := New(Options{Server: tt.server, CAs: tt.cas, Timeout: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = c.Ask(t.Context(), Status{}); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		c := testenv.Must(New(Options{Server: tt.server, CAs: tt.cas, Timeout: 30 * time.Second}))(t)
+		if _, err := c.Ask(t.Context(), Status{}); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want %s", tt.server, err, tt.want)
 		}
-	}
-	plainServer := httptest.NewServer(plain(200, "{}"))
-	defer plainServer.Close()
-	c, _ := New(Options{Server: strings.Replace(plainServer.URL, "http", "https", 1), Timeout: 30 * time.Second})
-	if _, err := c.Ask(t.Context(), Status{}); err == nil || !strings.Contains(err.Error(), "HTTP response to HTTPS client") {
-		t.Errorf("HTTPS to HTTP: got %v", err)
 	}
 }
 
@@ -189,5 +148,39 @@ func TestRequest(t *testing.T) {
 	}
 	if got.Header.Get("Authorization") != "Bearer swordfish" || got.Header.Get("User-Agent") != "weir/v1" || got.Method != http.MethodDelete {
 		t.Errorf("got %s %v", got.Method, got.Header)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0 s", 0: "0 s", time.Microsecond: "1 ms", 999 * time.Millisecond: "999 ms", time.Second: "1 s", 119 * time.Second: "119 s",
+		2 * time.Minute: "2 min", 41*time.Minute + 29*time.Second: "41 min", 2*time.Hour - time.Second: "2 h", 3 * time.Hour: "3 h", 3*time.Hour + 2*time.Minute: "3 h 2 min",
+		47 * time.Hour: "47 h", 49 * time.Hour: "2 days", math.MaxInt64: "106751 days",
+	} {
+		if got := operators.Span(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+	for _, s := range []float64{math.NaN(), math.Inf(1), 1e300, -1e300, math.Inf(-1)} {
+		if d := operators.Seconds(s); d < 0 {
+			t.Errorf("%v: got %v", s, d)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	v := operators.Times{Now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
+	for _, tt := range []struct{ got, want string }{
+		{v.Since(v.Now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
+		{v.Ago(v.Now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
+		{v.Until(v.Now), "until 03:00:00 CEST (expired)"},
+		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
+		{limit("minute", "5 per minute"), "5 per minute"}, {limit("logins", "5 per minute"), "logins, 5 per minute"}, {limit("unlimited", ""), "unlimited"},
+		{api.Short("\x1b\x1b", 8), `\x1b\x1b`}, {api.Short("\x1b\x1b", 7), `\x1b\x…`}, {api.Short(strings.Repeat("ö", 10_000), 3), "öö…"}, {api.Short("größer", 6), "größer"},
+		{new(Answer).Key("api", operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}), "user… (cut)"}, // no base64
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %s, want %s", tt.got, tt.want)
+		}
 	}
 }
