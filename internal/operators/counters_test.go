@@ -129,30 +129,6 @@ func TestPeekAndReset(t *testing.T) {
 	}
 }
 
-// Exceptions are in the place of limits, or multiply them; the counters stay to be seen and
-// to be reset.
-func TestCountersBehindExceptions(t *testing.T) {
-	f := newFixture(t, rules, false)
-	f.ask(t.Context(), 2, "user=alice")
-	for _, c := range []struct {
-		exception *plan.Exception
-		want      string
-	}{
-		{&plan.Exception{Effect: plan.Allow}, "2 of 3, 1 left"},
-		{&plan.Exception{Effect: plan.Deny}, "2 of 3, 1 left"},
-		{&plan.Exception{Effect: plan.Amount, Factor: 10}, "2 of 30, 28 left"},
-	} {
-		c.exception.Domain, c.exception.Entries = "api", entries("user=alice")
-		f.inForce.Store(plan.NewExceptions([]*plan.Exception{c.exception}))
-		if got := f.lines(f.Peek(t.Context(), NewDescriptor("api", entries("user=alice")))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
-			t.Errorf("%v: got\n%swant %s", c.exception.Effect, got, c.want)
-		}
-	}
-	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
-		t.Errorf("got %+v, error %v", a, err)
-	}
-}
-
 func TestBadQuestions(t *testing.T) {
 	f := newFixture(t, rules, false)
 	want := func(of Descriptor, kind error) {

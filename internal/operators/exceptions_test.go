@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -149,40 +148,6 @@ func (s *server) want(entries ...string) {
 	if n := testutil.ToFloat64(s.inForce); n != float64(len(entries)) {
 		s.t.Errorf("the metric says %v", n)
 	}
-}
-
-// What one server adds or removes holds on the others within a second, and is in the
-// audit log of that server.
-func TestServersShareExceptions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newFake()
-		a, b := newServer(t, store), newServer(t, store)
-		defer a.run()()
-		defer b.run()()
-		e := a.add(allowing("user=alice", time.Hour))
-		a.want("user=alice")
-		time.Sleep(time.Second)
-		b.want("user=alice")
-		if got := exceptionOf(b.All()[0]); !reflect.DeepEqual(got, e) || time.Until(got.Until) != time.Hour-time.Second {
-			t.Errorf("got %+v, want %+v", got, e)
-		}
-		testenv.OK(t, b.Remove(t.Context(), e.ID, "carol\n", "::1"))
-		b.want()
-		time.Sleep(time.Second)
-		a.want()
-		for _, s := range []*server{a, b} {
-			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, ErrNotFound) {
-				t.Errorf("removed twice: %v", err)
-			}
-		}
-		const common = ` audit=true domain=api descriptor="user=alice" effect=allow until=2000-01-01T01:00:00.000Z reason="let me in" by=`
-		if got, want := a.log.String(), `level=INFO msg="exception added"`+common+"bob peer=192.0.2.1:5\n"; got != want {
-			t.Errorf("got log\n%s\nwant\n%s", got, want)
-		}
-		if got, want := b.log.String(), `level=INFO msg="exception removed"`+common+`carol\n peer=::1 added_by=bob`+"\n"; got != want {
-			t.Errorf("got log\n%s\nwant\n%s", got, want)
-		}
-	})
 }
 
 // An exception ends by itself, to the point on each server, and leaves the store. Then an older

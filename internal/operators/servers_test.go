@@ -8,82 +8,49 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis"
 	"weir/internal/testenv"
 )
 
-// runServer runs one of several servers on a Redis, which reports that x was used so often.
-func runServer(t *testing.T, r *testenv.Redis, uses uint64) (s *Servers, stop func()) {
-	t.Helper()
-	shared := testenv.Must(redis.OpenShared(redis.Server{Addr: r.Addr()}, ""))(t)
-	s = NewServers(shared)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Run(ctx, func() Report { return Report{Uses: map[string]uint64{"x": uses}} })
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	t.Cleanup(func() {
-		stop()
-		testenv.OK(t, shared.Close())
-	})
-	return s, stop
+// reporting is a limiter.Shared with reports that are there only when asked for once more.
+type reporting struct {
+	limiter.Shared
+	asked, failed int
 }
 
-// wantOthers waits until the others of s report that sum, from so many servers.
-func wantOthers(t *testing.T, s *Servers, servers int, sum uint64) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		reports, err := s.Reports(t.Context())
-		var got uint64
-		for _, r := range reports {
-			got += r.Uses["x"]
-		}
-		if err != nil || len(reports) != servers || got != sum {
-			return fmt.Errorf("got %d from %d servers, error %v, want %d from %d", got, len(reports), err, sum, servers)
-		}
-		return nil
-	})
+func (r *reporting) Reports(context.Context) (map[string]string, error) {
+	if r.asked++; r.asked == r.failed {
+		return nil, limiter.ErrUnavailable
+	}
+	reports := map[string]string{"two": `{"uses":{"x":2}}`, "garbage": "\x1f\x8b", "text": "no JSON"}
+	if r.asked > 1 {
+		reports["four"] = `{"uses":{"x":4}}`
+	}
+	return reports, nil
 }
 
-// TestServersReport lets servers come, report and go, and Redis fail and lose all.
-func TestServersReport(t *testing.T) {
-	t.Parallel()
-	r := testenv.RedisServer(t)
-	one, _ := runServer(t, r, 1)
-	wantOthers(t, one, 0, 0)
-	two, _ := runServer(t, r, 2)
-	_, stop := runServer(t, r, 4)
-	if reports, err := two.Reports(t.Context()); err != nil || len(reports) != 2 {
-		t.Errorf("the first question: got %d reports, error %v", len(reports), err)
-	}
-	wantOthers(t, one, 2, 6)
-	wantOthers(t, two, 2, 5)
-	stop()
-	wantOthers(t, one, 1, 2)
-	// One of another version, or who knows who, says nothing that is understood.
-	testenv.OK(t, two.shared.Report(t.Context(), "garbage", []byte("\x1f\x8b")))
-	testenv.OK(t, two.shared.Report(t.Context(), "text", []byte("{}")))
-	wantOthers(t, one, 1, 2)
-	r.Stop()
-	testenv.Eventually(t, func() error {
-		if _, err := one.Reports(t.Context()); err == nil {
-			return fmt.Errorf("got no error")
+// TestReports waits for the first reports, and again after a while, but not each time. What
+// another version says, or who knows who, is not understood. Redis fails the fourth time.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reporting{failed: 4}
+		s := NewServers(r)
+		for _, asked := range []int{2, 3, 4, 6} {
+			reports, err := s.Reports(t.Context())
+			if r.asked != asked || (err != nil) != (asked == 4) || err == nil && len(reports) != 2 {
+				t.Errorf("got %+v in %d calls, error %v", reports, r.asked, err)
+			}
+			if asked == 4 {
+				time.Sleep(limiter.ReportsWantedFor)
+			}
 		}
-		return nil
 	})
-	r.Start() // empty
-	wantOthers(t, one, 1, 2)
 }
 
 // TestReportsFit makes a report of many limits and keys with long texts.
