@@ -18,8 +18,7 @@ type Counters struct {
 	Place     string     `json:"place,omitempty"`
 	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
 	Limits    []Counter  `json:"limits"`
-	// Reset is how many counters POST /reset has set to zero.
-	Reset int `json:"reset,omitempty"`
+	Reset     int        `json:"reset,omitempty"` // how many counters POST /reset has set to zero
 }
 
 // Counter is a limit and what is used of it.
@@ -43,11 +42,9 @@ type Counter struct {
 	// Remaining, RetryAfter and WholeIn are of the limit, also while an exception admits or
 	// denies everything. RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
 	RetryAfter *float64 `json:"retry_after"`
-	// WholeIn is in how many seconds nothing of it is used any more, 0 if nothing is used.
-	WholeIn float64 `json:"whole_in"`
-	// BannedFor is how many seconds deny_for still lasts, 0 without a ban.
-	BannedFor float64 `json:"banned_for,omitempty"`
-	Key       string  `json:"key,omitempty"` // of the counter in Redis, as text
+	WholeIn    float64  `json:"whole_in"`             // seconds until nothing of it is used any more, 0 if nothing is used
+	BannedFor  float64  `json:"banned_for,omitempty"` // seconds that deny_for still lasts, 0 without a ban
+	Key        string   `json:"key,omitempty"`        // of the counter in Redis, as text
 }
 
 // Peek returns what is used of the limits of a descriptor: of its rule, and of those above.

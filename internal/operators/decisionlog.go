@@ -51,11 +51,8 @@ type DecisionLog struct {
 }
 
 const (
-	// queueSize is how many records wait for the sink at most: with the longest texts that
-	// clients can choose, 4 MiB.
-	queueSize = 1024
-	// batchSize is how many records a sink gets at a time.
-	batchSize = 256
+	queueSize = 1024 // records wait for the sink at most: with the longest texts that clients can choose, 4 MiB
+	batchSize = 256  // records at most are handed to a sink at a time
 )
 
 // StartDecisionLog returns a log that writes until it is closed.

@@ -19,13 +19,10 @@ type Denial struct {
 }
 
 const (
-	// hourParts is how many sub-windows of five minutes the hour has.
-	hourParts = 12
-	// sketchSize is how many keys are kept of a sub-window.
-	sketchSize = 512
-	// keySize bounds the text that is kept of a key, requestSize that of a request's ID, in
-	// bytes.
-	keySize, requestSize = 256, 64
+	hourParts   = 12  // sub-windows of five minutes
+	sketchSize  = 512 // keys that are kept of a sub-window
+	keySize     = 256 // bytes that are kept of a key
+	requestSize = 64  // and of a request's ID
 )
 
 // Recorder keeps what was denied in the last minute and hour, by key: how often, when first and

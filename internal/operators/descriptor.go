@@ -126,10 +126,8 @@ type Excerpt struct {
 // ExcerptEntry is what is kept of an entry.
 type ExcerptEntry struct {
 	Entry
-	// Shared reports whether Value is the wildcard of a rule whose values share one counter.
-	Shared bool `json:"shared,omitempty"`
-	// Hashed reports whether Value is a digest, spelled as in the keys of counters.
-	Hashed bool `json:"hashed,omitempty"`
+	Shared bool `json:"shared,omitempty"` // Value is the wildcard of a rule whose values share one counter
+	Hashed bool `json:"hashed,omitempty"` // Value is a digest, spelled as in the keys of counters
 }
 
 // Spell returns x as commands take it, and what keeps it from being the descriptor that was
@@ -179,10 +177,8 @@ type Asked struct {
 }
 
 const (
-	// entryBytes is what an entry takes besides its text.
-	entryBytes = 12
-	// minValue is room for a digest of a value, or the start of one.
-	minValue = 24
+	entryBytes = 12 // that an entry takes besides its text
+	minValue   = 24 // room for a digest of a value, or the start of one
 )
 
 // Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.

@@ -4,14 +4,14 @@
 // decisions to the DecisionLog. Desk answers what operators ask: who is denied, what is used
 // of a descriptor's limits, which exceptions hold. Begin with operators.go.
 //
-//	operators.go    Desk: what can be asked, of this server or of all; kinds of errors
+//	operators.go    Desk: what can be asked, of this server or of all; kinds of errors; Servers:
+//	                other servers on the same Redis, and their reports
 //	observer.go     Observer: what became of requests
 //	denials.go      Recorder: who was denied most, and last
 //	summary.go      Denials, as JSON, and those of several servers merged
 //	decisionlog.go  DecisionLog: which decisions are written, how, and how many
 //	counters.go     peek and reset
 //	exceptions.go   Exceptions: those in force, shared with other servers; what one may be
-//	servers.go      Servers: other servers on the same Redis, and their reports
 //	descriptor.go   Descriptor: any bytes as JSON; Excerpt: what fits of one
 //	words.go        Times and numbers as people read them
 //

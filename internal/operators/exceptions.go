@@ -145,14 +145,10 @@ func (es *Exceptions) update(ctx context.Context, change func(context.Context) e
 }
 
 const (
-	// patience bounds how long Redis may take for a question.
-	patience = 2 * time.Second
-	// loadEvery is how often exceptions are read.
-	loadEvery = time.Second
-	// forgetAfter is how long an exception is shared that has ended: the clocks of servers differ.
-	forgetAfter = time.Minute
-	// isThere is the ID of a text that tells a Redis without exceptions from one that has lost them.
-	isThere = "."
+	patience    = 2 * time.Second // for an answer of Redis
+	loadEvery   = time.Second
+	forgetAfter = time.Minute // is for how long one that has ended is shared: the clocks of servers differ
+	isThere     = "."         // is the ID of a text that tells a Redis without exceptions from one that has lost them
 )
 
 // Run loads what is shared, until ctx ends.
@@ -275,17 +271,14 @@ type Exception struct {
 	NewException
 	Created time.Time `json:"created"`
 	Until   time.Time `json:"until"`
-	// Used is how many descriptors it was applied to on the servers that were asked.
-	Used uint64 `json:"used"`
-	// Note is of the answer of POST /exceptions alone: why it may not be what was meant.
-	Note string `json:"note,omitempty"`
+	Used    uint64    `json:"used"`           // how many descriptors it was applied to on the servers that were asked
+	Note    string    `json:"note,omitempty"` // of the answer of POST /exceptions alone: why it may not be what was meant
 }
 
 // ExceptionList is the answer of GET /exceptions, the newest first.
 type ExceptionList struct {
 	Exceptions []Exception `json:"exceptions"`
-	// Servers is how many servers the uses are of.
-	Servers int `json:"servers"`
+	Servers    int         `json:"servers"` // how many the uses are of
 }
 
 // exceptionOf returns an exception as it is answered.

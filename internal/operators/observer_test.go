@@ -2,7 +2,6 @@ package operators
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -125,27 +124,8 @@ func TestRequestIsNamed(t *testing.T) {
 	}
 }
 
-// logged asks several times, with headers of a trace the first two, and returns what is
-// logged, without the time.
-func logged(t *testing.T, all, hashed bool) string {
-	t.Helper()
-	var text bytes.Buffer
-	f := newFixture(t, observedRules, hashed)
-	f.Log = StartDecisionLog(LogOptions{
-		All: all, Rate: 1000, Sink: NewLines(&text),
-		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
-	})
-	traced := func(id string) context.Context {
-		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("x-request-id", "id-"+id, "traceparent", "00-"+id+"af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
-	}
-	f.ask(traced("0"), 1, "user=a\xff")
-	f.ask(traced("1"), 1, "user=bob nobody")
-	f.ask(t.Context(), 1, "user=bob")
-	testenv.OK(t, f.Log.Close(t.Context()))
-	return strings.ReplaceAll(text.String(), `"time":"2026-08-01T11:30:00Z",`, "")
-}
-
-// TestDecisionsAreLogged logs all, and only what is denied.
+// TestDecisionsAreLogged logs all, and only what is denied, of several requests, the first two
+// of which have headers of a trace.
 func TestDecisionsAreLogged(t *testing.T) {
 	const (
 		begin     = `{"domain":"api","descriptor":{"entries":[{"key":"user","value":"`
@@ -166,7 +146,19 @@ func TestDecisionsAreLogged(t *testing.T) {
 		{false, false, denied},
 		{false, true, strings.Replace(denied, `bob"`, `#gbY32PzSxtpjWeaWMROhFw","hashed":true`, 1)},
 	} {
-		if got := logged(t, tt.all, tt.hashed); got != tt.want {
+		var text bytes.Buffer
+		f := newFixture(t, observedRules, tt.hashed)
+		f.Log = StartDecisionLog(LogOptions{
+			All: tt.all, Rate: 1000, Sink: NewLines(&text),
+			Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
+		})
+		for id, words := range []string{"user=a\xff", "user=bob nobody"} {
+			traced := grpcmetadata.Pairs("x-request-id", fmt.Sprint("id-", id), "traceparent", fmt.Sprintf("00-%daf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", id))
+			f.ask(grpcmetadata.NewIncomingContext(t.Context(), traced), 1, words)
+		}
+		f.ask(t.Context(), 1, "user=bob")
+		testenv.OK(t, f.Log.Close(t.Context()))
+		if got := strings.ReplaceAll(text.String(), `"time":"2026-08-01T11:30:00Z",`, ""); got != tt.want {
 			t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 		}
 	}

@@ -15,19 +15,16 @@ type Denials struct {
 	Minute Window    `json:"minute"`
 	Hour   Window    `json:"hour"`
 	// Last are the last denials of the hour, newest first, those of one key and limit as one.
-	Last []LastDenial `json:"last"`
-	// Servers is how many servers it is of, 0 if the server does not say.
-	Servers int `json:"servers,omitempty"`
+	Last    []LastDenial `json:"last"`
+	Servers int          `json:"servers,omitempty"` // that it is of, 0 if the server does not say
 }
 
 // Window is what was denied from a time on, the limits that denied most first. From is no
 // time before the recorder began.
 type Window struct {
-	From   time.Time      `json:"from"`
-	Limits []LimitDenials `json:"limits"`
-	// OthersAtMost is the largest number of denials that a limit that is not in Limits
-	// may have.
-	OthersAtMost uint64 `json:"others_at_most"`
+	From         time.Time      `json:"from"`
+	Limits       []LimitDenials `json:"limits"`
+	OthersAtMost uint64         `json:"others_at_most"` // denials of a limit that is not in Limits
 }
 
 // Source says which limit denied.
@@ -45,11 +42,10 @@ type Source struct {
 // LimitDenials is what one limit denied, the keys that were denied most first.
 type LimitDenials struct {
 	Source
-	Denied uint64       `json:"denied"` // at most
-	Error  uint64       `json:"error"`  // by how many Denied may be too large
-	Keys   []KeyDenials `json:"keys"`
-	// OthersAtMost is the largest number of denials that a key that is not in Keys may have.
-	OthersAtMost uint64 `json:"others_at_most"`
+	Denied       uint64       `json:"denied"` // at most
+	Error        uint64       `json:"error"`  // by how many Denied may be too large
+	Keys         []KeyDenials `json:"keys"`
+	OthersAtMost uint64       `json:"others_at_most"` // denials of a key that is not in Keys
 }
 
 // Key is a descriptor that was denied by a limit, and when.
@@ -58,8 +54,7 @@ type Key struct {
 	First      time.Time `json:"first"` // denial that is known
 	Last       time.Time `json:"last"`
 	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
-	// RetryAfter is in seconds after the last, nil if no waiting helps.
-	RetryAfter *float64 `json:"retry_after"`
+	RetryAfter *float64  `json:"retry_after"`          // in seconds after the last, nil if no waiting helps
 }
 
 // KeyDenials is how often a key was denied: from Denied - Error to Denied times.

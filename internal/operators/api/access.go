@@ -82,12 +82,9 @@ var (
 
 // Visitor is who sent a request to the debug port.
 type Visitor struct {
-	// Peer is the address, and how it was let in, for the audit log.
-	Peer string
-	// SignedIn reports whether it has the cookie of the console.
-	SignedIn bool
-
-	values, changes error // nil: it may
+	Peer            string // its address, and how it was let in, for the audit log
+	SignedIn        bool   // it has the cookie of the console
+	values, changes error  // nil: it may
 }
 
 // MayChange reports whether it may change anything.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -94,30 +95,19 @@ func TestBadForms(t *testing.T) {
 	}
 }
 
-// manyUsers returns a tree with so many rules, and the series of their limits.
-func manyUsers(t *testing.T, n int) (*descriptors.Tree, []limiter.Series) {
-	t.Helper()
+// TestBusiestOfManyRules finds the busiest of 50,000 rules, cheaply.
+func TestBusiestOfManyRules(t *testing.T) {
+	const n = 50_000
 	var text strings.Builder
 	text.WriteString("domain: api\ndescriptors:\n")
 	for i := range n {
 		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: minute, requests_per_unit: 5}}\n", i)
 	}
 	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "a.yaml", Data: []byte(text.String())}}, descriptors.Options{}))(t)
-	var series []limiter.Series
-	for l := range tree.Limits() {
-		series = append(series, l.Series)
-	}
-	return tree, series
-}
-
-// TestBusiestOfManyRules finds the busiest of 50,000 rules, cheaply.
-func TestBusiestOfManyRules(t *testing.T) {
-	const n = 50_000
-	tree, series := manyUsers(t, n)
 	c := &console{Server: &api.Server{Desk: &operators.Desk{Tree: func() *descriptors.Tree { return tree }}}}
 	sums := map[limiter.Series]telemetry.Outcome{}
-	for _, s := range series {
-		sums[s] = telemetry.Outcome{Asked: 1000}
+	for l := range tree.Limits() {
+		sums[l.Series] = telemetry.Outcome{Asked: 1000}
 	}
 	c.outcomes.take = func() map[limiter.Series]telemetry.Outcome { return sums }
 	busiest := func(filter string) rulesPage {
@@ -128,13 +118,12 @@ func TestBusiestOfManyRules(t *testing.T) {
 		t.Fatalf("got %d of %d rules over %v", first.Shown, first.All, first.Over)
 	}
 	c.outcomes.older.at = time.Now().Add(-10 * time.Second)
-	before := sums
-	sums = map[limiter.Series]telemetry.Outcome{}
-	for i, s := range series {
-		sums[s] = before[s]
+	sums, i := maps.Clone(sums), 0
+	for l := range tree.Limits() {
 		if i%100 == 99 {
-			sums[s] = telemetry.Outcome{Asked: 1000 + uint64(i), Over: uint64(i / 2)}
+			sums[l.Series] = telemetry.Outcome{Asked: 1000 + uint64(i), Over: uint64(i / 2)}
 		}
+		i++
 	}
 	var got rulesPage
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("") })

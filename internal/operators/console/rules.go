@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// maxRules bounds the rules of a page.
-	maxRules = 200
-	// openRules is how many rules are shown without a click.
-	openRules = 30
+	maxRules  = 200 // of a page
+	openRules = 30  // are shown without a click
 )
 
 // rulesPage is the page of the rules.
@@ -29,9 +27,8 @@ type rulesPage struct {
 	// Shown is how many rules the page has: the busiest of those that contain the filter,
 	// which are Matching of All.
 	Shown, Matching, All int
-	// Over is the time that the rates are of, 0 if that has just begun.
-	Over time.Duration
-	Tree []*branch // one for each domain
+	Over                 time.Duration // that the rates are of, 0 if that has just begun
+	Tree                 []*branch     // one for each domain
 }
 
 // branch is a domain, or a key and value below one, with what is below that.
