@@ -94,34 +94,30 @@ func (l *DecisionLog) add(r LogRecord) {
 	}
 }
 
-// run hands records to the sink until l is closed and nothing is left.
+// run hands records to the sink, those together that wait already, until l is closed and
+// nothing is left.
 func (l *DecisionLog) run(ctx context.Context) {
 	defer close(l.ended)
-	for {
+	for ctx.Err() == nil {
+		var batch []LogRecord
 		select {
 		case r := <-l.queue:
-			l.write(ctx, r)
+			batch = append(batch, r)
 		case <-l.closing:
-			for len(l.queue) > 0 && ctx.Err() == nil {
-				l.write(ctx, <-l.queue)
+			if len(l.queue) == 0 {
+				return
 			}
-			return
 		}
+		for len(batch) < batchSize && len(l.queue) > 0 {
+			batch = append(batch, <-l.queue)
+		}
+		if err := l.opts.Sink.Write(ctx, batch); err != nil {
+			l.left.WithLabelValues("failed").Add(float64(len(batch)))
+			l.opts.Failed(err)
+			continue
+		}
+		l.records.Add(float64(len(batch)))
 	}
-}
-
-// write hands first to the sink, with what waits already.
-func (l *DecisionLog) write(ctx context.Context, first LogRecord) {
-	batch := []LogRecord{first}
-	for len(batch) < batchSize && len(l.queue) > 0 {
-		batch = append(batch, <-l.queue)
-	}
-	if err := l.opts.Sink.Write(ctx, batch); err != nil {
-		l.left.WithLabelValues("failed").Add(float64(len(batch)))
-		l.opts.Failed(err)
-		return
-	}
-	l.records.Add(float64(len(batch)))
 }
 
 // Close takes no more than what waits already to the sink, and returns when that is

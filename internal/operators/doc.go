@@ -7,8 +7,8 @@
 //	operators.go    Desk: what can be asked, of this server or of all; kinds of errors; Servers:
 //	                other servers on the same Redis, and their reports
 //	observer.go     Observer: what became of requests
-//	denials.go      Recorder: who was denied most, and last
-//	summary.go      Denials, as JSON, and those of several servers merged
+//	denials.go      Recorder: who was denied most, and last; Denials: that as JSON, and of
+//	                several servers merged
 //	decisionlog.go  DecisionLog: which decisions are written, how, and how many
 //	counters.go     peek and reset
 //	exceptions.go   Exceptions: those in force, shared with other servers; what one may be
