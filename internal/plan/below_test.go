@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,18 +32,6 @@ descriptors:
         descriptors: [{key: method, rate_limit: {name: method, unit: hour, requests_per_unit: 5}}]
   - {rate_limit: {name: rest, unit: second, requests_per_unit: 1}}
 `
-
-// hitsOf spells the hits of a request, each as name, key and labels.
-func hitsOf(p *Result) (hits []string) {
-	for _, h := range p.Hits {
-		hit := h.Limit.Name + " " + string(h.Key)
-		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
-			hit += " " + labels
-		}
-		hits = append(hits, hit)
-	}
-	return hits
-}
 
 // The limits of all levels become hits, the nearest first, each on the counter that
 // its rule has alone.
@@ -102,18 +89,6 @@ func TestSharedRuleWithoutKey(t *testing.T) {
 	}
 }
 
-// status is what a descriptor is answered: the limit, what is left, and the metadata's rule.
-func statusOf(s Status) string {
-	text := fmt.Sprintf("%t %d", s.OverLimit, s.Remaining)
-	if s.Limit != nil {
-		text = s.Limit.Name + " " + text
-	}
-	if s.Rule != nil {
-		text += " " + s.Rule.String()
-	}
-	return text
-}
-
 // The status is about the tightest limit of all levels; a trial comes last. What the
 // answer carries comes from the rule that the descriptor ends at.
 func TestStatusBelow(t *testing.T) {
@@ -137,40 +112,9 @@ func TestStatusBelow(t *testing.T) {
 		var p Result
 		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
 		testenv.OK(t, New(Options{}).Prepare(&p, tree, r))
-		decideFresh(&p)
+		decide(&p, map[string]*limiter.State{})
 		if got := statusOf(p.Statuses[0]); got != test.want || p.Denied != test.denied {
 			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, p.Denied, test.want, test.denied)
 		}
-	}
-}
-
-// decideFresh decides p on fresh counters.
-func decideFresh(p *Result) {
-	states := make([]*limiter.State, len(p.Hits))
-	for i := range states {
-		states[i] = new(limiter.State)
-	}
-	p.SetStatuses(limiter.Decide(p.Hits, states, nil, 0, p.Decisions))
-}
-
-// A descriptor passes through at most as many rules as it has entries, so the hits of
-// a request are bounded, and planning them again takes no memory.
-func TestManyLevelsBelow(t *testing.T) {
-	const depth = 45
-	rules, path := "", ""
-	for range depth {
-		rules += "{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: ["
-		path += "a=1 "
-	}
-	tree := load(t, "domain: api\ndescriptors: ["+rules+strings.Repeat("]}", depth)+"]\n")
-	r := &Request{Domain: "api"}
-	for range 100 {
-		r.Descriptors = append(r.Descriptors, words(path+path))
-	}
-	planner, p := New(Options{}), new(Result)
-	if n := testing.AllocsPerRun(3, func() {
-		testenv.OK(t, planner.Prepare(p, tree, r))
-	}); n != 0 || len(p.Hits) != 100*depth {
-		t.Errorf("%v allocations and %d hits, want none and %d", n, len(p.Hits), 100*depth)
 	}
 }

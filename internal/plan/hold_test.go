@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/testenv"
 )
 
 const flightRules = `
@@ -37,7 +36,7 @@ func TestHitsWithHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, h := range planned(t, Options{}, tree, of("nobody", "x"), test.of).Hits {
+			for _, h := range planned(t, Options{}, tree, named("nobody=x"), test.of).Hits {
 				kind, found := strings.CutPrefix(string(h.Key), "w1|api|user=alice|")
 				got = append(got, fmt.Sprintf("%s %s %d %v %v", h.Limit.Name, kind, h.Cost, h.Refund, h.Always))
 				isFlight := h.Limit.Name == "flight"
@@ -68,17 +67,6 @@ func TestAHoldNeedsAName(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", d.Entries, err, want)
 		}
-	}
-}
-
-// Plans are used again and again.
-func TestHoldsAllocateNothing(t *testing.T) {
-	p, planner, tree := new(Result), New(Options{}), load(t, flightRules)
-	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=alice", "request_id=r1"), named("request_id=r2", "user=bob")}}
-	if n := testing.AllocsPerRun(100, func() {
-		testenv.OK(t, planner.Prepare(p, tree, r))
-	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
 	}
 }
 

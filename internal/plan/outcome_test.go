@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 	"weir/internal/testenv"
 )
 
@@ -47,25 +46,17 @@ descriptors:
 		{"no limit", false, "free nobody", "free admitted, nobody admitted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			keys, err := limiter.NewKeys("", false)
-			testenv.OK(t, err)
-			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memory.New(memory.Options{}), load(t, rules)
+			planner, tree, counters := New(Options{ShadowMode: tt.shadow}), load(t, rules), map[string]*limiter.State{}
 			r := Request{Domain: "api"}
 			for key := range strings.FieldsSeq(tt.keys) {
-				r.Descriptors = append(r.Descriptors, Descriptor{Entries: []limiter.Entry{{Key: key, Value: "x"}}})
+				r.Descriptors = append(r.Descriptors, named(key+"=x"))
 			}
 			var got []string
 			for range 2 {
 				got = nil
 				var p Result
 				testenv.OK(t, planner.Prepare(&p, tree, &r))
-				denied := false
-				if len(p.Hits) > 0 {
-					if denied, err = store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {
-						t.Fatal(err)
-					}
-				}
-				p.SetStatuses(denied)
+				decide(&p, counters)
 				over := false
 				for o := range p.Outcomes(&r) {
 					words := []string{o.Descriptor.Entries[0].Key}

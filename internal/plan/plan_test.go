@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"reflect"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
-	"unicode"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -28,11 +28,6 @@ descriptors:
   - {key: vip, rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: burst}]}}
   - {key: free, rate_limit: {unlimited: true}}
 `
-
-// of is a descriptor of one entry.
-func of(key, value string) Descriptor {
-	return Descriptor{Entries: []limiter.Entry{{Key: key, Value: value}}}
-}
 
 // named is a descriptor of entries that are written key=value.
 func named(words ...string) (d Descriptor) {
@@ -66,58 +61,68 @@ func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descrip
 	return p
 }
 
-// decided is the plan of a request, on fresh counters.
-func decided(t *testing.T, planner *Planner, p *Result, r *Request) {
-	t.Helper()
-	testenv.OK(t, planner.Prepare(p, load(t, rules), r))
-	decideFresh(p)
+// decide decides p on counters whose states are in states, and sets its statuses.
+func decide(p *Result, counters map[string]*limiter.State) {
+	var states []*limiter.State
+	for i := range p.Hits {
+		key := string(p.Hits[i].Key)
+		if counters[key] == nil {
+			counters[key] = new(limiter.State)
+		}
+		states = append(states, counters[key])
+	}
+	p.SetStatuses(limiter.Decide(p.Hits, states, nil, 0, p.Decisions))
+}
+
+// hitsOf spells the hits of a request, each as name, key and labels.
+func hitsOf(p *Result) (hits []string) {
+	for _, h := range p.Hits {
+		hit := h.Limit.Name + " " + string(h.Key)
+		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
+			hit += " " + labels
+		}
+		hits = append(hits, hit)
+	}
+	return hits
+}
+
+// statusOf is what a descriptor is answered: the limit, what is left, and the metadata's rule.
+func statusOf(s Status) string {
+	text := fmt.Sprintf("%t %d", s.OverLimit, s.Remaining)
+	if s.Limit != nil {
+		text = s.Limit.Name + " " + text
+	}
+	if s.Rule != nil {
+		text += " " + s.Rule.String()
+	}
+	return text
 }
 
 // What is asked becomes hits, and what is decided of them becomes statuses.
 func TestPlan(t *testing.T) {
-	var p Result
-	tokens := of("user", "alice")
+	tokens := named("user=alice")
 	tokens.HitsAddend, tokens.HasHitsAddend = 4, true
-	r := &Request{Domain: "api", HitsAddend: 3, Descriptors: []Descriptor{tokens, of("free", "x"), of("nobody", "x"), of("user", "bob")}}
-	decided(t, New(Options{QuotaMode: true}), &p, r)
-
-	type hit struct {
-		limit, key, labels string
-		cost               uint64
-		always             bool
-		mode               limiter.Mode
+	r := &Request{Domain: "api", HitsAddend: 3, Descriptors: []Descriptor{tokens, named("free=x"), named("nobody=x"), named("user=bob")}}
+	var p Result
+	testenv.OK(t, New(Options{QuotaMode: true}).Prepare(&p, load(t, rules), r))
+	decide(&p, map[string]*limiter.State{})
+	var hits, statuses []string
+	for i, hit := range hitsOf(&p) {
+		hits = append(hits, fmt.Sprintf("%s %d %t %d", hit, p.Hits[i].Cost, p.Hits[i].Always, p.Hits[i].Mode))
 	}
-	var hits []hit
-	for _, h := range p.Hits {
-		hits = append(hits, hit{h.Limit.Name, string(h.Key), strings.TrimFunc(string(h.Labels), unicode.IsControl), h.Cost, h.Always, h.Mode})
+	if want := []string{
+		"burst w1|api|user=alice|1s user_alice; 4 true 2",
+		"day w1|api|user=alice|1d user_alice; 4 true 2",
+		"burst w1|api|user=bob|1s user_bob; 3 false 2",
+		"day w1|api|user=bob|1d user_bob; 3 true 2",
+	}; !slices.Equal(hits, want) {
+		t.Errorf("hits are\n%q, want\n%q", hits, want)
 	}
-	if want := []hit{
-		{"burst", "w1|api|user=alice|1s", "user_alice", 4, true, limiter.Quota},
-		{"day", "w1|api|user=alice|1d", "user_alice", 4, true, limiter.Quota},
-		{"burst", "w1|api|user=bob|1s", "user_bob", 3, false, limiter.Quota},
-		{"day", "w1|api|user=bob|1d", "user_bob", 3, true, limiter.Quota},
-	}; !reflect.DeepEqual(hits, want) {
-		t.Errorf("hits are\n%+v, want\n%+v", hits, want)
-	}
-
-	type status struct {
-		over      bool
-		limit     string
-		remaining uint64
-		reset     time.Duration
-	}
-	var statuses []status
 	for _, s := range p.Statuses {
-		got := status{over: s.OverLimit, remaining: s.Remaining, reset: s.UntilReset}
-		if s.Limit != nil {
-			got.limit = s.Limit.Name
-		}
-		statuses = append(statuses, got)
+		statuses = append(statuses, fmt.Sprint(statusOf(s), " ", s.UntilReset))
 	}
-	if want := []status{
-		{true, "burst", 0, 0}, {false, "", 1<<32 - 1, 0}, {false, "", 0, 0}, {true, "burst", 0, 0},
-	}; !reflect.DeepEqual(statuses, want) {
-		t.Errorf("statuses are\n%+v, want\n%+v", statuses, want)
+	if want := []string{"burst true 0 api|user 0s", "false 4294967295 api|free 0s", "false 0 0s", "burst true 0 api|user 0s"}; !slices.Equal(statuses, want) {
+		t.Errorf("statuses are\n%q, want\n%q", statuses, want)
 	}
 	if p.Denied || p.Unmatched != 1 {
 		t.Errorf("denied %t, %d unmatched, want an admitted request with one", p.Denied, p.Unmatched)
@@ -127,25 +132,54 @@ func TestPlan(t *testing.T) {
 // A plan that is used again is what a new one would be.
 func TestPlanIsUsedAgain(t *testing.T) {
 	var used Result
-	planner := New(Options{})
+	planner, tree := New(Options{}), load(t, rules)
 	for _, descriptors := range [][]Descriptor{
-		{of("user", "a"), of("vip", "a"), of("nobody", "a")}, {of("user", "a")}, {of("free", "a")}, {of("user", "a"), of("user", "b")},
+		{named("user=a"), named("vip=a"), named("nobody=a")}, {named("user=a")}, {named("free=a")}, {named("user=a"), named("user=b")},
 	} {
-		var fresh Result
-		for _, p := range []*Result{&used, &fresh} {
-			decided(t, planner, p, &Request{Domain: "api", Descriptors: descriptors})
+		var texts []string
+		for _, p := range []*Result{&used, new(Result)} {
+			testenv.OK(t, planner.Prepare(p, tree, &Request{Domain: "api", Descriptors: descriptors}))
+			decide(p, map[string]*limiter.State{})
+			texts = append(texts, fmt.Sprint(hitsOf(p), len(p.Statuses), p.replaced, p.Unmatched, p.Denied))
 		}
-		if len(used.Hits) != len(fresh.Hits) || len(used.Statuses) != len(fresh.Statuses) || len(used.replaced) != len(fresh.replaced) || used.Unmatched != fresh.Unmatched || used.Denied != fresh.Denied {
-			t.Errorf("%v: got %+v, want %+v", descriptors, used, fresh)
-		}
-		for i := range used.Hits {
-			if string(used.Hits[i].Key) != string(fresh.Hits[i].Key) || used.Hits[i].Limit.Name != fresh.Hits[i].Limit.Name {
-				t.Errorf("%v: hit %d is on %s, want %s", descriptors, i, used.Hits[i].Key, fresh.Hits[i].Key)
-			}
+		if texts[0] != texts[1] {
+			t.Errorf("%v: got %s, want %s", descriptors, texts[0], texts[1])
 		}
 	}
 	used.Reset()
 	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
 		t.Error("something of the request is kept")
+	}
+}
+
+// Plans are used again and again. A descriptor passes through at most as many rules as it has
+// entries, so the hits of a request are bounded.
+func TestPlansAllocateNothing(t *testing.T) {
+	const depth = 45
+	deep := strings.Repeat("{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [", depth) + strings.Repeat("]}", depth)
+	var exceptions atomic.Pointer[Exceptions]
+	var all []*Exception
+	for _, effect := range Effects {
+		all = append(all, &Exception{Domain: "api", Entries: named("user=" + string(effect)).Entries, Effect: effect, Factor: 2})
+	}
+	exceptions.Store(NewExceptions(all))
+	for name, test := range map[string]struct {
+		rules       string
+		descriptors []Descriptor
+		hits        int
+	}{
+		"exceptions":   {rules, []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}, 5},
+		"holds":        {flightRules, []Descriptor{words("user=alice request_id=r1"), words("request_id=r2 user=bob")}, 4},
+		"an override":  {judgedRules, []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, 2},
+		"levels below": {"domain: api\ndescriptors: [" + deep + "]\n", slices.Repeat([]Descriptor{words(strings.Repeat("a=1 ", 2*depth))}, 100), 100 * depth},
+	} {
+		p, planner, tree := new(Result), New(Options{Exceptions: &exceptions}), load(t, test.rules)
+		r := &Request{Domain: "api", Descriptors: test.descriptors}
+		if n := testing.AllocsPerRun(10, func() {
+			testenv.OK(t, planner.Prepare(p, tree, r))
+			p.SetStatuses(true)
+		}); n != 0 || len(p.Hits) != test.hits {
+			t.Errorf("%s: %v allocations and %d hits, want none and %d", name, n, len(p.Hits), test.hits)
+		}
 	}
 }
