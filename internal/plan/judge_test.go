@@ -102,7 +102,7 @@ func TestJudgedOverrides(t *testing.T) {
 func TestCountersOfJudgedOverrides(t *testing.T) {
 	tree := load(t, judgedRules)
 	for descriptor, want := range map[string]struct{ hit, rule string }{
-		"trial=a":           {" w1|api|trial=a|f1h trial_a;", "trial"},
+		"trial=a":           {" w1|api|trial=a|f1h trial_a; always", "trial"},
 		"shared=xy":         {" w1|api|shared=xy|1h", "override"},
 		"user=a path=/cart": {" w1|api|user=a|path=/cart|1h", "user"},
 	} {

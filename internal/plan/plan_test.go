@@ -74,12 +74,24 @@ func decide(p *Result, counters map[string]*limiter.State) {
 	p.SetStatuses(limiter.Decide(p.Hits, states, nil, 0, p.Decisions))
 }
 
-// hitsOf spells the hits of a request, each as name, key and labels.
+// hitsOf spells the hits of a request, each with what is not usual.
 func hitsOf(p *Result) (hits []string) {
 	for _, h := range p.Hits {
 		hit := h.Limit.Name + " " + string(h.Key)
 		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
 			hit += " " + labels
+		}
+		if h.Cost != 1 {
+			hit += fmt.Sprint(" cost ", h.Cost)
+		}
+		if h.Refund {
+			hit += " refund"
+		}
+		if h.Always {
+			hit += " always"
+		}
+		if h.Hold != nil {
+			hit += " hold"
 		}
 		hits = append(hits, hit)
 	}
@@ -106,18 +118,15 @@ func TestPlan(t *testing.T) {
 	var p Result
 	testenv.OK(t, New(Options{QuotaMode: true}).Prepare(&p, load(t, rules), r))
 	decide(&p, map[string]*limiter.State{})
-	var hits, statuses []string
-	for i, hit := range hitsOf(&p) {
-		hits = append(hits, fmt.Sprintf("%s %d %t %d", hit, p.Hits[i].Cost, p.Hits[i].Always, p.Hits[i].Mode))
+	if got, want := hitsOf(&p), []string{
+		"burst w1|api|user=alice|1s user_alice; cost 4 always",
+		"day w1|api|user=alice|1d user_alice; cost 4 always",
+		"burst w1|api|user=bob|1s user_bob; cost 3",
+		"day w1|api|user=bob|1d user_bob; cost 3 always",
+	}; !slices.Equal(got, want) || p.Hits[0].Mode != limiter.Quota {
+		t.Errorf("hits are\n%q in mode %d, want\n%q as quotas", got, p.Hits[0].Mode, want)
 	}
-	if want := []string{
-		"burst w1|api|user=alice|1s user_alice; 4 true 2",
-		"day w1|api|user=alice|1d user_alice; 4 true 2",
-		"burst w1|api|user=bob|1s user_bob; 3 false 2",
-		"day w1|api|user=bob|1d user_bob; 3 true 2",
-	}; !slices.Equal(hits, want) {
-		t.Errorf("hits are\n%q, want\n%q", hits, want)
-	}
+	var statuses []string
 	for _, s := range p.Statuses {
 		statuses = append(statuses, fmt.Sprint(statusOf(s), " ", s.UntilReset))
 	}
