@@ -19,9 +19,8 @@ const (
 	FirstHit
 	// ByCalendar is the same with the windows of a Calendar.
 	ByCalendar
-	// SlidingWindow admits the amount in about any span of one period: it
-	// estimates the span's use from the current window and a share of the
-	// previous one.
+	// SlidingWindow admits the amount in about any span of one period: it estimates the span's
+	// use from the current window and a share of the previous one.
 	SlidingWindow
 	// TokenBucket admits bursts up to the bucket's size and refills it at the
 	// amount per period (GCRA, the generic cell rate algorithm).
@@ -49,8 +48,7 @@ var algorithms = [...]struct {
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
 }
 
-// AlgorithmNames lists the words that rules have for algorithms, in the order of the
-// constants.
+// AlgorithmNames lists the words that rules have for algorithms, in the order of the constants.
 func AlgorithmNames() []string {
 	var names []string
 	for a := range algorithms {
@@ -99,8 +97,8 @@ type State struct {
 	At   int64 // which window it is, or when the bucket was like this
 	Used int64 // units used in the window, or in the bucket
 	Prev int64 // units used in the previous window, or the parts of one more unit in the bucket
-
-	Until int64 // when the ban of the counter ends, in microseconds since the epoch; 0: there is none
+	// Until is when the ban of the counter ends, in microseconds since the epoch; 0: there is none.
+	Until int64
 }
 
 // unused reports whether s holds nothing but a ban, whatever its time.
@@ -125,9 +123,8 @@ type counting interface {
 	// future. What it holds counts as used now: so the step costs no more than any use now
 	// would, and loses none of it. The other functions take rolled states only.
 	roll(s State, now int64) State
-	// wait is how long until cost more units are within the limit if nothing else happens:
-	// 0 if they are now, never if they are too many. Where nobody can know, it is when to
-	// try again.
+	// wait is how long until cost more units are within the limit if nothing else happens: 0 if
+	// they are now, never if they are too many. Where nobody can know, it is when to try again.
 	wait(s State, now, cost int64) int64
 	// add uses cost units, whether they fit or not. Below 0 it gives so many back, down to
 	// an unused state.

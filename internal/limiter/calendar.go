@@ -60,7 +60,13 @@ func newCalendar(s *Spec) (*Calendar, error) {
 		return c.(*Calendar), nil
 	}
 	if parts := onCalendar[s.Unit].parts; parts%int(of.count) != 0 {
-		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), divisors(parts))
+		var divisors []string
+		for i := 1; i <= parts; i++ {
+			if parts%i == 0 {
+				divisors = append(divisors, fmt.Sprint(i))
+			}
+		}
+		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), strings.Join(divisors, ", "))
 	}
 	zone, err := time.LoadLocation(of.zone)
 	// The zone of this machine is none: other servers may have another.
@@ -69,16 +75,6 @@ func newCalendar(s *Spec) (*Calendar, error) {
 	}
 	c, _ := calendars.LoadOrStore(of, &Calendar{zone: zone, unit: s.Unit, count: int(of.count)})
 	return c.(*Calendar), nil
-}
-
-func divisors(n int) string {
-	var list []string
-	for i := 1; i <= n; i++ {
-		if n%i == 0 {
-			list = append(list, fmt.Sprint(i))
-		}
-	}
-	return strings.Join(list, ", ")
 }
 
 // ErrTimeZone means that a time zone is none.

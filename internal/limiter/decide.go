@@ -30,11 +30,10 @@ type Store interface {
 // CounterStore is a Store whose counters operators look at and reset.
 type CounterStore interface {
 	Store
-	// Peek returns what the counters of hits hold, in the order of hits. Of a hit only
-	// Limit, Key and Hold matter; the Hold of a limit by Concurrency may be any. It asks
-	// where the counters are, even if a process remembers something of them, changes
-	// nothing and begins no ban. The counters need not be read at one moment. ctx and the
-	// error are as in Decide.
+	// Peek returns what the counters of hits hold, in the order of hits. Of a hit only Limit,
+	// Key and Hold matter; the Hold of a limit by Concurrency may be any. It asks where the
+	// counters are, even if a process remembers something of them, changes nothing and begins
+	// no ban. The counters need not be read at one moment. ctx and the error are as in Decide.
 	Peek(ctx context.Context, hits []Hit) ([]Counter, error)
 	// Reset makes the counters of hits unused, without bans and holds, each by itself.
 	// When it returns, this process denies nothing by what it remembered of them. Of a
@@ -51,15 +50,13 @@ const ReportsWantedFor = 3 * time.Second
 type Shared interface {
 	// Exceptions returns the texts of exceptions by their IDs.
 	Exceptions(ctx context.Context) (map[string]string, error)
-	// SetExceptions sets texts by their IDs, all at once.
-	SetExceptions(ctx context.Context, texts map[string]string) error
-	// RemoveExceptions removes the texts with these IDs, one or more.
-	RemoveExceptions(ctx context.Context, ids ...string) error
+	SetExceptions(ctx context.Context, texts map[string]string) error // by their IDs, all at once
+	RemoveExceptions(ctx context.Context, ids ...string) error        // one or more
 	// ReportsWanted reports whether Reports was called within ReportsWantedFor.
 	ReportsWanted(ctx context.Context) (bool, error)
-	// Report leaves the report of a server for a while.
+	// Report leaves the report of a server for a while. Reports asks all servers for theirs, and
+	// returns those that are there, by the servers' names.
 	Report(ctx context.Context, server string, report []byte) error
-	// Reports asks all servers for reports, and returns those that are there, by their names.
 	Reports(ctx context.Context) (map[string]string, error)
 }
 

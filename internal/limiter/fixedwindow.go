@@ -50,8 +50,7 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 func (w window) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount} }
 
 func newFixedWindow(s *Spec) (counting, error) {
-	w := s.window()
-	return fixedWindow{w, w.period, nil}, nil
+	return fixedWindow{s.window(), s.Period().Microseconds(), nil}, nil
 }
 
 func newFirstHit(s *Spec) (counting, error) { return fixedWindow{s.window(), 1, nil}, nil }

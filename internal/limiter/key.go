@@ -21,15 +21,14 @@ type Entry struct {
 //
 //	<prefix>w1|<domain>|<key>=<value>|...|<kind><period>
 //
-// for example "w1|api|user=alice|path=/login|1m". The period is a number of days,
-// hours, minutes or seconds, the first of these that it is whole of, since in
-// Redis' memory every byte of a key counts. The kind is the letter of the algorithm,
-// which a fixed window does not have. A window of a calendar has units of the calendar
-// instead, as in 1M for a month, a @ and the time zone unless that is UTC. Of the limits of
-// a rule that count alike, the second has 2: before all that, the third 3:, whatever their
-// modes are: so a trial that is enforced, or takes the place of the first, keeps a count.
-// What an exception denies has an x. No two different inputs meet in one key, whatever
-// bytes they hold:
+// for example "w1|api|user=alice|path=/login|1m". The period is a number of days, hours,
+// minutes or seconds, the first of these that it is whole of, since in Redis' memory every byte
+// of a key counts. The kind is the letter of the algorithm, which a fixed window does not have.
+// A window of a calendar has units of the calendar instead, as in 1M for a month, a @ and the
+// time zone unless that is UTC. Of the limits of a rule that count alike, the second has 2:
+// before all that, the third 3:, whatever their modes are: so a trial that is enforced, or
+// takes the place of the first, keeps a count. What an exception denies has an x. No two
+// different inputs meet in one key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -65,9 +64,8 @@ const (
 	buckets = 128
 )
 
-// NewKeys spells keys that start with prefix, which keeps deployments apart
-// that share a Redis and may not contain '|'. With digestValues no value is
-// readable in a key, for privacy.
+// NewKeys spells keys that start with prefix, which keeps deployments apart that share a Redis
+// and may not contain '|'. With digestValues no value is readable in a key, for privacy.
 func NewKeys(prefix string, digestValues bool) (Keys, error) {
 	if strings.Contains(prefix, "|") {
 		return Keys{}, fmt.Errorf("cache key prefix %q: '|' is not allowed", prefix)
@@ -79,13 +77,11 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 // with keys that start with prefix.
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
-// SharedKey is a key of what processes share beside counters, such as "servers". No
-// counter has it: the keys of those have another |. All of these keys have one slot of a
-// cluster.
+// SharedKey is a key of what processes share beside counters, such as "servers". No counter has
+// it: the keys of those have another |. All of these keys have one slot of a cluster.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
-// InBuckets returns k with hash tags, for a cluster. The prefix may not hold a
-// tag of its own.
+// InBuckets returns k with hash tags, for a cluster. The prefix may not hold a tag of its own.
 func (k Keys) InBuckets() (Keys, error) {
 	if strings.Contains(k.prefix, "{") {
 		return Keys{}, fmt.Errorf("cache key prefix %q: '{' is not allowed in a cluster", k.prefix)

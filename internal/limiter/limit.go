@@ -3,6 +3,7 @@ package limiter
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -58,8 +59,7 @@ const (
 type Charge uint8
 
 const (
-	// ByDefault leaves it to the server's setting, which is Auto unless it says
-	// otherwise.
+	// ByDefault leaves it to the server's setting, which is Auto unless it says otherwise.
 	ByDefault Charge = iota
 	// Auto is Always for a hit whose descriptor carries its own cost, such as
 	// tokens or bytes, and Admitted for others.
@@ -161,8 +161,7 @@ func (s *Spec) Rate() string {
 	return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per())
 }
 
-// Size returns how much fits at once: the amount, or the burst of a bucket that
-// has one.
+// Size returns how much fits at once: the amount, or the burst of a bucket that has one.
 func (s *Spec) Size() uint64 {
 	if s.Burst > 0 && s.RequestsPerUnit > 0 {
 		return s.Burst
@@ -210,4 +209,32 @@ func NewLimit(s Spec) (*Limit, error) {
 	}
 	most, _ := c.numbers()
 	return &Limit{s, c, most}, nil
+}
+
+// Times returns a limit of factor times the amount of l and of its burst, which counts on
+// the same counters: so what is used counts. It has no bans, and bans in force do not hold
+// for it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot
+// count so much, the factor is its root.
+func (l *Limit) Times(factor float64) *Limit {
+	if l.Unlimited {
+		return l
+	}
+	for range 64 { // roots of any factor come to 1
+		s := l.Spec
+		s.RequestsPerUnit, s.Burst, s.DenyFor = scale(s.RequestsPerUnit, factor), scale(s.Burst, factor), 0
+		if times, err := NewLimit(s); err == nil {
+			return times
+		}
+		if factor = math.Sqrt(factor); factor >= 2 {
+			factor = math.Floor(factor) // a bucket can count more if the amount has more in common with the period
+		}
+	}
+	return l
+}
+
+func scale(amount uint64, factor float64) uint64 {
+	if amount == 0 {
+		return 0
+	}
+	return uint64(min(max(math.Round(float64(amount)*factor), 1), MaxAmount))
 }

@@ -23,10 +23,6 @@ type RetrySpread struct {
 	lines *Recent[line]
 }
 
-// retrySpreadBytes is what the lines of 32,768 counters take: those denied last, of which
-// a few share each place.
-const retrySpreadBytes = 1 << 20
-
 const (
 	// crowdUnits a period, of crowdPeriod at most, are what many share.
 	crowdUnits  = 20
@@ -50,7 +46,7 @@ type line struct {
 
 // NewRetrySpread returns a RetrySpread on a clock that shows how much time passes.
 func NewRetrySpread(now func() time.Time) *RetrySpread {
-	return &RetrySpread{now, now(), NewRecent[line](retrySpreadBytes)}
+	return &RetrySpread{now, now(), NewRecent[line](1 << 20)} // 32,768 counters: those denied last
 }
 
 // Spread gives a denied request a time at which it is admitted if all come at their
@@ -75,19 +71,15 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	if last < 0 || hits[last].Cost == 0 || hits[last].Unconditional() || out[last].RetryAfter == 0 {
 		return
 	}
+	h := &hits[last]
 	var buf [few]demand
-	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, demandsOf(hits, buf[:0])[last].most)
-}
-
-// push returns how long beyond the exact time a hit is to come back. Who gets less
-// than all would take begins the line anew.
-func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duration {
+	cost := demandsOf(hits, buf[:0])[last].most
 	since := r.now().Sub(r.start)
-	now, free := since.Microseconds(), (since + exact).Microseconds()
+	now, free := since.Microseconds(), (since + out[last].RetryAfter).Microseconds()
 	period, ahead := h.Limit.Period().Microseconds(), int64(0)
 	r.lines.Touch(h.Key, func(l *line) {
 		ahead, l.together = algorithms[h.Limit.Algorithm].returns(l.due-free, l.together, cost, period, int64(h.Limit.RequestsPerUnit))
-		if ahead > l.mostAhead(h.Limit, free) {
+		if ahead > l.mostAhead(h.Limit, free) { // who gets less than all would take begins the line anew
 			if l.full > 0 && now-l.full < period/2 {
 				l.impatient = max(l.impatient, l.due) // many who wait take longer to make it so long again
 			}
@@ -95,7 +87,7 @@ func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duratio
 		}
 		l.due = free + ahead
 	})
-	return duration(ahead)
+	out[last].RetryAfter += duration(ahead)
 }
 
 // mostAhead is how long at most somebody is to come back after free, which is when what

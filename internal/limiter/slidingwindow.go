@@ -1,9 +1,8 @@
 package limiter
 
-// slidingWindow estimates what was used in the span of one period that ends
-// now: all of the current window, and of the previous one the share that the
-// span still covers, as if it had been used evenly. A hit is admitted if with
-// it the estimate stays within the amount:
+// slidingWindow estimates what was used in the span of one period that ends now: all of the
+// current window, and of the previous one the share that the span still covers, as if it had
+// been used evenly. A hit is admitted if with it the estimate stays within the amount:
 //
 //	prev*rest/period + used + cost <= amount
 //

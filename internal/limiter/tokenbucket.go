@@ -47,8 +47,7 @@ func newTokenBucket(s *Spec) (counting, error) {
 // brim is the highest level that is counted, in units.
 func (b tokenBucket) brim() int64 { return b.burst + b.amount }
 
-// clamp lowers a level to the brim, above which only a larger amount can have
-// left it.
+// clamp lowers a level to the brim, above which only a larger amount can have left it.
 func (b tokenBucket) clamp(s State) State {
 	if s.Used >= b.brim() {
 		s.Used, s.Prev = b.brim(), 0
@@ -128,8 +127,7 @@ func (b tokenBucket) usage(s State, now int64) (used, whole int64) {
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// numbers: the most fills the emptiest bucket to the brim, empties the fullest, and fits
-// none.
+// numbers: the most fills the emptiest bucket to the brim, empties the fullest, and fits none.
 func (b tokenBucket) numbers() (int64, [4]int64) {
 	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

@@ -42,10 +42,9 @@ func (e RequestError) Error() string { return e.Err.Error() }
 // Unwrap returns e.Err.
 func (e RequestError) Unwrap() error { return e.Err }
 
-// Decide decides r. The Result is a part of r, which uses its memory again for the next
-// one: it is valid until r is decided again or reset. An error is ErrNoRules, a
-// RequestError, or that of the store. With the last there is a Result, too, which only
-// says what was asked.
+// Decide decides r. The Result is a part of r, which uses its memory again for the next one: it
+// is valid until r is decided again or reset. An error is ErrNoRules, a RequestError, or that
+// of the store. With the last there is a Result, too, which only says what was asked.
 func (d *Decider) Decide(ctx context.Context, r *Request) (*Result, error) {
 	tree := d.Rules()
 	if tree == nil {

@@ -9,7 +9,6 @@
 //	request.go   Request: what is asked, and what is wrong with it
 //	plan.go      Prepare: Request and rules -> Hits
 //	override.go  the limits that requests bring along
-//	hold.go      the names of what is in flight
 //	exception.go what exceptions make of limits
 //	made.go      remembers the limits that overrides and exceptions make
 //	mode.go      SHADOW_MODE and QUOTA_MODE

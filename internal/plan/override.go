@@ -79,8 +79,7 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	}
 }
 
-// OverrideUnitNames returns the names of the units that an override can have,
-// shortest first.
+// OverrideUnitNames returns the names of the units that an override can have, shortest first.
 func OverrideUnitNames() []string {
 	return slices.DeleteFunc(limiter.UnitNames(), func(name string) bool { return name == limiter.Week.String() })
 }

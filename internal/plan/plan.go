@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -33,7 +34,7 @@ type Planner struct {
 
 // New returns a Planner.
 func New(opts Options) *Planner {
-	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, defaultMaxDescriptors)
+	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
 	return &Planner{Options: opts}
 }
 
@@ -49,8 +50,7 @@ type Result struct {
 	Tree *descriptors.Tree
 	// Unmatched is how many descriptors have neither a rule nor an override.
 	Unmatched int
-	// Denied and Statuses, one for each descriptor in order, are there after
-	// SetStatuses.
+	// Denied and Statuses, one for each descriptor in order, are there after SetStatuses.
 	Denied   bool
 	Statuses []Status
 
@@ -179,6 +179,25 @@ func (p *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) err
 	}
 	m.endLevel = len(p.levels)
 	p.matches = append(p.matches, m)
+	return nil
+}
+
+// nameHold sets the name of the hold of m from the entry at place entry, and takes that entry
+// out of m's entries, so that it is in no key. rule, or one above it, has limits in flight.
+func (p *Result) nameHold(m *match, rule *descriptors.Rule, entry int) error {
+	if entry < 0 || m.entries[entry].Value == "" {
+		return fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
+	}
+	value := m.entries[entry].Value
+	start := len(p.holds)
+	p.holds = append(p.holds, value...) // only to hash it without allocating
+	digest := sha256.Sum256(p.holds[start:])
+	p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
+	m.hold = p.holds[start:len(p.holds):len(p.holds)]
+
+	first := len(p.entries)
+	p.entries = append(append(p.entries, m.entries[:entry]...), m.entries[entry+1:]...)
+	m.entries = p.entries[first:len(p.entries):len(p.entries)]
 	return nil
 }
 

@@ -35,16 +35,12 @@ type Descriptor struct {
 	Refund        bool // gives the units back
 }
 
-// Override is the limit that a request brings along for one descriptor: a fixed
-// window.
+// Override is the limit that a request brings along for one descriptor: a fixed window.
 type Override struct {
 	RequestsPerUnit uint32
 	Unit            limiter.Unit // not a week, which Envoy does not know; 0 is an undefined one
 	UnitMultiplier  uint32       // 0 means 1
 }
-
-// defaultMaxDescriptors is how many descriptors a request may have if nobody says otherwise.
-const defaultMaxDescriptors = 100
 
 // MaxEntries is how many entries a descriptor may have. How many descriptors a
 // request may have is in Options.

@@ -16,9 +16,8 @@ type Status struct {
 	Limit     *limiter.Limit    // that decided, nil if none was counted
 	Mode      limiter.Mode      // of Limit, see Options.Mode
 	Remaining uint64            // what Limit still admits
-	// UntilReset is when to try again if OverLimit, else when the limit is whole
-	// again. It is 0 where there is no time to tell: no limit was counted, or there
-	// is no use in trying again.
+	// UntilReset is when to try again if OverLimit, else when the limit is whole again. It is 0
+	// where there is no time to tell: no limit was counted, or there is no use in trying again.
 	UntilReset time.Duration
 	ResetAfter time.Duration // until the whole limit is free again
 }
