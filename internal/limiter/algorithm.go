@@ -94,11 +94,10 @@ func (o Option) Algorithms() string {
 // exceeds MaxExact or is negative. It does not depend on the limit's amount, so that a
 // changed amount keeps what is used.
 type State struct {
-	At   int64 // which window it is, or when the bucket was like this
-	Used int64 // units used in the window, or in the bucket
-	Prev int64 // units used in the previous window, or the parts of one more unit in the bucket
-	// Until is when the ban of the counter ends, in microseconds since the epoch; 0: there is none.
-	Until int64
+	At    int64 // which window it is, or when the bucket was like this
+	Used  int64 // units used in the window, or in the bucket
+	Prev  int64 // units used in the previous window, or the parts of one more unit in the bucket
+	Until int64 // when the ban of the counter ends, in microseconds since the epoch; 0: there is none
 }
 
 // unused reports whether s holds nothing but a ban, whatever its time.
@@ -205,8 +204,7 @@ func (l *Limit) Constants() [4]int64 {
 	return constants
 }
 
-// Calendar returns the calendar whose windows the limit has, nil if they follow from its
-// constants.
+// Calendar returns the calendar of the windows, nil if they follow from the constants.
 func (l *Limit) Calendar() *Calendar {
 	w, _ := l.counting.(fixedWindow)
 	return w.calendar

@@ -50,9 +50,8 @@ type Keys struct {
 
 const (
 	formatVersion = "w1"
-
-	vetoLetter = 'x' // beside those of algorithms
-	nthEnd     = ':'
+	vetoLetter    = 'x' // beside those of algorithms
+	nthEnd        = ':'
 
 	maxPart = 64  // longest key or value that is spelled out, in bytes
 	maxKey  = 512 // longest key between prefix and kind, in bytes

@@ -85,14 +85,8 @@ const (
 
 var failureModes = [...]string{FailureByDefault: "default", FailureError: "error", FailureAllow: "allow", FailureDeny: "deny", FailureLocal: "local"}
 
-// FailureModeNames lists the names that ParseFailureMode accepts, in the order
-// of the constants from FailureError on.
+// FailureModeNames lists the names of the modes, from FailureError on.
 func FailureModeNames() []string { return failureModes[FailureError:] }
-
-// ParseFailureMode finds a mode by its name, FailureByDefault for any other.
-func ParseFailureMode(name string) FailureMode {
-	return FailureError + FailureMode(slices.Index(FailureModeNames(), name))
-}
 
 // String returns the mode's name.
 func (m FailureMode) String() string { return failureModes[m] }

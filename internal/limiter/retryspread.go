@@ -49,13 +49,9 @@ func NewRetrySpread(now func() time.Time) *RetrySpread {
 	return &RetrySpread{now, now(), NewRecent[line](1 << 20)} // 32,768 counters: those denied last
 }
 
-// Spread gives a denied request a time at which it is admitted if all come at their
-// times. Of several counters that deny it, the one that does so longest decides. A nil
-// RetrySpread leaves the exact time.
+// Spread gives a denied request a time at which it is admitted if all come at their times. Of
+// several counters that deny it, the one that does so longest decides.
 func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
-	if r == nil {
-		return
-	}
 	last := -1
 	for i := range hits {
 		h, d := &hits[i], &out[i]
@@ -90,8 +86,7 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	out[last].RetryAfter += duration(ahead)
 }
 
-// mostAhead is how long at most somebody is to come back after free, which is when what
-// they ask for is free.
+// mostAhead is how long after what they ask for is free somebody is to come back at most.
 func (l *line) mostAhead(limit *Limit, free int64) int64 {
 	period := limit.Period().Microseconds()
 	switch {

@@ -59,7 +59,7 @@ func (d *Decider) Decide(ctx context.Context, r *Request) (*Result, error) {
 		var err error
 		if denied, err = d.Store.Decide(ctx, p.Hits, p.Decisions); err == nil {
 			d.Failover.StoreDecided()
-			if denied {
+			if denied && d.Spread != nil {
 				d.Spread.Spread(p.Hits, p.Decisions)
 			}
 		} else if denied, err = d.Failover.Decide(ctx, p.Hits, p.Decisions, err); err != nil {

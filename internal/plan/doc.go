@@ -11,7 +11,6 @@
 //	override.go  the limits that requests bring along
 //	exception.go what exceptions make of limits
 //	made.go      remembers the limits that overrides and exceptions make
-//	mode.go      SHADOW_MODE and QUOTA_MODE
 //	status.go    SetStatuses: Decisions -> Statuses
 //	outcome.go   what each limit meant, for those who observe
 package plan

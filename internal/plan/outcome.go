@@ -76,6 +76,18 @@ func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	}
 }
 
+// WouldBeDenied reports whether the request is admitted only because of ShadowMode.
+func (p *Result) WouldBeDenied() bool {
+	if !p.planner.ShadowMode {
+		return false
+	}
+	var v limiter.Verdict
+	for i := range p.Hits {
+		v.Add(p.planner.Mode(p.Hits[i].Limit), p.Decisions[i].Over)
+	}
+	return v.Denied()
+}
+
 // kind returns what a hit meant. wouldBe is what WouldBeDenied returns.
 func (p *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
 	switch {

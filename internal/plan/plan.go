@@ -13,16 +13,43 @@ import (
 
 // Options are the settings of the server on which answers depend.
 type Options struct {
-	Keys   limiter.Keys
-	Charge limiter.Charge // of limits that do not say it themselves; the zero value means Auto
+	Keys           limiter.Keys
+	Charge         limiter.Charge              // of limits that do not say it themselves; the zero value means Auto
+	CalendarMonths bool                        // count limits of months that requests bring along by the calendar of UTC
+	ShadowMode     bool                        // deny nothing, but say in the statuses what would be
+	QuotaMode      bool                        // take every enforced limit for a quota
+	MaxDescriptors int                         // of one request, which is refused if it has more; 0 means 100
+	Exceptions     *atomic.Pointer[Exceptions] // those in force; nil: there are never any
+}
 
-	CalendarMonths bool // count limits of months that requests bring along by the calendar of UTC
-	ShadowMode     bool // deny nothing, but say in the statuses what would be
-	QuotaMode      bool // take every enforced limit for a quota
-	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
+// SwitchedOn says which switches are on that change the answer to every request: left on by
+// mistake, they would go unnoticed.
+func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
+	if shadowMode {
+		notes = append(notes, "SHADOW_MODE is on: no request is denied")
+	}
+	if quotaMode {
+		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are exceeded")
+	}
+	return notes
+}
 
-	// Exceptions has those in force. nil: there are never any.
-	Exceptions *atomic.Pointer[Exceptions]
+// Mode returns the mode of l that statuses are about. With QuotaMode an enforced limit
+// is a quota, unless it is of an exception.
+func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
+	if o.QuotaMode && l.Mode == limiter.Enforced && !l.Veto {
+		return limiter.Quota
+	}
+	return l.Mode
+}
+
+// DecidingMode returns the mode in which hits on l are decided. With ShadowMode it is
+// Shadow, and statuses are still about Mode.
+func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
+	if o.ShadowMode {
+		return limiter.Shadow
+	}
+	return o.Mode(l)
 }
 
 // Planner prepares plans, several at a time.
@@ -35,6 +62,7 @@ type Planner struct {
 // New returns a Planner.
 func New(opts Options) *Planner {
 	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
+	opts.Exceptions = cmp.Or(opts.Exceptions, new(atomic.Pointer[Exceptions]))
 	return &Planner{Options: opts}
 }
 
@@ -95,10 +123,7 @@ func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error 
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
-	var inForce *Exceptions
-	if pl.Exceptions != nil {
-		inForce = pl.Exceptions.Load()
-	}
+	inForce := pl.Exceptions.Load()
 	for i := range r.Descriptors {
 		if err := p.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil {
 			return fmt.Errorf("descriptor %d: %w", i, err)

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"weir/internal/descriptors"
@@ -101,21 +102,21 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 // RetryAfter returns when a denied request would be admitted, or Never: when no
 // enforced limit is over any more and, of the quotas, not all are.
 func (p *Result) RetryAfter() time.Duration {
-	var enforced, quotas uint64 // Never, -1, becomes the longest
-	anyQuota := false
+	var longest uint64 // Never, -1, becomes the longest
+	var quotas []uint64
 	for i := range p.Hits {
 		wait := uint64(p.Decisions[i].RetryAfter) // 0 if the limit is not over
 		switch p.Hits[i].EffectiveMode() {
 		case limiter.Enforced:
-			enforced = max(enforced, wait)
+			longest = max(longest, wait)
 		case limiter.Quota:
-			if !anyQuota {
-				quotas = wait
-			}
-			quotas, anyQuota = min(quotas, wait), true
+			quotas = append(quotas, wait)
 		}
 	}
-	return time.Duration(max(enforced, quotas))
+	if len(quotas) > 0 {
+		longest = max(longest, slices.Min(quotas))
+	}
+	return time.Duration(longest)
 }
 
 // RoundUp returns d in whole units, at least one: Envoy drops fractions of seconds,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // FailureMode returns what becomes of limits that do not say it themselves while
-// Redis fails.
+// Redis fails. The settings have checked m.
 func FailureMode(m settings.Word) limiter.FailureMode {
-	return limiter.ParseFailureMode(string(m)) // the settings have checked it
+	return limiter.FailureError + limiter.FailureMode(slices.Index(limiter.FailureModeNames(), string(m)))
 }
