@@ -52,7 +52,7 @@ func NewRetrySpread(now func() time.Time) *RetrySpread {
 // Spread gives a denied request a time at which it is admitted if all come at their times. Of
 // several counters that deny it, the one that does so longest decides.
 func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
-	last := -1
+	last, longest := -1, time.Duration(-1)
 	for i := range hits {
 		h, d := &hits[i], &out[i]
 		switch {
@@ -60,18 +60,18 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 			continue
 		case d.RetryAfter == Never:
 			return
-		case last < 0 || d.RetryAfter > out[last].RetryAfter:
-			last = i
+		case d.RetryAfter > longest:
+			last, longest = i, d.RetryAfter
 		}
 	}
-	if last < 0 || hits[last].Cost == 0 || hits[last].Unconditional() || out[last].RetryAfter == 0 {
+	if last < 0 || hits[last].Cost == 0 || hits[last].Unconditional() || longest == 0 {
 		return
 	}
 	h := &hits[last]
 	var buf [few]demand
 	cost := demandsOf(hits, buf[:0])[last].most
 	since := r.now().Sub(r.start)
-	now, free := since.Microseconds(), (since + out[last].RetryAfter).Microseconds()
+	now, free := since.Microseconds(), (since + longest).Microseconds()
 	period, ahead := h.Limit.Period().Microseconds(), int64(0)
 	r.lines.Touch(h.Key, func(l *line) {
 		ahead, l.together = algorithms[h.Limit.Algorithm].returns(l.due-free, l.together, cost, period, int64(h.Limit.RequestsPerUnit))
