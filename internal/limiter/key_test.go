@@ -38,11 +38,9 @@ func TestKeySpelling(t *testing.T) {
 	}{
 		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|1m"},
 		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|1m"},
-		{"two levels", Keys{}, []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "w1|api|user=alice|path=/login|1m"},
 		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30s"},
 		{"calendar", Keys{}, alice, nil, must(Spec{Unit: Month, UnitMultiplier: 3, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}), "w1|api|user=alice|3M@Europe/Berlin"},
 		{"calendar of UTC", Keys{}, alice, nil, must(Spec{Unit: Week, Algorithm: ByCalendar, TimeZone: "UTC"}), "w1|api|user=alice|1w@"},
-		{"no value", Keys{}, []Entry{{"all", ""}}, nil, minute, "w1|api|all=|1m"},
 		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|1m"},
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|1m"},
 		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|1m"},

@@ -47,13 +47,10 @@ func TestNewLimitRefuses(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		{Spec{Unit: Second}, ""},
 		{Spec{Unit: Second, UnitMultiplier: 3_153_600_000}, ""},
 		{Spec{Unit: Second, UnitMultiplier: 3_153_600_001}, "a period of 3153600001 seconds is too long, at most 100 years are allowed"},
-		{Spec{Unit: Year, UnitMultiplier: math.MaxUint32}, "a period of 4294967295 years is too long, at most 100 years are allowed"},
 		{Spec{}, undefined},
 		{Spec{Unit: Year + 1}, undefined},
-		{Spec{Unit: math.MaxUint8, UnitMultiplier: 2}, undefined},
 		{Spec{Unlimited: true}, ""},
 		{Spec{Unit: Month, RequestsPerUnit: MaxAmount + 1}, "an amount of 1125899906842625 is too large, at most 1125899906842624 is allowed"},
 		{Spec{Unit: Second, RequestsPerUnit: 1 << 33, Algorithm: TokenBucket, Burst: MaxAmount}, ""},

@@ -55,7 +55,6 @@ func ExampleDecider() {
 }
 
 func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
-	local := failover.New(limiter.FailureAllow, nil, nil)
 	for _, tc := range []struct {
 		name     string
 		request  *plan.Request
@@ -65,27 +64,23 @@ func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
 	}{
 		{"no hits need no store", asks("nobody"), nil, usage{}, nil},
 		{"a store that fails", asks("user", "nobody"), nil, usage{failures: 1}, limiter.ErrUnavailable},
-		{"a failure mode decides", asks("user", "nobody"), local, usage{hits: 1}, nil},
+		{"a failure mode decides", asks("user", "nobody"), failover.New(limiter.FailureAllow, nil, nil), usage{hits: 1}, nil},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var got usage
-			d := decider(down{}, &got)
-			d.Failover = tc.failover
-			result, err := d.Decide(t.Context(), tc.request)
-			if !errors.Is(err, tc.err) || got != tc.want || result.Unmatched != 1 {
-				t.Errorf("got %+v, %d unmatched, error %v, want %+v, 1, %v", got, result.Unmatched, err, tc.want, tc.err)
-			}
-		})
+		var got usage
+		d := decider(down{}, &got)
+		d.Failover = tc.failover
+		result, err := d.Decide(t.Context(), tc.request)
+		if !errors.Is(err, tc.err) || got != tc.want || result.Unmatched != 1 {
+			t.Errorf("%s: got %+v, %d unmatched, error %v, want %+v, 1, %v", tc.name, got, result.Unmatched, err, tc.want, tc.err)
+		}
 	}
 }
 
 func TestWhatIsNotDecided(t *testing.T) {
 	d := decider(down{}, new(usage))
-	if _, err := d.Decide(t.Context(), new(plan.Request)); !errors.As(err, new(plan.RequestError)) {
-		t.Errorf("got %v, want what is wrong with the request", err)
-	}
+	_, bad := d.Decide(t.Context(), new(plan.Request))
 	d.Rules = func() *descriptors.Tree { return nil }
-	if _, err := d.Decide(t.Context(), asks("user")); !errors.Is(err, plan.ErrNoRules) {
-		t.Errorf("got %v, want %v", err, plan.ErrNoRules)
+	if _, err := d.Decide(t.Context(), asks("user")); !errors.As(bad, new(plan.RequestError)) || !errors.Is(err, plan.ErrNoRules) {
+		t.Errorf("got %v, want what is wrong with the request; and %v, want %v", bad, err, plan.ErrNoRules)
 	}
 }

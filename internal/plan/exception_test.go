@@ -41,7 +41,6 @@ type world struct {
 	planner *Planner
 	tree    *descriptors.Tree
 	store   limiter.Store
-	all     []*Exception
 	holds   int
 }
 
@@ -63,26 +62,24 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	}
 }
 
-// except adds an exception such as "deny", "allow" or "3x", and returns what removes it.
-func (w *world) except(effect string, words ...string) (remove func()) {
+// except adds an exception such as "deny", "allow" or "3x".
+func (w *world) except(effect string, words ...string) {
 	w.t.Helper()
 	e := &Exception{Domain: "api", Entries: named(words...).Entries, Effect: Effect(effect)}
 	if _, err := fmt.Sscanf(effect, "%gx", &e.Factor); err == nil {
 		e.Effect = Amount
 	}
-	return w.add(e, time.Hour)
+	w.add(e)
 }
 
 // add puts e in force.
-func (w *world) add(e *Exception, lasts time.Duration) (remove func()) {
-	e.Created, e.Until = time.Now(), time.Now().Add(lasts)
-	w.all = append(w.all, e)
-	w.planner.Exceptions.Store(NewExceptions(slices.Clone(w.all)))
-	return func() {
-		w.all = slices.DeleteFunc(w.all, func(other *Exception) bool { return other == e })
-		w.planner.Exceptions.Store(NewExceptions(slices.Clone(w.all)))
-	}
+func (w *world) add(e *Exception) {
+	e.Created, e.Until = time.Now(), time.Now().Add(time.Hour)
+	w.planner.Exceptions.Store(NewExceptions(append(slices.Clone(w.planner.Exceptions.Load().All()), e)))
 }
+
+// end ends all exceptions.
+func (w *world) end() { w.planner.Exceptions.Store(nil) }
 
 // decide decides a request.
 func (w *world) decide(domain string, ds ...Descriptor) *Result {
@@ -127,12 +124,11 @@ func TestExceptionOfTheAmount(t *testing.T) {
 			used, unused := key+"=used", key+"=unused"
 			w.want(key+" before", 2, used)
 			w.want(key+" before, again", 0, used) // so that the denial is remembered
-			removes := []func(){w.except("3x", used), w.except("0.5x", unused)}
+			w.except("3x", used)
+			w.except("0.5x", unused)
 			w.want(key+" 3x", 4, used)
 			w.want(key+" 0.5x", 1, unused)
-			for _, remove := range removes {
-				remove()
-			}
+			w.end()
 			w.want(key+" after", 0, used)
 			w.want(key+" after 0.5x", 1, unused)
 		}
@@ -168,12 +164,12 @@ func TestExceptionThatAllows(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		for _, key := range append(limiter.AlgorithmNames(), "banned", "user", "quota") {
 			w.want(key, 2, key+"=alice")
-			remove, fresh := w.except("allow", key+"=alice"), w.except("allow", key+"=fresh")
+			w.except("allow", key+"=alice")
+			w.except("allow", key+"=fresh")
 			w.want(key+" allowed", all, key+"=alice")
 			w.want(key+" allowed", all, key+"=fresh")
 			w.want(key+" of another", 2, key+"=bob")
-			remove()
-			fresh()
+			w.end()
 			w.want(key+" after", 0, key+"=alice")
 			w.want(key+" after", 2, key+"=fresh")
 		}
@@ -188,7 +184,7 @@ func TestExceptionThatAllows(t *testing.T) {
 // What is denied takes nothing, from no limit of its request, also where there is no rule.
 func TestExceptionThatDenies(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
-		remove := w.except("deny", "user=alice")
+		w.except("deny", "user=alice")
 		w.except("deny", "nobody=x")
 		for _, d := range []Descriptor{named("user=alice"), named("user=alice", "path=/", "x=y"), named("nobody=x")} {
 			peek, tokens := d, d
@@ -202,28 +198,15 @@ func TestExceptionThatDenies(t *testing.T) {
 				}
 			}
 		}
-		remove()
+		w.end()
 		w.want("after", 2, "user=alice")
 		w.want("of the same requests", 2, "user=bob")
 
 		e := &Exception{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: Deny}
-		w.add(e, time.Minute)
+		w.add(e)
 		if p := w.decide("\xff", named("a=\xff", "b=c")); !p.Denied || p.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
 			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", p.Denied, e.Used(), p.Hits)
 		}
-	})
-}
-
-// The longest exception wins, and one says nothing of what it is not for.
-func TestLongestExceptionWins(t *testing.T) {
-	inWorlds(t, Options{}, func(w *world) {
-		w.except("deny", "user=alice")
-		w.except("allow", "user=alice", "path=/x")
-		w.want("short", 0, "user=alice", "path=/y")
-		w.want("long", all, "user=alice", "path=/x")
-		w.want("longer", all, "user=alice", "path=/x", "more=z")
-		w.want("not at the begin, and so without a rule", all, "path=/x", "user=alice", "none=x")
-		w.want("another", 2, "user=alicex")
 	})
 }
 
@@ -233,9 +216,9 @@ func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 	keys := testenv.Must(limiter.NewKeys("", true))(t)
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
 		w.want("hashed", 2, "user=alice")
-		remove := w.except("3x", "user=alice")
+		w.except("3x", "user=alice")
 		w.want("hashed, 3x", 4, "user=alice")
-		remove()
+		w.end()
 		w.except("deny", "user=carol")
 		if p := w.decide("api", named("user=carol")); !p.Denied || strings.Contains(string(p.Hits[0].Key), "carol") {
 			w.t.Errorf("denied %t with key %s", p.Denied, p.Hits[0].Key)
@@ -257,7 +240,7 @@ func TestExceptionsAndHolds(t *testing.T) {
 			user := "concurrency=" + strings.Trim(effect, "0.")
 			w.want(effect, 2, user)
 			held := []int{w.holds - 2, w.holds - 1}
-			remove := w.except(effect, user)
+			w.except(effect, user)
 			for i, id := range held {
 				ended := named(fmt.Sprint("request_id=", id), user)
 				if i == 1 {
@@ -273,7 +256,7 @@ func TestExceptionsAndHolds(t *testing.T) {
 					w.t.Errorf("%s without a name: denied %t", effect, p.Denied)
 				}
 			}
-			remove()
+			w.end()
 			w.want(effect+", after", 2, user)
 		}
 	})

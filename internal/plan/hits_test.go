@@ -128,7 +128,6 @@ func TestHits(t *testing.T) {
 		// that it is there.
 		{Options{}, flightRules, each("x=y,user=alice"), []string{"descriptor 1: rule api|user" + unnamed}},
 		{Options{}, flightRules, each("user=alice request_id="), []string{"descriptor 0: rule api|user" + unnamed}},
-		{Options{}, flightRules, each("request_id= user=alice"), []string{"descriptor 0: rule api|user" + unnamed}},
 		// Limits in flight that hold below need the name, too, and so they do beside a limit that
 		// the request brings along.
 		{Options{}, flightBelowRules, each("user=alice request_id=r1 path=/"), []string{" w1|api|user=alice|path=/|1h", " w1|api|user=alice|c1m hold"}},

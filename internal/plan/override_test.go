@@ -28,6 +28,15 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial("api", new(Exception)).limits[0] != deny {
 		t.Error("a limit was made twice, or serves two domains")
 	}
+	// Callers may send any domain: what they send must not pile up.
+	tree, before := load(t, "domain: api"), len(pl.overrides.known)
+	for i := range 10 {
+		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
+		testenv.OK(t, pl.Prepare(new(Result), tree, &r))
+	}
+	if n := len(pl.overrides.known); n != before+1 {
+		t.Errorf("%d overrides are kept for ten unknown domains, want one", n-before)
+	}
 	for n := range uint32(2 * maxMade) {
 		pl.multiple(limit("api", n), 3)
 		if len(pl.overrides.known) > maxMade || len(pl.excepted.known) > maxMade {
@@ -59,28 +68,24 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	callers.Wait()
 }
 
-// Callers may send any domain: what they send must not pile up.
-func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
-	planner, tree := New(Options{}), load(t, "domain: api")
-	for i := range 10 {
-		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
-		testenv.OK(t, planner.Prepare(new(Result), tree, &r))
-	}
-	if n := len(planner.overrides.known); n != 1 {
-		t.Errorf("%d overrides are kept, want one", n)
-	}
-}
-
-// Envoy knows no week, so what is tested with one would never be asked.
-func TestUnitsOfOverrides(t *testing.T) {
-	allowed := strings.Join(OverrideUnitNames(), ", ")
-	if want := "second, minute, hour, day, month, year"; allowed != want {
-		t.Errorf("allowed: %s, want %s", allowed, want)
-	}
-	for unit := range limiter.Year + 1 {
-		err := Override{Unit: unit}.Check()
-		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "unknown unit; use one of "+allowed {
-			t.Errorf("unit %v: got %v", unit, err)
+// Envoy knows no week, so what is tested with one would never be asked. What is wrong with a
+// request is wrong under every rule.
+func TestWrongOverrides(t *testing.T) {
+	const unknown = "unknown unit; use one of second, minute, hour, day, month, year"
+	tree := load(t, judgedRules)
+	for o, want := range map[Override]string{
+		{1, 0, 0}: unknown, {1, limiter.Week, 0}: unknown, {1, limiter.Month, 0}: "",
+		{1, limiter.Year, 101}: "a period of 101 years is too long, at most 100 years are allowed",
+	} {
+		errs := []error{o.Check()}
+		for _, descriptor := range []string{"tenant=a", "trial=a", "nobody=a"} {
+			r := &Request{Domain: "api", Descriptors: []Descriptor{words(descriptor).with(o)}}
+			errs = append(errs, New(Options{}).Prepare(new(Result), tree, r))
+		}
+		for _, err := range errs {
+			if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%+v: got %v, want %q", o, err, want)
+			}
 		}
 	}
 }
