@@ -150,6 +150,9 @@ func TestHits(t *testing.T) {
 		{Options{}, replacedRules, []Descriptor{words("user=vip request_id=1").with(hour)}, []string{" w1|api|user=vip|c1h hold"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip").with(hour)}, []string{"descriptor 0: rule api|user=vip" + unnamed}},
 		{Options{}, replacedRules, []Descriptor{words("tenant=t1").with(hour)}, []string{" w1|api|tenant~t*|1h", " w1|api|tenant~t*|1m"}},
+		// The counters are those of the whole descriptor, also where a rule judges it.
+		{Options{}, judgedRules, []Descriptor{words("trial=a").with(hour)}, []string{" w1|api|trial=a|f1h trial_a; always"}},
+		{Options{}, judgedRules, []Descriptor{words("shared=xy").with(hour)}, []string{" w1|api|shared=xy|1h"}},
 		// Months of a calendar are those of limits that requests bring along, too.
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(month)}, []string{" w1|api|x=y|1M@"}},
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(year)}, []string{" w1|api|x=y|365d"}},
