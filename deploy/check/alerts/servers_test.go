@@ -202,37 +202,16 @@ func (h *history) check(query string, at time.Time) error {
 	return nil
 }
 
-// operands are the parts of a condition that have an answer while it does not hold:
-// those that are compared.
-func operands(e parser.Expr) []parser.Expr {
-	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return operands(e.Expr)
-	case *parser.Call:
-		if e.Func.Name == "absent" {
-			return operands(e.Args[0])
-		}
-	case *parser.BinaryExpr:
-		_, bound := e.RHS.(*parser.NumberLiteral)
-		switch {
-		case e.Op.IsComparisonOperator() && bound:
-			return operands(e.LHS)
-		case e.Op.IsComparisonOperator() || e.Op.IsSetOperator():
-			return append(operands(e.LHS), operands(e.RHS)...)
-		}
-	}
-	return []parser.Expr{e}
-}
-
-// checkCondition returns an error if a part of a condition has no answer.
+// checkCondition returns an error if a series that a condition asks for is not there. Whether
+// it fires is tested in alerts_test.yaml.
 func (h *history) checkCondition(condition string, at time.Time) error {
 	parsed, err := promQL.ParseExpr(condition)
 	if err != nil {
 		return err
 	}
-	var problems []error
-	for _, operand := range operands(parsed) {
-		problems = append(problems, h.check(operand.String(), at))
+	for _, selectors := range parser.ExtractSelectors(parsed) {
+		asked := parser.VectorSelector{LabelMatchers: selectors}
+		err = errors.Join(err, h.check(asked.String(), at))
 	}
-	return errors.Join(problems...)
+	return err
 }

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"io/fs"
@@ -55,14 +56,17 @@ replicas: 1000000
 podAnnotations: null
 env: {OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", GOMAXPROCS: 1, DRAIN_DELAY: "", DRAIN_TIMEOUT: 19.5s}
 `, nil, []string{"  replicas: 1000000\n"}},
-	{"ConfigMap and Secrets that are there", `
+	{"ConfigMap, Secrets and a digest that are there", `
 rules: {existingConfigMap: rules}
 redis: {urlSecret: {name: redis}, authSecret: {name: "123"}}
 serviceAccount: {create: false, name: weir}
 podDisruptionBudget: {maxUnavailable: 25%}
+tls: {secretName: tls}
+image: {repository: example.com/weir, tag: v1, digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}
 `, []string{"PodDisruptionBudget"}, []string{
 		"maxUnavailable: 25%\n", `{name: "REDIS_URL_FILE", value: "/redis-url/url"}`, "secretName: redis\n",
-		`{name: "REDIS_AUTH_FILE", value: "/redis-auth/password"}`, "secretName: \"123\"\n", "configMap:\n            name: rules\n",
+		`{name: "REDIS_AUTH_FILE", value: "/redis-auth/password"}`, "secretName: \"123\"\n", "configMap:\n            name: rules\n", "secretName: tls\n",
+		`image: "example.com/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`, `app.kubernetes.io/version: "v1"`,
 	}},
 	{"Redis by extraEnv", `
 redis: {type: CLUSTER, tls: {enabled: true}}
@@ -70,10 +74,6 @@ extraEnv: [{name: REDIS_URL, valueFrom: {secretKeyRef: {name: redis, key: url}}}
 resources: {requests: {cpu: 0.5}, limits: {memory: 1.5Gi, example.com/gpu: 1}}
 image: {tag: "_a."}
 `, []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`app.kubernetes.io/version: "a"`}},
-	{"image by digest", "image: {repository: example.com/weir, tag: v1, digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
-		`image: "example.com/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`, `app.kubernetes.io/version: "v1"`,
-	}},
-	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"secretName: tls\n"}},
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
@@ -252,41 +252,6 @@ func checkPorts(t *testing.T, s *corev1.Service) {
 	}
 }
 
-// TestChartOpensPortsToNamedClients renders NetworkPolicies with lists that are missing or
-// empty, which in a NetworkPolicy would admit everyone.
-func TestChartOpensPortsToNamedClients(t *testing.T) {
-	for _, test := range []struct {
-		values string
-		ports  []string
-	}{
-		{"networkPolicy: {enabled: true}", []string{"grpc", "http", "http-metrics"}},
-		{"networkPolicy: {enabled: true, clients: null}", []string{"http-metrics"}},
-		{"networkPolicy: {enabled: true, clients: []}", []string{"http-metrics"}},
-		{"networkPolicy: {enabled: true, prometheus: null}", []string{"grpc", "http"}},
-		{"networkPolicy: {enabled: true, prometheus: []}", []string{"grpc", "http"}},
-		{"networkPolicy: {enabled: true, operators: null}\ndebug: {service: true}\nadminToken: {secretName: a}", []string{"grpc", "http", "http-metrics"}},
-		{"networkPolicy: {enabled: true, clients: null, prometheus: null}", nil},
-	} {
-		t.Run(test.values, func(t *testing.T) {
-			t.Parallel()
-			// The schema refuses some of these.
-			installed := testenv.Must(order{name: "edge", values: test.values, skipSchema: true}.install())(t)
-			var ports []string
-			for _, rule := range all[*networkingv1.NetworkPolicy](decodeAll(t, installed.Manifest))[0].Spec.Ingress {
-				if len(rule.From) == 0 {
-					t.Errorf("ports %v are open to everyone", rule.Ports)
-				}
-				for _, port := range rule.Ports {
-					ports = append(ports, port.Port.String())
-				}
-			}
-			if !slices.Equal(ports, test.ports) {
-				t.Errorf("the ports %v are open, want %v", ports, test.ports)
-			}
-		})
-	}
-}
-
 // checkEverything follows values to what Weir is started with.
 func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.ConfigMap) {
 	t.Helper()
@@ -325,8 +290,10 @@ func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.Confi
 	}
 }
 
-// TestChartNotes reads what `helm install` says, of which has and hasNot are parts.
-func TestChartNotes(t *testing.T) {
+// TestChartInstalls installs the chart with values that name its Service, that open ports
+// to named clients, where a list that is missing or empty would admit everyone, or of which
+// the notes warn.
+func TestChartInstalls(t *testing.T) {
 	const (
 		noRules  = "serves the examples in its image"
 		noRedis  = "there is no Redis"
@@ -334,42 +301,156 @@ func TestChartNotes(t *testing.T) {
 		gateways = "networkPolicy.clients admits only "
 	)
 	for _, test := range []struct {
-		values      string
-		has, hasNot []string
+		release, values string
+		service         string   // its name
+		ports           []string // that a NetworkPolicy opens; the schema refuses some of these
+		notes, absent   []string // parts of what `helm install` says, and what it does not
+		wrong           string   // error
 	}{
-		{"", []string{noRules, noRedis}, []string{readable, gateways}},
-		{"env: {CONFIG_TYPE: GRPC_XDS_SOTW, REDIS_URL: 'redis:6379'}", nil, []string{noRules, noRedis, readable}},
-		{"extraEnv: [{name: REDIS_URL, valueFrom: {}}, {name: CONFIG_TYPE, value: grpc_xds_sotw}]", nil, []string{noRules, noRedis, readable}},
-		{"env: {CONFIG_PATH: /config/mine, REDIS_URL_FILE: /redis}", nil, []string{noRules, noRedis, readable}},
-		{"env: {CONFIG_TYPE: FILE, RUNTIME_ROOT: /config}", []string{noRedis}, []string{noRules}},
-		{"rules: {existingConfigMap: a}\nredis: {urlSecret: {name: a}}", nil, []string{noRules, noRedis, readable}},
-		{"redis: {url: 'redis://u@h:1', authSecret: {name: a}}", nil, []string{readable}},
-		{"redis: {url: 'redis://u:pw@h:1'}", []string{"redis.url" + readable + "redis.urlSecret instead.", noRules}, []string{noRedis, "u:pw"}},
-		{"redis: {url: 'redis://h:1?password=pw'}", []string{"redis.url" + readable}, []string{"=pw"}},
-		{"env: {REDIS_URL: 'redis://u:pw@h:1'}", []string{"env.REDIS_URL" + readable + "redis.urlSecret instead."}, nil},
-		{"redis: {url: 'h:1'}\nenv: {REDIS_AUTH: pw}", []string{"env.REDIS_AUTH" + readable + "redis.authSecret instead."}, nil},
-		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, value: pw}]", []string{"REDIS_AUTH in extraEnv" + readable + "redis.authSecret instead."}, nil},
-		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: a, key: b}}}]", nil, []string{readable}},
-		{"redis: {type: SENTINEL, url: 'a,h:1'}\nenv: {REDIS_SENTINEL_AUTH: pw, REDIS_AUTH: ''}", []string{
+		{release: "my.edge", service: "my-edge-weir"},
+		{release: "a.weir", service: "a-weir"},
+		{values: "nameOverride: a.b", service: "edge-a-b"},
+		{values: "fullnameOverride: limits", service: "limits"},
+		{values: "nameOverride: " + strings.Repeat("a", 57) + "--b", service: "edge-" + strings.Repeat("a", 57)},
+		{release: "1edge", wrong: "1edge-weir is no name of a Service, which starts with a letter, set fullnameOverride"},
+		{release: "1edge", values: "fullnameOverride: edge", service: "edge"},
+		{values: "networkPolicy: {enabled: true, clients: null}", ports: []string{"http-metrics"}},
+		{values: "networkPolicy: {enabled: true, clients: []}", ports: []string{"http-metrics"}},
+		{values: "networkPolicy: {enabled: true, prometheus: null}", ports: []string{"grpc", "http"}},
+		{values: "networkPolicy: {enabled: true, operators: null}\ndebug: {service: true}\nadminToken: {secretName: a}", ports: []string{"grpc", "http", "http-metrics"}},
+		{values: "networkPolicy: {enabled: true, clients: null, prometheus: null}", ports: []string{}},
+		{service: "edge-weir", notes: []string{noRules, noRedis}, absent: []string{readable, gateways}},
+		{values: "env: {CONFIG_TYPE: GRPC_XDS_SOTW, REDIS_URL: 'redis:6379'}", absent: []string{noRules, noRedis, readable}},
+		{values: "extraEnv: [{name: REDIS_URL, valueFrom: {}}, {name: CONFIG_TYPE, value: grpc_xds_sotw}]", absent: []string{noRules, noRedis, readable}},
+		{values: "env: {CONFIG_PATH: /config/mine, REDIS_URL_FILE: /redis}", absent: []string{noRules, noRedis, readable}},
+		{values: "env: {CONFIG_TYPE: FILE, RUNTIME_ROOT: /config}", notes: []string{noRedis}, absent: []string{noRules}},
+		{values: "rules: {existingConfigMap: a}\nredis: {urlSecret: {name: a}}", absent: []string{noRules, noRedis, readable}},
+		{values: "redis: {url: 'redis://u@h:1', authSecret: {name: a}}", absent: []string{readable}},
+		{values: "redis: {url: 'redis://u:pw@h:1'}", notes: []string{"redis.url" + readable + "redis.urlSecret instead.", noRules}, absent: []string{noRedis, "u:pw"}},
+		{values: "redis: {url: 'redis://h:1?password=pw'}", notes: []string{"redis.url" + readable}, absent: []string{"=pw"}},
+		{values: "env: {REDIS_URL: 'redis://u:pw@h:1'}", notes: []string{"env.REDIS_URL" + readable + "redis.urlSecret instead."}},
+		{values: "redis: {url: 'h:1'}\nenv: {REDIS_AUTH: pw}", notes: []string{"env.REDIS_AUTH" + readable + "redis.authSecret instead."}},
+		{values: "redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, value: pw}]", notes: []string{"REDIS_AUTH in extraEnv" + readable + "redis.authSecret instead."}},
+		{values: "redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: a, key: b}}}]", absent: []string{readable}},
+		{values: "redis: {type: SENTINEL, url: 'a,h:1'}\nenv: {REDIS_SENTINEL_AUTH: pw, REDIS_AUTH: ''}", notes: []string{
 			"env.REDIS_SENTINEL_AUTH" + readable + "REDIS_SENTINEL_AUTH_FILE with extraVolumes instead.",
-		}, []string{"env.REDIS_AUTH"}},
-		{"env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "extraEnv with valueFrom instead."}, nil},
-		{"networkPolicy: {enabled: true}", []string{
+		}, absent: []string{"env.REDIS_AUTH"}},
+		{values: "env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", notes: []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "extraEnv with valueFrom instead."}},
+		{values: "networkPolicy: {enabled: true}", ports: []string{"grpc", "http", "http-metrics"}, notes: []string{
 			gateways + `[{"namespaceSelector":{},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"gateway"}}}]. An Envoy in another pod gets no answer and lets all requests pass unlimited`,
-		}, nil},
-		{"networkPolicy: {enabled: true, clients: [{podSelector: {matchLabels: {istio: ingressgateway}}}]}", []string{
+		}},
+		{values: "networkPolicy: {enabled: true, clients: [{podSelector: {matchLabels: {istio: ingressgateway}}}]}", notes: []string{
 			gateways + `[{"podSelector":{"matchLabels":{"istio":"ingressgateway"}}}]`,
-		}, nil},
+		}},
 	} {
-		t.Run(test.values, func(t *testing.T) {
+		t.Run(test.release+" "+test.values, func(t *testing.T) {
 			t.Parallel()
-			installed := testenv.Must(order{name: "edge", values: test.values}.install())(t)
-			notes := installed.Info.Notes
-			wantText(t, notes, test.has...)
-			for _, text := range test.hasNot {
+			installed, err := order{name: cmp.Or(test.release, "edge"), values: test.values, skipSchema: test.ports != nil}.install()
+			if test.wrong != "" && err != nil {
+				wantText(t, err.Error(), test.wrong)
+				return
+			}
+			testenv.OK(t, err)
+			rendered, notes := decodeAll(t, installed.Manifest), installed.Info.Notes
+			if service := all[*corev1.Service](rendered)[0]; test.service != "" && service.Name != test.service || test.wrong != "" {
+				t.Errorf("the Service is %q, want %q", service.Name, test.service)
+			}
+			wantText(t, notes, test.notes...)
+			for _, text := range test.absent {
 				if strings.Contains(notes, text) {
 					t.Errorf("there is %q in:\n%s", text, notes)
 				}
+			}
+			var ports []string
+			for _, policy := range all[*networkingv1.NetworkPolicy](rendered) {
+				for _, rule := range policy.Spec.Ingress {
+					if len(rule.From) == 0 {
+						t.Errorf("ports %v are open to everyone", rule.Ports)
+					}
+					for _, port := range rule.Ports {
+						ports = append(ports, port.Port.String())
+					}
+				}
+			}
+			if test.ports != nil && !slices.Equal(ports, test.ports) {
+				t.Errorf("the ports %v are open, want %v", ports, test.ports)
+			}
+		})
+	}
+}
+
+// TestChartRefuses renders values that are none. The error names them.
+func TestChartRefuses(t *testing.T) {
+	for values, want := range map[string]string{
+		"replicas: 0":                                                  "at '/replicas': minimum: got 0, want 1",
+		"replica: 2":                                                   "additional properties 'replica' not allowed",
+		"image: {pullPolicy: Sometimes}":                               "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+		"fullnameOverride: '123'":                                      "at '/fullnameOverride': '123' does not match pattern",
+		"env: {log_format: text}":                                      "at '/env': additional properties 'log_format' not allowed",
+		"rules: {files: {api.json: {}}}":                               "at '/rules/files': additional properties 'api.json' not allowed",
+		"podDisruptionBudget: {maxUnavailable: 0}":                     "at '/podDisruptionBudget/maxUnavailable'",
+		"networkPolicy: {clients: []}":                                 "at '/networkPolicy/clients': minItems: got 0, want 1",
+		"networkPolicy: {enabled: true, clients: null}":                "at '/networkPolicy': missing property 'clients'",
+		"networkPolicy: {prometheus: [{}]}":                            "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
+		"env: {GRPC_PORT: 1}":                                          "env.GRPC_PORT may not be set, the chart needs its default",
+		"env: {DEBUG_HOST: 0.0.0.0}":                                   "env.DEBUG_HOST is set by debug.service, leave it out",
+		"failureMode: deny\nenv: {FAILURE_MODE: allow}":                "env.FAILURE_MODE is set by failureMode, leave it out",
+		"redis: {url: a, urlSecret: {name: b}}":                        "redis.url and redis.urlSecret.name are both set, only one may be",
+		"redis: {url: a, authSecret: {name: a}}\nenv: {REDIS_AUTH: b}": "env.REDIS_AUTH is set by redis.authSecret, leave it out",
+		"redis: {tls: {caSecret: a}}":                                  "redis.tls.caSecret needs redis.tls.enabled",
+		"rules: {files: {a.yaml: ''}, existingConfigMap: b}":           "rules.files and rules.existingConfigMap are both set, only one may be",
+		"tls: {clientCertificates: true}":                              "tls.clientCertificates needs tls.secretName",
+		"tls: {secretName: a, clientName: b}":                          "tls.clientName needs tls.clientCertificates",
+		"debug: {service: true}":                                       "it needs adminToken.secretName",
+		"serviceAccount: {name: a}":                                    "it needs serviceAccount.create=false",
+		"autoscaling: {enabled: true, minReplicas: 11}":                "autoscaling.minReplicas is more than autoscaling.maxReplicas",
+		"image: {repository: 'weir:v1'}":                               "at '/image/repository': 'weir:v1' does not match pattern",
+		"rules: {files: {api.yaml: {}}}":                               "at '/rules/files/api.yaml': missing property 'domain'",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, rate_limit: {unit: minut, requests_per_unit: 5}}]}}}": "at '/rules/files/a.yaml/descriptors/0/rate_limit/unit': 'minut' does not match pattern",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: 9007199254740993}]}}}":                         "at '/rules/files/a.yaml/descriptors/0/value': got number, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: off}]}}}":                                      "at '/rules/files/a.yaml/descriptors/0/value': got boolean, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: [a, 12345678901234567890]}]}}}":                "at '/rules/files/a.yaml/descriptors/0/value': got array, want null or string",
+		"env: {REDIS_AUTH: 01234}":            "at '/env/REDIS_AUTH': got number, want string",
+		"env: {OTEL_A: 12345678901234567890}": "at '/env/OTEL_A': maximum: got ",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nenv: {REDIS_AUTH_COMMAND: a}":                                   "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (redis.authSecret) are both set, only one may be",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nextraEnv: [{name: REDIS_AUTH, value: a}]":                       "REDIS_AUTH_FILE (redis.authSecret) and REDIS_AUTH (extraEnv) are both set, only one may be",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_AUTH_FILE: /a, REDIS_AUTH_COMMAND: a}":                                     "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (env) are both set, only one may be",
+		"redis: {type: SENTINEL, url: 'redis:6379'}":                                                                        "REDIS_URL (redis.url) is not NAME,host:port,... (the name of the primary, then its sentinels), which REDIS_TYPE SENTINEL needs",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_TYPE: sentinel}":                                                           "REDIS_URL (redis.url) is not NAME,host:port,...",
+		"redis: {url: 'a,redis:6379'}":                                                                                      "REDIS_URL (redis.url) has several addresses, which needs REDIS_TYPE SENTINEL or CLUSTER",
+		"env: {CONFIG_TYPE: grpc_xds_sotw}\nrules: {files: {a.yaml: ''}}":                                                   "rules.files has no effect with CONFIG_TYPE GRPC_XDS_SOTW, which takes the rules from a control plane, leave one of them out",
+		"extraEnv: [{name: CONFIG_TYPE, value: GRPC_XDS_SOTW}]\nrules: {existingConfigMap: a}":                              "rules.existingConfigMap has no effect with CONFIG_TYPE GRPC_XDS_SOTW",
+		"image: {digest: sha256:12}":                                                                                        "at '/image/digest': 'sha256:12' does not match pattern",
+		"extraVolumes: [{name: a, emptyDir: {}, secret: {}}]":                                                               "at '/extraVolumes/0': maxProperties: got 3, want 2",
+		"extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]":                                                  "extraVolumes has a twice",
+		"extraVolumes: [{name: redis-url, emptyDir: {}}]\nredis: {urlSecret: {name: a}}":                                    "extraVolumes has redis-url, which the chart has already",
+		"extraVolumeMounts: [{name: a}]":                                                                                    "at '/extraVolumeMounts/0': missing property 'mountPath'",
+		"extraVolumeMounts: [{name: a, mountPath: /a}]":                                                                     "extraVolumeMounts has a, which extraVolumes does not have",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /a/}]": "extraVolumeMounts has /a/, where something is mounted already",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /tls}]\ntls: {secretName: b}":    "extraVolumeMounts has /tls, where something is mounted already",
+		"extraContainers: [{name: weir, image: b}]":                                                                         "extraContainers has weir, a name that is taken",
+		"extraInitContainers: [{name: a, image: b}]\nextraContainers: [{name: a, image: b}]":                                "extraInitContainers has a, a name that is taken",
+		"extraContainers: [{name: a, image: b, volumeMounts: [{name: c, mountPath: /c}]}]":                                  "extraContainers has a with volume c, which extraVolumes does not have",
+		"resources: {limits: {memory: 256MB}}":                                                                              "at '/resources/limits/memory': '256MB' does not match pattern",
+		"podLabels: {a b: c}":                                                                                               "at '/podLabels': additional properties 'a b' not allowed",
+		"env: {LOG_FORMATT: json}":                                                                                          "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
+		"env: {FAILURE_MODE: open}":                                                                                         "env.FAILURE_MODE is open; use error, allow, deny or local",
+		"env: {DRAIN_DELAY: 5}":                                                                                             "DRAIN_DELAY is 5, which is no duration such as 5s",
+		"env: {DRAIN_TIMEOUT: 1m}":                                                                                          "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (10s) and DRAIN_TIMEOUT (1m) together",
+		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":                                                                       "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: LOG_FORMAT, value: text}]":                                                                       "extraEnv sets LOG_FORMAT, which is set already",
+		"extraEnv: [{name: DEBUG_HOST, value: a}]":                                                                          "extraEnv sets DEBUG_HOST, which is set already",
+		"extraEnv: [{name: A}, {name: A}]":                                                                                  "extraEnv sets A, which is set already",
+		"extraEnv: [{name: A, value: b, valueFrom: {}}]":                                                                    "extraEnv has A with value and valueFrom, only one may be",
+		"redis: {authSecret: {name: a}}":                                                                                    "redis.authSecret.name needs redis.url or redis.urlSecret.name",
+		"redis: {type: CLUSTER}":                                                                                            "redis.type needs redis.url or redis.urlSecret.name",
+		"autoscaling: {enabled: true}\nresources: null":                                                                     "autoscaling.enabled needs resources.requests.cpu",
+		"podLabels: {app.kubernetes.io/name: a}":                                                                            "podLabels has app.kubernetes.io/name, which the chart sets",
+	} {
+		t.Run(values, func(t *testing.T) {
+			t.Parallel()
+			if _, err := render(values); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
 			}
 		})
 	}
@@ -413,33 +494,6 @@ func pathsIn(before string, values map[string]any) (paths []string) {
 		}
 	}
 	return paths
-}
-
-// TestChartNames renders names of releases and of values that are no names of a Service.
-func TestChartNames(t *testing.T) {
-	for _, test := range []struct{ release, values, name, wrong string }{
-		{release: "edge", name: "edge-weir"},
-		{release: "my.edge", name: "my-edge-weir"},
-		{release: "a.weir", name: "a-weir"},
-		{release: "edge", values: "nameOverride: a.b", name: "edge-a-b"},
-		{release: "edge", values: "fullnameOverride: limits", name: "limits"},
-		{release: "edge", values: "nameOverride: " + strings.Repeat("a", 57) + "--b", name: "edge-" + strings.Repeat("a", 57)},
-		{release: "1edge", wrong: "1edge-weir is no name of a Service, which starts with a letter, set fullnameOverride"},
-		{release: "1edge", values: "fullnameOverride: edge", name: "edge"},
-	} {
-		t.Run(test.release+" "+test.values, func(t *testing.T) {
-			t.Parallel()
-			installed, err := order{name: test.release, values: test.values}.install()
-			if test.wrong != "" && err != nil {
-				wantText(t, err.Error(), test.wrong)
-				return
-			}
-			testenv.OK(t, err)
-			if service := all[*corev1.Service](decodeAll(t, installed.Manifest))[0]; service.Name != test.name {
-				t.Errorf("the Service is %q, want %q", service.Name, test.name)
-			}
-		})
-	}
 }
 
 // TestChartIsWhole loads the chart as Helm does. Links in it lead to files of this

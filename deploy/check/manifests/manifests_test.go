@@ -263,52 +263,32 @@ var others = []string{
 // manifests that other tests check.
 func TestKubectlCommands(t *testing.T) {
 	readmes := testenv.Must(filepath.Glob("../../../examples/*/README.md"))(t)
-	readmes = append(readmes, "../../../docs/at-3am.md")
+	applied := append(files(t), kustomizations...)
 	seen := 0
-	for _, readme := range readmes {
+	for _, readme := range append(readmes, "../../../docs/at-3am.md") {
 		for _, found := range regexp.MustCompile(`(?m)^ {4}(kubectl .*)$`).FindAllStringSubmatch(readFile(t, readme), -1) {
 			seen++
-			if command := found[1]; !slices.Contains(others, command) {
-				checkKubectl(t, command)
+			switch words := strings.Fields(found[1]); {
+			case slices.Contains(others, found[1]):
+			case words[1] == "apply":
+				for i, word := range words[2:] {
+					if is := word == "-k" || word == "-f"; is != (i%2 == 0) || !is && !slices.Contains(applied, "../../../"+word) {
+						t.Errorf("%s: no other test reads %s", found[1], word)
+					}
+				}
+			case words[1] == "port-forward":
+				named := func(d *appsv1.Deployment) bool { return "deployment/"+d.Name == words[2] }
+				if !slices.ContainsFunc(all[*appsv1.Deployment](build(t, "../../../examples/kubernetes")), named) {
+					t.Errorf("%s: there is no such Deployment", found[1])
+				}
+				wantText(t, readFile(t, "../../../docs/settings.md"), "|`DEBUG_PORT`|`"+words[3]+"`|")
+			default:
+				t.Errorf("%s is not checked", found[1])
 			}
 		}
 	}
 	if seen < 8 {
 		t.Errorf("only %d commands were found", seen)
-	}
-}
-
-func checkKubectl(t *testing.T, command string) {
-	t.Helper()
-	words := strings.Fields(command)
-	switch rest := words[2:]; words[1] {
-	case "apply":
-		for i := 0; i+1 < len(rest); i += 2 {
-			path := strings.TrimPrefix(rest[i+1], "examples/")
-			switch rest[i] {
-			case "-k":
-				if !slices.Contains(kustomizations, "../../../examples/"+path) {
-					t.Errorf("%s: TestKustomizationsAreWhole does not build it", command)
-				}
-			case "-f":
-				if !slices.Contains(files(t), "../../../examples/"+path) {
-					t.Errorf("%s: TestManifestsHaveTheirTypes does not read it", command)
-				}
-			default:
-				t.Errorf("%s: unknown flag", command)
-			}
-		}
-	case "port-forward":
-		name, isDeployment := strings.CutPrefix(rest[0], "deployment/")
-		named := func(d *appsv1.Deployment) bool { return d.Name == name }
-		if !isDeployment || !slices.ContainsFunc(all[*appsv1.Deployment](build(t, "../../../examples/kubernetes")), named) {
-			t.Errorf("%s: there is no such Deployment", command)
-		}
-		if !strings.Contains(readFile(t, "../../../docs/settings.md"), "|`DEBUG_PORT`|`"+rest[1]+"`|") {
-			t.Errorf("%s: this is not the debug port", command)
-		}
-	default:
-		t.Errorf("%s is not checked", command)
 	}
 }
 
