@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -215,30 +216,9 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 // would be 1.1, and off would be false.
 func textsOnly(t *testing.T, schema []byte) string {
 	t.Helper()
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(schema))
-	decoder.UseNumber()
-	testenv.OK(t, decoder.Decode(&value))
-	var walk func(any)
-	walk = func(value any) {
-		switch v := value.(type) {
-		case []any:
-			for _, item := range v {
-				walk(item)
-			}
-		case map[string]any:
-			if types, is := v["type"].([]any); is && slices.Contains(types, any("string")) {
-				v["type"] = slices.DeleteFunc(types, func(of any) bool { return of == "number" || of == "boolean" })
-			}
-			for _, item := range v {
-				walk(item)
-			}
-		}
-	}
-	walk(value)
 	var short bytes.Buffer
-	encoder := json.NewEncoder(&short)
-	encoder.SetEscapeHTML(false)
-	testenv.OK(t, encoder.Encode(value))
-	return strings.TrimSpace(short.String())
+	testenv.OK(t, json.Compact(&short, schema))
+	return regexp.MustCompile(`"type":\[[^\]]*"string"[^\]]*\]`).ReplaceAllStringFunc(short.String(), func(types string) string {
+		return strings.NewReplacer(`,"number"`, "", `"number",`, "", `,"boolean"`, "", `"boolean",`, "").Replace(types)
+	})
 }
