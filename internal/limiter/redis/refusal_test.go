@@ -125,22 +125,17 @@ func newProxy(t *testing.T, target string) *proxy {
 		p.clients = append(p.clients, client)
 		p.mu.Unlock()
 		go func() { _, _ = io.Copy(server, client); server.Close() }()
-		p.reply(client, server)
+		defer client.Close()
+		buf := make([]byte, 4096)
+		for {
+			n, err := server.Read(buf)
+			if err != nil || p.swallow.Load() {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
 	})
 	return p
-}
-
-// reply passes on what the server says.
-func (p *proxy) reply(client, server net.Conn) {
-	defer client.Close()
-	buf := make([]byte, 4096)
-	for {
-		n, err := server.Read(buf)
-		if err != nil || p.swallow.Load() {
-			return
-		}
-		if _, err := client.Write(buf[:n]); err != nil {
-			return
-		}
-	}
 }

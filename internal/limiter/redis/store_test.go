@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
@@ -55,15 +54,6 @@ func TestNothingIsLeftOfBadOptions(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	real := testenv.RedisServer(t)
-	guarded := miniredis.RunT(t)
-	guarded.RequireUserAuth("weir", "p@ss/word")
-	secret := miniredis.RunT(t)
-	secret.RequireAuth("p@ss/word")
-	serverTLS, clientTLS := certificates(t)
-	encrypted := miniredis.NewMiniRedis()
-	testenv.OK(t, encrypted.StartTLS(serverTLS))
-	t.Cleanup(encrypted.Close)
-
 	for _, c := range []struct {
 		name   string
 		server Server
@@ -72,9 +62,6 @@ func TestAddresses(t *testing.T) {
 		{"host and port, tcp", Server{Addr: real.Addr(), Network: "tcp"}},
 		{"database", Server{Addr: real.Addr(), DB: 3}},
 		{"path", Server{Addr: real.Socket(), Network: "unix"}},
-		{"password", Server{Addr: secret.Addr(), Password: "p@ss/word"}},
-		{"user", Server{Addr: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
-		{"TLS", Server{Addr: encrypted.Addr(), TLS: always(clientTLS)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.server.Timeout = long
