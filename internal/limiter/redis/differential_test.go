@@ -22,31 +22,26 @@ func TestDifferential(t *testing.T) {
 	decisions := differentialDecisions(t)
 	const stores = 4 // each with a clock, and a database of Redis, of its own
 	r := testenv.RedisServer(t)
-	started := time.Now()
-	var decided, remembered atomic.Int64
+	var remembered atomic.Int64
 	t.Run("histories", func(t *testing.T) {
 		for n := range stores {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
-				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
+				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
 					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
-					if n%2 == 1 {
-						c := openChecked(t, o)
-						t.Cleanup(func() { remembered.Add(c.remembered.Load()) })
-						return c
+					if n%2 == 0 {
+						return open(t, o)
 					}
-					return open(t, o)
+					c := openChecked(t, o)
+					t.Cleanup(func() { remembered.Add(c.remembered.Load()) })
+					return c
 				}, seed, (decisions+stores-1)/stores)
-				decided.Add(int64(got))
 			})
 		}
 	})
 	if remembered.Load() == 0 {
 		t.Error("nothing was denied from memory")
-	}
-	if !t.Failed() {
-		t.Logf("%d random decisions on a real Redis in %v, and no difference", decided.Load(), time.Since(started).Round(time.Second))
 	}
 }
 

@@ -90,32 +90,6 @@ func TestExpiryOfHolds(t *testing.T) {
 	}
 }
 
-// Without a permission that holds need, requests that take one fail, and those
-// of other limits do not notice.
-func TestAUserWhoMayNotHold(t *testing.T) {
-	able := newFixture(t, Options{})
-	two, perDay := atOncePerHour(2), storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
-	for _, command := range []string{"zrange", "zcount", "zcard", "zscore", "zadd", "pexpire", "zrem", "zremrangebyscore"} {
-		t.Run(command, func(t *testing.T) {
-			able.do("flushall")
-			s := able.openAs(t, "+@all", "-"+command)
-			if err := s.Ping(t.Context()); err != nil {
-				t.Errorf("Ping: %v, although other limits work", err)
-			}
-			day := hit("day", perDay, 1)
-			if out, denied := mustDecide(t, s, day); denied || out[0].Used != 1 {
-				t.Errorf("another limit: denied %v, %d used", denied, out[0].Used)
-			}
-			mustDecide(t, able, holding("k", two, 1, false))
-			hits := []limiter.Hit{day, holding("new", two, 2, false), holding("k", two, 1, true)}
-			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
-			if works := command == "zremrangebyscore"; works != (err == nil) || err != nil && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindAuth) {
-				t.Errorf("error %v of kind %s", err, classify(err))
-			}
-		})
-	}
-}
-
 // A full Redis takes no hold, and leaves none, but gives back and denies.
 func TestHoldsInAFullRedis(t *testing.T) {
 	s, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), atOncePerHour(1)
