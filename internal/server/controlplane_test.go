@@ -160,7 +160,9 @@ func TestSilence(t *testing.T) {
 	f.wantLimit(3)
 }
 
+// TestTLSToControlPlane goes on when an authority is replaced.
 func TestTLSToControlPlane(t *testing.T) {
+	t.Parallel()
 	dir, authority := t.TempDir(), testenv.NewAuthority(t)
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
@@ -179,13 +181,16 @@ func TestTLSToControlPlane(t *testing.T) {
 	plane.Set("1", sent("x", 3))
 
 	cert, key = pair("client", "weir")
-	flags := fromControlPlane(plane, "--config-grpc-xds-server-use-tls", "--config-grpc-xds-server-tls-cacert="+ca,
+	flags := fromControlPlane(plane, "--config-grpc-xds-server-use-tls", "--config-grpc-xds-server-tls-san=plane.example",
 		"--config-grpc-xds-client-tls-cert="+cert, "--config-grpc-xds-client-tls-key="+key)
-	start(t, append(flags, "--config-grpc-xds-server-tls-san=plane.example")...).wantLimit(3)
+	start(t, append(flags, "--config-grpc-xds-server-tls-cacert="+ca)...).wantLimit(3)
 
-	other := start(t, flags...) // the certificate does not hold 127.0.0.1
-	other.wantLog("tls: failed to verify certificate")
+	trusted := file("other.crt", testenv.NewAuthority(t).PEM())
+	other := start(t, append(flags, "--config-grpc-xds-server-tls-cacert="+trusted)...)
+	other.wantLog("certificate signed by unknown authority")
 	other.wantHealth(false, "no rules are loaded yet")
+	replace(t, trusted, string(authority.PEM()))
+	other.wantLimit(3)
 
 	_, err := New(options(t, new(testenv.Log), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
 	for _, want := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "missing.key"} {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,17 +18,27 @@ import (
 	"weir/internal/testenv"
 )
 
-// counterpart is a variable of envoyproxy/ratelimit. Whether it is honoured
-// follows from the settings; if it is, differs and proof are needed, if it is
+// counterpart are variables of envoyproxy/ratelimit of which the same is to be said. Whether
+// one is honoured follows from the settings; if it is, differs and proof are needed, if it is
 // not, why not: instead, the variable that it goes with, or a warning.
 type counterpart struct {
-	name     string
-	standard string // its default there
-	with     string // variable without which it means nothing
-	readWith string // setting that it is read with, because its name holds one that is chosen there
-	differs  string // what it does otherwise here, as a clause
-	instead  string // what happens if it is ignored
-	proof    string // the test that holds Weir to it
+	names    string // of the variables, each with = and its default there, if it has one
+	with     string // variable without which they mean nothing
+	readWith string // setting that they are read with, because their names hold one that is chosen there
+	differs  string // what they do otherwise here, as a clause
+	instead  string // what happens if they are ignored
+	proof    string // the test that holds Weir to them
+}
+
+// variables yields each variable with its default.
+func (c counterpart) variables() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for variable := range strings.FieldsSeq(c.names) {
+			if name, standard, _ := strings.Cut(variable, "="); !yield(name, standard) {
+				return
+			}
+		}
+	}
 }
 
 const (
@@ -39,147 +51,84 @@ const (
 // settings: those of its code and those that its README adds. Names of tests are not
 // in the document: TestProofsExist reads them.
 var counterparts = []counterpart{
-	{name: "PROTO", standard: "tcp", proof: "TestAllAddresses"},
-	{name: "HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "PORT", standard: "8080", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "DEBUG_HOST", standard: "0.0.0.0", differs: "unset: 127.0.0.1 unless `ADMIN_TOKEN_FILE` is set", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "DEBUG_PORT", standard: "6070", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "GRPC_UDS", proof: "TestUnixSocket"},
-	{name: "GRPC_HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "GRPC_PORT", standard: "8081", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "GRPC_MAX_CONNECTION_AGE", standard: "24h", proof: "TestConnectionsAge"},
-	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestConnectionsAge"},
-	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0", differs: "default 200", proof: "TestStreamsOfAConnection"},
-	{name: "GRPC_SERVER_USE_TLS", standard: "false", proof: "TestMutualTLS"},
-	{name: "GRPC_SERVER_TLS_CERT", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
-	{name: "GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
-	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
-	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
-	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundOfConcurrentRequests"},
-	{name: "REQUEST_TIMEOUT", standard: "0", differs: "UNAVAILABLE, a little earlier", proof: "TestBoundOfTheDuration"},
-
-	{name: "LOG_LEVEL", standard: "WARN", differs: "default info", proof: "TestPrecedence"},
-	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
-
-	{name: "CONFIG_TYPE", standard: "FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "UNAVAILABLE until rules load", proof: "TestForcedStartWithoutRules"},
-	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start", proof: "TestForcedStartWithoutRules"},
-	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", standard: "3s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", with: "CONFIG_TYPE", proof: "TestControlPlaneHeaders"},
-	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", standard: "false", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", with: "CONFIG_TYPE", proof: "TestTLSToControlPlane"},
-	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", standard: "10s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", standard: "4194304", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "DESCRIPTOR_KEY_CONFIG"},
-	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "if `RUNTIME_SUBDIRECTORY` is unset: `config`", proof: "TestReloadOnChange"},
-	{name: "RUNTIME_SUBDIRECTORY", differs: "a missing directory is an error", proof: "TestReloadOnChange"},
-	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestPathOfRules"},
-	{name: "RUNTIME_IGNOREDOTFILES", standard: "false", instead: "dot files are never read"},
-	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "all directories are watched", proof: "TestRulesWithoutSiblings"},
-	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
-
-	{name: "USE_STATSD", standard: "true", differs: "unset: if a server listens", proof: "TestStatsd"},
-	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD", proof: "TestStatsd"},
-	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD", proof: "TestStatsd"},
-	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD", proof: "TestStatsd"},
-	{name: "USE_DOG_STATSD", standard: "false", proof: "TestDogStatsD"},
-	{name: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD", proof: "TestDogStatsD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_PATTERN", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestDogStatsD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_NAME", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestDogStatsD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestDogStatsD"},
-	{name: "EXTRA_TAGS", proof: "TestDogStatsD"},
-	{name: "DISABLE_STATS", standard: "false", proof: "TestStatsd"},
-	{name: "USE_PROMETHEUS", standard: "false", differs: "unset: served", proof: "TestListenersToDoWithout"},
-	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestListenersAreWhereTheSettingsSay"},
-	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
-	{name: "PROMETHEUS_MAPPER_YAML"},
-	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", standard: "false"},
-	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", standard: "false", instead: "dots do not break metric labels"},
-	{name: "NEAR_LIMIT_RATIO", standard: "0.8", proof: "TestNearLimitRatioIsASetting"},
-
-	{name: "SHADOW_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
-	{name: "QUOTA_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_RESPONSE_HEADERS_ENABLED", standard: "false", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_LIMIT_HEADER", standard: "RateLimit-Limit", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_REMAINING_HEADER", standard: "RateLimit-Remaining", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_RESET_HEADER", standard: "RateLimit-Reset", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_REQUEST_HEADERS_ENABLED", standard: "false", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_REQUEST_LIMIT_HEADER", standard: "RateLimit-Limit", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_REQUEST_REMAINING_HEADER", standard: "RateLimit-Remaining", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
-	{name: "LIMIT_REQUEST_RESET_HEADER", standard: "RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
-	{name: "RESPONSE_DYNAMIC_METADATA", standard: "false", proof: "TestSettingsOfAnswers"},
-
-	{name: "BACKEND_TYPE", standard: "redis", differs: "no memcache", proof: "TestImpossibleValues"},
-	{name: "CACHE_KEY_PREFIX", differs: "no pipe character; other keys", proof: "TestRedisCluster"},
-	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request). With `false`, each denial asks Redis: `over_limit_with_local_cache` stays 0", proof: "TestChargeAsSet"},
-	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300", instead: "counters expire with their window"},
-	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; for one second", proof: "TestDenyMemoryIsASetting"},
-	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false", proof: "TestCalendarMonths"},
-
-	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset: as `REDIS_URL` says", proof: "TestIstioEnvironmentServesEnvoy"},
-	{name: "REDIS_TYPE", standard: "SINGLE", proof: "TestRedisCluster"},
-	{name: "REDIS_URL", standard: "/var/run/nutcracker/ratelimit.sock", differs: "unset: counters in memory", proof: "TestIstioEnvironmentServesEnvoy"},
-	{name: "REDIS_AUTH", proof: "TestRedisCluster"},
-	{name: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestRedisSentinel"},
-	{name: "REDIS_TLS", standard: "false", proof: "TestRedisTLS"},
-	{name: "REDIS_TLS_CLIENT_CERT", proof: "TestRedisTLS"},
-	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLS"},
-	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLS"},
-	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisTLS"},
-	{name: "REDIS_TIMEOUT", standard: "10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestBothRedis"},
-	{name: "REDIS_POOL_SIZE", standard: "10", differs: "clusters only; unset: as needed", proof: "TestBothRedis"},
-	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", instead: waits},
-	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", instead: waits},
-	{name: "REDIS_PIPELINE_WINDOW", standard: "0", instead: together},
-	{name: "REDIS_PIPELINE_LIMIT", standard: "0", instead: together},
-	{name: "REDIS_USE_EXPLICIT_PIPELINE", standard: "false", instead: together},
-	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", standard: "1", instead: together},
-	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", standard: "false", instead: "Weir always leaves a replica"},
-	{name: "REDIS_STARTUP_INITIAL_INTERVAL", standard: "1s", instead: untilThere},
-	{name: "REDIS_STARTUP_MAX_INTERVAL", standard: "30s", instead: untilThere},
-	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", standard: "0", instead: untilThere},
-	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", standard: "false", proof: "TestRedisComesAndGoes"},
-	{name: "REDIS_PERSECOND", standard: "false", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset: by the form of the URL", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_TYPE", standard: "SINGLE", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_URL", standard: "/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "must be set", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_AUTH", with: "REDIS_PERSECOND", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_SENTINEL_AUTH", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_TLS", standard: "false", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as `REDIS_TIMEOUT`", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as `REDIS_POOL_SIZE`", proof: "TestBothRedis"},
-	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", with: "REDIS_PERSECOND"},
-	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", with: "REDIS_PERSECOND"},
-	{name: "REDIS_PERSECOND_PIPELINE_WINDOW", standard: "0", with: "REDIS_PERSECOND"},
-	{name: "REDIS_PERSECOND_PIPELINE_LIMIT", standard: "0", with: "REDIS_PERSECOND"},
-	{name: "REDIS_PERSECOND_USE_EXPLICIT_PIPELINE", standard: "false", with: "REDIS_PERSECOND"},
-	{name: "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", standard: "1", with: "REDIS_PERSECOND"},
-
-	{name: "MEMCACHE_HOST_PORT", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_MAX_IDLE_CONNS", standard: "2", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_SRV", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_SRV_REFRESH", standard: "0", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_TLS", standard: "false", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_TLS_CLIENT_CERT", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_TLS_CLIENT_KEY", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_TLS_CACERT", with: "BACKEND_TYPE"},
-	{name: "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", with: "BACKEND_TYPE"},
-
-	{name: "TRACING_ENABLED", standard: "false", proof: "TestTraces"},
-	{name: "TRACING_EXPORTER_PROTOCOL", standard: "http", with: "TRACING_ENABLED", proof: "TestTraces"},
-	{name: "TRACING_SERVICE_NAME", standard: "RateLimit", with: "TRACING_ENABLED", proof: "TestTraces"},
-	{name: "TRACING_SERVICE_NAMESPACE", with: "TRACING_ENABLED", proof: "TestTraces"},
-	{name: "TRACING_SERVICE_INSTANCE_ID", with: "TRACING_ENABLED", proof: "TestTraces"},
-	{name: "TRACING_SAMPLING_RATE", standard: "1", with: "TRACING_ENABLED", proof: "TestTraces"},
+	{names: "PROTO=tcp", proof: "TestAllAddresses"},
+	{names: "HOST=0.0.0.0 PORT=8080 DEBUG_PORT=6070 GRPC_HOST=0.0.0.0 GRPC_PORT=8081 PROMETHEUS_ADDR=:9090", proof: "TestListenersAreWhereTheSettingsSay"},
+	{names: "DEBUG_HOST=0.0.0.0", differs: "unset: 127.0.0.1 unless `ADMIN_TOKEN_FILE` is set", proof: "TestListenersAreWhereTheSettingsSay"},
+	{names: "GRPC_UDS", proof: "TestUnixSocket"},
+	{names: "GRPC_MAX_CONNECTION_AGE=24h GRPC_MAX_CONNECTION_AGE_GRACE=1h", proof: "TestConnectionsAge"},
+	{names: "GRPC_MAX_CONCURRENT_STREAMS=0", differs: "default 200", proof: "TestStreamsOfAConnection"},
+	{names: "GRPC_SERVER_USE_TLS=false GRPC_CLIENT_TLS_CACERT GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
+	{names: "GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
+	{names: "MAX_CONCURRENT_REQUESTS=0", proof: "TestBoundOfConcurrentRequests"},
+	{names: "REQUEST_TIMEOUT=0", differs: "UNAVAILABLE, a little earlier", proof: "TestBoundOfTheDuration"},
+	{names: "LOG_LEVEL=WARN", differs: "default info", proof: "TestPrecedence"},
+	{names: "LOG_FORMAT=text", proof: "TestExitCodes"},
+	{names: "CONFIG_TYPE=FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{names: "FORCE_START_WITHOUT_INITIAL_CONFIG=false", differs: "UNAVAILABLE until rules load", proof: "TestForcedStartWithoutRules"},
+	{names: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=false", differs: "only after a forced start", proof: "TestForcedStartWithoutRules"},
+	{names: "CONFIG_GRPC_XDS_NODE_ID=default CONFIG_GRPC_XDS_SERVER_URL=localhost:18000 CONFIG_GRPC_XDS_SERVER_USE_TLS=false " +
+		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT CONFIG_GRPC_XDS_CLIENT_TLS_KEY CONFIG_GRPC_XDS_SERVER_TLS_CACERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{names: "CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=3s XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=10s " +
+		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=60s XDS_CLIENT_BACKOFF_RANDOM_FACTOR=0.5 XDS_CLIENT_BACKOFF_JITTER=true " +
+		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=4194304", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
+	{names: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", with: "CONFIG_TYPE", proof: "TestControlPlaneHeaders"},
+	{names: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", with: "CONFIG_TYPE", proof: "TestTLSToControlPlane"},
+	{names: "DESCRIPTOR_KEY_CONFIG"},
+	{names: "RUNTIME_ROOT=/srv/runtime_data/current", differs: "if `RUNTIME_SUBDIRECTORY` is unset: `config`", proof: "TestReloadOnChange"},
+	{names: "RUNTIME_SUBDIRECTORY", differs: "a missing directory is an error", proof: "TestReloadOnChange"},
+	{names: "RUNTIME_APPDIRECTORY=config", proof: "TestPathOfRules"},
+	{names: "RUNTIME_IGNOREDOTFILES=false", instead: "dot files are never read"},
+	{names: "RUNTIME_WATCH_ROOT=true", differs: "all directories are watched", proof: "TestRulesWithoutSiblings"},
+	{names: "MERGE_DOMAIN_CONFIG=false", proof: "TestMergedDomains"},
+	{names: "USE_STATSD=true", differs: "unset: if a server listens", proof: "TestStatsd"},
+	{names: "STATSD_HOST=localhost STATSD_PORT=8125 STATS_FLUSH_INTERVAL=10s", with: "USE_STATSD", proof: "TestStatsd"},
+	{names: "USE_DOG_STATSD=false EXTRA_TAGS", proof: "TestDogStatsD"},
+	{names: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD", proof: "TestDogStatsD"},
+	{names: "DOG_STATSD_MOGRIFIER_NAME_PATTERN DOG_STATSD_MOGRIFIER_NAME_NAME DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestDogStatsD"},
+	{names: "DISABLE_STATS=false", proof: "TestStatsd"},
+	{names: "USE_PROMETHEUS=false", differs: "unset: served", proof: "TestListenersToDoWithout"},
+	{names: "PROMETHEUS_PATH=/metrics", proof: "TestServes"},
+	{names: "PROMETHEUS_MAPPER_YAML PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=false"},
+	{names: "SANITIZE_DESCRIPTOR_METRIC_DOTS=false", instead: "dots do not break metric labels"},
+	{names: "NEAR_LIMIT_RATIO=0.8", proof: "TestNearLimitRatioIsASetting"},
+	{names: "SHADOW_MODE=false QUOTA_MODE=false LIMIT_RESPONSE_HEADERS_ENABLED=false LIMIT_LIMIT_HEADER=RateLimit-Limit " +
+		"LIMIT_REMAINING_HEADER=RateLimit-Remaining LIMIT_RESET_HEADER=RateLimit-Reset LIMIT_REQUEST_HEADERS_ENABLED=false " +
+		"RESPONSE_DYNAMIC_METADATA=false", proof: "TestSettingsOfAnswers"},
+	{names: "LIMIT_REQUEST_LIMIT_HEADER=RateLimit-Limit LIMIT_REQUEST_REMAINING_HEADER=RateLimit-Remaining " +
+		"LIMIT_REQUEST_RESET_HEADER=RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
+	{names: "BACKEND_TYPE=redis", differs: "no memcache", proof: "TestImpossibleValues"},
+	{names: "CACHE_KEY_PREFIX", differs: "no pipe character; other keys", proof: "TestRedisCluster"},
+	{names: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request). With `false`, each denial asks Redis: `over_limit_with_local_cache` stays 0", proof: "TestChargeAsSet"},
+	{names: "EXPIRATION_JITTER_MAX_SECONDS=300", instead: "counters expire with their window"},
+	{names: "LOCAL_CACHE_SIZE_IN_BYTES=0", differs: "default 4194304; for one second", proof: "TestDenyMemoryIsASetting"},
+	{names: "USE_CALENDAR_MONTH_RATE_LIMIT=false", proof: "TestCalendarMonths"},
+	{names: "REDIS_SOCKET_TYPE=unix", differs: "unset: as `REDIS_URL` says", proof: "TestIstioEnvironmentServesEnvoy"},
+	{names: "REDIS_TYPE=SINGLE REDIS_AUTH", proof: "TestRedisCluster"},
+	{names: "REDIS_URL=/var/run/nutcracker/ratelimit.sock", differs: "unset: counters in memory", proof: "TestIstioEnvironmentServesEnvoy"},
+	{names: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestRedisSentinel"},
+	{names: "REDIS_TLS=false REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_CACERT REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=false", proof: "TestRedisTLS"},
+	{names: "REDIS_TIMEOUT=10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestBothRedis"},
+	{names: "REDIS_POOL_SIZE=10", differs: "clusters only; unset: as needed", proof: "TestBothRedis"},
+	{names: "REDIS_POOL_ON_EMPTY_BEHAVIOR=WAIT REDIS_POOL_ON_EMPTY_WAIT_DURATION=1s", instead: waits},
+	{names: "REDIS_PIPELINE_WINDOW=0 REDIS_PIPELINE_LIMIT=0 REDIS_USE_EXPLICIT_PIPELINE=false REDIS_CLUSTER_PIPELINE_PARALLELISM=1", instead: together},
+	{names: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR=false", instead: "Weir always leaves a replica"},
+	{names: "REDIS_STARTUP_INITIAL_INTERVAL=1s REDIS_STARTUP_MAX_INTERVAL=30s REDIS_STARTUP_MAX_ELAPSED_TIME=0", instead: untilThere},
+	{names: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION=false", proof: "TestRedisComesAndGoes"},
+	{names: "REDIS_PERSECOND=false", proof: "TestRedisPerSecond"},
+	{names: "REDIS_PERSECOND_SOCKET_TYPE=unix", with: "REDIS_PERSECOND", differs: "unset: by the form of the URL", proof: "TestBothRedis"},
+	{names: "REDIS_PERSECOND_TYPE=SINGLE REDIS_PERSECOND_SENTINEL_AUTH REDIS_PERSECOND_TLS=false", with: "REDIS_PERSECOND", proof: "TestBothRedis"},
+	{names: "REDIS_PERSECOND_URL=/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "must be set", proof: "TestRedisPerSecond"},
+	{names: "REDIS_PERSECOND_AUTH", with: "REDIS_PERSECOND", proof: "TestRedisPerSecond"},
+	{names: "REDIS_PERSECOND_TIMEOUT=10s", with: "REDIS_PERSECOND", differs: "as `REDIS_TIMEOUT`", proof: "TestBothRedis"},
+	{names: "REDIS_PERSECOND_POOL_SIZE=10", with: "REDIS_PERSECOND", differs: "as `REDIS_POOL_SIZE`", proof: "TestBothRedis"},
+	{names: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR=WAIT REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION=1s " +
+		"REDIS_PERSECOND_PIPELINE_WINDOW=0 REDIS_PERSECOND_PIPELINE_LIMIT=0 REDIS_PERSECOND_USE_EXPLICIT_PIPELINE=false " +
+		"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM=1", with: "REDIS_PERSECOND"},
+	{names: "MEMCACHE_HOST_PORT MEMCACHE_MAX_IDLE_CONNS=2 MEMCACHE_SRV MEMCACHE_SRV_REFRESH=0 MEMCACHE_TLS=false " +
+		"MEMCACHE_TLS_CLIENT_CERT MEMCACHE_TLS_CLIENT_KEY MEMCACHE_TLS_CACERT MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION=false", with: "BACKEND_TYPE"},
+	{names: "TRACING_ENABLED=false", proof: "TestTraces"},
+	{names: "TRACING_EXPORTER_PROTOCOL=http TRACING_SERVICE_NAME=RateLimit TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID " +
+		"TRACING_SAMPLING_RATE=1", with: "TRACING_ENABLED", proof: "TestTraces"},
 }
 
 const compatibilityDocument = "../../docs/compatibility.md"
@@ -204,32 +153,34 @@ func TestCompatibilityDocument(t *testing.T) {
 	var reasons []string // for which variables are ignored, in their order
 	without := map[string][]string{}
 	for _, c := range counterparts {
-		flag, isSetting := settings[c.name]
-		other, warned := others[c.name]
-		second := strings.HasPrefix(c.name, "REDIS_PERSECOND_") // of which the document says nothing
-		switch {
-		case isSetting && c.proof == "":
-			t.Errorf("%s is a setting, but no test is named that proves it", c.name)
-		case isSetting && c.differs == "" && !sameDefault(c.standard, flag.Default):
-			t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", c.name, flag.Default, c.standard)
-		case isSetting && c.differs != "" && !second:
-			differs += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, code(c.standard), c.differs)
-		case isSetting, second, c.readWith != "":
-		case warned:
-			asks := map[string]string{"": "is set", "false": "is true"}[other.silent]
-			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, cmp.Or(asks, "is not "+other.silent), other.instead)
-		case c.instead == "" && c.with == "":
-			t.Errorf("%s is neither a setting nor is said why it is not honoured", c.name)
-		default:
-			reason, name := cmp.Or(c.instead, fmt.Sprintf("only for another `%s`", c.with)), code(c.name)
-			if strings.HasPrefix(c.name, "MEMCACHE_") {
-				name = code("MEMCACHE_...")
-			}
-			if without[reason] == nil {
-				reasons = append(reasons, reason)
-			}
-			if !slices.Contains(without[reason], name) {
-				without[reason] = append(without[reason], name)
+		for name, standard := range c.variables() {
+			flag, isSetting := settings[name]
+			other, warned := others[name]
+			second := strings.HasPrefix(name, "REDIS_PERSECOND_") // of which the document says nothing
+			switch {
+			case isSetting && c.proof == "":
+				t.Errorf("%s is a setting, but no test is named that proves it", name)
+			case isSetting && c.differs == "" && !sameDefault(standard, flag.Default):
+				t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", name, flag.Default, standard)
+			case isSetting && c.differs != "" && !second:
+				differs += fmt.Sprintf("|`%s`|%s|%s|\n", name, code(standard), c.differs)
+			case isSetting, second, c.readWith != "":
+			case warned:
+				asks := map[string]string{"": "is set", "false": "is true"}[other.silent]
+				warns += fmt.Sprintf("|`%s`|%s|%s|\n", name, cmp.Or(asks, "is not "+other.silent), other.instead)
+			case c.instead == "" && c.with == "":
+				t.Errorf("%s is neither a setting nor is said why it is not honoured", name)
+			default:
+				reason, name := cmp.Or(c.instead, fmt.Sprintf("only for another `%s`", c.with)), code(name)
+				if strings.HasPrefix(name, "`MEMCACHE_") {
+					name = code("MEMCACHE_...")
+				}
+				if without[reason] == nil {
+					reasons = append(reasons, reason)
+				}
+				if !slices.Contains(without[reason], name) {
+					without[reason] = append(without[reason], name)
+				}
 			}
 		}
 	}
@@ -251,15 +202,15 @@ func sameDefault(a, b string) bool {
 // TestProofsExist looks into the files of the tests that the table names for the variables
 // that they prove, or their flags.
 func TestProofsExist(t *testing.T) {
-	proofs, settings := testFiles(t), map[string]string{}
+	proofs := testFiles(t)
 	for _, flag := range flags(t) {
-		settings[flag.Envs[0]] = "--" + flag.Name
-	}
-	for _, c := range counterparts {
-		flag, isSetting := settings[c.name]
-		named := regexp.MustCompile(`(^|[^-\w])(` + c.name + `|` + flag + `)($|[^-\w])`)
-		if isSetting && c.proof != "" && !slices.ContainsFunc(proofs[c.proof], named.MatchString) {
-			t.Errorf("%s: there is no test %s in a file that names %s or %s", c.name, c.proof, c.name, flag)
+		for _, c := range counterparts {
+			for name := range c.variables() {
+				named := regexp.MustCompile(`(^|[^-\w])(` + name + `|--` + flag.Name + `)($|[^-\w])`)
+				if name == flag.Envs[0] && c.proof != "" && !slices.ContainsFunc(proofs[c.proof], named.MatchString) {
+					t.Errorf("%s: there is no test %s in a file that names %s or --%s", name, c.proof, name, flag.Name)
+				}
+			}
 		}
 	}
 }
@@ -287,7 +238,7 @@ func testFiles(t *testing.T) map[string][]string {
 func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
 	env := map[string]string{}
 	for _, c := range counterparts {
-		env[c.name] = c.standard
+		maps.Insert(env, c.variables())
 	}
 	s := testenv.Must(parse(t, env))(t)
 	for _, w := range s.Warnings {

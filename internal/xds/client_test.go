@@ -4,22 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/test/bufconn"
 
 	"weir/internal/testenv"
 )
@@ -28,171 +28,195 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const configType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
-// subscriber notes what its client is told.
-type subscriber struct {
-	*Client
-	t   *testing.T
-	reg *prometheus.Registry
+// dialer stands for the network.
+type dialer = func(context.Context, string) (net.Conn, error)
 
-	mu      sync.Mutex
-	applied []string // version: names of the resources
-}
-
-// subscribe runs a client until the test ends. It refuses resources of domain bad.
-func subscribe(t *testing.T, opts Options) *subscriber {
+// inBubble runs a client for some time on a clock of its own, and returns it.
+func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *Client {
 	t.Helper()
-	s := &subscriber{t: t, reg: prometheus.NewRegistry()}
-	opts.NodeID, opts.Type, opts.Apply, opts.Logger, opts.Registerer = testenv.Node, configType, s.apply, slog.New(slog.DiscardHandler), s.reg
+	opts.Logger = slog.New(slog.DiscardHandler)
 	opts.Credentials, opts.MaxMessageSize = insecure.NewCredentials(), cmp.Or(opts.MaxMessageSize, 4<<20)
-	opts.Retry, opts.BackoffSpread = cmp.Or(opts.Retry, 10*time.Millisecond), 0.5
-	opts.BackoffInitial, opts.BackoffMax = 10*time.Millisecond, 100*time.Millisecond
+	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
+	if opts.Apply == nil {
+		opts.Apply = func(context.Context, Update) error { return nil }
+	}
 	client := testenv.Must(New(opts))(t)
-	s.Client = client
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); client.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-ended })
-	return s
+	client.dial = append(client.dial, grpc.WithContextDialer(dial))
+	ctx, stop := context.WithCancel(t.Context()) // not a deadline: waits that would be too long end at once
+	defer time.AfterFunc(duration, stop).Stop()
+	client.Run(ctx)
+	synctest.Wait()
+	return client
 }
 
-func (s *subscriber) apply(_ context.Context, u Update) error {
-	if u.Type != configType {
-		return fmt.Errorf("type %q is not asked for", u.Type)
-	}
-	var names []string
-	for _, r := range u.Resources {
-		config := new(ratelimit.RateLimitConfig)
-		if err := proto.Unmarshal(r.GetValue(), config); err != nil {
-			return err
+func TestWaitsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		var mu sync.Mutex
+		var tried []time.Duration
+		opts := Options{Retry: time.Second, BackoffInitial: time.Minute, BackoffMax: 5 * time.Second}
+		inBubble(t, opts, 20*time.Second, func(context.Context, string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried = append(tried, time.Since(started))
+			return nil, errors.New("nobody there")
+		})
+		want := []time.Duration{0, 1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 13 * time.Second, 18 * time.Second}
+		if !slices.Equal(tried, want) {
+			t.Errorf("tried after %v, want %v", tried, want)
 		}
-		if config.GetDomain() == "bad" {
-			return errors.New("bad domain\nin a resource")
-		}
-		names = append(names, config.GetName())
-	}
-	slices.Sort(names)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.applied = append(s.applied, u.Version+": "+strings.Join(names, " "))
-	return nil
-}
-
-// want waits until the client was told this last.
-func (s *subscriber) want(update string) {
-	s.t.Helper()
-	testenv.Eventually(s.t, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if n := len(s.applied); n == 0 || s.applied[n-1] != update {
-			return fmt.Errorf("got %q, want %q at the end", s.applied, update)
-		}
-		return nil
 	})
 }
 
-// wantDown waits until there is no stream, for a reason.
-func (s *subscriber) wantDown(reason string) {
-	s.t.Helper()
-	testenv.Eventually(s.t, func() error {
-		if got := s.Status(); got.Connected || got.Err == nil || !strings.Contains(got.Err.Error(), reason) {
-			return fmt.Errorf("got %+v, want %s", got, reason)
+// TestBrokenStreams is about a control plane that ends every stream: at once, or
+// after a response.
+func TestBrokenStreams(t *testing.T) {
+	tests := []struct {
+		name      string
+		responses []*discovery.DiscoveryResponse
+		lasts     time.Duration
+		want      []time.Duration
+	}{
+		{"at once", nil, 11 * time.Second, []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second}},
+		{"after a response", []*discovery.DiscoveryResponse{{TypeUrl: configType}}, 5500 * time.Millisecond,
+			[]time.Duration{0, 1 * time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				var mu sync.Mutex
+				var opened []time.Duration
+				dial := serve(t, func(stream adsStream) error {
+					mu.Lock()
+					opened = append(opened, time.Since(started))
+					mu.Unlock()
+					for _, response := range tt.responses {
+						if err := stream.Send(response); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				opts := Options{Retry: time.Hour, BackoffInitial: 2 * time.Second, BackoffMax: 10 * time.Second}
+				inBubble(t, opts, tt.lasts, dial)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(opened, tt.want) {
+					t.Errorf("opened after %v, want %v", opened, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestFirstRetryIsSoon asks with the waits of the settings by default, and with and
+// without their spread, after a stream that lasted without a response.
+func TestFirstRetryIsSoon(t *testing.T) {
+	for _, spread := range []float64{0, 0.5, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended, again time.Time
+			dial := serve(t, func(stream adsStream) error {
+				if !ended.IsZero() {
+					again = time.Now()
+					<-stream.Context().Done()
+					return nil
+				}
+				time.Sleep(time.Minute)
+				ended = time.Now()
+				return nil
+			})
+			opts := Options{Retry: 3 * time.Second, BackoffInitial: 10 * time.Second, BackoffMax: time.Minute, BackoffSpread: spread}
+			inBubble(t, opts, 2*time.Minute, dial)
+			if waited := again.Sub(ended); waited <= 0 || waited > time.Second {
+				t.Errorf("spread %v: a stream was opened again after %v, want within a second", spread, waited)
+			}
+		})
+	}
+}
+
+func TestSilentControlPlane(t *testing.T) {
+	tests := []struct {
+		name  string
+		after time.Duration // of the first response
+		want  int
+	}{
+		{"nothing for this node", time.Hour, 1},
+		{"slow", patience - time.Millisecond, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial := serve(t, func(stream adsStream) error {
+					select {
+					case <-time.After(tt.after):
+						if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: configType}); err != nil {
+							return err
+						}
+					case <-stream.Context().Done():
+					}
+					<-stream.Context().Done()
+					return nil
+				})
+				silent := 0
+				opts := Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Silent: func() { silent++ }}
+				inBubble(t, opts, time.Minute, dial)
+				if silent != tt.want {
+					t.Errorf("told %d times, want %d", silent, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestServerThatSaysNothing is about one that takes connections and never speaks: the
+// client must give up by itself.
+func TestServerThatSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := Options{Retry: time.Hour, BackoffInitial: time.Hour, BackoffMax: time.Hour}
+		client := inBubble(t, opts, time.Minute, func(context.Context, string) (net.Conn, error) {
+			conn, other := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, other) }()
+			return conn, nil
+		})
+		if err := client.Status().Err; err == nil || !strings.HasPrefix(err.Error(), "connecting: ") {
+			t.Errorf("got %v", err)
 		}
-		return nil
 	})
 }
 
-// wantMetric compares what the client has registered, as a scrape shows it.
-func (s *subscriber) wantMetric(connected int) {
-	s.t.Helper()
-	want := fmt.Sprintf("# HELP weir_xds_connected 1 while connected to the control plane, else 0.\n# TYPE weir_xds_connected gauge\nweir_xds_connected %d\n", connected)
-	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want)); err != nil {
-		s.t.Error(err)
-	}
-}
-
-func config(name, domain string) string {
-	return fmt.Sprintf(`{"name": %q, "domain": %q}`, name, domain)
-}
-
-func accepts(version string) func(*discovery.DiscoveryRequest) bool {
-	return func(r *discovery.DiscoveryRequest) bool {
-		return r.GetResponseNonce() != "" && r.GetErrorDetail() == nil && r.GetVersionInfo() == version
-	}
-}
-
-func refuses(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != nil }
-
-func TestResponsesAreAcceptedOrRefused(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	plane.Set("1", config("a", "good"), config("b", "fine"))
-	s := subscribe(t, Options{Server: plane.Addr, NodeMetadata: map[string]string{"zone": "x"}, Retry: time.Hour})
-	s.want("1: a b")
-	first := plane.Requests()[0]
-	if first.GetVersionInfo() != "" || first.GetResponseNonce() != "" || first.GetTypeUrl() != configType || len(first.GetResourceNames()) != 0 ||
-		first.GetNode().GetId() != testenv.Node || first.GetNode().GetMetadata().GetFields()["zone"].GetStringValue() != "x" {
-		t.Errorf("the first request is %v", first)
-	}
-	plane.WaitFor("that accepts", accepts("1"))
-
-	plane.Set("2", config("a", "bad"))
-	refusal := plane.WaitFor("that refuses", refuses)
-	if got := refusal.GetErrorDetail(); got.GetMessage() != "bad domain\nin a resource" || codes.Code(got.GetCode()) != codes.InvalidArgument {
-		t.Errorf("got %v", got)
-	}
-	if refusal.GetVersionInfo() != "1" || refusal.GetResponseNonce() == "" {
-		t.Errorf("the refusal is %v, want the version accepted last and a nonce", refusal)
-	}
-	s.want("1: a b")
-	// It is sent again at once, and that request names its version, so that the control plane
-	// waits for the next one.
-	plane.WaitFor("that waits", func(r *discovery.DiscoveryRequest) bool { return refuses(r) && r.GetVersionInfo() == "2" })
-
-	plane.Set("3", config("c", "good"))
-	s.want("3: c")
-	plane.WaitFor("that accepts", accepts("3"))
-	plane.Set("4")
-	s.want("4: ")
-	if got := s.Status(); !got.Connected || got.Err != nil {
-		t.Errorf("status: %+v", got)
-	}
-	s.wantMetric(1)
-}
-
-// TestControlPlaneStartedAnew counts on a version that means something else after
-// a restart, as with Envoy Gateway, which counts from 1 again.
-func TestControlPlaneStartedAnew(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	plane.Stop()
-	s := subscribe(t, Options{Server: plane.Addr})
-	s.wantDown("connection refused")
-	plane.Start()
-	plane.Set("1", config("a", "good"))
-	s.want("1: a")
-	plane.WaitFor("that accepts", accepts("1"))
-
-	plane.Stop()
-	s.wantDown("")
-	s.wantMetric(0)
-	seen := len(plane.Requests())
-	plane.Start()
-	plane.Set("1", config("b", "good"))
-	s.want("1: b")
-	if first := plane.Requests()[seen]; first.GetVersionInfo() != "" || first.GetResponseNonce() != "" {
-		t.Errorf("the first request of the new stream is %v", first)
-	}
-}
-
+// TestLargeResponse gets one that is too large, and then good ones: of a control plane that
+// began anew and gives the version before to something else.
 func TestLargeResponse(t *testing.T) {
-	plane := testenv.StartControlPlane(t)
-	plane.Set("1", config("a", "good"))
-	bounded := subscribe(t, Options{Server: plane.Addr, MaxMessageSize: 1000})
-	bounded.want("1: a")
-	name := strings.Repeat("n", 5<<20)
-	plane.Set("2", config(name, "good"))
-	bounded.wantDown("at most 1000 bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES)")
-	subscribe(t, Options{Server: plane.Addr, MaxMessageSize: 6 << 20}).want("2: " + name)
-	plane.Set("3", config("c", "good"))
-	bounded.want("3: c")
+	synctest.Test(t, func(t *testing.T) {
+		streams := 0
+		dial := serve(t, func(stream adsStream) error {
+			request, err := stream.Recv()
+			if err != nil || request.GetVersionInfo() != "" || request.GetResponseNonce() != "" {
+				t.Errorf("the first request of a stream is %v, error %v", request, err)
+			}
+			streams++
+			values := map[int]string{1: "first", 2: strings.Repeat("x", 2000)}
+			if err := stream.Send(response(configType, "1", cmp.Or(values[streams], "other"))); err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			if streams == 1 && err == nil {
+				return nil
+			}
+			<-stream.Context().Done()
+			return nil
+		})
+		var applied []string
+		opts := Options{MaxMessageSize: 1000, Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Apply: func(_ context.Context, u Update) error {
+			applied = append(applied, u.Version+" "+string(u.Resources[0].GetValue()))
+			return nil
+		}}
+		problem := inBubble(t, opts, 10*time.Second, dial).Status().Err
+		if want := []string{"1 first", "1 other"}; !slices.Equal(applied, want) || problem == nil || !strings.Contains(problem.Error(), "at most 1000 bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES)") {
+			t.Errorf("applied %q, want %q; the last stream ended with %v", applied, want, problem)
+		}
+	})
 }
 
 func TestBadServer(t *testing.T) {
@@ -200,4 +224,25 @@ func TestBadServer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `control plane "cp\x7f:1": `) {
 		t.Errorf("got %v", err)
 	}
+}
+
+type adsStream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer
+
+type planeFunc struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	stream func(adsStream) error
+}
+
+func (p planeFunc) StreamAggregatedResources(s adsStream) error {
+	return p.stream(s)
+}
+
+// serve serves streams within the bubble, and returns how to reach them.
+func serve(t *testing.T, stream func(adsStream) error) dialer {
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, planeFunc{stream: stream})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 }

@@ -9,8 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/internal/testenv"
 )
 
 // response is one of a type, with a resource of each value.
@@ -28,6 +35,7 @@ func response(typeURL, version string, values ...string) *discovery.DiscoveryRes
 func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), answer int)) (answers []string, judged int) {
 	t.Helper()
 	started := time.Now()
+	node := &core.Node{Id: "weir", Metadata: testenv.Must(structpb.NewStruct(map[string]any{"zone": "x"}))(t)}
 	dial := serve(t, func(stream adsStream) error {
 		sent := 0
 		for i := 0; ; i++ {
@@ -35,7 +43,15 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 			if err != nil {
 				return err
 			}
-			if i > 0 {
+			switch detail := request.GetErrorDetail(); {
+			case i == 0:
+				if got, want := prototext.Format(request), prototext.Format(&discovery.DiscoveryRequest{TypeUrl: configType, Node: node}); got != want {
+					t.Errorf("the first request is %s, want %s", got, want)
+				}
+			case detail != nil && codes.Code(detail.GetCode()) != codes.InvalidArgument:
+				t.Errorf("refused by %v", detail)
+				fallthrough
+			default:
 				answers = append(answers, fmt.Sprintf("%v %s %q %s", time.Since(started), request.GetResponseNonce(), request.GetVersionInfo(), request.GetErrorDetail().GetMessage()))
 			}
 			next(func(r *discovery.DiscoveryResponse) {
@@ -55,7 +71,13 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 		}
 		return nil
 	}
-	inBubble(t, Options{Apply: apply, Retry: 3 * time.Second, BackoffInitial: time.Second, BackoffMax: time.Second}, 10*time.Second, dial)
+	client := inBubble(t, Options{
+		NodeID: "weir", NodeMetadata: map[string]string{"zone": "x"}, Apply: apply,
+		Retry: 3 * time.Second, BackoffInitial: time.Second, BackoffMax: time.Second,
+	}, 10*time.Second, dial)
+	if got := client.Status(); !got.Connected || got.Err != nil || testutil.ToFloat64(client.connected) != 1 {
+		t.Errorf("status: %+v", got)
+	}
 	return answers, judged
 }
 
@@ -103,6 +125,7 @@ func TestGoodAfterBad(t *testing.T) {
 		"same version":                  {[]*discovery.DiscoveryResponse{response(configType, "1", "bad"), good}, []string{`0s 0 "" bad`, `0s 1 "1" `}},
 		"twice":                         {[]*discovery.DiscoveryResponse{bad, bad, good}, []string{`0s 0 "" bad`, `0s 1 "2" bad`, `0s 2 "1" `}},
 		"without a version":             {[]*discovery.DiscoveryResponse{response(configType, "")}, []string{`0s 0 "" `}},
+		"none":                          {[]*discovery.DiscoveryResponse{good, response(configType, "2")}, []string{`0s 0 "1" `, `0s 1 "2" `}},
 		"and bad again":                 {[]*discovery.DiscoveryResponse{bad, good, bad}, []string{`0s 0 "" bad`, `0s 1 "1" `, `0s 2 "1" bad`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/internal/testenv"
@@ -122,6 +125,7 @@ func TestPeers(t *testing.T) {
 		san       string             // that clients must hold
 		client    *side
 		host      string
+		old       bool
 		server    string // what the server says, "" if all is well
 		want      string // what the client says
 	}{
@@ -135,6 +139,7 @@ func TestPeers(t *testing.T) {
 		{name: "server of another authority", client: client(nil, strangers), server: "bad certificate", want: "unknown authority"},
 		{name: "server of no authority of the system", client: client(nil, func(o *TLSOptions) { o.CAFile = "" }), server: "bad certificate", want: "unknown authority"},
 		{name: "server under another name", client: client(nil, nil), host: "other.example", server: "bad certificate", want: "not other.example"},
+		{name: "TLS 1.1", client: client(nil, nil), old: true, server: "unsupported versions", want: "protocol version not supported"},
 		{name: "host name skipped", client: client(nil, skip), host: "other.example"},
 		{name: "server's SAN instead of the host", client: client(nil, san("weir.example")), host: "other.example"},
 		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not have the name"},
@@ -143,11 +148,11 @@ func TestPeers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSide(t, ours, test.authority, "weir.example", "127.0.0.1")
 			s.opts.PeerSAN = test.san
-			host := test.host
-			if host == "" {
-				host = "weir.example"
+			config := test.client.client().TLS().Clone()
+			if test.old {
+				config.MinVersion, config.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
 			}
-			serverErr, clientErr := handshake(t, s.server().TLS(), test.client.client().TLS(), host)
+			serverErr, clientErr := handshake(t, s.server().TLS(), config, cmp.Or(test.host, "weir.example"))
 			wantError(t, "server", serverErr, test.server)
 			wantError(t, "client", clientErr, test.want)
 		})
@@ -160,15 +165,6 @@ func wantError(t *testing.T, who string, err error, want string) {
 		return
 	}
 	t.Errorf("%s: got error %v, want %q", who, err, want)
-}
-
-func TestTLS11IsRefused(t *testing.T) {
-	ours := testenv.NewAuthority(t)
-	old := newSide(t, nil, ours).client().TLS().Clone()
-	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
-	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").server().TLS(), old, "weir.example")
-	wantError(t, "server", serverErr, "unsupported versions")
-	wantError(t, "client", clientErr, "protocol version not supported")
 }
 
 func TestBadFiles(t *testing.T) {
@@ -210,16 +206,107 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// shown is the certificate that a handshake with server shows.
-func shown(t *testing.T, server *TLS) *x509.Certificate {
-	t.Helper()
-	var leaf *x509.Certificate
-	see := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
-		leaf = state.PeerCertificates[0]
+// TestSessionsAreNotResumed comes back with the session of a connection before,
+// with which a client need not show its certificate again.
+func TestSessionsAreNotResumed(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	server := newSide(t, ours, ours, "weir.example").server().TLS()
+	client := newSide(t, ours, ours, "envoy.example").client().TLS().Clone()
+	client.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	client.VerifyConnection = func(state tls.ConnectionState) error {
+		if state.DidResume {
+			t.Error("a session was resumed")
+		}
 		return nil
-	}}
-	handshake(t, server.TLS(), see, "weir.example")
-	return leaf
+	}
+	for range 2 { // the second time it would have a session
+		if err, _ := handshake(t, server, client, "weir.example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	s := newSide(t, ours, nil, "weir.example")
+	good := testenv.Must(os.ReadFile(s.opts.KeyFile))(t)
+	_, otherKey := ours.Issue(t)
+	const bad, fine = "a changed setting cannot be used", "a changed setting is in use"
+	synctest.Test(t, func(t *testing.T) {
+		s.opts.Server = true
+		server := testenv.Must(OpenTLS(s.opts))(t)
+		defer server.Close()
+		first := server.TLS()
+		for _, step := range []struct {
+			change    func() error
+			line      string
+			bad, fine int // lines in all
+		}{
+			{func() error { s.write("tls.key", otherKey); return nil }, "private key does not match public key", 1, 0},
+			{func() error { return os.Remove(s.opts.KeyFile) }, "tls.key: no such file or directory", 2, 0},
+			{func() error { s.write("tls.key", []byte("nonsense")); return nil }, "failed to find any PEM data in key input", 3, 0},
+			{func() error { s.write("tls.key", good); return nil }, fine, 3, 1},
+		} {
+			testenv.OK(t, step.change())
+			time.Sleep(time.Second) // enough for many looks
+			synctest.Wait()
+			log := s.log.String()
+			if strings.Count(log, step.line) != 1 || strings.Count(log, bad) != step.bad || strings.Count(log, fine) != step.fine {
+				t.Errorf("want %q once, %q %d times, %q %d times, in the log\n%s", step.line, bad, step.bad, fine, step.fine, log)
+			}
+			if step.fine == 0 && server.TLS() != first {
+				t.Error("the configuration has changed")
+			}
+		}
+	})
+	for _, secret := range [][]byte{good, otherKey} {
+		if line := strings.Split(string(secret), "\n")[1]; strings.Contains(s.log.String(), line) {
+			t.Errorf("the log holds a private key:\n%s", s.log.String())
+		}
+	}
+}
+
+func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	s := newSide(t, ours, ours, "weir.example")
+	transport := s.server().Credentials()
+	dial := func(client func(net.Conn)) {
+		t.Helper()
+		listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer listener.Close()
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err == nil {
+				client(conn)
+				conn.Close()
+			}
+		})
+		conn := testenv.Must(listener.Accept())(t)
+		if _, _, err := transport.ServerHandshake(conn); err == nil {
+			t.Error("let in")
+		}
+		clients.Wait()
+	}
+	probe := func(net.Conn) {}
+	stranger := func(conn net.Conn) {
+		config := newSide(t, theirs, ours).client().TLS().Clone()
+		config.ServerName, config.NextProtos = "weir.example", []string{"h2"}
+		_, _ = tls.Client(conn, config).Read(make([]byte, 1)) // until it is refused
+	}
+	for _, step := range []struct {
+		client func(net.Conn)
+		lines  int
+	}{{probe, 0}, {stranger, 1}, {stranger, 1}, {probe, 1}} {
+		dial(step.client)
+		log := s.log.String()
+		if got := strings.Count(log, "TLS client rejected"); got != step.lines {
+			t.Fatalf("%d lines, want %d:\n%s", got, step.lines, log)
+		}
+	}
+	if log := s.log.String(); !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "certificate") {
+		t.Errorf("the log says neither who nor why:\n%s", log)
+	}
 }
 
 // TestKindsOfNames spells a name as another kind of it. An authority that checks
