@@ -77,6 +77,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 	}
 }
 
+// TestRedisVariablesWithoutRedis tells of them, and reads no file of what is off.
 func TestRedisVariablesWithoutRedis(t *testing.T) {
 	type env = map[string]string
 	for _, c := range []struct {
@@ -85,12 +86,13 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 		want string
 	}{
 		{env{"REDIS_AUTH": "secret", "REDIS_TLS": "true", "REDIS_PERSECOND_URL_FILE": "/a"}, nil, "[REDIS_AUTH REDIS_TLS REDIS_PERSECOND_URL_FILE]"},
+		{env{"REDIS_AUTH_FILE": "/a", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE": "/a"}, nil, "[REDIS_AUTH_FILE]"},
 		{env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, "[]"},
 		{env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, "[]"},
 		{env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_AUTH": ""}, nil, "[]"}, // Kubernetes sets links
 	} {
-		if s, err := parse(t, c.env, c.args...); err != nil || fmt.Sprint(s.Redis.Variables) != c.want {
-			t.Errorf("%v: got %v, error %v, want %s", c.env, s.Redis.Variables, err, c.want)
+		if s, err := parse(t, c.env, c.args...); err != nil || fmt.Sprint(s.Redis.Variables) != c.want || len(s.SecretSources()) != 0 {
+			t.Errorf("%v: got %v, error %v, want %s; secrets are read from %v", c.env, s.Redis.Variables, err, c.want, s.SecretSources())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package settings
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -84,16 +83,6 @@ func TestSourcesOfSecrets(t *testing.T) {
 		if _, err := parse(t, c.env); err == nil && c.want != "" || err != nil && err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
-	}
-}
-
-// TestUnusedSourcesAreNotRead names files of what is off.
-func TestUnusedSourcesAreNotRead(t *testing.T) {
-	s, err := parse(t, map[string]string{
-		"REDIS_AUTH_FILE": "/a", "REDIS_PERSECOND_URL_FILE": "/a", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE": "/a",
-	})
-	if err != nil || len(s.SecretSources()) != 0 || !slices.Contains(s.Redis.Variables, "REDIS_AUTH_FILE") {
-		t.Errorf("got %v, error %v, variables %v", s.SecretSources(), err, s.Redis.Variables)
 	}
 }
 

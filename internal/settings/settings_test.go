@@ -46,28 +46,8 @@ func unset(t *testing.T, name string) {
 	testenv.OK(t, os.Unsetenv(name))
 }
 
-// reading is what is set and what comes of it.
-type reading struct {
-	name string
-	env  map[string]string
-	args []string
-	get  func(Settings) any
-	want any
-}
-
-func expectSettings(t *testing.T, readings []reading) {
-	t.Helper()
-	for _, r := range readings {
-		t.Run(r.name, func(t *testing.T) {
-			s := testenv.Must(parse(t, r.env, r.args...))(t)
-			if got := r.get(s); got != r.want {
-				t.Errorf("got %v, want %v", got, r.want)
-			}
-		})
-	}
-}
-
-func TestPrecedence(t *testing.T) {
+// TestSettings reads what is set by variables and flags, in their order of precedence.
+func TestSettings(t *testing.T) {
 	type env = map[string]string
 	hosts := func(s Settings) any {
 		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")
@@ -75,7 +55,18 @@ func TestPrecedence(t *testing.T) {
 	statsd := func(s Settings) any {
 		return fmt.Sprint(s.Metrics.StatsdProtocol, " ", s.Metrics.StatsdPort.On(s.Metrics.StatsdHost), " ", s.Metrics.ExtraTags)
 	}
-	expectSettings(t, []reading{
+	path := func(s Settings) any { return fmt.Sprint(s.Rules.Path(), " ", s.Rules.WithSiblings()) } // whether siblings are read
+	headers := func(s Settings) any {
+		values, err := s.XDS.HeaderValues()
+		return fmt.Sprint(values, err)
+	}
+	for _, r := range []struct {
+		name string
+		env  env
+		args []string
+		get  func(Settings) any
+		want any
+	}{
 		{"default", nil, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
 		{"variable over default", env{"PORT": "1"}, nil, func(s Settings) any { return s.Listen.Port }, Port(1)},
 		{"flag over variable", env{"PORT": "1"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
@@ -103,12 +94,8 @@ func TestPrecedence(t *testing.T) {
 		{"statsd by default", nil, nil, statsd, "tcp localhost:8125 []"},
 		{"statsd", env{"STATSD_HOST": "::1", "STATSD_PORT": "9125", "STATSD_PROTOCOL": "UDP", "EXTRA_TAGS": "zone:a, commit:1:2,"}, nil, statsd, "udp [::1]:9125 [{commit 1:2} {zone a}]"},
 		{"traces by default", nil, nil, func(s Settings) any { return s.Tracing }, Tracing{ExporterProtocol: "http", ServiceName: "RateLimit", SamplingRate: 1}},
-	})
-}
 
-func TestPathOfRules(t *testing.T) {
-	path := func(s Settings) any { return fmt.Sprint(s.Rules.Path(), " ", s.Rules.WithSiblings()) } // whether siblings are read
-	expectSettings(t, []reading{
+		// The path of the rules.
 		{"nothing given", nil, nil, path, "config false"},
 		{"path", nil, []string{"--config=/etc/weir"}, path, "/etc/weir false"},
 		{"root", nil, []string{"--runtime-root=/data"}, path, "/data/config false"},
@@ -116,18 +103,40 @@ func TestPathOfRules(t *testing.T) {
 		{"all of it", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, path, "/data/ratelimit/rules true"},
 		{"alone", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, path, "/data/ratelimit/config false"},
 		{"path wins", nil, []string{"--config=here", "--runtime-root=/data"}, path, "here false"},
-	})
+
+		// The control plane.
+		{"files by default", nil, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
+		{"control plane", env{"CONFIG_TYPE": "grpc_xds_sotw"}, nil, func(s Settings) any { return s.XDS.Enabled() }, true},
+		{"server by default", nil, nil, func(s Settings) any { return s.XDS.ServerURL }, "localhost:18000"},
+		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "unix:/run/xds.sock"},
+		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:cp:18000"},
+		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(s Settings) any {
+			return maps.Equal(s.XDS.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
+		}, true},
+		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team:y] <nil>"},
+		{"back-off by default", nil, nil, func(s Settings) any { return fmt.Sprint(s.XDS.BackoffInitial, s.XDS.BackoffMax, s.XDS.BackoffSpread()) }, "10s 1m0s 0.5"},
+		{"spread", env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25"}, nil, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.25},
+		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			if got := r.get(testenv.Must(parse(t, r.env, r.args...))(t)); got != r.want {
+				t.Errorf("got %v, want %v", got, r.want)
+			}
+		})
+	}
 }
 
+// TestSecretShowsNowhere holds headers to be secrets, too: they carry tokens.
 func TestSecretShowsNowhere(t *testing.T) {
-	s := testenv.Must(parse(t, map[string]string{
-		"REDIS_AUTH": "swordfish", "REDIS_SENTINEL_AUTH": "swordfish", "REDIS_PERSECOND_AUTH": "swordfish", "REDIS_PERSECOND_SENTINEL_AUTH": "swordfish",
-	}))(t)
-	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Redis.Main.Auth, "redis", s.Redis.Main, "second", s.Redis.PerSecond)
-	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
-		if strings.Contains(text, "swordfish") {
-			t.Errorf("shows the password: %s", text)
+	for _, headers := range []string{"authorization:swordfish", "authorization:swordfish\u00fc", "swordfish"} {
+		s, err := parse(t, map[string]string{
+			"REDIS_AUTH": "swordfish", "REDIS_SENTINEL_AUTH": "swordfish", "REDIS_PERSECOND_AUTH": "swordfish", "REDIS_PERSECOND_SENTINEL_AUTH": "swordfish",
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": headers,
+		})
+		var log strings.Builder
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Redis.Main.Auth, "redis", s.Redis.Main, "second", s.Redis.PerSecond)
+		if text := log.String() + fmt.Sprintf("%v %+v %#v %v", s, s, s, err); strings.Contains(text, "swordfish") {
+			t.Errorf("shows a secret: %s", text)
 		}
 	}
 }
@@ -146,37 +155,5 @@ func TestMogrifiers(t *testing.T) {
 	if len(m) != 2 || m[0].Name != "y" || m[0].Tags != nil ||
 		m[1].Pattern.String() != "a(.*)" || m[1].Name != "x.$1" || !slices.Equal(m[1].Tags, Tags{{"s", "$0"}, {"t", "$1"}}) {
 		t.Errorf("got %+v", m)
-	}
-}
-
-func TestXDS(t *testing.T) {
-	type env = map[string]string
-	headers := func(s Settings) any {
-		values, err := s.XDS.HeaderValues()
-		return fmt.Sprint(values, err)
-	}
-	expectSettings(t, []reading{
-		{"files by default", nil, nil, func(s Settings) any { return s.XDS.Enabled() }, false},
-		{"control plane", env{"CONFIG_TYPE": "grpc_xds_sotw"}, nil, func(s Settings) any { return s.XDS.Enabled() }, true},
-		{"server by default", nil, nil, func(s Settings) any { return s.XDS.ServerURL }, "localhost:18000"},
-		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "unix:/run/xds.sock"},
-		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(s Settings) any { return s.XDS.ServerURL }, "dns:cp:18000"},
-		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(s Settings) any {
-			return maps.Equal(s.XDS.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
-		}, true},
-		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team:y] <nil>"},
-		{"back-off by default", nil, nil, func(s Settings) any { return fmt.Sprint(s.XDS.BackoffInitial, s.XDS.BackoffMax, s.XDS.BackoffSpread()) }, "10s 1m0s 0.5"},
-		{"spread", env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25"}, nil, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.25},
-		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
-	})
-}
-
-// TestHeadersShowNowhere holds headers to be secrets: they carry tokens.
-func TestHeadersShowNowhere(t *testing.T) {
-	for _, value := range []string{"authorization:swordfish", "authorization:swordfish\u00fc", "swordfish"} {
-		s, err := parse(t, map[string]string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": value})
-		if text := fmt.Sprintf("%v %+v %#v %v", s, s, s, err); strings.Contains(text, "swordfish") {
-			t.Errorf("shows the header: %s", text)
-		}
 	}
 }

@@ -49,61 +49,38 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *
 	return client
 }
 
+// TestWaitsGrow is about a control plane that nobody can reach, and one that ends every
+// stream: at once, or after a response.
 func TestWaitsGrow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		started := time.Now()
-		var mu sync.Mutex
-		var tried []time.Duration
-		opts := Options{Retry: time.Second, BackoffInitial: time.Minute, BackoffMax: 5 * time.Second}
-		inBubble(t, opts, 20*time.Second, func(context.Context, string) (net.Conn, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			tried = append(tried, time.Since(started))
-			return nil, errors.New("nobody there")
-		})
-		want := []time.Duration{0, 1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 13 * time.Second, 18 * time.Second}
-		if !slices.Equal(tried, want) {
-			t.Errorf("tried after %v, want %v", tried, want)
-		}
-	})
-}
-
-// TestBrokenStreams is about a control plane that ends every stream: at once, or
-// after a response.
-func TestBrokenStreams(t *testing.T) {
-	tests := []struct {
-		name      string
-		responses []*discovery.DiscoveryResponse
-		lasts     time.Duration
-		want      []time.Duration
+	for name, tt := range map[string]struct {
+		stream func(adsStream) error // nil: cannot be reached
+		lasts  time.Duration
+		want   []time.Duration // in seconds
 	}{
-		{"at once", nil, 11 * time.Second, []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second}},
-		{"after a response", []*discovery.DiscoveryResponse{{TypeUrl: configType}}, 5500 * time.Millisecond,
-			[]time.Duration{0, 1 * time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		"nobody there": {nil, 20 * time.Second, []time.Duration{0, 1, 4, 9, 14, 19}},
+		"at once":      {func(adsStream) error { return nil }, 11 * time.Second, []time.Duration{0, 1, 3, 7}},
+		"after a response": {func(s adsStream) error { return s.Send(response(configType, "1")) }, 5500 * time.Millisecond,
+			[]time.Duration{0, 1, 2, 3, 4, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started := time.Now()
 				var mu sync.Mutex
-				var opened []time.Duration
-				dial := serve(t, func(stream adsStream) error {
+				var tried []time.Duration
+				try := func() {
 					mu.Lock()
-					opened = append(opened, time.Since(started))
-					mu.Unlock()
-					for _, response := range tt.responses {
-						if err := stream.Send(response); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				opts := Options{Retry: time.Hour, BackoffInitial: 2 * time.Second, BackoffMax: 10 * time.Second}
-				inBubble(t, opts, tt.lasts, dial)
+					defer mu.Unlock()
+					tried = append(tried, time.Since(started)/time.Second)
+				}
+				dial := func(context.Context, string) (net.Conn, error) { try(); return nil, errors.New("nobody there") }
+				if tt.stream != nil {
+					dial = serve(t, func(s adsStream) error { try(); return tt.stream(s) })
+				}
+				inBubble(t, Options{Retry: 3 * time.Second, BackoffInitial: 2 * time.Second, BackoffMax: 5 * time.Second}, tt.lasts, dial)
 				mu.Lock()
 				defer mu.Unlock()
-				if !slices.Equal(opened, tt.want) {
-					t.Errorf("opened after %v, want %v", opened, tt.want)
+				if !slices.Equal(tried, tt.want) {
+					t.Errorf("tried after %v seconds, want %v", tried, tt.want)
 				}
 			})
 		})
@@ -135,36 +112,25 @@ func TestFirstRetryIsSoon(t *testing.T) {
 	}
 }
 
+// TestSilentControlPlane has nothing for this node, or is slow.
 func TestSilentControlPlane(t *testing.T) {
-	tests := []struct {
-		name  string
-		after time.Duration // of the first response
-		want  int
-	}{
-		{"nothing for this node", time.Hour, 1},
-		{"slow", patience - time.Millisecond, 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				dial := serve(t, func(stream adsStream) error {
-					select {
-					case <-time.After(tt.after):
-						if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: configType}); err != nil {
-							return err
-						}
-					case <-stream.Context().Done():
-					}
-					<-stream.Context().Done()
-					return nil
-				})
-				silent := 0
-				opts := Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Silent: func() { silent++ }}
-				inBubble(t, opts, time.Minute, dial)
-				if silent != tt.want {
-					t.Errorf("told %d times, want %d", silent, tt.want)
+	for after, want := range map[time.Duration]int{time.Hour: 1, patience - time.Millisecond: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			dial := serve(t, func(stream adsStream) error {
+				select {
+				case <-time.After(after):
+					_ = stream.Send(response(configType, "1"))
+				case <-stream.Context().Done():
 				}
+				<-stream.Context().Done()
+				return nil
 			})
+			silent := 0
+			opts := Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Silent: func() { silent++ }}
+			inBubble(t, opts, time.Minute, dial)
+			if silent != want {
+				t.Errorf("a response after %v: told %d times, want %d", after, silent, want)
+			}
 		})
 	}
 }

@@ -25,19 +25,14 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		name                string
-		level, option, want int
-	}{
-		{"on", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		{"seconds until the first", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 30},
-		{"seconds between two", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 10},
-		{"without answer", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+	for name, option := range map[string][3]int{ // level, option, value
+		"on": {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1}, "seconds until the first": {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 30},
+		"seconds between two": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 10}, "without answer": {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
 	} {
 		got := 0
-		_ = raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), tt.level, tt.option) })
-		if err != nil || got != tt.want {
-			t.Errorf("%s: got %d, want %d (error: %v)", tt.name, got, tt.want, err)
+		_ = raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), option[0], option[1]) })
+		if err != nil || got != option[2] {
+			t.Errorf("%s: got %d, want %d (error: %v)", name, got, option[2], err)
 		}
 	}
 }
