@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -284,17 +283,7 @@ func replace(t *testing.T, path, content string) {
 	t.Helper()
 	next := filepath.Join(filepath.Dir(path), ".next")
 	write(t, next, content)
-	rename(t, next, path)
-}
-
-func rename(t *testing.T, from, to string) {
-	t.Helper()
-	testenv.OK(t, os.Rename(from, to))
-}
-
-func remove(t *testing.T, path string) {
-	t.Helper()
-	testenv.OK(t, os.RemoveAll(path))
+	testenv.OK(t, os.Rename(next, path))
 }
 
 // wantNoPassword looks for the password of the tests where operators look.
@@ -304,17 +293,4 @@ func (f *fixture) wantNoPassword() {
 	if err != nil || strings.Contains(page+f.log.String(), "swordfish") {
 		f.t.Errorf("the password shows in the log or on the status page (error: %v):\n%s", err, page)
 	}
-}
-
-// wantRefused waits until nobody listens at addr.
-func wantRefused(t *testing.T, addr string) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return nil
-		}
-		conn.Close()
-		return fmt.Errorf("%s takes a connection", addr)
-	})
 }

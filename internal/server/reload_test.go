@@ -39,9 +39,9 @@ func change(t *testing.T, root, lines string) {
 		case "link":
 			link(t, second, first)
 		case "rename":
-			rename(t, first, filepath.Join(root, second))
+			testenv.OK(t, os.Rename(first, filepath.Join(root, second)))
 		case "remove":
-			remove(t, first)
+			testenv.OK(t, os.RemoveAll(first))
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestReloadOnRequest(t *testing.T) {
 	f.reload <- syscall.SIGHUP
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n", "weir_config_last_reload_successful 1\n")
 	at := testutil.ToFloat64(f.rules.successAt)
-	remove(t, dir)
+	testenv.OK(t, os.RemoveAll(dir))
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_config_last_reload_successful 0\n")
 	if now := testutil.ToFloat64(f.rules.successAt); at < began || at > float64(time.Now().Unix()+1) || now != at {
@@ -176,7 +176,7 @@ func TestRulesThatDisappearGoOnServing(t *testing.T) {
 		dir := directory(t, limited(3))
 		f := start(t, "--config="+dir)
 		f.wantLimit(3)
-		remove(t, filepath.Join(dir, gone))
+		testenv.OK(t, os.RemoveAll(filepath.Join(dir, gone)))
 		f.wantAnswer("GET", f.debug.addr(), "/", 200, problem)
 		f.wantLimit(3)
 		write(t, dir+"/rules.yaml", limited(7))
@@ -222,12 +222,12 @@ func configMap(t *testing.T, dir, content string) {
 		link(t, "..data/rules.yaml", filepath.Join(dir, "rules.yaml"))
 		return
 	}
-	remove(t, filepath.Join(dir, old))
+	testenv.OK(t, os.RemoveAll(filepath.Join(dir, old)))
 }
 
 // link makes a symbolic link, in one step in place of an older one.
 func link(t *testing.T, target, name string) {
 	t.Helper()
 	testenv.OK(t, os.Symlink(target, name+"_tmp"))
-	rename(t, name+"_tmp", name)
+	testenv.OK(t, os.Rename(name+"_tmp", name))
 }

@@ -97,13 +97,12 @@ func (l *load) end(t *testing.T) {
 	l.f.wantNoPassword()
 }
 
-// operator is somebody who changes passwords of Redis.
+// operator is somebody who changes passwords of Redis, over connections that stay.
 type operator struct {
 	t     *testing.T
 	nodes []*goredis.Client
 }
 
-// newOperator logs in once, and stays.
 func newOperator(t *testing.T, password string, nodes ...*testenv.Redis) *operator {
 	o := &operator{t: t}
 	for _, node := range nodes {
@@ -124,13 +123,10 @@ func (o *operator) do(words ...any) {
 }
 
 // kill breaks all connections but the operator's own.
-func (o *operator) kill() { o.t.Helper(); o.do("client", "kill", "type", "normal", "skipme", "yes") }
+func (o *operator) kill() { o.do("client", "kill", "type", "normal", "skipme", "yes") }
 
 // requirePass replaces the one password of the default user.
-func (o *operator) requirePass(password string) {
-	o.t.Helper()
-	o.do("config", "set", "requirepass", password)
-}
+func (o *operator) requirePass(password string) { o.do("config", "set", "requirepass", password) }
 
 // rotate replaces the password of Redis under load: first in the file, then in Redis, and
 // then the other way round, each with all connections broken when only one place has it.
@@ -145,7 +141,6 @@ func rotate(t *testing.T, o *operator, replace func(password string), prefix str
 			return strings.Count(f.log.String(), "a changed setting is in use") >= times
 		})
 	}
-
 	mount(t, dir, prefix+"swordfish-2") // the file is first
 	changed(1)
 	l.more(t)

@@ -15,26 +15,11 @@ import (
 	"weir/internal/operators"
 )
 
-// startTwo starts two servers on one Redis.
-func startTwo(t *testing.T, r *testenv.Redis, args ...string) (a, b *fixture) {
-	t.Helper()
-	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr())
-	a, b = start(t, args...), start(t, args...)
-	a.wantHealth(true, "OK")
-	b.wantHealth(true, "OK")
-	return a, b
-}
-
-// body is that of POST /peek and POST /reset.
-func body(t *testing.T, user string) string {
-	t.Helper()
-	return string(testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(t))
-}
-
 // counters asks the debug port for the counters of a user.
 func (f *fixture) counters(path, user string) operators.Counters {
 	f.t.Helper()
-	code, text, err := f.request("POST", f.debug.addr(), path, body(f.t, user))
+	body := testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(f.t)
+	code, text, err := f.request("POST", f.debug.addr(), path, string(body))
 	var answer operators.Counters
 	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
 		f.t.Fatalf("%s: got %d %s (error: %v)", path, code, text, err)
@@ -46,7 +31,10 @@ func (f *fixture) counters(path, user string) operators.Counters {
 // over, and wants it to ask Redis again soon.
 func TestResetReachesAllServers(t *testing.T) {
 	t.Parallel()
-	a, b := startTwo(t, testenv.RedisServer(t))
+	args := []string{"--config=" + directory(t, limited(2)), "--redis-url=" + testenv.RedisServer(t).Addr()}
+	a, b := start(t, args...), start(t, args...)
+	a.wantHealth(true, "OK")
+	b.wantHealth(true, "OK")
 	for _, f := range []*fixture{a, b} {
 		for range 4 {
 			testenv.Must(f.ask(t.Context(), "alice"))(t)
@@ -73,44 +61,34 @@ func TestResetReachesAllServers(t *testing.T) {
 // TestPeekLeavesNoTrace looks at a counter that is full, and wants neither usage, denials
 // nor the log of decisions to show it.
 func TestPeekLeavesNoTrace(t *testing.T) {
-	for name, args := range map[string][]string{"memory": nil, "redis": {"--redis-url=" + testenv.RedisServer(t).Addr()}} {
-		t.Run(name, func(t *testing.T) {
-			var out testenv.Log
-			f := startWithStdout(t, &out, append(args, "--config="+directory(t, limited(2)), "--decision-log=all")...)
-			f.wantHealth(true, "OK")
-			f.wantPasses("alice", 3, 2)
-			testenv.Until(t, "the decisions are logged", func() bool { return strings.Count(out.String(), "\n") == 3 })
-			usage := func() string {
-				t.Helper()
-				_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				lines := regexp.MustCompile(`(?m)^(ratelimit_service_(rate_limit|call|should)|weir_(unmatched|exception)).*$`).FindAllString(page, -1)
-				if len(lines) < 5 {
-					t.Fatalf("got %q", lines)
-				}
-				return strings.Join(lines, "\n")
-			}
-			before := usage()
-			for range 5 {
-				if got := f.counters("/peek", "alice").Limits[0]; got.Used != 2 || got.Remaining != 0 || got.RetryAfter == nil {
-					t.Errorf("got %+v", got)
-				}
-				if got := f.counters("/peek", "<script>\x1b[31m"); got.Limits[0].Used != 0 {
-					t.Errorf("got %+v", got)
-				}
-			}
-			if after := usage(); after != before {
-				t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
-			}
-			if got := testenv.Must(f.operators.Denials(t.Context(), false))(t); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 {
-				t.Errorf("got %+v", got)
-			}
-			if n := strings.Count(out.String(), "\n"); n != 3 {
-				t.Errorf("%d decisions are logged", n)
-			}
-		})
+	var out testenv.Log
+	f := startWithStdout(t, &out, "--redis-url="+testenv.RedisServer(t).Addr(), "--config="+directory(t, limited(2)), "--decision-log=all")
+	f.wantHealth(true, "OK")
+	f.wantPasses("alice", 3, 2)
+	testenv.Until(t, "the decisions are logged", func() bool { return strings.Count(out.String(), "\n") == 3 })
+	usage := func() string {
+		_, page, _ := f.request("GET", f.metrics.addr(), "/metrics", "")
+		lines := regexp.MustCompile(`(?m)^(ratelimit_service_(rate_limit|call|should)|weir_(unmatched|exception)).*$`).FindAllString(page, -1)
+		if len(lines) < 5 {
+			t.Fatalf("got %q", lines)
+		}
+		return strings.Join(lines, "\n")
+	}
+	before := usage()
+	for range 5 {
+		if got := f.counters("/peek", "alice").Limits[0]; got.Used != 2 || got.Remaining != 0 || got.RetryAfter == nil {
+			t.Errorf("got %+v", got)
+		}
+		if got := f.counters("/peek", "<script>\x1b[31m"); got.Limits[0].Used != 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if after := usage(); after != before {
+		t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
+	}
+	got := testenv.Must(f.operators.Denials(t.Context(), false))(t)
+	if n := strings.Count(out.String(), "\n"); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 || n != 3 {
+		t.Errorf("got %+v, and %d decisions are logged", got, n)
 	}
 }
 
