@@ -55,9 +55,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 // TestStatusAndDenialsAsJSON reads them after requests that were denied.
 func TestStatusAndDenialsAsJSON(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(1)))
-	for range 5 {
-		testenv.Must(f.ask(t.Context(), "alice"))(t)
-	}
+	f.wantPasses("alice", 5, 1)
 	testenv.Eventually(t, func() error {
 		var got api.Status
 		_, body, err := f.request("GET", f.debug.addr(), "/status", "")
@@ -65,7 +63,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 			return err
 		}
 		testenv.OK(t, json.Unmarshal([]byte(body), &got))
-		if got.Version != "v0-test, go1" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
+		if got.Version != "v0-test, revision abc, go1" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
 			t.Errorf("got %s", body)
 		}
 		if got.Decisions <= 0 || got.Denials <= 0 || got.Decisions <= got.Denials {
@@ -82,17 +80,13 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 func TestDenialsPage(t *testing.T) {
 	dir := directory(t, limited(1))
 	f := start(t, "--config="+dir)
-	f.askMany("alice")
-	f.askMany("alice")
+	f.wantPasses("alice", 2, 1)
 	file := dir + "/rules.yaml"
-	load := func(rules string) {
-		write(t, file, rules)
-		f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
-	}
 	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
-	load("# a comment\n" + limited(1))
+	write(t, file, "# a comment\n"+limited(1))
 	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 1`)
-	load("domain: api\ndescriptors: [{key: tenant}]\n")
+	write(t, file, "domain: api\ndescriptors: [{key: tenant}]\n")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
 	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"place"`) || !strings.Contains(body, `"denied": 1`) {
 		t.Errorf("got %v, %s", err, body)
 	}

@@ -113,27 +113,6 @@ func TestControlPlaneThatIsAway(t *testing.T) {
 	f.wantLimit(5)
 }
 
-// TestControlPlaneThatSentNothingGood is away before it, or after what it sent was
-// refused.
-func TestControlPlaneThatSentNothingGood(t *testing.T) {
-	for _, bad := range []bool{false, true} {
-		plane := testenv.StartControlPlane(t)
-		if !bad {
-			plane.Stop()
-		}
-		f := start(t, fromControlPlane(plane)...)
-		if bad {
-			plane.Set("1", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"))
-			plane.WaitFor("that refuses", refusals)
-			plane.Stop()
-		}
-		f.wantLog("the control plane is not connected; there are no rules yet")
-		if strings.Contains(f.log.String(), "its last rules stay in use") {
-			t.Errorf("the control plane sent nothing good (bad: %t), and that is said to stay", bad)
-		}
-	}
-}
-
 func TestOneDomainInTwoResources(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Set("1", sent("x", 3), `{"name": "y", "domain": "api", "descriptors": [{"key": "path"}]}`)
@@ -142,6 +121,11 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	plane.WaitFor("that refuses", refusals)
 	alone.wantAnswer("GET", alone.debug.addr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x"; use another, or set MERGE_DOMAIN_CONFIG=true`)
 	alone.wantHealth(false, "no rules are loaded yet")
+	plane.Stop()
+	alone.wantLog("the control plane is not connected; there are no rules yet")
+	if strings.Contains(alone.log.String(), "its last rules stay in use") {
+		t.Error("the control plane sent nothing good, and that is said to stay")
+	}
 }
 
 // TestSilence is about Envoy Gateway without any rate limit: it sends nothing,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,21 +43,16 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	f := start(t, append(args, "--config="+directory(t, metricsRules))...)
 	f.wantHealth(true, "OK")
-	for _, r := range []struct {
-		entries string
-		addend  uint32
-	}{
-		{"user=a", 9},
-		{"user=a", 3}, // 2 over
-		{"user=b", 1},
-		{"tenant=acme path=/files/a method=GET", 4},
-		{"tenant=acme path=/files/a method=GET", 4}, // over, but in shadow mode
-		{"tenant=acme path=/files/b method=GET", 1},
-		{"unknown=x", 1},
+	for _, asked := range []string{ // with hits
+		"9 user=a", "3 user=a", "1 user=b", // 2 over
+		"4 tenant=acme path=/files/a method=GET", "4 tenant=acme path=/files/a method=GET", // over, but in shadow mode
+		"1 tenant=acme path=/files/b method=GET", "1 unknown=x",
 	} {
+		hits, entries, _ := strings.Cut(asked, " ")
+		addend := testenv.Must(strconv.ParseUint(hits, 10, 32))(t)
 		for _, domain := range []string{"api", "other"} {
 			testenv.Must(ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
-				Domain: domain, HitsAddend: r.addend, Descriptors: []*commonv3.RateLimitDescriptor{describe(r.entries)},
+				Domain: domain, HitsAddend: uint32(addend), Descriptors: []*commonv3.RateLimitDescriptor{describe(entries)},
 			}))(t)
 		}
 	}
