@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,12 +20,9 @@ import (
 // Example serves one rule, asks twice over HTTP, and drains.
 func Example() {
 	dir, err := os.MkdirTemp("", "rules")
-	if err != nil {
-		panic(err)
-	}
 	defer os.RemoveAll(dir)
 	rules := "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}"
-	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules), 0o600); err != nil {
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(rules), 0o600)); err != nil {
 		panic(err)
 	}
 	var s struct{ settings.Settings }

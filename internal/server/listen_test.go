@@ -141,16 +141,12 @@ func TestListenersToDoWithout(t *testing.T) {
 			f := start(t, append(test.args, "--config="+directory(t, limited(3)))...)
 			f.wantHealth(true, "OK")
 			f.wantLimit(3)
-			for addr, there := range map[string]bool{f.debug.addr(): test.debug, f.metrics.addr(): test.metrics} {
-				if (addr != "none") != there {
-					t.Errorf("debug is at %s, metrics are at %s", f.debug.addr(), f.metrics.addr())
+			for addr, there := range map[string]bool{f.debug.addr() + "/stats": test.debug, f.metrics.addr() + "/metrics": test.metrics} {
+				if there {
+					f.wantAnswer("GET", addr, "", 200, "ratelimit_service_total_requests")
+				} else if !strings.HasPrefix(addr, "none/") {
+					t.Errorf("there is somebody at %s", addr)
 				}
-			}
-			if test.debug {
-				f.wantAnswer("GET", f.debug.addr(), "/stats", 200, "ratelimit_service_total_requests")
-			}
-			if test.metrics {
-				f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_total_requests")
 			}
 			if log := f.log.String(); !strings.Contains(log, test.logged) || test.logged == "" && strings.Contains(log, lost) {
 				t.Errorf("want %q in the log\n%s", test.logged, log)
@@ -169,17 +165,13 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 	} {
 		t.Setenv(variable, value)
 	}
-	type at struct{ name, network, address string }
-	var got []at
+	var got []string
 	for _, p := range places(fromEnvironment(t).Listen) {
-		got = append(got, at{p.name, p.network, p.address})
+		got = append(got, p.name+" "+p.network+" "+p.address)
 	}
-	want := []at{
-		{"gRPC", "tcp4", "127.0.0.3:2"}, {"HTTP", "tcp4", "127.0.0.2:1"},
-		{"debug", "tcp4", "127.0.0.4:3"}, {"metrics", "tcp4", "127.0.0.5:4"},
-	}
+	want := []string{"gRPC tcp4 127.0.0.3:2", "HTTP tcp4 127.0.0.2:1", "debug tcp4 127.0.0.4:3", "metrics tcp4 127.0.0.5:4"}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	t.Setenv("GRPC_UDS", "/run/weir.sock")
 	if p := places(fromEnvironment(t).Listen)[0]; p.network != "unix" || p.address != "/run/weir.sock" {
@@ -187,32 +179,22 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 	}
 }
 
-// shared takes a port of the system that others may share, until it is released.
-func shared(t *testing.T) (addr, port string, release func()) {
-	t.Helper()
-	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
-		return sharePort(network, "any", socket)
-	}}
-	listener := testenv.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	_, port, _ = net.SplitHostPort(listener.Addr().String())
-	return listener.Addr().String(), port, func() { listener.Close() }
-}
-
 // TestServersOverlap starts a second server on all addresses of the first, which
 // then ends, as an upgrade on one machine does it.
 func TestServersOverlap(t *testing.T) {
 	args := []string{"--config=" + directory(t, limited(3)), "--redis-url=" + miniredis.RunT(t).Addr()}
-	var releases []func()
-	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port="} {
-		_, port, release := shared(t)
-		args, releases = append(args, flag+port), append(releases, release)
+	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
+		return sharePort(network, "any", socket)
+	}}
+	var held []net.Listener // until both servers have their ports
+	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port=", "--prometheus-addr=127.0.0.1:"} {
+		listener := testenv.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		args, held = append(args, flag+port), append(held, listener)
 	}
-	metrics, _, release := shared(t)
-	args, releases = append(args, "--prometheus-addr="+metrics), append(releases, release)
-
 	old, young := start(t, args...), start(t, args...)
-	for _, release := range releases {
-		release()
+	for _, listener := range held {
+		listener.Close()
 	}
 	old.wantHealth(true, "OK")
 	old.stop()

@@ -139,9 +139,8 @@ func TestBadRulesChangeNothing(t *testing.T) {
 
 	replace(t, dir+"/rules.yaml", limited(7))
 	f.wantLimit(7)
-	code, page, err := f.request("GET", f.debug.addr(), "/", "")
-	if err != nil || code != 200 || strings.Contains(page, "failed") {
-		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
+	if _, page, err := f.request("GET", f.debug.addr(), "/", ""); err != nil || strings.Contains(page, "failed") {
+		t.Errorf("status after good rules: %s (error: %v)", page, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -30,19 +29,11 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 		fmt.Fprintf(&text, "- {key: user, value: user-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
 	}
 	dir := directory(t, text.String())
-	before := forcedCollections()
+	const forced = "/gc/cycles/forced:gc-cycles" // collections that somebody asked for
+	before := read(forced)
 	start(t, "--config="+dir)
-	testenv.Eventually(t, func() error {
-		if forcedCollections() == before {
-			return errors.New("the memory of the start is not given back")
-		}
-		return nil
-	})
+	testenv.Until(t, "the memory of the start is given back", func() bool { return read(forced) > before })
 }
-
-// forcedCollections is how many collections somebody asked for, as giving back
-// memory does.
-func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
 
 // TestLoadsAreRemembered loads well, badly again and again, and well.
 func TestLoadsAreRemembered(t *testing.T) {
