@@ -1,9 +1,25 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"weir/internal/limiter"
+	"weir/internal/operators"
+	"weir/internal/operators/api"
+	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // TestRates lets requests come for 20 minutes.
@@ -38,4 +54,281 @@ func TestRates(t *testing.T) {
 			t.Errorf("at the end: %+v", got)
 		}
 	})
+}
+
+// TestTokenOpensTheDebugPort comes from elsewhere with a token and without one, until the
+// token is another one.
+func TestTokenOpensTheDebugPort(t *testing.T) {
+	t.Parallel()
+	outer, file := testenv.OuterAddr(t), filepath.Join(t.TempDir(), "token")
+	const token, next = "correct-horse-battery-staple-0123", "another-horse-battery-staple-0123"
+	write(t, file, token+"\n")
+	f := start(t, "--config="+directory(t, limited(1)), "--debug-host=0.0.0.0", "--admin-token-file="+file)
+	_, port, _ := net.SplitHostPort(f.debug.addr())
+	want := func(method, path, token string, code int) {
+		t.Helper()
+		r := testenv.Must(http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil))(t)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := f.http.Do(r)
+		testenv.OK(t, err)
+		response.Body.Close()
+		if got := response.StatusCode; got != code {
+			t.Errorf("%s %s with %q: got %d, want %d", method, path, token, got, code)
+		}
+	}
+	want("GET", "/", "", 200)
+	want("GET", "/rlconfig", "", 401)
+	want("POST", "/-/reload", token, 200)
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/rlconfig", 200, "api.user: unit=YEAR")
+	f.wantAnswer("POST", "127.0.0.1:"+port, "/-/reload", 401)
+
+	testenv.OK(t, os.Remove(file))
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
+	want("GET", "/rlconfig", token, 200)
+	write(t, file, next)
+	f.wantLog("a changed setting is in use")
+	want("GET", "/rlconfig", token, 401)
+	want("POST", "/-/reload", next, 200)
+	if strings.Contains(f.log.String(), "horse") {
+		t.Error("the log holds a token")
+	}
+}
+
+// TestStatusAndDenialsAsJSON reads them after requests that were denied.
+func TestStatusAndDenialsAsJSON(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(1)))
+	f.wantPasses("alice", 5, 1)
+	testenv.Eventually(t, func() error {
+		var got api.Status
+		_, body, err := f.request("GET", f.debug.addr(), "/status", "")
+		if err != nil {
+			return err
+		}
+		testenv.OK(t, json.Unmarshal([]byte(body), &got))
+		if got.Version != "v0-test, revision abc, go1" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
+			t.Errorf("got %s", body)
+		}
+		if got.Decisions <= 0 || got.Denials <= 0 || got.Decisions <= got.Denials {
+			return fmt.Errorf("got %s", body)
+		}
+		return nil
+	})
+	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"notes": []`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
+}
+
+// TestDenialsPage finds who is denied, by which rule, also after the rule has moved.
+func TestDenialsPage(t *testing.T) {
+	dir := directory(t, limited(1))
+	f := start(t, "--config="+dir)
+	f.wantPasses("alice", 2, 1)
+	file := dir + "/rules.yaml"
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
+	write(t, file, "# a comment\n"+limited(1))
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 1`)
+	write(t, file, "domain: api\ndescriptors: [{key: tenant}]\n")
+	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
+	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"place"`) || !strings.Contains(body, `"denied": 1`) {
+		t.Errorf("got %v, %s", err, body)
+	}
+}
+
+func newExceptionOf(user string, effect plan.Effect) operators.NewException {
+	return operators.NewException{
+		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
+		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
+	}
+}
+
+// wantPasses asks n times, and wants so many to pass.
+func (f *fixture) wantPasses(user string, n, want int) {
+	f.t.Helper()
+	passed := 0
+	for range n {
+		code := testenv.Must(f.ask(f.t.Context(), user))(f.t)
+		if code == ratelimitv3.RateLimitResponse_OK {
+			passed++
+		}
+	}
+	if passed != want {
+		f.t.Errorf("%d requests of %.20q passed, want %d", passed, user, want)
+	}
+}
+
+// TestExceptions adds exceptions of each effect to a running server, and wants its answers,
+// its metrics, its log of decisions and its denials to show them, until they are removed.
+func TestExceptions(t *testing.T) {
+	var out testenv.Log
+	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--decision-log=all", "--redis-url="+testenv.RedisServer(t).Addr())
+	f.wantHealth(true, "")
+	add := func(user string, effect plan.Effect, factor float64) operators.Exception {
+		t.Helper()
+		n := newExceptionOf(user, effect)
+		n.Factor = factor
+		return testenv.Must(f.operators.AddException(t.Context(), n, "192.0.2.1:1 by token"))(t)
+	}
+	const evil = "\u202e<script>\x1b[31m\n"
+	f.wantPasses("alice", 4, 2)
+	allow := add("alice", "allow", 0)
+	f.wantPasses("alice", 4, 4)
+	deny := add(evil, "deny", 0)
+	f.wantPasses(evil, 3, 0)
+	f.wantPasses("carol", 3, 2)
+	amount := add("carol", "amount", 2)
+	carol := amount.Descriptor
+	if c, err := f.operators.Peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
+		t.Errorf("a peek with an exception: got %+v (error: %v)", c, err)
+	}
+	f.wantPasses("carol", 4, 2)
+	add("nobody", "deny", 0)
+
+	used := map[string]uint64{}
+	list, _ := f.operators.Exceptions(t.Context(), false)
+	for _, e := range list.Exceptions {
+		used[e.ID] = e.Used
+	}
+	if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || list.Exceptions[0].Used != 0 {
+		t.Errorf("got %+v", list)
+	}
+	below := operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
+	if c, err := f.operators.Peek(t.Context(), below); err != nil || c.Exception == nil || c.Exception.ID != deny.ID {
+		t.Errorf("found %+v (error: %v)", c.Exception, err)
+	}
+	if _, entries, err := deny.Bytes(); err != nil || entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
+		t.Errorf("got %+v, %q, %v", deny, entries, err)
+	}
+	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
+		`weir_limit_hits_total{domain="api",limit="deny",outcome="over",rule="exception"} 3`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "exception"`)
+	for _, e := range []operators.Exception{allow, deny, amount} {
+		out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
+		if err := f.exceptions.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
+			t.Error(err)
+		}
+	}
+	f.wantPasses("alice", 1, 0)
+	f.wantPasses(evil, 3, 2)
+	f.wantLog(`msg="exception added" audit=true`)
+	f.wantLog(`msg="exception removed" audit=true`)
+	if strings.ContainsAny(f.log.String()+out.String(), "\x1b\u202e") {
+		t.Error("bytes of a request are in a log as they are")
+	}
+}
+
+// TestExceptionsWithoutRedis denies what an exception denies while no other request can
+// be decided, and lets pass what one allows.
+func TestExceptionsWithoutRedis(t *testing.T) {
+	redis := testenv.RedisServer(t)
+	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
+	f.wantHealth(true, "")
+	for _, effect := range []plan.Effect{"allow", "deny"} {
+		testenv.Must(f.operators.AddException(t.Context(), newExceptionOf(string(effect), effect), ""))(t)
+	}
+	redis.Stop()
+	f.wantUnavailable()
+	f.wantPasses("allow", 3, 3)
+	f.wantPasses("deny", 3, 0)
+}
+
+// counters asks the debug port for the counters of a user.
+func (f *fixture) counters(path, user string) operators.Counters {
+	f.t.Helper()
+	body := testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(f.t)
+	code, text, err := f.request("POST", f.debug.addr(), path, string(body))
+	var answer operators.Counters
+	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
+		f.t.Fatalf("%s: got %d %s (error: %v)", path, code, text, err)
+	}
+	return answer
+}
+
+// TestResetReachesAllServers resets a counter on one server, which another one knows to be
+// over, and wants it to ask Redis again soon.
+func TestResetReachesAllServers(t *testing.T) {
+	t.Parallel()
+	args := []string{"--config=" + directory(t, limited(2)), "--redis-url=" + testenv.RedisServer(t).Addr()}
+	a, b := start(t, args...), start(t, args...)
+	a.wantHealth(true, "OK")
+	b.wantHealth(true, "OK")
+	for _, f := range []*fixture{a, b} {
+		for range 4 {
+			testenv.Must(f.ask(t.Context(), "alice"))(t)
+		}
+	}
+	if got := b.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "w1|api|user=alice|365d" {
+		t.Errorf("got %+v", got)
+	}
+	if got := a.counters("/reset?by=bob", "alice"); got.Reset != 1 || got.Limits[0].Used != 0 {
+		t.Errorf("got %+v", got)
+	}
+	for _, f := range []*fixture{a, b} {
+		testenv.Eventually(t, func() error {
+			if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
+				return fmt.Errorf("after the reset: %v (error: %v)", code, err)
+			}
+			return nil
+		})
+	}
+	a.wantLog(`msg="counters reset" audit=true by=bob peer="127.0.0.1:`)
+	a.wantLog(`domain=api descriptor="user=alice" rule=user counters=1`)
+}
+
+// TestPeekLeavesNoTrace looks at a counter that is full, and wants neither usage, denials
+// nor the log of decisions to show it.
+func TestPeekLeavesNoTrace(t *testing.T) {
+	var out testenv.Log
+	f := startWithStdout(t, &out, "--redis-url="+testenv.RedisServer(t).Addr(), "--config="+directory(t, limited(2)), "--decision-log=all")
+	f.wantHealth(true, "OK")
+	f.wantPasses("alice", 3, 2)
+	testenv.Until(t, "the decisions are logged", func() bool { return strings.Count(out.String(), "\n") == 3 })
+	usage := func() string {
+		_, page, _ := f.request("GET", f.metrics.addr(), "/metrics", "")
+		lines := regexp.MustCompile(`(?m)^(ratelimit_service_(rate_limit|call|should)|weir_(unmatched|exception)).*$`).FindAllString(page, -1)
+		if len(lines) < 5 {
+			t.Fatalf("got %q", lines)
+		}
+		return strings.Join(lines, "\n")
+	}
+	before := usage()
+	for range 5 {
+		if got := f.counters("/peek", "alice").Limits[0]; got.Used != 2 || got.Remaining != 0 || got.RetryAfter == nil {
+			t.Errorf("got %+v", got)
+		}
+		if got := f.counters("/peek", "<script>\x1b[31m"); got.Limits[0].Used != 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if after := usage(); after != before {
+		t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
+	}
+	got := testenv.Must(f.operators.Denials(t.Context(), false))(t)
+	if n := strings.Count(out.String(), "\n"); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 || n != 3 {
+		t.Errorf("got %+v, and %d decisions are logged", got, n)
+	}
+}
+
+// TestResetIsAudited resets, in memory, what values try to forge the log with, and what is to
+// be known by hashes only.
+func TestResetIsAudited(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(2)), "--cache-key-hash-values")
+	f.wantHealth(true, "OK")
+	user := "alice" + strings.Repeat("\n", 3_000)
+	f.wantPasses(user, 3, 2)
+	if got := f.counters("/peek", user); got.Limits[0].Used != 2 || got.Limits[0].Key != "" {
+		t.Errorf("got %+v", got.Limits[0])
+	}
+	if got := f.counters("/reset?by=%0Amsg%3Dforged", user); got.Reset != 1 {
+		t.Errorf("got %d counters reset", got.Reset)
+	}
+	f.wantPasses(user, 3, 2)
+	f.wantLog(`by="\nmsg=forged"`)
+	f.wantLog(`descriptor="user=#`)
+	if log := f.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "\nmsg=forged") {
+		t.Errorf("log:\n%.2000s", log)
+	}
+	_, err := f.operators.Reset(t.Context(), operators.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
+	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
+		t.Errorf("%d resets are logged, error %v", n, err)
+	}
 }
