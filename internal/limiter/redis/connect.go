@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,8 +88,9 @@ type client struct {
 	ended   <-chan struct{}
 	running sync.WaitGroup
 
-	changing sync.Mutex            // one change at a time
-	refused  atomic.Pointer[error] // why what was read last is not in use; nil if it is
+	changing sync.Mutex               // one change at a time
+	secrets  atomic.Pointer[[]string] // the last few passwords that it has sent, for errors to hide
+	refused  atomic.Pointer[error]    // why what was read last is not in use; nil if it is
 }
 
 // connected is a client of go-redis and what it was made of.
@@ -110,7 +112,8 @@ func newClient(s Server, log *slog.Logger) (*client, error) {
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{server: s, log: log, end: cancel, ended: ctx.Done()}
-	c.now.Store(dialed(s))
+	c.secrets.Store(new([]string))
+	c.now.Store(c.dialed(s))
 	if s.Latest != nil {
 		c.running.Go(func() { c.follow(ctx) })
 	}
@@ -122,7 +125,13 @@ func newClient(s Server, log *slog.Logger) (*client, error) {
 var silence = sync.OnceFunc(logging.Disable)
 
 // dialed returns a client of go-redis, which connects when it is called.
-func dialed(s Server) *connected {
+func (c *client) dialed(s Server) *connected {
+	for _, secret := range []string{s.Password, s.SentinelPassword} {
+		if known := *c.secrets.Load(); secret != "" && !slices.Contains(known, secret) {
+			last := append(slices.Clone(known[max(0, len(known)-31):]), secret)
+			c.secrets.Store(&last)
+		}
+	}
 	size := connections
 	if s.Type == Cluster {
 		size = cmp.Or(s.PoolSize, DefaultPoolSize)
@@ -149,19 +158,19 @@ func dialed(s Server) *connected {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	c := &connected{server: s, dialer: d}
+	made := &connected{server: s, dialer: d}
 	switch s.Type {
 	case Cluster:
 		cluster := o.Cluster()
 		// EVALSHA goes where its first key is, without asking Redis about commands.
 		cluster.DisableRoutingPolicies = true
-		c.client = redis.NewClusterClient(cluster)
+		made.client = redis.NewClusterClient(cluster)
 	case Sentinel:
-		c.client = redis.NewFailoverClient(o.Failover())
+		made.client = redis.NewFailoverClient(o.Failover())
 	default:
-		c.client = redis.NewClient(o.Simple())
+		made.client = redis.NewClient(o.Simple())
 	}
-	return c
+	return made
 }
 
 // current returns the client of go-redis that calls go to.

@@ -69,7 +69,7 @@ func (c *client) update(ctx context.Context) error {
 		return nil
 	}
 	latest.Timeout = c.server.Timeout
-	next := dialed(latest)
+	next := c.dialed(latest)
 	ctx, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()
 	if err := next.enter(ctx); err != nil {
@@ -174,16 +174,8 @@ func (c *client) clean(err error) error {
 		return nil
 	}
 	text, _, _ := strings.Cut(plainly.Replace(err.Error()), ", with args beginning with")
-	servers := []Server{c.now.Load().server}
-	if c.server.Latest != nil {
-		servers = append(servers, c.server.Latest())
-	}
-	for _, s := range servers {
-		for _, secret := range []string{s.Password, s.SentinelPassword} {
-			if secret != "" {
-				text = strings.ReplaceAll(text, secret, "***")
-			}
-		}
+	for _, secret := range *c.secrets.Load() {
+		text = strings.ReplaceAll(text, secret, "***")
 	}
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {

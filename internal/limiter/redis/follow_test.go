@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -87,6 +88,9 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 		}
 		return true
 	})
+	if got := c.clean(errors.New("ERR second, not first")).Error(); got != "ERR ***, not ***" {
+		t.Errorf("passwords show in %q", got)
+	}
 }
 
 // TestSentinelsAreReplaced has the server name nobody, and then other sentinels, who know
