@@ -151,6 +151,9 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if hasList && children == 0 && len(l.Limits) == 0 {
 		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
+	if l.given.Has("value") && l.from == "" { // null, and no other field says to which values
+		d.WarnIn("value", l.given.At("value"), `YAML reads null here, so the rule matches any value: quote a value that begins with # or &, or is null or ~; if any is meant, write ""`)
+	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
 		d.ProblemIn("share_threshold", l.given.At("share_threshold"), "nothing to share: this needs networks, regex, a list of values or a value with a wildcard (*)")
 	}
