@@ -75,6 +75,8 @@ const (
 	// maxIdle is when an idle connection is closed. Load balancers and NAT
 	// forget connections, silently, after some minutes.
 	maxIdle = 3 * time.Minute
+	// maxSecrets is how many passwords are remembered at most.
+	maxSecrets = 32
 )
 
 // client is a client of one Redis. It makes each call once. Where the address or a password
@@ -124,11 +126,12 @@ func newClient(s Server, log *slog.Logger) (*client, error) {
 // say, calls return as errors.
 var silence = sync.OnceFunc(logging.Disable)
 
-// dialed returns a client of go-redis, which connects when it is called.
+// dialed returns a client of go-redis, which connects when it is called, and remembers the
+// passwords of s for clean.
 func (c *client) dialed(s Server) *connected {
 	for _, secret := range []string{s.Password, s.SentinelPassword} {
 		if known := *c.secrets.Load(); secret != "" && !slices.Contains(known, secret) {
-			last := append(slices.Clone(known[max(0, len(known)-31):]), secret)
+			last := append(slices.Clone(known[max(0, len(known)-maxSecrets+1):]), secret)
 			c.secrets.Store(&last)
 		}
 	}

@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -174,7 +176,9 @@ func (c *client) clean(err error) error {
 		return nil
 	}
 	text, _, _ := strings.Cut(plainly.Replace(err.Error()), ", with args beginning with")
-	for _, secret := range *c.secrets.Load() {
+	// The longest goes first: a shorter one may be a part of it.
+	longestFirst := func(a, b string) int { return cmp.Compare(len(b), len(a)) }
+	for _, secret := range slices.SortedFunc(slices.Values(*c.secrets.Load()), longestFirst) {
 		text = strings.ReplaceAll(text, secret, "***")
 	}
 	text = strings.Map(func(r rune) rune {

@@ -57,7 +57,7 @@ func TestRefusalIsShort(t *testing.T) {
 func TestOpenConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := testenv.RedisServer(t)
-	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">second", "~*", "+@all")
+	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">first2", "~*", "+@all")
 	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", Timeout: 100 * time.Millisecond})
 	c := testenv.Must(newClient(o, slog.New(slog.DiscardHandler)))(t)
 	defer c.close()
@@ -79,7 +79,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	if again := ids(); len(first) != 1 || len(again) != 1 {
 		t.Errorf("connections %v, then %v, want one", first, again)
 	}
-	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "second", Timeout: 100 * time.Millisecond})
+	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "first2", Timeout: 100 * time.Millisecond})
 	testenv.Until(t, "the connection is another one", func() bool {
 		for id := range ids() {
 			if first[id] {
@@ -88,7 +88,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 		}
 		return true
 	})
-	if got := c.clean(errors.New("ERR second, not first")).Error(); got != "ERR ***, not ***" {
+	if got := c.clean(errors.New("ERR first2, not first")).Error(); got != "ERR ***, not ***" {
 		t.Errorf("passwords show in %q", got)
 	}
 }
