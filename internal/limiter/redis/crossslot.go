@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"weir/internal/limiter"
 )
@@ -27,11 +28,11 @@ import (
 // Only a hit that is given back beside such a hit on the same counter is not exact,
 // because that met a counter that was too high.
 //
-// The caller does not wait for the second step, but each location decides what comes later
-// after it. Both are done even if the caller leaves. Charges that cannot be given
-// back, because Redis fails or this process dies between the steps, count until
-// their window ends. Like every call, giving back is not repeated: that might give
-// back twice.
+// The second step is queued before the caller has its answer, so what the caller sends next
+// to a location is decided after that; nobody waits for it. Both steps are done even if the
+// caller leaves. Charges that cannot be given back, because Redis fails or this process dies
+// between the steps, count until their window ends. Like every call, giving back is not
+// repeated: that might give back twice.
 type crossSlot struct {
 	hits  []limiter.Hit // part after part, in memory of their own
 	index []int         // of each of them in the request
@@ -62,6 +63,7 @@ func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *cross
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
 		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}),
 	}
+	hits = cloneHits(hits)
 	indexes := map[location][]int{} // of the hits of each location, in the request
 	for i := range hits {
 		l := locate(&hits[i])
@@ -74,18 +76,21 @@ func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *cross
 		p := &r.parts[i]
 		start := len(r.hits)
 		for _, at := range indexes[p.location] {
-			r.hits, r.index = append(r.hits, cloneHit(&hits[at])), append(r.index, at)
+			r.hits, r.index = append(r.hits, hits[at]), append(r.index, at)
 		}
 		p.hits, p.out = r.hits[start:], r.out[start:len(r.hits)]
 	}
 	return r
 }
 
-// cloneHit returns a copy of h that uses no memory of the caller's.
-func cloneHit(h *limiter.Hit) limiter.Hit {
-	c := *h
-	c.Key, c.Hold, c.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), nil
-	return c
+// cloneHits returns a copy of hits that uses no memory of the caller's.
+func cloneHits(hits []limiter.Hit) []limiter.Hit {
+	hits = slices.Clone(hits)
+	for i := range hits {
+		h := &hits[i]
+		h.Key, h.Hold, h.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), nil
+	}
+	return hits
 }
 
 // decideCrossSlot decides hits that have several locations, as Decide does.
@@ -112,7 +117,7 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		r.run()
 	}()
 	if err := s.main.wait(ctx, timeout, r.decided); err != nil {
-		s.main.afterLeaving(ctx, r.decided, &r.err, func() {})
+		s.main.whenDecided(ctx, r.decided, func() error { return r.err })
 		return false, err
 	}
 	for i, at := range r.index {
@@ -124,7 +129,7 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	return r.denied, r.err
 }
 
-// run does both steps. The parts are queued.
+// run waits for the first step and queues the second. The parts are queued.
 func (r *crossSlot) run() {
 	defer close(r.decided)
 	for i := range r.parts {

@@ -186,7 +186,8 @@ func (n *node) callEach(batches []*batch) {
 }
 
 // next takes out the batches of the next call, the oldest that are of use. If nothing waits it
-// returns nil, and its caller makes no more calls.
+// ends the serving and returns nil: serve must return then, and wake starts it again.
+//
 // Batches that are too late for all their callers fail: Redis would work for
 // nobody, while those behind become late in turn. A late batch with nothing behind it is called
 // all the same, as long as a caller waits for it.

@@ -91,13 +91,13 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		return false, err
 	}
 	if err := b.wait(ctx, timeout, t.batch.done); err != nil {
-		t.batch.needed.Add(-1)                   // it is called all the same, if the callers of others in it wait
-		copies := make([]limiter.Hit, len(hits)) // the caller uses hits again
-		for i := range hits {
-			copies[i] = cloneHit(&hits[i])
-		}
-		// Else a Redis slower than its callers would never be known to deny.
-		b.afterLeaving(ctx, t.batch.done, &t.batch.err, func() { _, _ = b.result(t, copies, make([]limiter.Decision, len(copies))) })
+		t.batch.needed.Add(-1)    // it is called all the same, if the callers of others in it wait
+		copies := cloneHits(hits) // the caller uses hits again
+		b.whenDecided(ctx, t.batch.done, func() error {
+			// Else a Redis slower than its callers would never be known to deny.
+			_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
+			return t.batch.err
+		})
 		return false, err
 	}
 	if errors.Is(t.batch.err, errLate) {

@@ -45,10 +45,10 @@ func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan s
 	}
 }
 
-// afterLeaving calls do when a request is decided whose caller has left, unless the store is
-// closed before. It counts the request if the caller ran out of time; one who cancels need not
-// have waited for long. done is closed when err is set.
-func (b *backend) afterLeaving(ctx context.Context, done <-chan struct{}, err *error, do func()) {
+// whenDecided is for a request whose caller has left. When done is closed it calls finish, which
+// returns why the request could not be decided, unless the store is closed before. It counts the
+// request if the caller ran out of time; one who cancels need not have waited for long.
+func (b *backend) whenDecided(ctx context.Context, done <-chan struct{}, finish func() error) {
 	late := !errors.Is(ctx.Err(), context.Canceled)
 	if !b.enter() {
 		return
@@ -56,10 +56,10 @@ func (b *backend) afterLeaving(ctx context.Context, done <-chan struct{}, err *e
 	go func() {
 		defer b.working.Done()
 		<-done
-		if late && (*err == nil || errors.Is(*err, errLate)) { // other errors of calls are counted
+		err := finish()
+		if late && (err == nil || errors.Is(err, errLate)) { // other errors of calls are counted
 			b.countTimeout()
 		}
-		do()
 	}()
 }
 

@@ -1,4 +1,5 @@
--- Fixed windows of a calendar, as limiter/calendar.go counts them. State: start of the window in seconds, units used, 0.
+-- Fixed windows of a calendar, as limiter/fixedwindow.go counts them. State: start of the window in seconds, units used
+-- in it, 0.
 --
 -- The window and the next one are from who calls, because only Go knows the calendar. Which of them it is is for the
 -- clock of Redis to say. If it is neither, nothing is decided: limits.lua replies NO_WINDOW.

@@ -1,5 +1,6 @@
--- The holds of counters of limits by concurrency, as limiter/holds.go keeps them: a sorted set for each counter, of names
--- with the time at which the hold ends. The next request removes what has ended. The key expires with its last hold.
+-- The holds of counters of limits by concurrency, as limiter/concurrency.go keeps them: a sorted set for each counter,
+-- of names with the time at which the hold ends. The next request removes what has ended. The key expires with its last
+-- hold.
 -- ARGV[4]  the names of holds, NAME bytes each. A hit has twice the number of its name for a cost, 1 more if it is no peek.
 
 local NAME = 16

@@ -1,6 +1,9 @@
--- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules. They have
--- the names of counting in limiter/algorithm.go, and do the same. A state is passed as its three numbers, without its
--- ban. The function limit prepares, once for all counters of a limit, what the others take first: the constants of the
+-- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules. They
+-- follow counting in limiter/algorithm.go: roll and give_back do the same there, fits says whether wait is 0, take and
+-- give are add of a cost and of one below 0, left is the time that usage returns, and limit takes the constants that
+-- numbers returns. A state is passed as its three numbers, without its ban.
+--
+-- The function limit prepares, once for all counters of a limit, what the others take first: the constants of the
 -- limit; grid, what at counts, in microseconds as all times are; most and most_prev, the largest used and prev of a state;
 -- newest, the largest at of one that is not from after now, as a clock leaves it that then stepped back. limits.lua adds
 -- its algorithm, and ban, when one ends that begins now, false if it has none.
