@@ -110,17 +110,18 @@ const MaxExact = 1 << 53
 // second is the number of microseconds in a second.
 const second = 1_000_000
 
-// counting is an algorithm with the numbers of one limit. It is pure, and knows nothing
-// of bans, but leaves State.Until as it is. now and all spans are in microseconds, now since the epoch. Costs are at most
-// the most of numbers.
+// counting is an algorithm with the numbers of one limit. It is pure, and knows nothing of
+// bans: add and giveBack keep State.Until, and what roll leaves in it is void, because
+// Limit.roll sets it. now and all spans are in microseconds, now since the epoch. Costs are
+// at most the most of numbers.
 //
 // The rest of the package counts on three things: an unused state has used nothing and
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
 // their sum would; a denied request leaves no trace in a state but a ban.
 type counting interface {
-	// roll brings a state up to now, without its Until. If the clock stepped back, a state may be from the
-	// future. What it holds counts as used now: so the step costs no more than any use now
-	// would, and loses none of it. The other functions take rolled states only.
+	// roll brings a state up to now. If the clock stepped back, a state may be from the future.
+	// What it holds counts as used now: so the step costs no more than any use now would, and
+	// loses none of it. The other functions take rolled states only.
 	roll(s State, now int64) State
 	// wait is how long until cost more units are within the limit if nothing else happens: 0 if
 	// they are now, never if they are too many. Where nobody can know, it is when to try again.

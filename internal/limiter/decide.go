@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Store keeps counters and decides requests on them.
@@ -40,24 +39,6 @@ type CounterStore interface {
 	// hit only Limit and Key matter. After an error, which wraps ErrUnavailable, some may
 	// be reset and others not.
 	Reset(ctx context.Context, hits []Hit) error
-}
-
-// ReportsWantedFor is for how long a call of Shared.Reports lets servers report.
-const ReportsWantedFor = 3 * time.Second
-
-// Shared is what the servers on one Redis share: exceptions, and reports that expire. Each
-// call is bounded by its context, and may have had an effect if it fails.
-type Shared interface {
-	// Exceptions returns the texts of exceptions by their IDs.
-	Exceptions(ctx context.Context) (map[string]string, error)
-	SetExceptions(ctx context.Context, texts map[string]string) error // by their IDs, all at once
-	RemoveExceptions(ctx context.Context, ids ...string) error        // one or more
-	// ReportsWanted reports whether Reports was called within ReportsWantedFor.
-	ReportsWanted(ctx context.Context) (bool, error)
-	// Report leaves the report of a server for a while. Reports asks all servers for theirs, and
-	// returns those that are there, by the servers' names.
-	Report(ctx context.Context, server string, report []byte) error
-	Reports(ctx context.Context) (map[string]string, error)
 }
 
 // ErrUnavailable means that a store could not decide: it is down, too slow, or
@@ -130,7 +111,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		for i := len(hits) - 1; i >= 0; i-- {
 			h, held := &hits[i], holdsAt(holds, i)
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
-				held.toggle(h.Hold, now) // at any time: what a refund gave back, it gives back again
+				held.toggle(h.Hold, now) // the time does not matter: a refund is written again below
 			}
 		}
 		for i := range hits {

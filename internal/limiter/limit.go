@@ -36,7 +36,7 @@ func UnitNames() []string { return slices.Clone(unitNames[Second:]) }
 // ParseUnit finds a unit by its name, in any case.
 func ParseUnit(name string) (Unit, bool) {
 	i := slices.IndexFunc(unitNames[Second:], func(unit string) bool { return strings.EqualFold(unit, name) })
-	return Second + Unit(i), i >= 0
+	return Second + Unit(i), i >= 0 // Unit(-1) is 255, and with Second 0: no unit
 }
 
 // Duration returns the length of the unit, 0 for no unit.

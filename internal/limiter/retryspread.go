@@ -38,8 +38,8 @@ const (
 
 // line is those who have a time to come back to a counter.
 type line struct {
-	due       int64 // when the last of them will, in microseconds since RetrySpread.start
-	together  int64 // what those who will at that time cost, where they return by window
+	due       int64 // when the last of them comes, in microseconds since RetrySpread.start
+	together  int64 // the cost of all who come at that time, where they return by window
 	full      int64 // when it was last as long as it may be, 0: never
 	impatient int64 // until when somebody is taken not to wait
 }
@@ -99,10 +99,10 @@ func (l *line) mostAhead(limit *Limit, free int64) int64 {
 	}
 }
 
-// returning puts a denied cost, which fits a while from now, behind all costs that were
-// denied earlier with a time to come back. ahead is how long after that while the last of
-// these come, below 0 if they come before; together is what comes at the same time as the
-// last. It returns the same with the cost. Times are in microseconds.
+// returning puts a denied cost, which fits at a time F, behind all costs that were denied
+// earlier with a time to come back. ahead is how long after F the last of those comes, below 0
+// if it comes before F. together is the cost of all who come at the same time as the last. It
+// returns both with this cost added. Times are in microseconds.
 type returning func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
 
 // atOnce has all come when they can: what is free then is not known.
