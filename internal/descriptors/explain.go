@@ -64,14 +64,14 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	if n == nil {
 		return Trace{}
 	}
-	rule, hold := t.MatchHold(domain, entries)
+	rule, holdEntry := t.MatchHold(domain, entries)
 	trace := Trace{Rule: rule}
 	way, leading := []*node{n}, entries // those that lead somewhere, or are to
-	if hold >= 0 {
-		leading = slices.Delete(slices.Clone(entries), hold, hold+1)
+	if holdEntry >= 0 {
+		leading = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
 	for i, e := range entries {
-		if i == hold {
+		if i == holdEntry {
 			trace.Levels = append(trace.Levels, Level{Entry: e, How: NamesHold})
 			continue
 		}

@@ -140,12 +140,12 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 // MatchHold is Match. It also returns which entry names the hold of the rule, and so
 // belongs to no level; -1 if there is none. If the rule needs a hold, the caller must then
 // refuse the request.
-func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
+func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int) {
 	root := t.domains[domain]
 	if root == nil {
 		return nil, -1
 	}
-	n, hold := root, -1
+	n, holdEntry := root, -1
 	var without *Rule // if the entry that may name a hold does not
 	for i, e := range entries {
 		next := n.next(e)
@@ -156,18 +156,18 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 		if rule = n.keyless; rule == nil {
 			rule = n.above()
 		}
-		if hold >= 0 || !slices.Contains(t.holds[domain], e.Key) {
-			return rule.named(without, hold, entries)
+		if holdEntry >= 0 || !slices.Contains(t.holds[domain], e.Key) {
+			return rule.named(without, holdEntry, entries)
 		}
-		hold, without = i, rule
+		holdEntry, without = i, rule
 	}
 	if rule = n.rule; rule == nil {
 		rule = n.above()
 	}
-	if hold < 0 && rule != nil && rule.Hold == "" { // nearly always
+	if holdEntry < 0 && rule != nil && rule.Hold == "" { // nearly always
 		return rule, -1
 	}
-	return rule.named(without, hold, entries)
+	return rule.named(without, holdEntry, entries)
 }
 
 // above returns the nearest rule, from n upwards, whose limits hold below it, or nil.
@@ -182,21 +182,21 @@ func (n *node) above() *Rule {
 
 // named returns r and which entry names its hold. If that is not the one that was
 // taken for it, it returns without, as if that entry had led nowhere.
-func (r *Rule) named(without *Rule, hold int, entries []limiter.Entry) (*Rule, int) {
-	if hold >= 0 && (r == nil || r.Hold != entries[hold].Key) {
-		r, hold = without, -1
+func (r *Rule) named(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int) {
+	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
+		r, holdEntry = without, -1
 	}
-	if hold < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
-		hold = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
+	if holdEntry < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
+		holdEntry = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
 	}
-	return r, hold
+	return r, holdEntry
 }
 
 // MatchOverride returns the rule in whose place a descriptor brings a limit along, and
 // which entry names a hold, as MatchHold does.
-func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
-	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
-		return rule, hold
+func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int) {
+	if rule, holdEntry = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
+		return rule, holdEntry
 	}
 	return nil, -1
 }

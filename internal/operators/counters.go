@@ -122,12 +122,12 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if
 // the rule needs one: any does to find the counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*descriptors.Rule, []limiter.Entry) {
-	rule, hold := tree.MatchHold(domain, entries)
+	rule, holdEntry := tree.MatchHold(domain, entries)
 	switch {
-	case rule == nil || rule.Hold == "" || hold >= 0 && entries[hold].Value != "":
+	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
 		return rule, entries
-	case hold >= 0:
-		entries = slices.Delete(slices.Clone(entries), hold, hold+1)
+	case holdEntry >= 0:
+		entries = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"})
 }

@@ -50,24 +50,24 @@ func (d *Decider) Decide(ctx context.Context, r *Request) (*Result, error) {
 	if tree == nil {
 		return nil, ErrNoRules
 	}
-	p := &r.result
-	if err := d.Prepare(p, tree, r); err != nil {
+	res := &r.result
+	if err := d.Prepare(res, tree, r); err != nil {
 		return nil, RequestError{err}
 	}
 	denied := false
-	if len(p.Hits) > 0 {
+	if len(res.Hits) > 0 {
 		var err error
-		if denied, err = d.Store.Decide(ctx, p.Hits, p.Decisions); err == nil {
+		if denied, err = d.Store.Decide(ctx, res.Hits, res.Decisions); err == nil {
 			d.Failover.StoreDecided()
 			if denied && d.Spread != nil {
-				d.Spread.Spread(p.Hits, p.Decisions)
+				d.Spread.Spread(res.Hits, res.Decisions)
 			}
-		} else if denied, err = d.Failover.Decide(ctx, p.Hits, p.Decisions, err); err != nil {
+		} else if denied, err = d.Failover.Decide(ctx, res.Hits, res.Decisions, err); err != nil {
 			d.Usage.CountFailure()
-			return p, err
+			return res, err
 		}
-		d.Usage.Count(p.Hits, p.Decisions)
+		d.Usage.Count(res.Hits, res.Decisions)
 	}
-	p.SetStatuses(denied)
-	return p, nil
+	res.SetStatuses(denied)
+	return res, nil
 }

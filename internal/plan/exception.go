@@ -117,7 +117,8 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedOf is what the limits of exceptions are made of: of another one, or to deny all.
+// exceptedOf is the key of a limit that an exception makes: a multiple of another limit, or
+// one that denies all.
 type exceptedOf struct {
 	limit  *limiter.Limit // that is multiplied
 	factor float64        // 0 if all is denied

@@ -9,7 +9,7 @@ import (
 // maxMade bounds how many keys are remembered.
 const maxMade = 4096
 
-// made remembers the limits that were made for each key. When it is full it starts anew.
+// made remembers the limits that were made for each key. When it is full it is emptied.
 type made[K comparable] struct {
 	mu    sync.RWMutex
 	known map[K][]*limiter.Limit
@@ -17,14 +17,14 @@ type made[K comparable] struct {
 
 // get returns the limits of key. It makes them if they are not known; an error is not
 // remembered.
-func (m *made[K]) get(key K, make func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
+func (m *made[K]) get(key K, create func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
 	m.mu.RLock()
 	limits, known := m.known[key]
 	m.mu.RUnlock()
 	if known {
 		return limits, nil
 	}
-	limits, err := make()
+	limits, err := create()
 	if err != nil {
 		return nil, err
 	}

@@ -39,22 +39,22 @@ var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
 // AnyOver reports whether a hit was over its limit.
-func (p *Result) AnyOver() bool {
-	return slices.ContainsFunc(p.Decisions, func(d limiter.Decision) bool { return d.Over })
+func (res *Result) AnyOver() bool {
+	return slices.ContainsFunc(res.Decisions, func(d limiter.Decision) bool { return d.Over })
 }
 
 // Outcomes yields the outcome of each hit, and of each descriptor without hits, in the
-// order of the descriptors. p has its statuses, and r is its request. What is yielded is
+// order of the descriptors. res has its statuses, and r is its request. What is yielded is
 // overwritten by the next one.
-func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
+func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
-		wouldBe := p.WouldBeDenied()
+		wouldBe := res.WouldBeDenied()
 		var o Outcome
-		for i := range p.matches {
-			m, d := &p.matches[i], &r.Descriptors[i]
+		for i := range res.matches {
+			m, d := &res.matches[i], &r.Descriptors[i]
 			o = Outcome{Descriptor: d, Rule: m.rule, Exception: m.exception, Counted: m.entries}
 			if m.first == m.end {
-				if p.Denied {
+				if res.Denied {
 					o.Kind = Withheld
 				}
 				if !yield(&o) {
@@ -62,11 +62,11 @@ func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 				}
 			}
 			hit := m.first
-			for _, of := range p.levels[m.firstLevel:m.endLevel] {
+			for _, of := range res.levels[m.firstLevel:m.endLevel] {
 				o.Rule, o.Counted, o.Patterns = of.rule, of.entries, of.patterns
 				for ; hit < of.end; hit++ {
-					o.Hit, o.Decision = &p.Hits[hit], &p.Decisions[hit]
-					o.Kind = p.kind(o.Hit, o.Decision, wouldBe)
+					o.Hit, o.Decision = &res.Hits[hit], &res.Decisions[hit]
+					o.Kind = res.kind(o.Hit, o.Decision, wouldBe)
 					if !yield(&o) {
 						return
 					}
@@ -77,21 +77,21 @@ func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 }
 
 // WouldBeDenied reports whether the request is admitted only because of ShadowMode.
-func (p *Result) WouldBeDenied() bool {
-	if !p.planner.ShadowMode {
+func (res *Result) WouldBeDenied() bool {
+	if !res.planner.ShadowMode {
 		return false
 	}
 	var v limiter.Verdict
-	for i := range p.Hits {
-		v.Add(p.planner.Mode(p.Hits[i].Limit), p.Decisions[i].Over)
+	for i := range res.Hits {
+		v.Add(res.planner.Mode(res.Hits[i].Limit), res.Decisions[i].Over)
 	}
 	return v.Denied()
 }
 
 // kind returns what a hit meant. wouldBe is what WouldBeDenied returns.
-func (p *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
+func (res *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
 	switch {
-	case !d.Over && p.Denied && !d.Charged:
+	case !d.Over && res.Denied && !d.Charged:
 		return Withheld
 	case !d.Over:
 		return Admitted
@@ -100,7 +100,7 @@ func (p *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) Outcome
 			return Shadowed
 		}
 		return Admitted // a quota, of which others have room
-	case p.Denied:
+	case res.Denied:
 		return Denied
 	default:
 		return Admitted // likewise

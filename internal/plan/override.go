@@ -18,13 +18,14 @@ type overrideOf struct {
 }
 
 // override returns the limit that d brings along, which a rule may judge, and what applies
-// from above. rule is the one in whose place it is, nil if there is none, and hold which entry
-// names a hold of that. domain is its label, empty if it has no rules: then nothing is limited.
-func (pl *Planner) override(domain string, d *Descriptor, rule *descriptors.Rule, hold int) (own level, above *descriptors.Rule, err error) {
+// from above. rule is the one in whose place it is, nil if there is none, and holdEntry which
+// entry names a hold of that. domain is its label, empty if it has no rules: then nothing is
+// limited.
+func (pl *Planner) override(domain string, d *Descriptor, rule *descriptors.Rule, holdEntry int) (own level, above *descriptors.Rule, err error) {
 	of := overrideOf{domain: domain, Override: d.Override}
 	if rule != nil {
 		entries := len(d.Entries)
-		if hold >= 0 {
+		if holdEntry >= 0 {
 			entries--
 		}
 		above = rule.Passed(entries)

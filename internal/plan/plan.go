@@ -52,7 +52,7 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 	return o.Mode(l)
 }
 
-// Planner prepares plans, several at a time.
+// Planner prepares Results, several at a time.
 type Planner struct {
 	Options   // not to be changed
 	overrides made[overrideOf]
@@ -88,7 +88,7 @@ type Result struct {
 	replaced []string        // names of limits
 	keys     []byte          // of hits, one after the other
 	holds    []byte          // names of holds, likewise
-	entries  []limiter.Entry // of matches that have not all those of their descriptor
+	entries  []limiter.Entry // of matches, without the one that names a hold
 	labels   []byte          // likewise, of those with values of the request
 }
 
@@ -115,78 +115,78 @@ type level struct {
 	end int // of Result.Hits: where those of this level end
 }
 
-// Prepare fills p with the hits that the rules of tree make of r. The error
-// says what is wrong with r, which must not change until p has its statuses.
-func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error {
-	p.Reset()
-	p.planner, p.Tree = pl, tree
+// Prepare fills res with the hits that the rules of tree make of r. The error
+// says what is wrong with r, which must not change until res has its statuses.
+func (pl *Planner) Prepare(res *Result, tree *descriptors.Tree, r *Request) error {
+	res.Reset()
+	res.planner, res.Tree = pl, tree
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
 	inForce := pl.Exceptions.Load()
 	for i := range r.Descriptors {
-		if err := p.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil {
+		if err := res.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil {
 			return fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}
-	for i := range p.matches { // when it is known what is replaced
-		p.addHits(r, i)
+	for i := range res.matches { // when it is known what is replaced
+		res.addHits(r, i)
 	}
-	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
+	res.Decisions = slices.Grow(res.Decisions, len(res.Hits))[:len(res.Hits)]
 	return nil
 }
 
 // Reset forgets the request, and with it every reference to its bytes and to the
 // rules, but keeps the memory of the slices.
-func (p *Result) Reset() {
-	clear(p.matches)
-	clear(p.levels)
-	clear(p.replaced)
-	clear(p.Hits)
-	clear(p.Statuses)
-	clear(p.entries)
-	*p = Result{
-		Hits: p.Hits[:0], Decisions: p.Decisions[:0], Statuses: p.Statuses[:0],
-		matches: p.matches[:0], levels: p.levels[:0], replaced: p.replaced[:0],
-		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0],
+func (res *Result) Reset() {
+	clear(res.matches)
+	clear(res.levels)
+	clear(res.replaced)
+	clear(res.Hits)
+	clear(res.Statuses)
+	clear(res.entries)
+	*res = Result{
+		Hits: res.Hits[:0], Decisions: res.Decisions[:0], Statuses: res.Statuses[:0],
+		matches: res.matches[:0], levels: res.levels[:0], replaced: res.replaced[:0],
+		keys: res.keys[:0], holds: res.holds[:0], entries: res.entries[:0], labels: res.labels[:0],
 	}
 }
 
 // addMatch finds what applies to a descriptor: the limit that it brings along, then the limits of
 // its rule and of those above, or an exception in the place of all.
-func (p *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) error {
-	m := match{entries: d.Entries, firstLevel: len(p.levels)}
+func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) error {
+	m := match{entries: d.Entries, firstLevel: len(res.levels)}
 	var (
-		rule    *descriptors.Rule // that d leads to
-		naming  int               // which entry names a hold of it, -1: none does
-		brought level
-		from    *descriptors.Rule // whose limits apply, and those of the rules above it
+		rule      *descriptors.Rule // that d leads to
+		holdEntry int               // which entry names a hold of it, -1: none does
+		brought   level
+		from      *descriptors.Rule // whose limits apply, and those of the rules above it
 	)
 	if d.HasOverride {
-		rule, naming = p.Tree.MatchOverride(domain, d.Entries)
+		rule, holdEntry = res.Tree.MatchOverride(domain, d.Entries)
 		var err error
-		if brought, from, err = p.planner.override(p.Tree.DomainLabel(domain), d, rule, naming); err != nil {
+		if brought, from, err = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); err != nil {
 			return fmt.Errorf("limit: %w", err)
 		}
 		m.rule = brought.rule
 	} else {
-		rule, naming = p.Tree.MatchHold(domain, d.Entries)
+		rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
 		m.rule, from = rule, rule
 	}
 	if m.rule == nil && brought.limits == nil {
-		p.Unmatched++
+		res.Unmatched++
 	}
 
-	var unnamed error
-	if naming >= 0 || from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != "" {
-		unnamed = p.nameHold(&m, rule, naming)
+	var unnamed error // not returned yet: under an exception that allows or denies, no hold is needed
+	if holdEntry >= 0 || from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != "" {
+		unnamed = res.nameHold(&m, rule, holdEntry)
 	}
 	if d.HasOverride {
 		brought.entries = m.entries
-		p.addLevel(brought)
+		res.addLevel(brought)
 	}
 	for ; from != nil; from = from.Above {
-		p.addLevel(level{rule: from, limits: from.Limits, entries: from.Counted(m.entries), patterns: from.Patterns})
+		res.addLevel(level{rule: from, limits: from.Limits, entries: from.Counted(m.entries), patterns: from.Patterns})
 	}
 
 	// An exception does not stop a refund. Otherwise units taken before it could not be
@@ -196,43 +196,43 @@ func (p *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) err
 	}
 	switch {
 	case m.exception.is(Allow):
-		m.unlimited, p.levels = true, p.levels[:m.firstLevel]
+		m.unlimited, res.levels = true, res.levels[:m.firstLevel]
 	case m.exception.is(Deny):
-		p.levels = append(p.levels[:m.firstLevel], p.planner.denial(p.Tree.DomainLabel(domain), m.exception))
+		res.levels = append(res.levels[:m.firstLevel], res.planner.denial(res.Tree.DomainLabel(domain), m.exception))
 	case unnamed != nil:
 		return unnamed
 	}
-	m.endLevel = len(p.levels)
-	p.matches = append(p.matches, m)
+	m.endLevel = len(res.levels)
+	res.matches = append(res.matches, m)
 	return nil
 }
 
-// nameHold sets the name of the hold of m from the entry at place entry, and takes that entry
+// nameHold sets the name of the hold of m from the entry at holdEntry, and takes that entry
 // out of m's entries, so that it is in no key. rule, or one above it, has limits in flight.
-func (p *Result) nameHold(m *match, rule *descriptors.Rule, entry int) error {
-	if entry < 0 || m.entries[entry].Value == "" {
+func (res *Result) nameHold(m *match, rule *descriptors.Rule, holdEntry int) error {
+	if holdEntry < 0 || m.entries[holdEntry].Value == "" {
 		return fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
 	}
-	value := m.entries[entry].Value
-	start := len(p.holds)
-	p.holds = append(p.holds, value...) // only to hash it without allocating
-	digest := sha256.Sum256(p.holds[start:])
-	p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
-	m.hold = p.holds[start:len(p.holds):len(p.holds)]
+	value := m.entries[holdEntry].Value
+	start := len(res.holds)
+	res.holds = append(res.holds, value...) // only to hash it without allocating
+	digest := sha256.Sum256(res.holds[start:])
+	res.holds = append(res.holds[:start], digest[:limiter.HoldSize]...)
+	m.hold = res.holds[start:len(res.holds):len(res.holds)]
 
-	first := len(p.entries)
-	p.entries = append(append(p.entries, m.entries[:entry]...), m.entries[entry+1:]...)
-	m.entries = p.entries[first:len(p.entries):len(p.entries)]
+	first := len(res.entries)
+	res.entries = append(append(res.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
+	m.entries = res.entries[first:len(res.entries):len(res.entries)]
 	return nil
 }
 
 // addLevel adds a level and collects the names of the limits that it replaces.
-func (p *Result) addLevel(of level) {
-	p.levels = append(p.levels, of)
+func (res *Result) addLevel(of level) {
+	res.levels = append(res.levels, of)
 	for _, l := range of.limits {
 		for _, name := range l.Replaces {
-			if !slices.Contains(p.replaced, name) {
-				p.replaced = append(p.replaced, name)
+			if !slices.Contains(res.replaced, name) {
+				res.replaced = append(res.replaced, name)
 			}
 		}
 	}
@@ -240,16 +240,16 @@ func (p *Result) addLevel(of level) {
 
 // addHits makes a hit of every limit of a match that is counted: neither unlimited, which
 // cannot be replaced, nor replaced.
-func (p *Result) addHits(r *Request, i int) {
-	m, d := &p.matches[i], &r.Descriptors[i]
-	m.first = len(p.Hits)
+func (res *Result) addHits(r *Request, i int) {
+	m, d := &res.matches[i], &r.Descriptors[i]
+	m.first = len(res.Hits)
 	for j := m.firstLevel; j < m.endLevel; j++ {
-		of := &p.levels[j]
+		of := &res.levels[j]
 		var labels, begin []byte // of the hits, and of their keys
 		if of.rule != nil {
-			start := len(p.labels)
-			if p.labels = of.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // not only the rules say it
-				labels = p.labels[start:len(p.labels):len(p.labels)]
+			start := len(res.labels)
+			if res.labels = of.rule.AppendLabels(res.labels, m.entries); len(res.labels) > start { // not only the rules say it
+				labels = res.labels[start:len(res.labels):len(res.labels)]
 			}
 		}
 		for _, l := range of.limits {
@@ -259,35 +259,35 @@ func (p *Result) addHits(r *Request, i int) {
 				continue
 			case d.Refund && m.hold != nil && l.HoldKey() == "":
 				continue // What ends gives back its hold. That it began still counts.
-			case l.Name != "" && !l.Veto && slices.Contains(p.replaced, l.Name):
+			case l.Name != "" && !l.Veto && slices.Contains(res.replaced, l.Name):
 				continue // Also if the limit that replaces it is replaced itself.
 			}
-			at := len(p.keys)
+			at := len(res.keys)
 			if begin == nil {
-				p.keys = p.planner.Keys.Append(p.keys, r.Domain, of.entries, of.patterns)
-				begin = p.keys[at:]
+				res.keys = res.planner.Keys.Append(res.keys, r.Domain, of.entries, of.patterns)
+				begin = res.keys[at:]
 			} else {
-				p.keys = append(p.keys, begin...)
+				res.keys = append(res.keys, begin...)
 			}
-			p.keys = l.AppendKind(p.keys)
+			res.keys = l.AppendKind(res.keys)
 			if m.exception.is(Amount) {
-				l = p.planner.multiple(l, m.exception.Factor) // on the same counter
+				l = res.planner.multiple(l, m.exception.Factor) // on the same counter
 			}
-			p.Hits = append(p.Hits, limiter.Hit{
+			res.Hits = append(res.Hits, limiter.Hit{
 				Limit:  l,
-				Key:    p.keys[at:len(p.keys):len(p.keys)],
+				Key:    res.keys[at:len(res.keys):len(res.keys)],
 				Cost:   r.Cost(d),
 				Refund: d.Refund,
-				Always: d.chargedAlways(cmp.Or(l.Charge, p.planner.Charge, limiter.Auto)),
-				Mode:   p.planner.DecidingMode(l),
+				Always: d.chargedAlways(cmp.Or(l.Charge, res.planner.Charge, limiter.Auto)),
+				Mode:   res.planner.DecidingMode(l),
 				Labels: labels,
 			})
 			if l.HoldKey() != "" {
-				h := &p.Hits[len(p.Hits)-1]
+				h := &res.Hits[len(res.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
 			}
 		}
-		of.end = len(p.Hits)
+		of.end = len(res.Hits)
 	}
-	m.end = len(p.Hits)
+	m.end = len(res.Hits)
 }

@@ -23,33 +23,33 @@ type Status struct {
 	ResetAfter time.Duration // until the whole limit is free again
 }
 
-// SetStatuses says by p.Decisions what becomes of the request and of its descriptors.
-func (p *Result) SetStatuses(denied bool) {
-	p.Denied = denied
-	for i := range p.matches {
-		m := &p.matches[i]
-		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
-		s := &p.Statuses[i]
+// SetStatuses says by res.Decisions what becomes of the request and of its descriptors.
+func (res *Result) SetStatuses(denied bool) {
+	res.Denied = denied
+	for i := range res.matches {
+		m := &res.matches[i]
+		res.Statuses = append(res.Statuses, Status{Rule: m.rule})
+		s := &res.Statuses[i]
 		if e := m.exception; e != nil {
 			e.used.Add(1)
 			if e.Uses != nil {
 				e.Uses.Inc()
 			}
-			if e.Effect == Deny && p.Decisions[m.first].Over { // its only hit: until e ends
+			if e.Effect == Deny && res.Decisions[m.first].Over { // its only hit: until e ends
 				left := max(time.Until(e.Until), 1)
-				p.Decisions[m.first].RetryAfter, p.Decisions[m.first].ResetAfter = left, left
+				res.Decisions[m.first].RetryAfter, res.Decisions[m.first].ResetAfter = left, left
 			}
 		}
 		switch {
 		case m.first < m.end:
 			decisive := m.first
 			for j := m.first + 1; j < m.end; j++ {
-				if p.compare(j, decisive) < 0 {
+				if res.compare(j, decisive) < 0 {
 					decisive = j
 				}
 			}
-			s.describe(p.Hits[decisive].Limit, &p.Decisions[decisive])
-			s.Mode = p.planner.Mode(s.Limit)
+			s.describe(res.Hits[decisive].Limit, &res.Decisions[decisive])
+			s.Mode = res.planner.Mode(s.Limit)
 		case m.unlimited:
 			s.Remaining = math.MaxUint32
 		}
@@ -60,10 +60,10 @@ func (p *Result) SetStatuses(denied bool) {
 // a descriptor than that of hit j: what is denied comes before what is admitted,
 // then who has to wait longer, then who has less left. A limit in shadow mode,
 // which clients are not to notice, comes after all others.
-func (p *Result) compare(i, j int) int {
-	a, b := &p.Decisions[i], &p.Decisions[j]
+func (res *Result) compare(i, j int) int {
+	a, b := &res.Decisions[i], &res.Decisions[j]
 	return cmp.Or(
-		cmp.Compare(weight(p.Hits[j].Limit, b), weight(p.Hits[i].Limit, a)),
+		cmp.Compare(weight(res.Hits[j].Limit, b), weight(res.Hits[i].Limit, a)),
 		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, -1, becomes the longest
 		cmp.Compare(a.Remaining, b.Remaining),
 	)
@@ -101,12 +101,12 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 
 // RetryAfter returns when a denied request would be admitted, or Never: when no
 // enforced limit is over any more and, of the quotas, not all are.
-func (p *Result) RetryAfter() time.Duration {
+func (res *Result) RetryAfter() time.Duration {
 	var longest uint64 // Never, -1, becomes the longest
 	var quotas []uint64
-	for i := range p.Hits {
-		wait := uint64(p.Decisions[i].RetryAfter) // 0 if the limit is not over
-		switch p.Hits[i].EffectiveMode() {
+	for i := range res.Hits {
+		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit is not over
+		switch res.Hits[i].EffectiveMode() {
 		case limiter.Enforced:
 			longest = max(longest, wait)
 		case limiter.Quota:
