@@ -44,7 +44,7 @@ func TestRuleTests(t *testing.T) {
 // A signal ends a real process amid its tests. The report has what came before.
 func TestRuleTestsInterrupted(t *testing.T) {
 	long := "rules: [a.yaml]\ntests:\n- {name: long, domain: api, steps: [" +
-		strings.Repeat("{send: 1000000, request: [{user: a}], expect: {code: OVER_LIMIT}}, ", 10) + "]}\n"
+		strings.Repeat("{send: 1000000, request: [{user: a}], expect: {code: OVER_LIMIT}}, ", 100) + "]}\n"
 	dir := rules(t, "a.yaml", good, "bad_test.yaml", misspelt, "fail_test.yaml", failing, "long_test.yaml", long, "pass_test.yaml", passing)
 	command := inProcess("test", "--junit=report.xml", "bad_test.yaml", "fail_test.yaml", "long_test.yaml", "pass_test.yaml")
 	command.Dir = dir

@@ -35,6 +35,7 @@ type Exceptions struct {
 	asking  chan struct{}              // holds one while Redis is asked: what is learned comes in order
 	texts   map[string]string          // that are shared, as they were last read
 	known   map[string]*plan.Exception // by ID, nil: this version cannot read it
+	next    time.Time                  // when something is to end, at the latest after forgetAfter
 	failing bool
 }
 
@@ -210,13 +211,16 @@ func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 // take puts in force what texts say, and returns the IDs of those that ended long ago.
 func (es *Exceptions) take(texts map[string]string) (old []string) {
 	now := time.Now()
+	if maps.Equal(texts, es.texts) && now.Before(es.next) {
+		return nil
+	}
 	for _, e := range es.All() {
 		if !e.Until.After(now) {
 			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
 	var list []*plan.Exception
-	known := map[string]*plan.Exception{}
+	known, next := map[string]*plan.Exception{}, now.Add(forgetAfter)
 	for id, text := range texts {
 		e, same := es.known[id]
 		if !same || es.texts[id] != text {
@@ -232,12 +236,15 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 		case e == nil:
 		case e.Until.After(now):
 			list = append(list, e)
+			if e.Until.Before(next) {
+				next = e.Until
+			}
 		case now.Sub(e.Until) >= forgetAfter:
 			old = append(old, id)
 			delete(texts, id)
 		}
 	}
-	es.texts, es.known = texts, known
+	es.texts, es.known, es.next = texts, known, next
 	es.current.Store(plan.NewExceptions(list))
 	es.inForce.Set(float64(len(list)))
 	return old

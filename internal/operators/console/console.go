@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"embed"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"time"
@@ -71,6 +72,7 @@ type console struct {
 func New(server *api.Server, o Options) []api.Endpoint {
 	c := &console{Server: server, Options: o}
 	c.outcomes.take, c.store.take = o.Outcomes, c.storeMetrics
+	assets, _ := fs.Sub(files, "assets") // which is there; all may read them, and nothing beside them
 	signIn := func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusUnauthorized, view{Name: "signin"}) }
 	page := func(path, name string, data func(*http.Request) (any, error)) api.Endpoint {
 		return api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +99,7 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		form("/console/exceptions", "exceptions", c.exceptions, c.addException),
 		form("/console/exceptions/remove", "exceptions", c.exceptions, c.removeException),
 		form("/console/reset", "explain", c.explain, c.reset),
-		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/", http.FileServerFS(files)).ServeHTTP},
+		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/assets/", http.FileServerFS(assets)).ServeHTTP},
 		{Method: "GET", Path: "/console/signin", Handler: func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, view{Name: "signin"}) }},
 		{Method: "POST", Path: "/console/signin", Handler: func(w http.ResponseWriter, r *http.Request) {
 			if !c.Access.SignIn(w, r) {

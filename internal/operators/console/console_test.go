@@ -5,7 +5,9 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,5 +182,18 @@ func TestTree(t *testing.T) {
 	}
 	if user.ID == roots[1].Below[0].ID {
 		t.Error("rules of two domains have the same ID")
+	}
+}
+
+// TestAssets serves to everybody what is in the folder assets, and nothing beside it.
+func TestAssets(t *testing.T) {
+	endpoints := New(nil, Options{})
+	serve := endpoints[slices.IndexFunc(endpoints, func(e api.Endpoint) bool { return e.Path == "/console/assets/" })].Handler
+	for path, want := range map[string]int{"console.css": 200, "%2e%2e/pages/now.html": 404, "..%2fpages/now.html": 404, "pages/now.html": 404} {
+		answer := httptest.NewRecorder()
+		serve(answer, httptest.NewRequest(http.MethodGet, "/console/assets/"+path, nil))
+		if answer.Code != want {
+			t.Errorf("%s: got %d, want %d", path, answer.Code, want)
+		}
 	}
 }
