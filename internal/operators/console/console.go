@@ -2,7 +2,8 @@
 // pages about who is limited and why, and forms to do something about it.
 //
 //	console.go  New: the endpoints, and what all pages have in common
-//	pages.go    the data of the pages Now, with its curves, Exceptions and Explain; their forms
+//	pages.go    the data of the pages Now, with its curves and figures, Exceptions and Explain;
+//	            their forms
 //	rules.go    the busiest rules, as a tree; what changed in the last ten seconds
 //
 // The pages work without JavaScript; with it, their panels are replaced every two seconds.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -73,6 +74,53 @@ func (c *console) now(r *http.Request) (any, error) {
 		page.Keys = page.Keys[:maxKeys]
 	}
 	return page, nil
+}
+
+// figure is a fact about the store.
+type figure struct{ Name, Value string }
+
+// storeFigures returns how the store does.
+func (c *console) storeFigures() (list []figure) {
+	now, before, over := c.store.look(time.Now())
+	add := func(name, format string, values ...any) {
+		list = append(list, figure{name, fmt.Sprintf(format, values...)})
+	}
+	grown := func(name string) float64 { return now[name] - before[name] }
+	if counters, inMemory := now["weir_memory_counters"]; inMemory {
+		add("Counters", "%.0f", counters)
+		add("Dropped because memory was full", "%.0f", now["weir_memory_evictions_total"])
+	} else if calls := grown("weir_redis_calls_total"); calls > 0 && over > 0 {
+		add("Calls", "%.1f a second", calls/over.Seconds())
+		add("Requests in a call", "%.1f on average", grown("weir_redis_batch_requests")/calls)
+		add("Latency of a call", "%.2f ms on average", 1000*grown("weir_redis_call_seconds")/calls)
+	} else {
+		add("Calls", "none lately")
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		family, label, _ := strings.Cut(name, " ")
+		what := map[string]string{"weir_redis_errors_total": "Errors: ", "weir_failure_mode_decisions_total": "Decided by failure mode "}[family]
+		if what != "" && now[name] > 0 {
+			add(what+label, "%.0f", now[name])
+		}
+	}
+	return list
+}
+
+// storeMetrics returns the metrics of the store, of histograms the sums, by name and, behind
+// a space, the values of their labels.
+func (c *console) storeMetrics() map[string]float64 {
+	byName := map[string]float64{}
+	families, _ := c.StoreMetrics.Gather() // what is there is shown
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			byName[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		}
+	}
+	return byName
 }
 
 func (c *console) exceptions(r *http.Request) (any, error) {

@@ -2,8 +2,6 @@ package console
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -77,7 +75,7 @@ type rates struct {
 // Known reports whether there are any yet.
 func (r *rates) Known() bool { return r.over > 0 }
 
-// Of returns the rate of a limit, 0 if its sums began anew.
+// Of returns the rate of a limit, 0 if its sums restarted.
 func (r *rates) Of(l *limiter.Limit) demand {
 	now, was := r.now[l.Series], r.before[l.Series]
 	if now.Asked <= was.Asked || !r.Known() {
@@ -168,51 +166,4 @@ func (l *lately[T]) look(now time.Time) (seen, before T, over time.Duration) {
 		over = 0 // of so short a time, a rate says nothing
 	}
 	return seen, l.older.seen, over
-}
-
-// figure is a fact about the store.
-type figure struct{ Name, Value string }
-
-// storeFigures returns how the store does.
-func (c *console) storeFigures() (list []figure) {
-	now, before, over := c.store.look(time.Now())
-	add := func(name, format string, values ...any) {
-		list = append(list, figure{name, fmt.Sprintf(format, values...)})
-	}
-	grown := func(name string) float64 { return now[name] - before[name] }
-	if counters, inMemory := now["weir_memory_counters"]; inMemory {
-		add("Counters", "%.0f", counters)
-		add("Dropped because memory was full", "%.0f", now["weir_memory_evictions_total"])
-	} else if calls := grown("weir_redis_calls_total"); calls > 0 && over > 0 {
-		add("Calls", "%.1f a second", calls/over.Seconds())
-		add("Requests in a call", "%.1f on average", grown("weir_redis_batch_requests")/calls)
-		add("Latency of a call", "%.2f ms on average", 1000*grown("weir_redis_call_seconds")/calls)
-	} else {
-		add("Calls", "none lately")
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		family, label, _ := strings.Cut(name, " ")
-		what := map[string]string{"weir_redis_errors_total": "Errors: ", "weir_failure_mode_decisions_total": "Decided by failure mode "}[family]
-		if what != "" && now[name] > 0 {
-			add(what+label, "%.0f", now[name])
-		}
-	}
-	return list
-}
-
-// storeMetrics returns the metrics of the store, of histograms the sums, by name and, behind
-// a space, the values of their labels.
-func (c *console) storeMetrics() map[string]float64 {
-	byName := map[string]float64{}
-	families, _ := c.StoreMetrics.Gather() // what is there is shown
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
-			}
-			byName[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
-		}
-	}
-	return byName
 }
