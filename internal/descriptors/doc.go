@@ -11,13 +11,12 @@
 //   - fields.go has a row for each field of the format, by which it is read;
 //   - decode.go reads descriptors into the tree, limit.go, override.go and values.go what
 //     they say;
-//   - warning.go and hidden.go tell what is allowed and hardly meant;
+//   - warning.go and hidden.go report what is allowed and hardly meant;
 //   - match.go finds rules, by patterns.go, wildcard.go, regex.go and network.go where a
 //     value is not listed;
-//   - explain.go, dump.go and label.go tell people and metrics.
+//   - explain.go, dump.go and label.go show rules to people and metrics.
 //
-// A field of limits is a field of limiter.Spec, a row in fields.go, a property in
-// rules.schema.json and a row in docs/rules.md.
+// ARCHITECTURE.md, "To add", lists what another field needs.
 //
 // This package knows nothing of counters, stores or gRPC, and of limiter only the types.
 package descriptors
