@@ -89,7 +89,7 @@ var documents = []document{
 	}},
 }
 
-// withTables returns the document with its tables made anew.
+// withTables returns the document with its tables made again.
 func (d document) withTables(text []byte, r *results) ([]byte, error) {
 	for _, table := range d.tables {
 		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "\n<!-- end of %s -->\n", table.name)

@@ -17,7 +17,7 @@ type reload struct {
 	P99Reload rounds // over a time in which one reload after the other runs
 }
 
-// reload measures the latency while rules are loaded anew, over and over, which
+// reload measures the latency while rules are loaded over and over, which
 // is the worst that reloads can do.
 func (b *bench) reload(ctx context.Context) error {
 	const rules, atLeast = 100_000, 15 * time.Second

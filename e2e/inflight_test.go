@@ -102,7 +102,7 @@ type flights struct {
 func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient, caller string, times int) {
 	for n := 0; n < times && ctx.Err() == nil; n++ {
 		id := fmt.Sprint(caller, " ", n)
-		f.lost.Add(1) // until it is given back, or surely not taken
+		f.lost.Add(1) // until it is released, or surely not taken
 		asked := time.Now()
 		switch f.ask(ctx, client, id, false) {
 		case service.RateLimitResponse_UNKNOWN:
@@ -202,7 +202,7 @@ func TestInFlight(t *testing.T) {
 	}
 	for range 3 {
 		s.abandon("/", "alice", func(*bufio.Reader) { called() }) // to take
-		called()                                                  // to give back
+		called()                                                  // to release
 	}
 	release(s.redis)
 	waitForFree(3)

@@ -105,7 +105,7 @@ func TestLoginBan(t *testing.T) {
 	}
 }
 
-// As its README says, the example can count tries before and give back those that
+// As its README says, the example can count tries before and refund those that
 // succeed, so that no more are at the login at the same time than may fail.
 func TestLoginCountsTriesBefore(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestLoginCountsTriesBefore(t *testing.T) {
 	g := startGate(t, strings.NewReplacer(", deny_for: 15m", "", `"401"`, `"200"`, "hits_addend: {number: 0}", "",
 		"apply_on_stream_done: true", "apply_on_stream_done: true\n                                  hits_addend: {number: 1, is_negative_hits: true}"))
 	for range tries {
-		g.waitFor(200, here, login("alice", "right")) // until those before are given back
+		g.waitFor(200, here, login("alice", "right")) // until those before are refunded
 	}
 	g.weir.waitForRemaining(3, "login", "remote_address", here, "user", "alice", "status", "200")
 	g.tries.Store(0)

@@ -92,7 +92,7 @@ func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight 
 	limits := get(t, host, "routes", 0, "typed_per_filter_config")
 	host["typed_per_filter_config"] = limits
 	parse(t, holdRoutes, &host)
-	filters := hcm["http_filters"].([]any) // that refuses, gives back, takes, and the router
+	filters := hcm["http_filters"].([]any) // that refuses, releases, takes, and the router
 	for _, filter := range filters[1:3] {
 		get(t, filter, "typed_config")["timeout"] = timeout
 	}

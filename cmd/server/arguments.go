@@ -90,7 +90,7 @@ Each flag of "weir help serve" is also an environment variable.
 	return nil
 }
 
-// refuse says what is wrong with args and, unless to a program, which command helps.
+// refuse says what is wrong with args and, unless the log is JSON, which command helps.
 func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 	asJSON := strings.EqualFold(os.Getenv("LOG_FORMAT"), "json") || slices.Contains(args, "--log-format=json")
 	node := parser.Model.Node

@@ -13,7 +13,7 @@ import (
 )
 
 // The commands of the documents print what is printed below them. The program
-// is this test's binary, not built anew.
+// is this test's binary, not built again.
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")

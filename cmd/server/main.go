@@ -192,9 +192,9 @@ func build() server.Build {
 	return b
 }
 
-// apart returns an error if the file that a flag names is one of those that the command
+// checkApart returns an error if the file that a flag names is one of those that the command
 // reads or writes besides.
-func apart(flag, name string, others ...string) error {
+func checkApart(flag, name string, others ...string) error {
 	at, err := os.Stat(name) // which may not be there yet
 	old := err == nil && at.Mode().IsRegular()
 	for _, other := range others {

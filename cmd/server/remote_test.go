@@ -23,7 +23,7 @@ import (
 	"weir/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
+var update = flag.Bool("update", false, "write testdata/remote/*.txt again")
 
 // recorded answers on a real port as a server did, and keeps the last request. Commands
 // ask one after the other.

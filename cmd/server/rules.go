@@ -233,7 +233,7 @@ func (r ruleTests) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if err := apart("--junit", r.JUnit, files...); err != nil {
+	if err := checkApart("--junit", r.JUnit, files...); err != nil {
 		return err
 	}
 	options := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}

@@ -116,7 +116,7 @@ func (s simulation) options() (opts simulate.Options, err error) {
 			read = append(read, f.Name)
 		}
 	}
-	return opts, cmp.Or(apart("--html", s.HTML, read...), apart("--denied", s.Denied, append(read, s.HTML)...))
+	return opts, cmp.Or(checkApart("--html", s.HTML, read...), checkApart("--denied", s.Denied, append(read, s.HTML)...))
 }
 
 type descriptorsOf struct {

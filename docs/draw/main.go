@@ -53,7 +53,7 @@ func draw(docs string) map[string][]byte {
 	return files
 }
 
-// withWalks returns the document with its tables made anew.
+// withWalks returns the document with its tables made again.
 func withWalks(text []byte) ([]byte, error) {
 	for title, table := range walks() {
 		begin, end := fmt.Appendf(nil, "<!-- walk: %s -->\n", title), []byte("<!-- end -->\n")

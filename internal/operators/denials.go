@@ -319,7 +319,7 @@ func mergeWindows(windows []Window) Window {
 					places[key{name, string(text)}] = place
 					m.Keys = append(m.Keys, KeyDenials{})
 				}
-				m.Keys[place].add(k, l.OthersAtMost)
+				m.Keys[place].add(k, l.OthersAtMost) // may wrap until m.OthersAtMost is added below
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 	case text == "":
 		err = es.shared.RemoveExceptions(ctx, id)
 	default:
-		err = es.shared.SetExceptions(ctx, map[string]string{id: text, isThere: "yes"})
+		err = es.shared.SetExceptions(ctx, map[string]string{id: text, markerID: "yes"})
 	}
 	if err != nil {
 		return Errorf(ErrUnavailable, "Redis failed, so the exception may or may not apply: %w", err)
@@ -129,7 +129,7 @@ func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 	return nil
 }
 
-// update loads what is shared, and changes it then, as nobody else does meanwhile.
+// update loads what is shared, then calls change. One update runs at a time.
 func (es *Exceptions) update(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -148,8 +148,8 @@ func (es *Exceptions) update(ctx context.Context, change func(context.Context) e
 const (
 	patience    = 2 * time.Second // for an answer of Redis
 	loadEvery   = time.Second
-	forgetAfter = time.Minute // is for how long one that has ended is shared: the clocks of servers differ
-	isThere     = "."         // is the ID of a text that tells a Redis without exceptions from one that has lost them
+	forgetAfter = time.Minute // how long one that has ended is shared: the clocks of servers differ
+	markerID    = "."         // the ID of a text that is missing only if Redis has lost the exceptions, or had none yet
 )
 
 // Run loads what is shared, until ctx ends.
@@ -172,7 +172,7 @@ func (es *Exceptions) Load(ctx context.Context) error {
 	return es.update(ctx, func(context.Context) error { return nil })
 }
 
-// load is Load for update.
+// load is Load. es.asking is held.
 func (es *Exceptions) load(ctx context.Context) (err error) {
 	texts := maps.Clone(es.texts)
 	if es.shared != nil {
@@ -198,17 +198,18 @@ func (es *Exceptions) load(ctx context.Context) (err error) {
 // with what another server removed less than loadEvery before: that applies again.
 func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
-	if _, there := texts[isThere]; err == nil && !there && len(es.texts) > 0 {
+	if _, there := texts[markerID]; err == nil && !there && len(es.texts) > 0 {
 		es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(es.texts))
 		texts = maps.Clone(es.texts)
-		texts[isThere] = "yes"
+		texts[markerID] = "yes"
 		err = es.shared.SetExceptions(ctx, texts)
 	}
-	delete(texts, isThere)
+	delete(texts, markerID)
 	return texts, err
 }
 
-// take puts in force what texts say, and returns the IDs of those that ended long ago.
+// take puts in force what texts say. It keeps texts, deletes those that ended long ago, and
+// returns their IDs.
 func (es *Exceptions) take(texts map[string]string) (old []string) {
 	now := time.Now()
 	if maps.Equal(texts, es.texts) && now.Before(es.next) {

@@ -159,8 +159,8 @@ func NewServers(shared limiter.Shared) *Servers {
 }
 
 const (
-	reportEvery    = 750 * time.Millisecond  // this server looks whether somebody wants a report
-	reportPatience = 1250 * time.Millisecond // is how long the first reports are waited for
+	reportEvery    = 750 * time.Millisecond  // how often this server asks whether a report is wanted
+	reportPatience = 1250 * time.Millisecond // how long the first reports are waited for
 )
 
 // Run reports what report returns, while somebody wants it, until ctx ends.

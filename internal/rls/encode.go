@@ -12,7 +12,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Headers names the headers that tell about the limit closest to its end. The
+// Headers names the headers that show the limit closest to its end. The
 // zero value is none.
 type Headers struct {
 	Limit     string // amount per period

@@ -21,7 +21,7 @@ import (
 
 // JSONHandler serves POST /json, for clients that speak no gRPC: a
 // RateLimitRequest as protobuf JSON in, a RateLimitResponse as protobuf JSON
-// out, with status 200, or 429 if the request is over a limit. Then Retry-After tells
+// out, with status 200, or 429 if the request is over a limit. Then Retry-After says
 // when to come back in whole seconds, and Retry-After-Ms, as clients of OpenAI read it,
 // in milliseconds. Both are headers because clients that read protobuf JSON refuse a
 // member that they do not know.

@@ -23,7 +23,7 @@ type metrics struct {
 	unmatched      *prometheus.CounterVec // descriptors by domain, of those that there are rules for
 	unknownDomains prometheus.Counter     // requests for others
 	logger         *slog.Logger
-	tell           rate.Sometimes
+	warn           rate.Sometimes
 }
 
 // entrance measures the requests that come one way.
@@ -57,7 +57,7 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 		unmatched:      counter("weir", "unmatched_descriptors_total", "Descriptors that match no rule of their domain. They are admitted and not counted.", "domain"),
 		unknownDomains: counter("weir", "unknown_domain_requests_total", "Requests for domains without rules. They are admitted and not counted.").WithLabelValues(),
 		logger:         logger,
-		tell:           rate.Sometimes{Interval: tellEvery},
+		warn:           rate.Sometimes{Interval: logEvery},
 	}
 }
 
@@ -79,9 +79,9 @@ func (e entrance) observe(start time.Time) {
 }
 
 const (
-	tellEvery     = time.Minute // at most
-	maxToldDomain = 128         // bytes of a request's domain in the log
-	maxToldOthers = 20          // domains of the rules in the log
+	logEvery  = time.Minute // one warning of an unknown domain in this time
+	maxDomain = 128         // bytes of a request's domain in the log
+	maxOthers = 20          // domains of the rules in the log
 )
 
 // noteUnmatched counts the n descriptors of a request, at least one, that match no rule,
@@ -93,10 +93,10 @@ func (m *metrics) noteUnmatched(tree *descriptors.Tree, domain string, n int) {
 		return
 	}
 	m.unknownDomains.Inc()
-	m.tell.Do(func() {
-		domain := strings.Clone(domain[:min(len(domain), maxToldDomain)]) // its bytes are the call's
+	m.warn.Do(func() {
+		domain := strings.Clone(domain[:min(len(domain), maxDomain)]) // its bytes are the call's
 		others := tree.DomainNames()
 		m.logger.Warn("admitted a request for a domain without rules",
-			"domain", domain, "there_are", others[:min(len(others), maxToldOthers)])
+			"domain", domain, "there_are", others[:min(len(others), maxOthers)])
 	})
 }

@@ -191,9 +191,9 @@ func TestLogTellsOfUnknownDomains(t *testing.T) {
 		note("typo", 1, "domain=typo")
 		note("typo", 1, "domain=typo")
 		note("api", 1, "domain=typo")
-		time.Sleep(tellEvery - 1)
+		time.Sleep(logEvery - 1)
 		note("typo", 1, "domain=typo")
 		time.Sleep(time.Nanosecond)
-		note(strings.Repeat("x", 1000), 2, "domain="+strings.Repeat("x", maxToldDomain))
+		note(strings.Repeat("x", 1000), 2, "domain="+strings.Repeat("x", maxDomain))
 	})
 }

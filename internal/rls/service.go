@@ -29,7 +29,7 @@ type Options struct {
 	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
 	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
 
-	// Observe takes what became of a request, of which it keeps nothing, and when it came.
+	// Observe is called with each decided request and when it came. It must keep nothing of it.
 	// The context has the headers of the call, or its trace. nil: nobody does.
 	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Result)
 

@@ -40,7 +40,7 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Build is shown in the log, on the status page and by the metric weir_build_info.
 	Build Build
-	// Reload makes the rules be loaded anew with each signal that it delivers.
+	// Reload makes the rules be loaded again with each signal that it delivers.
 	Reload <-chan os.Signal
 	// Hurry ends the pause before the drain when it ends. If it ends before the context of
 	// Run, there is no pause. It also ends commands that print secrets for New.
@@ -148,10 +148,10 @@ func (a *App) build() error {
 }
 
 // openRules finds the source of the rules, and the rules if they are there.
-// service takes the metrics of loads.
-func (a *App) openRules(service prometheus.Registerer) (err error) {
+// serviceMetrics takes the metrics of loads.
+func (a *App) openRules(serviceMetrics prometheus.Registerer) (err error) {
 	s := a.opts.Settings
-	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
+	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, serviceMetrics)
 	if s.XDS.Enabled() {
 		if s.Rules.Config != "" {
 			a.logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
@@ -207,7 +207,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	a.metrics = serve(httpServer("metrics", bound["metrics"], mux, 1024, a.logger))
 	a.makeOperators(options, metrics)
 	a.debug = serve(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, a.logger))
-	a.http = serve(httpServer("HTTP", bound["HTTP"], service(a.health.err, requests.JSONHandler()), 4096, a.logger))
+	a.http = serve(httpServer("HTTP", bound["HTTP"], httpHandler(a.health.err, requests.JSONHandler()), 4096, a.logger))
 
 	headersRead := []string{operators.RequestIDHeader}
 	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {

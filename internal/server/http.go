@@ -40,9 +40,9 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 // small enough for every connection to have one.
 const smallBody, largeBodies = 16 << 10, 64
 
-// service serves /healthcheck and /json. health returns why the server should
+// httpHandler serves /healthcheck and /json. health returns why the server should
 // get no requests, or nil.
-func service(health func() error, json http.Handler) http.Handler {
+func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if err := health(); err != nil {

@@ -29,10 +29,10 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// Of the memory that the runtime may use, counters get what else leaves, and each takes
-// about so much with its key. So a container of 256 MiB keeps a million.
+// Counters get the runtime's memory without otherMemory. Each takes about counterMemory with
+// its key, so a container of 256 MiB keeps a million.
 const (
-	memoryElse    = 64 << 20
+	otherMemory   = 64 << 20
 	counterMemory = 160
 	leastCounters = 100_000
 )
@@ -44,7 +44,7 @@ func maxCounters() int {
 	if limit == math.MaxInt64 {
 		return memory.DefaultMaxCounters
 	}
-	return int(max((limit-memoryElse)/counterMemory, leastCounters))
+	return int(max((limit-otherMemory)/counterMemory, leastCounters))
 }
 
 // Garbage that may pile up between two collections, or a quarter of what is live, if that is

@@ -16,8 +16,8 @@ import (
 	"weir/internal/plan"
 )
 
-// openOperators makes a one of the servers that share its Redis, if it has one, and loads
-// the exceptions.
+// openOperators joins the servers that share the Redis, if there is one, and loads the
+// exceptions.
 func (a *App) openOperators() {
 	var shared limiter.Shared = a.store.shared // nil in memory
 	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)

@@ -145,7 +145,7 @@ func (l *lostSignals) Handle(err error) {
 // pathOfURL finds the paths of URLs, which are secrets of some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 
-// messagesOnly is where OpenTelemetry logs, instead of to the standard error. What it tells
+// messagesOnly is where OpenTelemetry logs, instead of to the standard error. What it says
 // beside its messages may be a header, or a URL with a password.
 type messagesOnly struct{ slog.Handler }
 

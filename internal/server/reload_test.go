@@ -151,12 +151,12 @@ func TestManyProblems(t *testing.T) {
 	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 1_000))
 	f.wantAnswer("GET", f.debug.addr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\n  and 1900 more\n")
 	code, answer, err := f.request("POST", f.debug.addr(), "/-/reload", "")
-	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 1900 more") {
+	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != maxProblems || !strings.Contains(answer, "\nand 1900 more") {
 		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
 	}
 	log := f.log.String()
-	if n := strings.Count(log, "problem in the new rules"); n > 2*(mostProblems+1) || !strings.Contains(log, `problem="and 1900 more"`) {
-		t.Errorf("%d problems are logged, want %d for each load and how many more there are", n, mostProblems)
+	if n := strings.Count(log, "problem in the new rules"); n > 2*(maxProblems+1) || !strings.Contains(log, `problem="and 1900 more"`) {
+		t.Errorf("%d problems are logged, want %d for each load and how many more there are", n, maxProblems)
 	}
 	if n := len(log); n > 100<<10 {
 		t.Errorf("the log has %d bytes", n)
@@ -164,7 +164,7 @@ func TestManyProblems(t *testing.T) {
 	f.wantLimit(3)
 
 	_, err = New(options(t, new(testenv.Log), "--config="+dir))
-	if err == nil || strings.Count(err.Error(), "\n") != mostProblems+1 {
+	if err == nil || strings.Count(err.Error(), "\n") != maxProblems+1 {
 		t.Errorf("the error at start is %.2000v", err)
 	}
 }

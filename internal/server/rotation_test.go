@@ -246,7 +246,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 }
 
 // TestTokenOfCommand has a command print tokens, the first of which Redis does not know any
-// more when a connection is made anew.
+// more when a new connection is made.
 func TestTokenOfCommand(t *testing.T) {
 	t.Parallel()
 	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")

@@ -75,11 +75,11 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 	}
 }
 
-// mostProblems is how many problems of rules are shown where people read and
+// maxProblems is how many problems of rules are shown where people read and
 // memory is kept: in log, status page and answers. weir validate lists them all.
-// maxWarnings bounds the warnings of a load in the log, and mostLoads the loads that the
+// maxWarnings bounds the warnings of a load in the log, and maxLoads the loads that the
 // console shows.
-const mostProblems, maxWarnings, mostLoads = 100, 20, 10
+const maxProblems, maxWarnings, maxLoads = 100, 20, 10
 
 // load compiles new rules and lets them serve. If that fails, or ctx ends, the old ones
 // stay. from says where the new ones come from. One load runs at a time.
@@ -96,7 +96,7 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 	}
 	if err != nil {
 		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
-			err = problems.First(mostProblems)
+			err = problems.First(maxProblems)
 		}
 		r.failure.Inc()
 		r.good.Set(0)
@@ -192,5 +192,5 @@ func (r *rules) remember(l console.Load) {
 		r.loads[0] = l
 		return
 	}
-	r.loads = slices.Insert(r.loads, 0, l)[:min(len(r.loads)+1, mostLoads)]
+	r.loads = slices.Insert(r.loads, 0, l)[:min(len(r.loads)+1, maxLoads)]
 }

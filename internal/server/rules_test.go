@@ -49,7 +49,7 @@ func TestLoadsAreRemembered(t *testing.T) {
 	for range 30 {
 		r.remember(console.Load{Rules: 4})
 	}
-	if got := r.lastLoads(); len(got) != mostLoads || got[0].Rules != 4 {
+	if got := r.lastLoads(); len(got) != maxLoads || got[0].Rules != 4 {
 		t.Errorf("got %+v", got)
 	}
 }

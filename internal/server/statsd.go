@@ -13,15 +13,15 @@ import (
 	"weir/internal/telemetry/statsd"
 )
 
-// startStatsd starts the clients that the settings ask for. service holds the metrics that
-// go there beside those of limits.
-func (a *App) startStatsd(service prometheus.Gatherer) {
+// startStatsd starts the clients that the settings ask for. serviceMetrics holds the
+// metrics that go there beside those of limits.
+func (a *App) startStatsd(serviceMetrics prometheus.Gatherer) {
 	s := a.opts.Settings.Metrics
 	if s.DisableStats {
 		return
 	}
 	opts := statsd.Options{
-		Source:   statsdSource(a.usage, service),
+		Source:   statsdSource(a.usage, serviceMetrics),
 		Network:  string(s.StatsdProtocol),
 		Address:  s.StatsdPort.On(s.StatsdHost),
 		Interval: s.StatsFlushInterval,
@@ -49,9 +49,9 @@ func statsdTags(tags settings.Tags) (list []statsd.Tag) {
 	return list
 }
 
-// statsdSource yields what is counted for limits, and what service holds, under
+// statsdSource yields what is counted for limits, and what serviceMetrics holds, under
 // the names of envoyproxy/ratelimit.
-func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
+func statsdSource(l *telemetry.Usage, serviceMetrics prometheus.Gatherer) iter.Seq[statsd.Sum] {
 	return func(yield func(statsd.Sum) bool) {
 		var name []byte
 		for labels, sums := range l.Sums() {
@@ -67,7 +67,7 @@ func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[stat
 				}
 			}
 		}
-		families, _ := service.Gather() // what is wrong with one metric leaves the others
+		families, _ := serviceMetrics.Gather() // what is wrong with one metric leaves the others
 		for _, f := range families {
 			if strings.HasPrefix(f.GetName(), "weir_") { // for Prometheus only
 				continue

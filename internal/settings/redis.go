@@ -118,8 +118,7 @@ type RedisAddress struct {
 // Login is a user, whose name may be empty, and a password.
 type Login struct{ User, Password string }
 
-// or returns l. If it has no password, that is the one of an Auth, and so is the user unless l
-// has one.
+// or returns l; if l has no password, the one in auth, with l's user or else auth's.
 func (l Login) or(auth Secret) Login {
 	if l.Password != "" {
 		return l

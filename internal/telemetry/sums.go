@@ -8,7 +8,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// Sum is one of the sums of a series, all in units of cost. docs/metrics.md tells
+// Sum is one of the sums of a series, all in units of cost. docs/metrics.md says
 // what each means.
 type Sum int
 

@@ -38,7 +38,7 @@ type Options struct {
 	Registerer prometheus.Registerer // of the metrics
 	// NearLimitRatio is the part of a limit from which usage is near it.
 	NearLimitRatio float32
-	Logger         *slog.Logger // told once if there are too many series of values
+	Logger         *slog.Logger // logs once if there are too many series of values
 }
 
 // detail is what makes a series of a request's values: domain and limiter.Hit.Labels.

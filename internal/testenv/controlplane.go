@@ -59,7 +59,7 @@ func startControlPlane(c *ControlPlane) *ControlPlane {
 	return c
 }
 
-// Start starts a control plane anew that was stopped. It knows nothing of what it
+// Start starts a control plane again that was stopped. It knows nothing of what it
 // was before.
 func (c *ControlPlane) Start() {
 	c.t.Helper()

@@ -15,7 +15,7 @@ import (
 
 // Pod is a network of its own, as the containers of a Kubernetes pod share it:
 // nothing but a loopback interface, on which every port is free. It is for
-// programs whose ports a test may not choose.
+// programs whose ports a test cannot choose.
 type Pod struct{ network *os.File }
 
 // NewPod makes a pod that lasts as long as the test. Where that is not allowed,

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// requireVariable names the programs whose tests may not be skipped.
+// requireVariable names the programs whose tests must not be skipped.
 const requireVariable = "WEIR_TEST_REQUIRE"
 
 // Program returns the path of an executable, or skips the test or benchmark

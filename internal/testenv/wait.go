@@ -38,7 +38,7 @@ func Pass(d time.Duration) {
 	<-time.After(d) //nolint:forbidigo // there is nothing else to wait for
 }
 
-// RaceDetector reports whether the program was built with it. Then a sync.Pool loses
+// RaceDetector is whether the race detector is built in (-race). Then a sync.Pool loses
 // what it is given, at random, so that allocations say nothing.
 var RaceDetector = func() bool {
 	info, _ := debug.ReadBuildInfo()

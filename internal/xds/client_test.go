@@ -152,7 +152,7 @@ func TestServerThatSaysNothing(t *testing.T) {
 }
 
 // TestLargeResponse gets one that is too large, and then good ones: of a control plane that
-// began anew and gives the version before to something else.
+// restarted and gives the version before to something else.
 func TestLargeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := 0

@@ -60,7 +60,7 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 
 // answer asks for all resources, and then applies and answers each response until the
 // stream ends. What it has agreed upon with the control plane ends with the stream: a
-// control plane that was started anew may give the same version to other resources. The
+// control plane that was started again may give the same version to other resources. The
 // first response stops silence, and shows that the control plane worked.
 func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
 	var accepted, refused string // version of the last response that was applied, contents of the last one if that was refused

@@ -184,7 +184,7 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 }
 
 // digest returns what stands for a token in a cookie, and opens the console as the token
-// does. It does not show the token, and has no character that a cookie may not hold.
+// does. It does not show the token, and has no character that a cookie must not contain.
 func digest(token string) string {
 	sum := sha256.Sum256([]byte("weir console " + token))
 	return hex.EncodeToString(sum[:])

@@ -20,7 +20,7 @@ type sharedPage struct {
 	latest chan *rendering // holds it, unless the next is being made
 }
 
-// NewPage returns what handler shows, without a query. A page of another version is made anew
+// NewPage returns what handler shows, without a query. A page of another version is made again
 // for all who ask.
 func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 	p := &sharedPage{handler, version, make(chan *rendering, 1)}

@@ -44,7 +44,7 @@ type Server struct {
 	Metrics http.Handler          // for GET /stats
 	Console []Endpoint            // of the console
 	Dump    func(io.Writer) error // writes the rules that serve, one per line, nothing if it fails
-	// Reload loads the rules anew. Its error is an ErrInvalidRules if they were read but are
+	// Reload loads the rules again. Its error is an ErrInvalidRules if they were read but are
 	// wrong, and is shown whole.
 	Reload func() error
 }

@@ -174,7 +174,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestPage has a page made once for all who ask meanwhile, with and without gzip, and anew
+// TestPage has a page made once for all who ask meanwhile, with and without gzip, and again
 // for those who come later, but not for all time.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

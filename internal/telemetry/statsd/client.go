@@ -2,7 +2,7 @@
 // last time.
 //
 // It asks a source for all sums once in an interval and keeps no other count:
-// whatever counts does nothing for it. Each time it connects anew, so that
+// whatever counts does nothing for it. Each time it opens a connection, so that
 // there is no connection to lose and a changed address is found. What could not
 // be sent stays due until the next time; over UDP nobody knows whether it
 // arrived. It knows nothing of limits, and names are made by the source.
@@ -59,7 +59,7 @@ type Client struct {
 	lines map[lineKey]*line
 	round uint64 // counts the flushes
 
-	told, reached bool // whether it was told, and what, of the last flush
+	logged, reached bool // whether a flush was logged, and whether the last one reached statsd
 
 	stopping chan struct{}
 	ctx      context.Context // of every flush
@@ -97,17 +97,17 @@ func (c *Client) run() {
 		case <-c.stopping:
 			last = true
 		}
-		c.tell(c.flush())
+		c.log(c.flush())
 	}
 }
 
-// tell logs when metrics begin to arrive, or no longer do.
-func (c *Client) tell(err error) {
+// log says when metrics begin to arrive, or no longer do.
+func (c *Client) log(err error) {
 	reached := err == nil
-	if c.told && c.reached == reached {
+	if c.logged && c.reached == reached {
 		return
 	}
-	c.told, c.reached = true, reached
+	c.logged, c.reached = true, reached
 	logger := c.opts.Logger.With("network", c.opts.Network, "address", c.opts.Address, "tags", c.opts.DogStatsD)
 	switch {
 	case reached:

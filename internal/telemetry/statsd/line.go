@@ -34,7 +34,7 @@ func (c *Client) line(sum Sum) *line {
 		l = c.newLine(string(sum.Name))
 		c.lines[lineKey{string(sum.Name), sum.Took}] = l
 	}
-	if l.round = c.round; sum.Total < l.sent { // it began anew between two flushes
+	if l.round = c.round; sum.Total < l.sent { // it restarted between two flushes
 		l.sent = 0
 	}
 	return l

@@ -1,4 +1,4 @@
-// Replaces the panels of a page every two seconds by what the server makes of them anew.
+// Replaces the panels of a page every two seconds by what the server makes of them then.
 // It keeps what the reader has there: the focus, opened details, a selection, typed text,
 // and how far a table is scrolled. Without it the pages work, but stand still.
 "use strict";
@@ -58,7 +58,7 @@ async function refresh() {
   url.searchParams.delete("done");
   url.hash = "";
   const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(patience) });
-  if (answer.status === 401) return say("You are signed out. Load the page anew to sign in.");
+  if (answer.status === 401) return say("You are signed out. Load the page again to sign in.");
   if (!answer.ok) return say("The server answers " + answer.status + "; what is shown is old.");
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const panel of panels()) {
