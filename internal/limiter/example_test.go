@@ -9,14 +9,8 @@ import (
 
 // A request is admitted by all of its limits, or takes from none.
 func ExampleDecide() {
-	minute, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute})
-	if err != nil {
-		panic(err)
-	}
-	hour, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
-	if err != nil {
-		panic(err)
-	}
+	minute := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute})
+	hour := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
 	states := []*limiter.State{{}, {}} // what a store keeps of the two counters
 	now := time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC)
 	for range 2 {

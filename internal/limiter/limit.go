@@ -205,6 +205,15 @@ func NewLimit(s Spec) (*Limit, error) {
 	return &Limit{s, c, most}, nil
 }
 
+// MustLimit is NewLimit of a Spec that is known to be right: it panics on an error.
+func MustLimit(s Spec) *Limit {
+	l, err := NewLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 // Times returns a limit of factor times the amount of l and of its burst, which counts on
 // the same counters: so what is used counts. It has no bans, and bans in force do not hold
 // for it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot

@@ -28,13 +28,7 @@ func TestParseUnit(t *testing.T) {
 }
 
 // must makes a limit of a test, whose Spec is right.
-func must(s Spec) *Limit {
-	l, err := NewLimit(s)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
+func must(s Spec) *Limit { return MustLimit(s) }
 
 func TestNewLimitRefuses(t *testing.T) {
 	const (

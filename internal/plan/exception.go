@@ -137,15 +137,12 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 // on one counter for all descriptors of e. domain is its label, "" if it has no rules.
 func (pl *Planner) denial(domain string, e *Exception) level {
 	domain = cmp.Or(domain, "unknown") // the text of a domain without rules is any
-	limits, err := pl.excepted.get(exceptedOf{domain: domain}, func() ([]*limiter.Limit, error) {
-		l, err := limiter.NewLimit(limiter.Spec{
+	limits, _ := pl.excepted.get(exceptedOf{domain: domain}, func() ([]*limiter.Limit, error) {
+		l := limiter.MustLimit(limiter.Spec{ // nothing in it is from a request or an exception
 			Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
 			Series: limiter.LabelSet{Domain: domain, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
 		})
-		return []*limiter.Limit{l}, err
+		return []*limiter.Limit{l}, nil
 	})
-	if err != nil {
-		panic(err) // there is nothing in it that a request or an exception says
-	}
 	return level{limits: limits, entries: e.Entries}
 }

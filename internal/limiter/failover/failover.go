@@ -186,11 +186,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 var opened, closed = known("opened", math.MaxUint32), known("closed", 0)
 
 func known(name string, amount uint64) *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
-	if err != nil {
-		panic(err) // the amount is one of the two above
-	}
-	return l
+	return limiter.MustLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
 }
 
 // retryAfter is when to come back to a limit of mode deny: nobody knows when the

@@ -11,11 +11,7 @@ import (
 
 // One client may ask twice a minute.
 func ExampleStore_Decide() {
-	limit, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limit := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
 	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, 0) }})
 	hits := []limiter.Hit{{Limit: limit, Key: []byte("client=alice"), Cost: 1}}
 	decisions := make([]limiter.Decision, len(hits))

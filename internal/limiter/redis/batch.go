@@ -201,20 +201,15 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
-// finish notes that nothing is added any more.
-func (b *batch) finish() {
-	if n := b.numbers; n != nil {
+// arguments appends the keys and arguments of the script to args, the number of
+// keys first. clock is there if it is not empty, or names of holds follow.
+func (b *batch) arguments(args []any, clock string) []any {
+	if n := b.numbers; n != nil { // nothing is added any more
 		b.numbers = nil
 		clear(n.limits)
 		clear(n.counters)
 		unused.Put(n)
 	}
-}
-
-// arguments appends the keys and arguments of the script to args, the number of
-// keys first. clock is there if it is not empty, or names of holds follow.
-func (b *batch) arguments(args []any, clock string) []any {
-	b.finish()
 	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits))
 	for i := range b.limits {
 		text = b.limits[i].append(text, b.redisTime)

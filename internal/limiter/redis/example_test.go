@@ -20,11 +20,7 @@ func ExampleNew() {
 	}
 	defer server.Close()
 	server.SetTime(time.Unix(0, 0))
-	limit, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limit := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
 	store, err := redis.New(redis.Options{Main: redis.Server{Addr: server.Addr()}})
 	if err != nil {
 		fmt.Println(err)

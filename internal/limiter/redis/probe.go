@@ -113,13 +113,7 @@ func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) 
 
 // probeLimit is the limit of the counter that Ping charges, too high to be reached. Its
 // window begins with the first charge, so that the second is surely in the same window.
-var probeLimit = func() *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
-	if err != nil {
-		panic(err) // it is spelled above
-	}
-	return l
-}()
+var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
 
 // probeCounter charges a counter as requests do, a new one and then an existing one,
 // and gives both charges back. So it tries every command of the scripts but

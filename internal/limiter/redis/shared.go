@@ -31,8 +31,7 @@ type shared struct {
 // OpenShared returns what all servers with the same Redis and the same prefix of keys share.
 // It does not connect.
 func OpenShared(main Server, keyPrefix string) (Shared, error) {
-	const least = time.Second // nobody is kept waiting for an answer by Envoy
-	main.Timeout = max(main.Timeout, least)
+	main.Timeout = max(main.Timeout, time.Second) // nobody is kept waiting for an answer by Envoy
 	client, err := newClient(main, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err

@@ -10,13 +10,7 @@ import (
 // The words in which the tests are written: limits and hits.
 
 // Must makes a limit of a test, whose Spec is right.
-func Must(s limiter.Spec) *limiter.Limit {
-	l, err := limiter.NewLimit(s)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
+func Must(s limiter.Spec) *limiter.Limit { return limiter.MustLimit(s) }
 
 func per(amount uint64, unit limiter.Unit) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
