@@ -256,6 +256,7 @@ func (v verdict) differs(d Decision) string {
 	}
 	check("over", d.Over, v.over)
 	check("charged", d.Charged, v.charged)
+	check("remembered", d.Remembered, false)
 	check("used", d.Used, v.used)
 	check("remaining", d.Remaining, v.remaining)
 	check("reset", d.ResetAfter, duration(v.reset))

@@ -317,6 +317,18 @@ func TestMergeIsRight(t *testing.T) {
 	}
 }
 
+// TestMergeOfListedLimit counts a limit as it is where it is listed, and as others where not.
+func TestMergeOfListedLimit(t *testing.T) {
+	listed := func(denied, wrong, others uint64) Window {
+		return Window{Limits: []LimitDenials{{Denied: denied, Error: wrong, OthersAtMost: others}}, OthersAtMost: 10}
+	}
+	merged := mergeWindows([]Window{listed(50, 4, 2), {OthersAtMost: 7}, listed(60, 5, 3)})
+	want := Window{Limits: []LimitDenials{{Denied: 117, Error: 16, OthersAtMost: 12}}, OthersAtMost: 27}
+	if !reflect.DeepEqual(merged, want) {
+		t.Errorf("got %+v, want %+v", merged, want)
+	}
+}
+
 // checkOthers compares what a window says of keys that it does not list.
 func checkOthers(t *testing.T, w Window, exact map[string]uint64) {
 	t.Helper()

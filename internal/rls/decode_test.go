@@ -89,6 +89,7 @@ func wires(t testing.TB) map[string][]byte {
 		"unknown fields":      message{}.string(99, "x").bytes(2, message{}.varint(99, 1).bytes(1, message{}.fixed32(99, 1).string(1, "k"))),
 		"groups":              message{}.group(99, message{}.varint(1, 1).group(2, message{}.string(1, "x"))).group(1, nil).string(1, "a"),
 		"undefined unit":      message{}.bytes(2, message{}.bytes(2, message{}.varint(2, 1<<40|77))),
+		"unit of responses":   message{}.bytes(2, message{}.bytes(2, message{}.varint(2, 7))),
 		"numbers cut off":     message{}.varint(3, 1<<40|5).bytes(2, message{}.varint(4, 1<<40)),
 		"not UTF-8":           message{}.string(1, "a\xff").bytes(2, message{}.bytes(1, message{}.string(1, "k\xfe").string(2, "\xff"))),
 		"cut in a tag":        {0x80},

@@ -97,10 +97,15 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 }
 
+// TestControlPlaneThatIsAway is without one at the start, and again later.
 func TestControlPlaneThatIsAway(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
-	plane.Set("1", sent("x", 3))
+	plane.Stop()
 	f := start(t, fromControlPlane(plane)...)
+	f.wantLog("the control plane is not connected; there are no rules yet")
+	f.wantHealth(false, "no rules are loaded yet")
+	plane.Start()
+	plane.Set("1", sent("x", 3))
 	f.wantLimit(3)
 	plane.Stop()
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_xds_connected 0\n")

@@ -60,6 +60,7 @@ func TestReloadOnChange(t *testing.T) {
 		{"link on the way turned elsewhere", "current/ratelimit/config", "write v1/ratelimit/config/a.yaml 3; write v2/ratelimit/config/a.yaml 7; link current v1", "link current v2"},
 		{"file moved to a new subdirectory", "config", "write config/a.yaml 3", "write config/.new/a.yaml 7; rename config/.new config/sub; remove config/a.yaml"},
 		{"directory replaced", "config", "write config/a.yaml 3", "rename config old; write config/a.yaml 7"},
+		{"subdirectory turned elsewhere", "", "write v1/config/a.yaml 3; write v2/config/a.yaml 7; link ratelimit v1", "link ratelimit v2"},
 		{"file beside no directory", "", "write ratelimit/config.yaml 3", "write ratelimit/config.yaml 7"},
 		{"file that leads elsewhere", "", "mount ratelimit/mounted 3; link ratelimit/config.yaml mounted/rules.yaml", "mount ratelimit/mounted 7"},
 		{"file that comes later", "", "write ratelimit/config/a.yaml 3", "write ratelimit/config/a.yaml other; write ratelimit/config.api.yaml 7"},

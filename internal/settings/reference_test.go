@@ -48,6 +48,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 		{env{redisCA: "a"}, "", ""}, // all variables of Redis are warned of
 		{env{"REDIS_URL": "a:1", redisCA: "a", redisCert: "c"}, "", redisCA + " " + redisCert},
 		{env{"REDIS_URL_FILE": "/url", redisCA: "a"}, "", ""},
+		{env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/url", redisCA: "a"}, "", ""},
 		{env{"REDIS_URL": "a:1", "REDIS_TLS": "true", redisCert: "c", redisKey: "k"}, "", ""},
 		{env{"REDIS_URL": "a:1", "REDIS_TLS": "true", redisKey: "k"}, needs(redisCert, redisKey), ""},
 		{env{"REDIS_URL": "rediss://a:1", redisCert: "c"}, needs(redisKey, redisCert), ""},

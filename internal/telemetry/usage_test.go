@@ -40,4 +40,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if want := fmt.Sprint(most, " series, ", values*workers, " hits, ", more, " under the rule, ", more, " too many, logged ", 1); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
+	if l.addDetail(detail{limit.Series.Domain(), "late"}, limit.Series.Rule()) != nil { // others were faster
+		t.Error("there are more series than allowed")
+	}
 }
