@@ -8,7 +8,8 @@ import "container/list"
 // sees to it that a hold is taken once and given back once.
 //
 // State: At is when the holds were counted, in microseconds since the epoch, or when the
-// last of them was taken, which is no later; Used how many there were.
+// last of them was taken, which is no later; Used how many there were. The states of one call
+// have the same At, so window.giveBack gives back what was charged in it.
 type concurrency struct{ window }
 
 func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }

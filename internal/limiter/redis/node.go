@@ -81,7 +81,8 @@ func (l location) queue(ctx context.Context, hits []limiter.Hit, isPart bool, ti
 }
 
 // queueGiveBacks has charges wait for the next call to their node. What is queued there from
-// then on is decided after them.
+// then on is decided after them, unless the batch is full or its slot moves: then a request
+// may be denied that would fit, but none is admitted that would not.
 func (l location) queueGiveBacks(charges []giveBack) {
 	n := l.node(charges[0].Key)
 	n.mu.Lock()
