@@ -28,11 +28,11 @@ import (
 // Only a hit that is given back beside such a hit on the same counter is not exact,
 // because that met a counter that was too high.
 //
-// The second step is queued before the caller has its answer, so what the caller sends next
-// to a location is decided after that; nobody waits for it. Both steps are done even if the
-// caller leaves. Charges that cannot be given back, because Redis fails or this process dies
-// between the steps, count until their window ends. Like every call, giving back is not
-// repeated: that might give back twice.
+// The caller waits for the second step, too, if it has the time: what it asks next, of another
+// server as well, finds nothing of a denied request. Both steps are done even if the caller
+// leaves. Charges that cannot be given back, because Redis fails or this process dies between
+// the steps, count until their window ends. Like every call, giving back is not repeated: that
+// might give back twice.
 type crossSlot struct {
 	hits  []limiter.Hit // part after part, in memory of their own
 	index []int         // of each of them in the request
@@ -43,6 +43,7 @@ type crossSlot struct {
 	err    error
 
 	decided chan struct{} // closed when out, denied and err are set
+	done    chan struct{} // closed when the charges are given back, too
 }
 
 // part is the hits of a crossSlot that have one location.
@@ -61,7 +62,7 @@ type part struct {
 func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *crossSlot {
 	r := &crossSlot{
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
-		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}),
+		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}), done: make(chan struct{}),
 	}
 	hits = cloneHits(hits)
 	indexes := map[location][]int{} // of the hits of each location, in the request
@@ -116,9 +117,13 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		defer s.main.working.Done()
 		r.run()
 	}()
-	if err := s.main.wait(ctx, timeout, r.decided); err != nil {
-		s.main.whenDecided(ctx, r.decided, func() error { return r.err })
-		return false, err
+	if err := s.main.wait(ctx, timeout, r.done); err != nil {
+		select {
+		case <-r.decided: // only giving back takes longer than the caller can wait
+		default:
+			s.main.whenDecided(ctx, r.decided, func() error { return r.err })
+			return false, err
+		}
 	}
 	for i, at := range r.index {
 		out[at] = r.out[i]
@@ -129,21 +134,26 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	return r.denied, r.err
 }
 
-// run waits for the first step and queues the second. The parts are queued.
+// run does both steps. The parts are queued.
 func (r *crossSlot) run() {
-	defer close(r.decided)
+	defer close(r.done)
 	for i := range r.parts {
 		r.parts[i].await()
 	}
 	r.merge()
+	close(r.decided)
+	var queued []*batch
 	for i := range r.parts {
 		p := &r.parts[i]
-		if r.err == nil {
+		if r.err == nil { // first, because what is given back makes it outdated
 			p.denials.note(p.ticket, p.hits, p.states, r.denied)
 		}
 		if len(p.charges) > 0 {
-			p.queueGiveBacks(p.charges)
+			queued = append(queued, p.queueGiveBacks(p.charges))
 		}
+	}
+	for _, b := range queued {
+		<-b.done
 	}
 }
 

@@ -130,10 +130,11 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 }
 
-// What a request was charged in one place is given back if it is denied in the other: while its
-// caller has the answer already, after it has left, and before the store is closed.
+// What a request was charged in one place is given back if it is denied in the other: before
+// its caller has the answer, unless it cannot wait so long or has left, and before the store is
+// closed.
 func TestACrossSlotGivesBack(t *testing.T) {
-	for _, what := range []string{"its caller waits", "its caller leaves", "the store is closed"} {
+	for _, what := range []string{"its caller waits", "its caller cannot wait", "its caller leaves", "the store is closed"} {
 		t.Run(what, func(t *testing.T) {
 			p := newPair(t)
 			limit := perSeconds(1)
@@ -176,14 +177,20 @@ func TestACrossSlotGivesBack(t *testing.T) {
 			}
 			g.pass <- struct{}{}
 			<-g.keys // it is given back
-			if what != "its caller leaves" {
+			if what == "its caller cannot wait" {
+				leave()
 				testenv.OK(t, <-answer)
 			}
 			g.pass <- struct{}{}
-			if what == "the store is closed" {
+			switch what {
+			case "its caller waits":
+				testenv.OK(t, <-answer)
+			case "the store is closed":
+				testenv.OK(t, <-answer)
 				<-drained
+			default:
+				rest(p.store)
 			}
-			rest(p.store)
 			p.first.FastForward(time.Millisecond) // for which unused counters are kept
 			if keys := p.first.Keys(); len(keys) != 0 {
 				t.Errorf("%q are left of a denied request", keys)

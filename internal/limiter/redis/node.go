@@ -80,10 +80,8 @@ func (l location) queue(ctx context.Context, hits []limiter.Hit, isPart bool, ti
 	return ticket{b, len(b.ends) - 1}, nil
 }
 
-// queueGiveBacks has charges wait for the next call to their node. What is queued there from
-// then on is decided after them, unless the batch is full or its slot moves: then a request
-// may be denied that would fit, but none is admitted that would not.
-func (l location) queueGiveBacks(charges []giveBack) {
+// queueGiveBacks has charges wait for the next call to their node, which it returns.
+func (l location) queueGiveBacks(charges []giveBack) *batch {
 	n := l.node(charges[0].Key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,6 +89,7 @@ func (l location) queueGiveBacks(charges []giveBack) {
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
+	return b
 }
 
 // batchFor returns the batch for so many more hits of a caller who can wait for timeout: the
