@@ -17,8 +17,10 @@ export GORACE := atexit_sleep_ms=50
 
 HELM := $(GO) -C deploy/check tool helm
 
-# Its service discoveries, which rules need none of, are most of its code.
-PROMTOOL := $(GO) run -modfile=tools/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+# Debian's, where scripts/tools.sh installed it; compiling promtool takes ten minutes. Rules
+# need no service discovery, which is most of its code.
+PROMTOOL = $(or $(wildcard .tools/prometheus/usr/bin/promtool), \
+	$(GO) run -modfile=tools/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool)
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -31,8 +33,8 @@ run: ## Serve the rules in config/ from memory
 	$(GO) run ./cmd/server
 
 .PHONY: build
-build: ## Build the static binary bin/weir
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/server
+build: ## Build the program bin/weir; with CGO_ENABLED=0 it is static, as in the image
+	$(GO) build -o bin/weir ./cmd/server # with the options of `go run`, to share its build cache
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
@@ -65,6 +67,7 @@ manifests: ## Compare the manifests of the chart and the examples with the schem
 
 .PHONY: alerts
 alerts: tools ## Check and test the alerts, and ask each query of the dashboard of a running server
+	$(PROMTOOL) --version
 	$(PROMTOOL) check rules --lint=all --lint-fatal deploy/prometheus/alerts.yaml
 	$(PROMTOOL) test rules deploy/prometheus/alerts_test.yaml
 	$(GO) -C deploy/check test -count=1 ./alerts
@@ -85,7 +88,7 @@ fmt: ## Format the Go files
 	$(GOLANGCI_LINT) fmt
 
 .PHONY: docs
-docs: ## Draw the pictures of the documents, and the tables of docs/algorithms.md, anew
+docs: ## Redraw the pictures of the documents and the tables of docs/algorithms.md
 	$(GO) run ./docs/draw
 	$(GO) -C deploy/check test -count=1 -run=TestQueriesHaveAnswers ./alerts -update-pictures
 

@@ -53,9 +53,8 @@ func newWorkshop() (*workshop, error) {
 // build builds a program.
 func (w *workshop) build(name, module, pkg string, flags ...string) error {
 	args := slices.Concat([]string{"build", "-C", module, "-o", filepath.Join(w.dir, name)}, flags, []string{pkg})
-	build := exec.Command("go", args...) //nolint:gosec // packages of this repository
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
+	text, err := exec.Command("go", args...).CombinedOutput() //nolint:gosec // packages of this repository
+	if err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, text)
 	}
 	return nil

