@@ -1,15 +1,14 @@
-// Package offline is the room of what runs without a server. It holds no code of its
-// own, but
+// Package offline is the parent of the packages behind the commands that need no running
+// Weir. It has no code of its own. Its packages are
 //
-//   - explain: why a descriptor is limited as it is. Read it first: its descriptors, as
-//     people write them, are those of all commands.
+//   - explain: why a descriptor is limited as it is. Read it first: it also defines how
+//     descriptors are written in the arguments of all commands.
 //   - limittest: unit tests of rules.
-//   - envoyconfig: the descriptors that Envoy sends for a request, by its own configuration.
-//   - simulate: what rules would have done to the requests of access logs.
+//   - envoyconfig: the descriptors that Envoy's configuration makes of a request.
+//   - simulate: the effect that rules would have had on the requests of access logs.
 //   - bench: load on any server of Envoy's RateLimitService.
-//   - limitcases: a test alone, of many workers that wait as they are told.
+//   - limitcases: a single test, of many workers that wait as long as the answers say.
 //
-// Rules and a question go in, and a report for people and for programs comes out. It is
-// asked by cmd/server, and all of it but bench decides through plan and limiter, as a
-// server does.
+// Each takes rules and a question, and returns a report for people and for programs.
+// cmd/server calls them. All but bench decide through plan and limiter, as a server does.
 package offline

@@ -11,17 +11,17 @@ import (
 	"weir/internal/limiter"
 )
 
-// Domain is an argument of commands, as ParseDomain reads it.
+// Domain is a domain in the arguments of a command, in the syntax of ParseDomain.
 type Domain string
 
-// Entries are an argument of commands, as ParseDescriptor reads it.
+// Entries are a descriptor in the arguments of a command, in the syntax of ParseDescriptor.
 type Entries []limiter.Entry
 
-// ParseDescriptor reads a descriptor as people write it in a command:
-// user=alice,path=/login. A comma ends an entry, and the first = in it ends its
-// key; without one, the entry has no value. A backslash takes the character
-// after it as it is, be it a comma, an = of a key, or a backslash; \x and two
-// hexadecimal digits are any byte.
+// ParseDescriptor parses a descriptor in the syntax of commands, such as
+// user=alice,path=/login. Commas separate entries. The first = of an entry
+// separates its key from its value; an entry without = has no value. A backslash
+// makes the next character literal, such as a comma, the = of a key, or a
+// backslash; \x and two hexadecimal digits stand for a byte.
 func ParseDescriptor(text string) (entries []limiter.Entry, err error) {
 	for end := byte(','); end == ','; {
 		var e limiter.Entry
@@ -39,14 +39,14 @@ func ParseDescriptor(text string) (entries []limiter.Entry, err error) {
 	return entries, nil
 }
 
-// ParseDomain reads a domain with the backslashes of ParseDescriptor.
+// ParseDomain parses a domain, with the backslashes of ParseDescriptor.
 func ParseDomain(text string) (string, error) {
 	domain, _, _, err := unescape(text, "")
 	return domain, err
 }
 
-// unescape reads text up to one of the characters of ends, which it returns with what
-// follows, or up to its end.
+// unescape reads text up to the first unescaped character of ends. It returns the text
+// before that character, the character, and the rest. end is 0 if text has no such character.
 func unescape(text, ends string) (read string, end byte, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -72,9 +72,9 @@ func unescape(text, ends string) (read string, end byte, rest string, err error)
 	return b.String(), 0, "", nil
 }
 
-// FormatDescriptor returns entries in the form that ParseDescriptor reads, without
-// control characters and invalid UTF-8, whatever they hold. Between the single quotes
-// of a shell it stays as it is.
+// FormatDescriptor returns entries in the syntax of ParseDescriptor. The result has no
+// control characters and no invalid UTF-8, and needs no escaping between the single
+// quotes of a shell.
 func FormatDescriptor(entries []limiter.Entry) string {
 	var texts []string
 	for _, e := range entries {
@@ -87,11 +87,11 @@ func FormatDescriptor(entries []limiter.Entry) string {
 	return noFlag(strings.Join(texts, ","))
 }
 
-// FormatDomain returns domain in the form that ParseDomain reads.
+// FormatDomain returns domain in the syntax of ParseDomain.
 func FormatDomain(domain string) string { return noFlag(escape(domain, `\`)) }
 
-// escape puts a backslash before each of special. Bytes are spelled that a terminal obeys
-// or drops, that look like a blank, or that end the quotes of a shell.
+// escape puts a backslash before each character of special. Single quotes, invalid UTF-8 and
+// all characters that are not printable become \x and two hexadecimal digits for each byte.
 func escape(s, special string) string {
 	var b strings.Builder
 	for s != "" {
@@ -111,7 +111,7 @@ func escape(s, special string) string {
 	return b.String()
 }
 
-// noFlag keeps an argument from being read as a flag.
+// noFlag returns text in a form that no command reads as a flag.
 func noFlag(text string) string {
 	if strings.HasPrefix(text, "-") {
 		return `\` + text
@@ -119,7 +119,7 @@ func noFlag(text string) string {
 	return text
 }
 
-// Quote returns an argument as a shell takes it.
+// Quote returns argument for a command line, in single quotes if a shell needs them.
 func Quote(argument string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 	if argument != "" && strings.Trim(argument, safe) == "" {

@@ -76,7 +76,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// FuzzFormat reads what is written of any entries, which is one line of plain text.
+// FuzzFormat formats any entries as one line of plain text, and parses it.
 func FuzzFormat(f *testing.F) {
 	f.Add("api", "user", "alice", "path", "/a,b=c")
 	f.Add("-\xff", `\`, `\x41`, "-", "")
@@ -99,7 +99,7 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// isPlain fails unless text can stand between single quotes, and is no flag.
+// isPlain fails the test unless text is one line that may stand in single quotes, and is no flag.
 func isPlain(t *testing.T, text string) {
 	if !utf8.ValidString(text) || plaintext.Line(text) != text || strings.Contains(text, "'") || strings.HasPrefix(text, "-") {
 		t.Errorf("got %q", text)

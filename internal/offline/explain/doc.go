@@ -1,15 +1,15 @@
-// Package explain answers why a descriptor is limited as it is: the way through
+// Package explain explains why a descriptor is limited as it is: its path through
 // the tree of rules level by level, the rule that applies or why none does, and
 // every limit with its counter's key.
 //
-// In comes a [Question]: a tree of rules and a descriptor. Out goes an [Answer],
+// The input is a [Question]: a tree of rules and a descriptor. The output is an [Answer],
 // which is also the JSON of the command. Read explain.go first:
 //
 //	explain.go     Explain: Question -> Answer
-//	limit.go       what there is to tell of each limit
-//	text.go        Answer -> text, by explain.txt
-//	descriptor.go  descriptors as people write them <-> entries
+//	limit.go       the limits of an Answer
+//	text.go        Answer -> text, with the template explain.txt
+//	descriptor.go  descriptors in the syntax of commands <-> entries
 //
-// It asks the same code that serves: plan makes the hits, limiter decides them. It
-// only words what they say, and touches no counters.
+// It uses the code of the server: plan makes the hits, and limiter decides them. It
+// only puts the result into words, and changes no counters.
 package explain

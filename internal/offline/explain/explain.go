@@ -11,65 +11,66 @@ import (
 	"weir/internal/plan"
 )
 
-// Question is what shall be explained.
+// Question is a descriptor to explain, with the rules and the settings that apply to it.
 type Question struct {
 	plan.Options
 	Tree       *descriptors.Tree
-	Failure    limiter.FailureMode // of limits that do not say it themselves
+	Failure    limiter.FailureMode // default for limits without a failure mode
 	Domain     string
 	Descriptor []limiter.Entry
-	// HitsAddend is the descriptor's own, 0 of which is a peek. nil is none: the
-	// request asks for one unit.
+	// HitsAddend is the descriptor's hits_addend, or nil if it has none; then the hits
+	// cost 1. 0 asks for a peek.
 	HitsAddend *uint64
-	// Redis and Cluster report whether counters have a key in Redis, and a slot in a cluster.
+	// Redis and Cluster report whether counters are in Redis, and whether it is a cluster.
 	Redis, Cluster bool
 }
 
-// Answer explains what becomes of a descriptor.
+// Answer explains how a descriptor is limited.
 type Answer struct {
 	Domain     string   `json:"domain"`
 	Descriptor []string `json:"descriptor"`
 	Levels     []Level  `json:"levels"`
-	// Rule is where the rule is in the tree, empty if none applies. If the descriptor
-	// does not end at it, Reason says why, and Candidates are the keys and values, or
-	// the domains, that are there instead.
+	// Rule is the path of the rule in the tree, or empty if none applies. If the
+	// descriptor does not end at a rule with a key, Reason says why, and Candidates are
+	// the keys and values, or the domains, that exist at that level.
 	Rule       string   `json:"rule,omitempty"`
-	Place      string   `json:"place,omitempty"`   // in the files
-	Keyless    bool     `json:"keyless,omitempty"` // the rule has no key: it applies where no other of its level matches
+	Place      string   `json:"place,omitempty"`   // location of the rule in the files
+	Keyless    bool     `json:"keyless,omitempty"` // whether the rule has no key, and applies where no other rule of its level matches
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
-	// Hidden is a rule that would apply if a more specific one did not hide it.
+	// Hidden describes a rule that would apply if a more specific rule did not hide it.
 	Hidden string `json:"hidden,omitempty"`
-	// Limits are those of the rule, none if it is a whitelist entry, and then those of
-	// rules above that hold below.
+	// Limits are the limits of the rule, then the limits of the rules above it that also
+	// apply below. A whitelist entry has no limits of its own.
 	Limits []Limit `json:"limits,omitempty"`
-	// Shared are the wildcards and the like of the rule whose values all share one counter.
+	// Shared lists the patterns of the rule, such as wildcards, whose values share one counter.
 	Shared []string `json:"shared,omitempty"`
-	// Override is how the rule has a limit counted that a request brings along.
+	// Override describes how the rule treats a limit that the request sends.
 	Override string `json:"override,omitempty"`
-	// Hits is what the descriptor asks for, OwnHits reports whether it says so itself, and Denied what would become of it if all
-	// counters were fresh.
+	// Hits is the cost of each hit, and OwnHits reports whether the descriptor sets it.
+	// Denied reports whether the request would be denied on fresh counters.
 	Hits    uint64 `json:"hits"`
 	OwnHits bool   `json:"own_hits,omitempty"`
 	Denied  bool   `json:"denied"`
 }
 
-// Level is what one entry of the descriptor leads to.
+// Level is one step through the tree: an entry of the descriptor and the node that it matches.
 type Level struct {
 	Entry string `json:"entry"`
 	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold or none
 	Node  string `json:"node,omitempty"`
-	// Network is that of the node's networks which holds the address.
+	// Network is the network of the node that contains the address.
 	Network string `json:"network,omitempty"`
 }
 
-// matches words how an entry leads to a node.
+// matches has the words for Level.Match.
 var matches = [...]string{
 	descriptors.Nowhere: "none", descriptors.ByValue: "value", descriptors.ByList: "list", descriptors.ByNetwork: "network",
 	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold",
 }
 
-// Explain answers a question. The error says why a server would refuse the request.
+// Explain answers a question. It fails if a server would refuse the request, with the
+// server's error.
 func Explain(q Question) (Answer, error) {
 	d := plan.Descriptor{Entries: q.Descriptor}
 	if q.HitsAddend != nil {
@@ -105,7 +106,7 @@ func Explain(q Question) (Answer, error) {
 	return a, nil
 }
 
-// spell returns entries as people read them.
+// spell returns entries as text for people.
 func spell(entries []limiter.Entry) (texts []string) {
 	for _, e := range entries {
 		texts = append(texts, descriptors.Spell(e))
@@ -113,7 +114,7 @@ func spell(entries []limiter.Entry) (texts []string) {
 	return texts
 }
 
-// addReason says why the descriptor ends at no rule, and what is there instead.
+// addReason sets Reason, Candidates and Hidden for a descriptor that does not end at a rule.
 func (a *Answer) addReason(tree *descriptors.Tree, domain string, trace *descriptors.Trace) {
 	if !tree.HasDomain(domain) {
 		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", domain), tree.DomainNames()

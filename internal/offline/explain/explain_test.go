@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
+var update = flag.Bool("update", false, "rewrite testdata/*.txt and *.json")
 
 func treeOf(t *testing.T, path string) *descriptors.Tree {
 	t.Helper()
@@ -25,7 +25,7 @@ func treeOf(t *testing.T, path string) *descriptors.Tree {
 	return testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
 }
 
-// question is about a descriptor as ParseDescriptor takes it.
+// question returns a question about a descriptor in the syntax of ParseDescriptor.
 func question(t *testing.T, descriptor string) Question {
 	t.Helper()
 	entries := testenv.Must(ParseDescriptor(descriptor))(t)
@@ -39,7 +39,7 @@ func explained(t *testing.T, q Question) Answer {
 	return testenv.Must(Explain(q))(t)
 }
 
-// What the server refuses is not explained as if it were admitted.
+// A request that the server refuses is an error, and is not explained as admitted.
 func TestExplainRefusedRequest(t *testing.T) {
 	noDomain := question(t, "user=alice")
 	noDomain.Domain = ""
@@ -61,13 +61,13 @@ func text(t *testing.T, a Answer) string {
 	return b.String()
 }
 
-// Each answer is in a file of testdata, in JSON too where there is such a file.
+// Each answer is in a text file of testdata, and some are in a JSON file, too.
 func TestExplain(t *testing.T) {
 	levels := func(q *Question) { q.Tree = treeOf(t, "testdata/levels.yaml") }
 	keys := testenv.Must(limiter.NewKeys("{weir}", true))(t)
 	for name, tt := range map[string]struct {
 		descriptor string
-		change     func(*Question) // nil: none
+		change     func(*Question) // or nil
 	}{
 		"several":       {"user=alice", nil},
 		"too_many_hits": {"user=alice", func(q *Question) { q.HitsAddend, q.Charge = units(30), limiter.Admitted }},
@@ -134,8 +134,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// People are not shown a hundred thousand of what they might have meant, but
-// those of the same key come first.
+// The text shows only the first candidates, and candidates with the same key come first.
 func TestManyCandidates(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString("domain: shop\ndescriptors:\n  - key: zone\n")
@@ -154,8 +153,8 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
-// A request is denied as the server denies the first one, whatever replaces
-// whatever and whatever the server's switches are, and is charged if it charges it.
+// The answer denies and charges a request as the server does on fresh counters, with
+// all combinations of switches and with limits that replace others.
 func TestDeniedAsByTheServer(t *testing.T) {
 	for _, descriptor := range []string{"user=alice", "user=alice,path=/files/a", "job=a", "closed=a", "user=batch"} {
 		for switches := range 4 {
@@ -163,7 +162,7 @@ func TestDeniedAsByTheServer(t *testing.T) {
 				q := question(t, descriptor)
 				q.ShadowMode, q.QuotaMode = switches&1 > 0, switches&2 > 0
 				if hits > 0 {
-					hits-- // of the descriptor itself, from 0 on
+					hits-- // so that the descriptor's own hits start at 0
 					q.HitsAddend = &hits
 				}
 				denied, left, then := askTwice(t, q)
@@ -185,8 +184,8 @@ type uncounted struct{}
 func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
 func (uncounted) CountFailure()                           {}
 
-// askTwice asks a server with fresh counters twice. It returns what becomes of the first request,
-// and what is left after each.
+// askTwice sends a request twice to a server with fresh counters. It returns whether the first
+// request is denied, and the remaining units after each.
 func askTwice(t *testing.T, q Question) (denied bool, left, then uint64) {
 	t.Helper()
 	decider := plan.Decider{

@@ -11,14 +11,14 @@ import (
 	"weir/internal/plan"
 )
 
-// Limit is one of a rule's limits. Of an unlimited one there is nothing to tell
-// but its name and what it replaces.
+// Limit describes a limit of a rule. An unlimited one has only its name and the
+// limits that it replaces.
 type Limit struct {
-	// Above is the rule whose limit this is, and Place where that is, if it is another
-	// one, above that of the answer.
+	// Above is the rule that has the limit, and Place its location in the files, if
+	// that is a rule above the answer's rule. Both are empty otherwise.
 	Above           string   `json:"above,omitempty"`
 	Place           string   `json:"place,omitempty"`
-	Shared          []string `json:"-"` // as in Answer, of this rule
+	Shared          []string `json:"-"` // as in Answer, for the rule that has the limit
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
 	RequestsPerUnit *uint64  `json:"requests_per_unit,omitempty"`
@@ -26,30 +26,30 @@ type Limit struct {
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
 	Rate            string   `json:"-"` // such as 10 per 5 minutes
 	Algorithm       string   `json:"algorithm,omitempty"`
-	TimeZone        string   `json:"time_zone,omitempty"` // of a calendar
-	Burst           *uint64  `json:"burst,omitempty"`     // what fits into a token bucket
+	TimeZone        string   `json:"time_zone,omitempty"` // only with the calendar algorithm
+	Burst           *uint64  `json:"burst,omitempty"`     // size of a token bucket
 	Hold            string   `json:"hold,omitempty"`      // key of the entry that names a hold
 	Charge          string   `json:"charge,omitempty"`
 	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
-	DecidedAs       string   `json:"decided_as,omitempty"` // the mode that a switch of the server makes of it
-	Switch          string   `json:"switch,omitempty"`     // which one
+	DecidedAs       string   `json:"decided_as,omitempty"` // mode that applies instead, because of Switch
+	Switch          string   `json:"switch,omitempty"`     // setting of the server that overrides the mode
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Replaces        []string `json:"replaces,omitempty"`
 	// ReplacedBy names the limits of the answer that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
 
-	// A limit that is unlimited or replaced is not counted, so nothing of this. Key
-	// and Slot are there if the counter is in Redis, and in a cluster.
-	Key      string    `json:"key,omitempty"` // as redis-cli takes it
+	// These are unset if the limit is unlimited or replaced, since it is not counted then.
+	// Key is set only if counters are in Redis, and Slot only in a cluster.
+	Key      string    `json:"key,omitempty"` // quoted for redis-cli
 	Slot     *int      `json:"slot,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// Decision is what would become of the hits on a fresh counter. If they do not
-// fit that, they never do. ResetAfter is the time until nothing of them counts any
-// more, if they come at the start of a window; later in one that is aligned to the
-// epoch, it is shorter. Of a calendar it is that of a usual window.
+// Decision is the decision on a hit that meets a fresh counter. A hit that does not
+// fit then never fits. ResetAfter is the time until the hit no longer counts if it
+// comes at the start of a window; later in a window aligned to the epoch, the time is
+// shorter. With the calendar algorithm, ResetAfter is the nominal length of a window.
 type Decision struct {
 	Fits       bool    `json:"fits"`
 	Charged    bool    `json:"charged"`
@@ -57,18 +57,18 @@ type Decision struct {
 	ResetAfter float64 `json:"reset_after_seconds"`
 }
 
-// switches are those of the server by the mode that they make of others.
+// switches has the setting of the server that replaces the mode of limits, by the new mode.
 var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Quota: "QUOTA_MODE"}
 
-// addLimits adds the limits of the rule and of those above that hold below, and
-// decides the hits of p on fresh counters at the start of a window.
+// addLimits adds the limits of rule and of the rules above it that also apply below.
+// It decides the hits of p on fresh counters at the start of a window.
 func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
 	a.Denied = limiter.Decide(p.Hits, states, nil, 0, p.Decisions)
-	next := 0 // hit: the limits that are counted have one each, in order
+	next := 0 // index of the next hit; each counted limit has one hit, in order
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			shown := newLimit(l, q)
@@ -85,7 +85,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) 
 	}
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		for j, other := range a.Limits { // also one that is replaced itself
+		for j, other := range a.Limits { // a replaced limit may also replace others
 			if !l.Unlimited && l.Decision == nil && slices.Contains(other.Replaces, l.Name) {
 				l.ReplacedBy = append(l.ReplacedBy, cmp.Or(other.Name, fmt.Sprintf("limit %d", j+1)))
 			}
@@ -93,7 +93,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) 
 	}
 }
 
-// newLimit returns what a limit is.
+// newLimit describes a limit without its counter.
 func newLimit(l *limiter.Limit, q *Question) Limit {
 	shown := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {
@@ -121,7 +121,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	return shown
 }
 
-// addCounter says where the limit is counted, and what was decided there.
+// addCounter sets the counter's key and slot, and the decision.
 func (l *Limit) addCounter(q *Question, key []byte, d *limiter.Decision) {
 	if q.Redis {
 		l.Key = limiter.KeyText(key)

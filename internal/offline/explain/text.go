@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maxCandidates are shown to people of what might have been meant.
+// maxCandidates is the maximum number of candidates in the text of an answer.
 const maxCandidates = 20
 
 //go:embed explain.txt
@@ -40,8 +40,8 @@ func list(candidates []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(candidates[:maxCandidates], ", "), more)
 }
 
-// texts say what words mean: how an entry leads to a NODE, what becomes of denied hits, and what a
-// failure mode does while the store fails.
+// texts explains words of an Answer: the matches of a Level, with placeholders for its
+// node and network, then the values of charge, then the failure modes.
 var texts = map[string]string{
 	"none":     "matches nothing",
 	"value":    "matches NODE exactly",
@@ -62,13 +62,13 @@ var texts = map[string]string{
 	"error": "error, so without Redis the answer is UNAVAILABLE",
 }
 
-// Text says how the entry leads to the node.
+// Text describes how the entry matches the node.
 func (l Level) Text() string {
 	return strings.NewReplacer("NODE", l.Node, "NETWORK", l.Network).Replace(texts[l.Match])
 }
 
-// Reset says when nothing of the hits counts any more: within the time that it takes from the start
-// of a window, if they may come later in it.
+// Reset describes when the hit no longer counts. It gives the longest possible time, because
+// real hits may come later in a window.
 func (l Limit) Reset() string {
 	after := time.Duration(l.Decision.ResetAfter * float64(time.Second))
 	switch {
