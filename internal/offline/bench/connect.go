@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// connectTimeout is how long all servers together may take to be reached.
+// connectTimeout is the time limit for connecting to all servers.
 const connectTimeout = 10 * time.Second
 
-// connectAll connects to the servers. It returns the connections that were made
-// whatever became of the others.
+// connectAll connects to the servers. If it fails, it also returns the connections made
+// until then, which the caller must close.
 func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, err error) {
 	transport := insecure.NewCredentials()
 	if opts.TLS != nil {
@@ -30,7 +30,7 @@ func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, e
 		server := opts.Servers[i%len(opts.Servers)]
 		conn, err := grpc.NewClient(server,
 			grpc.WithTransportCredentials(transport),
-			grpc.WithDisableServiceConfig(), // one in the DNS could have requests sent again
+			grpc.WithDisableServiceConfig(), // a service config in DNS could enable retries
 			grpc.WithNoProxy())
 		if err != nil {
 			return conns, fmt.Errorf("server %q: %w", server, err)
@@ -43,12 +43,12 @@ func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, e
 	return conns, nil
 }
 
-// connect waits until conn is ready, or has failed to be.
+// connect waits until conn is ready. It fails if the first attempt fails or ctx is done.
 func connect(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		if state == connectivity.TransientFailure {
-			// gRPC says why to a call only, which it refuses.
+			// Only the error of a call has the reason.
 			_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, new(ratelimitv3.RateLimitRequest))
 			return errors.New(status.Convert(err).Message())
 		}

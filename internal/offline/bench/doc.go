@@ -1,10 +1,10 @@
-// Package bench puts load on a server of Envoy's RateLimitService v3 and
-// measures how it answers: in a closed loop, in which each caller sends its
-// next request when the last one is answered, or in an open loop, which sends
-// by a plan that waits for nobody. It knows nothing of how a server decides, so
-// that any can be measured.
+// Package bench puts load on servers of Envoy's RateLimitService v3 and measures
+// their answers. In a closed loop, each caller sends its next request when the last
+// one is answered. In an open loop, requests follow a schedule that does not wait
+// for answers. Nothing in the package depends on how a server decides, so it can
+// measure any implementation.
 //
-// In come [Options]: which servers, how fast, for how long, and the [Traffic].
-// Out goes a [Result], which is also the JSON of the command; WriteText is its
-// text. Read run.go first: [Run] from the connections to the result.
+// The input is [Options]: the servers, the rate, the duration and the [Traffic].
+// The output is a [Result], which is also the JSON of the command; WriteText writes
+// it as text. Read run.go first: [Run] leads from the connections to the result.
 package bench

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Options say what load to put on which servers. Their tags are flags of the command.
+// Options are the servers and the load. Their tags are flags of the command.
 type Options struct {
 	Servers []string `json:"servers" arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, host:port or unix:PATH; 127.0.0.1:8081 by default. Any server of Envoy's RateLimitService v3 works."`
-	// TLS must not change any more. nil is without TLS.
+	// TLS must not be changed after Run is called. nil disables TLS.
 	TLS *tls.Config `json:"-" kong:"-"`
 
 	Rate        float64       `json:"rate" default:"0" help:"Requests per second of an open loop, which sends on schedule without waiting for answers. Latency counts from the scheduled time, including requests that fail or are never sent. By default, a closed loop: each caller sends its next request when the last one is answered."`
-	Callers     int           `json:"callers" kong:"-"` // requests that may wait for their answers at once, one for each server or more
+	Callers     int           `json:"callers" kong:"-"` // maximum number of concurrent requests; at least one per server
 	Connections int           `json:"connections" default:"4" help:"Connections, spread evenly over the servers; never more than callers."`
 	Duration    time.Duration `json:"-" default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
-	Warmup      time.Duration `json:"-" kong:"-"` // of that, at the start, is not measured
+	Warmup      time.Duration `json:"-" kong:"-"` // first part of Duration, which is not measured
 	Requests    int64         `json:"requests" default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
 	Timeout     time.Duration `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
 
 	Traffic
 }
 
-// check finds what is wrong with the options.
+// check returns an error that names the flag of the first invalid option.
 func (o *Options) check() error {
 	servers := len(o.Servers)
 	for _, flag := range []struct {
@@ -52,7 +52,7 @@ func (o *Options) check() error {
 		}
 	}
 	for _, server := range o.Servers {
-		// gRPC would take port 443 if there is none.
+		// Without a port, gRPC would use 443.
 		if _, _, err := net.SplitHostPort(server); err != nil && !strings.HasPrefix(server, "unix") {
 			return fmt.Errorf("%w: expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", err)
 		}

@@ -2,15 +2,14 @@ package bench
 
 import hdr "github.com/HdrHistogram/hdrhistogram-go"
 
-// Used are the options of a run as it used them, so that a result shows what it
-// is of.
+// Used are the options that a run really used, such as fewer callers than were asked for.
 type Used struct {
 	Options
 	WithTLS         bool    `json:"tls"`
 	Loop            string  `json:"loop"`             // open or closed
 	DurationSeconds float64 `json:"duration_seconds"` // warm-up included
 	WarmupSeconds   float64 `json:"warmup_seconds"`
-	TimeoutSeconds  float64 `json:"timeout_seconds"` // of a request, 0: never
+	TimeoutSeconds  float64 `json:"timeout_seconds"` // of a request, or 0 if it has none
 }
 
 func (o *Options) used() Used {
@@ -21,48 +20,50 @@ func (o *Options) used() Used {
 	return u
 }
 
-// Result is what a run measured. Times are in microseconds.
+// Result is the outcome of a run. Latencies are in microseconds.
 type Result struct {
 	Options Used `json:"options"`
 
-	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; what follows is without the warm-up
+	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; the other fields do not count the warm-up
 
-	// Seconds is the interval from the end of the warm-up until nothing more was
-	// sent, and Received is how many answers came within it, whichever requests they
-	// are to. The rate is of these: what came later was waited for without load.
+	// Seconds is the length of the interval from the end of the warm-up until sending
+	// stopped, and Received is the number of answers that arrived in it, even if their
+	// requests were sent before it. PerSecond is their rate. Later answers do not count
+	// for it, because there was no load any more.
 	Seconds   float64 `json:"seconds"`
 	Received  int64   `json:"received"`
 	PerSecond float64 `json:"received_per_second"`
 
-	// What became of the requests that were due within the interval, however late.
+	// These count the requests that were due within the interval, even if the
+	// answers came later.
 	Answered  int64            `json:"answered"`
 	OK        int64            `json:"ok"`
 	OverLimit int64            `json:"over_limit"`
-	NoLimit   int64            `json:"no_limit"`         // of OK and OverLimit: no status held a current_limit, as where there is no rule
-	Failed    int64            `json:"failed"`           // without an answer, or given up
-	Errors    map[string]int64 `json:"errors,omitempty"` // these by their gRPC codes
+	NoLimit   int64            `json:"no_limit"`         // OK and OverLimit answers without a current_limit, such as where no rule applies
+	Failed    int64            `json:"failed"`           // requests that failed or timed out
+	Errors    map[string]int64 `json:"errors,omitempty"` // failed requests by gRPC code
 	LastError string           `json:"last_error,omitempty"`
-	Unsent    int64            `json:"unsent,omitempty"` // planned, but all callers waited until the end
+	Unsent    int64            `json:"unsent,omitempty"` // scheduled requests that found no free caller until the end
 
-	// Latency of all these requests, in an open loop from the time for which the
-	// request was planned. One that failed or was given up counts with the time
-	// until then, and one that was never sent with that until the end, or a server
-	// could hide what is slow by not answering it at all. An answer would have come
-	// later still. But a server that refuses at once looks fast: read it beside Failed.
+	// Latency is the latency of all these requests. In an open loop it starts at the
+	// scheduled time. Failed requests count with the time until they failed, and unsent
+	// requests with the time until the end. Otherwise a server could hide slow answers
+	// by never sending them. A server that refuses at once looks fast, so read Latency
+	// together with Failed.
 	Latency Latencies `json:"latency_us"`
-	// Lateness is how long after its plan a request was sent, or had not been sent at
-	// the end. If it is not far below the latency, callers were missing or the client
-	// was the slow one.
+	// Lateness is the delay between the scheduled time of a request and its sending, or
+	// the end if it was not sent. If Lateness is not far below Latency, there were too
+	// few callers, or the client was the bottleneck.
 	Lateness Latencies `json:"lateness_us"`
 }
 
-// InWarmup is how many requests were sent in the warm-up.
+// InWarmup returns the number of requests that were sent in the warm-up.
 func (r *Result) InWarmup() int64 { return r.SentWithWarmup - r.Answered - r.Failed }
 
-// Measured is how many requests were measured.
+// Measured returns the number of measured requests.
 func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }
 
-// Latencies sums up a histogram.
+// Latencies is a summary of a histogram.
 type Latencies struct {
 	Mean float64 `json:"mean"`
 	P50  int64   `json:"p50"`

@@ -11,21 +11,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// How long a run waits for answers: after its end, and after an interruption.
+// A run waits for open answers this long after its end, and after an interruption.
 const (
 	lastAnswers       = 10 * time.Second
 	afterInterruption = time.Second
 )
 
-// run is one run of a load.
+// run is the state of one call of Run.
 type run struct {
 	opts  Options
-	start time.Time // of the plan
-	// next holds the number of the next request. The caller that takes it out waits
-	// until that request is due, and the others wait for the number.
+	start time.Time // of the schedule
+	// next holds the number of the next request. The caller that receives it waits
+	// until that request is due; the others wait for the number.
 	next  chan int64
 	sleep func(ctx context.Context, until time.Time)
-	over  chan struct{} // closed as soon as the load is not the one that was asked for
+	over  chan struct{} // closed when the full load ends
 	end   func()        // closes over
 
 	mu                sync.Mutex
@@ -34,15 +34,16 @@ type run struct {
 	latency, lateness *hdr.Histogram
 }
 
-// Run puts the load on the servers until its end, or that of ctx, which is no
-// error. What is not answered then has lastAnswers left, or afterInterruption.
-// The error for an option that is not allowed names the flag of the command.
+// Run puts the load on the servers until it is complete or ctx is done, which is not
+// an error. It then waits up to lastAnswers, or afterInterruption, for open answers.
+// It fails if no connection can be made, or if an option is invalid; then the error
+// names the flag of the command.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
 	if opts.Requests > 0 {
-		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // others would have nothing to send
+		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // more would have nothing to send
 	}
 	opts.Connections = min(opts.Connections, opts.Callers)
 	conns, err := connectAll(ctx, &opts)
@@ -62,7 +63,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 }
 
 func newRun(opts Options) *run {
-	histogram := func() *hdr.Histogram { // tells times apart by three digits
+	histogram := func() *hdr.Histogram { // with three significant digits
 		return hdr.New(1, (opts.Duration + lastAnswers).Microseconds(), 3)
 	}
 	r := &run{
@@ -74,9 +75,9 @@ func newRun(opts Options) *run {
 	return r
 }
 
-// measure has callers send, and returns what was measured. The rate is that of the
-// interval from the end of the warm-up until nothing more is sent: while the last
-// answers are waited for, the load is not the one that was asked for.
+// measure runs the callers and returns the result. The rate covers the interval from
+// the end of the warm-up until sending stops: during the wait for the last answers,
+// the load is lower than asked for.
 func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) *Result {
 	r.start = time.Now()
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
@@ -132,18 +133,18 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	return result
 }
 
-// answers is how many came so far, warm-up included.
+// answers returns the number of answers so far, including the warm-up.
 func (r *run) answers() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.received
 }
 
-// waitForNext waits until a request is due, and returns when that was. It returns
-// false if nothing is left to send. In an open loop the due time does not depend
-// on whether a caller is free, so that a server that stalls cannot hide it. A
-// caller that waited before the end sends what was due before the end: a plan
-// that wakes late must not lose requests. After an interruption nothing is sent.
+// waitForNext waits until the next request is due, and returns its due time. It
+// returns false if no request is left or after an interruption. In an open loop the
+// due time does not depend on whether a caller is free, so that a stalling server
+// cannot hide its delay. A caller that wakes up after the end still sends a request
+// that was due before it, so that a late timer loses no requests.
 func (r *run) waitForNext(ctx context.Context) (due time.Time, ok bool) {
 	n := <-r.next
 	due, ok = r.due(n)
@@ -160,9 +161,9 @@ func (r *run) waitForNext(ctx context.Context) (due time.Time, ok bool) {
 	return due, ok
 }
 
-// due returns when request n is to be sent: now in a closed loop, n/Rate seconds
-// after the start in an open one. If no such request is planned, it is the end of
-// the plan.
+// due returns the time at which request n is to be sent: now in a closed loop, n/Rate
+// seconds after the start in an open loop, but no later than the end of the schedule.
+// planned reports whether request n is to be sent at all.
 func (r *run) due(n int64) (due time.Time, planned bool) {
 	planned = r.opts.Requests == 0 || n < r.opts.Requests
 	if r.opts.Rate == 0 {
@@ -172,7 +173,7 @@ func (r *run) due(n int64) (due time.Time, planned bool) {
 	return r.start.Add(time.Duration(after)), planned && after < float64(r.opts.Duration)
 }
 
-// ask sends a request and counts what becomes of it.
+// ask sends a request and counts its outcome.
 func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient, request *ratelimitv3.RateLimitRequest, due time.Time) {
 	begun := time.Now()
 	r.mu.Lock()
@@ -190,7 +191,7 @@ func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient
 	}
 }
 
-// count counts a request that was sent at begun and now has an answer or err.
+// count counts a request that was sent at begun and got answer or err now.
 func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
 	now := time.Now()
 	code := answer.GetOverallCode()
@@ -226,19 +227,19 @@ func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun
 	}
 }
 
-// record notes how late a request was sent and how long it took, and reports whether it
-// is measured.
+// record adds the lateness and the latency of a request to the histograms. It returns
+// false for a request of the warm-up, which is not measured.
 func (r *run) record(due, begun, end time.Time) bool {
 	if due.Before(r.start.Add(r.opts.Warmup)) {
 		return false
 	}
 	most := r.latency.HighestTrackableValue()
-	_ = r.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // which is in range
+	_ = r.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // fails only out of range
 	_ = r.latency.RecordValue(min(end.Sub(due).Microseconds(), most))
 	return true
 }
 
-// pause waits for d or until ctx ends.
+// pause waits for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

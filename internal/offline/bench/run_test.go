@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server answers the n-th request, from 1, as it is told.
+// server is a rate limit service whose answers a test chooses.
 type server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
-	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // nil: OK
+	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // to the n-th request, from 1; nil answers OK
 	asked  atomic.Int64
 }
 
@@ -34,7 +34,7 @@ func (s *server) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequ
 	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
 }
 
-// start serves until the test ends, at the address that it returns.
+// start serves until the test ends, and returns the server's address.
 func (s *server) start(t *testing.T) string {
 	t.Helper()
 	g := grpc.NewServer()
@@ -42,7 +42,7 @@ func (s *server) start(t *testing.T) string {
 	return testenv.ServeGRPC(t, g)
 }
 
-// closed are options of a short closed loop.
+// closed returns options of a short closed loop.
 func closed(addrs ...string) Options {
 	return Options{
 		Servers: addrs, Connections: 2, Callers: 4, Duration: time.Minute, Requests: 200,
@@ -55,7 +55,7 @@ func mustRun(t *testing.T, opts Options) *Result {
 	return testenv.Must(Run(t.Context(), opts))(t)
 }
 
-// Nor more callers and connections than have something to do.
+// A run also has no callers or connections without requests.
 func TestNeverMoreRequestsThanAskedFor(t *testing.T) {
 	for _, rate := range []float64{0, 5000} {
 		for requests, callers := range map[int64]int{333: 4, 1: 1} {
@@ -110,7 +110,7 @@ func TestTrafficIsAsTold(t *testing.T) {
 	}
 }
 
-// Each server answers only once the other is asked.
+// Each server waits with its first answer until the other has a request.
 func TestServersShareTheConnections(t *testing.T) {
 	var askedBoth sync.WaitGroup
 	askedBoth.Add(2)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SleepUntil waits until due, exact to some tens of microseconds, or until ctx
-// ends, which it notices within 10 ms. It blocks its thread.
+// SleepUntil waits until due, exact to some tens of microseconds, or until ctx is
+// done, which it notices within 10 ms. It blocks its thread.
 func SleepUntil(ctx context.Context, due time.Time) {
 	for {
 		left := min(time.Until(due), 10*time.Millisecond)
@@ -16,6 +16,6 @@ func SleepUntil(ctx context.Context, due time.Time) {
 			return
 		}
 		t := unix.NsecToTimespec(int64(left))
-		_ = unix.Nanosleep(&t, nil) // a signal only makes it another round
+		_ = unix.Nanosleep(&t, nil) // if a signal interrupts it, the loop goes on
 	}
 }

@@ -13,12 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The tests of this file run on a clock of their own, so that times are exact
-// whatever else the machine does.
+// The tests of this file use synctest's fake clock, so times are exact on a busy machine, too.
 
 // peer stands for a connection and the server behind it.
 type peer struct {
-	takes func(n int64) time.Duration // the answer to the n-th request, from 1; nil: a millisecond
+	takes func(n int64) time.Duration // time of the n-th answer, from 1; nil means 1 ms for all
 	asked atomic.Int64
 }
 
@@ -36,7 +35,7 @@ func (*peer) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOp
 	panic("nobody streams")
 }
 
-// slow answers requests from one number to another after a time, and others after a millisecond.
+// slow returns a peer.takes for which the answers from one number to another take the given time.
 func slow(from, to int64, took time.Duration) func(int64) time.Duration {
 	return func(n int64) time.Duration {
 		if n >= from && n <= to {
@@ -48,7 +47,7 @@ func slow(from, to int64, took time.Duration) func(int64) time.Duration {
 
 func TestLoads(t *testing.T) {
 	const ms, all = time.Millisecond, math.MaxInt64
-	// An open loop, by time, and one by requests.
+	// timed and counted are open loops, limited by time or by requests.
 	timed := func(rate float64, duration time.Duration, callers int) Options {
 		o := closed()
 		o.Rate, o.Requests, o.Duration, o.Callers = rate, 0, duration, callers
@@ -62,17 +61,17 @@ func TestLoads(t *testing.T) {
 	warm, impatient, rare := timed(500, 400*ms, 4), timed(500, 500*ms, 4), timed(1e-300, 100*ms, 4)
 	warm.Warmup, impatient.Timeout = 200*ms, 100*ms
 	type check = func(r *Result, took time.Duration) bool
-	// Whatever was due before the end is sent, or told not to have been.
+	// Every request that was due before the end is sent or counted as unsent.
 	sent := func(n, unsent int64) check {
 		return func(r *Result, _ time.Duration) bool { return r.SentWithWarmup == n && r.Unsent == unsent }
 	}
-	// The wait for the last answers does not belong to the load.
+	// The interval of the rate does not include the wait for the last answers.
 	undiluted := func(seconds float64, received int64) check {
 		return func(r *Result, took time.Duration) bool {
 			return took >= 1500*ms && r.Answered == 200 && r.Seconds <= seconds && r.Received >= received && r.Received < 150 && r.PerSecond == float64(r.Received)/r.Seconds
 		}
 	}
-	// Answers are waited for after the end, but not long after an interruption.
+	// The run waits for answers after the end, but only briefly after an interruption.
 	waits := func(end time.Duration, lost int64) check {
 		return func(r *Result, took time.Duration) bool {
 			return took == end && r.Errors["Canceled"] == lost && (lost > 0 || r.Failed == 0 && r.Unsent == 0 && r.Answered >= 300)
@@ -83,8 +82,8 @@ func TestLoads(t *testing.T) {
 		name        string
 		opts        Options
 		takes       func(int64) time.Duration // see peer
-		late        [2]time.Duration          // the plan sleeps from one time to another, both since its start
-		interrupted time.Duration             // since the start, 0: never
+		late        [2]time.Duration          // the schedule's timer sleeps between these times since the start
+		interrupted time.Duration             // since the start; 0 means never
 		want        check
 	}{
 		{name: "in time", opts: timed(500, 400*ms, 4), want: sent(200, 0)},
@@ -98,19 +97,19 @@ func TestLoads(t *testing.T) {
 		{name: "the warm-up is not measured", opts: warm, want: func(r *Result, _ time.Duration) bool {
 			return r.SentWithWarmup == 200 && r.Answered == 100 && r.Received == 100 && r.Seconds == 0.2
 		}},
-		// A closed loop of one caller would see one slow answer of 300 ms. The plan has 150 requests meanwhile, which
-		// all come late.
+		// A closed loop of one caller would see one slow answer of 300 ms. The schedule has 150 requests
+		// in that time, which are all late.
 		{name: "a stall cannot hide", opts: counted(500, 400, 1), takes: slow(10, 10, 300*ms), want: func(r *Result, _ time.Duration) bool {
 			return r.Latency.P50 >= 50_000 && r.Latency.Max >= 300_000 && r.Lateness.Max >= 297_000 && r.Lateness.Max < 300_000
 		}},
-		// What was given up counts as slow, and what found no caller free.
+		// Requests that time out count as slow, and so do requests that find no free caller.
 		{name: "given up is slow", opts: impatient, takes: slow(10, all, time.Hour), want: func(r *Result, _ time.Duration) bool {
 			return r.Answered == 9 && r.Failed >= 16 && r.Errors["DeadlineExceeded"] == r.Failed && r.Measured() == 250 && min(r.Latency.P50, r.Lateness.P50) >= 100_000
 		}},
 		{name: "last answers of a closed loop", opts: counted(0, 200, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.004, 118)},
 		{name: "last answers of an open loop", opts: counted(500, 200, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.4, 149)},
 		{name: "last answers of a time", opts: timed(500, 400*ms, 64), takes: slow(150, all, 1500*ms), want: undiluted(0.4, 149)},
-		// The rate of a plan is that of the plan: the last request has its time, too.
+		// The interval of the last request counts for the rate, too.
 		{name: "end of a plan", opts: counted(50, 5, 4), want: func(r *Result, _ time.Duration) bool {
 			return r.Seconds == 0.1 && r.PerSecond == 50 && r.Received == 5
 		}},

@@ -9,16 +9,17 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Placeholder stands for the number of the key in the value of an entry.
+// Placeholder stands for the number of the key in the values of entries.
 const Placeholder = "{}"
 
-// Traffic says what the requests are.
+// Traffic describes the requests.
 type Traffic struct {
 	Domain      string    `json:"domain" default:"api" help:"Domain of the requests."`
-	Descriptors [][]Entry `json:"descriptors" kong:"-"` // of each request, at least one; Placeholder is replaced in every value
+	Descriptors [][]Entry `json:"descriptors" kong:"-"` // of each request, at least one; every Placeholder is replaced
 	Keys        int       `json:"keys" default:"1000" help:"Number of different keys."`
 	Hits        uint32    `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 omits the field, which servers treat as 1."`
-	// Draw returns what draws keys instead, if they are not asked for equally often.
+	// Draw, if not nil, returns a function that draws the number of the next key. By
+	// default, all keys are equally likely.
 	Draw func(*rand.Rand) func() int `json:"-" kong:"-"`
 }
 
@@ -28,8 +29,8 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
-// requests returns a function that makes the requests of a caller. Equal seeds draw equal keys. Each is the
-// same message with another key, so it must not be used after the next.
+// requests returns a function that makes the requests of one caller. Equal seeds draw equal keys.
+// Each call changes and returns the same message, so a request is valid until the next call.
 func (t *Traffic) requests(seed uint64) func() *ratelimitv3.RateLimitRequest {
 	type keyed struct {
 		entry   *commonv3.RateLimitDescriptor_Entry
@@ -48,7 +49,7 @@ func (t *Traffic) requests(seed uint64) func() *ratelimitv3.RateLimitRequest {
 		}
 		message.Descriptors = append(message.Descriptors, d)
 	}
-	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it need not be hard to guess
+	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // keys need not be hard to guess
 	draw := func() int { return rng.IntN(t.Keys) }
 	if t.Draw != nil {
 		draw = t.Draw(rng)

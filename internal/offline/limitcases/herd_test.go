@@ -1,6 +1,6 @@
-// Package limitcases holds a test only: many workers share a small limit and wait as they
-// are told. What usual limits admit, second by second, is in testdata/asked_test.yaml of
-// package limittest.
+// Package limitcases has a single test: many workers share a small limit and wait as long as
+// the answers say. For the decisions of usual limits, second by second, see
+// testdata/asked_test.yaml of package limittest.
 package limitcases
 
 import (
@@ -31,13 +31,13 @@ import (
 // herdLimits are limits that 100 workers share.
 var herdLimits = []struct {
 	name, limit string
-	inSeconds   float64 // at most so often what the limit itself needs, for those who wait in whole seconds
+	inSeconds   float64 // maximum time of workers that wait in whole seconds, relative to the least time that the limit allows
 }{
 	{"fixed window", "{unit: second, requests_per_unit: 50}", 1.2},
 	{"window of the first hit", "{unit: second, requests_per_unit: 50, algorithm: first_hit}", 1.2},
-	// Workers that begin together and wait in whole seconds never leave the part of a
-	// second in which they began. A sliding window has room for 25 to 50 then, and a
-	// bucket for its burst, once a second: no answer can help them.
+	// Workers that begin together and wait in whole seconds always come in the same part
+	// of a second. Once a second, a sliding window then admits 25 to 50 requests, and a
+	// bucket its burst. No answer can improve that.
 	{"sliding window", "{unit: second, requests_per_unit: 50, algorithm: sliding_window}", 2.1},
 	{"bucket of burst 5", "{unit: second, requests_per_unit: 50, algorithm: token_bucket, burst: 5}", 10.1},
 	{"fixed window of a minute", "{unit: minute, requests_per_unit: 50}", 1.2},
@@ -48,16 +48,16 @@ var herdLimits = []struct {
 const (
 	herdWorkers = 100
 	herdJobs    = 500
-	herdTries   = 3                // of a job, at most
-	patience    = 20 * time.Second // longer than anything takes on a busy machine
+	herdTries   = 3                // maximum average of a job
+	patience    = 20 * time.Second // longer than any call takes on a busy machine
 )
 
-// waiting is how the workers wait.
+// waiting describes how the workers wait.
 type waiting struct {
 	name   string
-	header string        // that they obey
-	unit   time.Duration // of it
-	jitter float64       // the part of what they are told by which they wait less or more, at random
+	header string        // response header that has the time to wait
+	unit   time.Duration // of the header
+	jitter float64       // maximum random change of the time to wait, relative to it
 }
 
 var waitings = []waiting{
@@ -66,8 +66,8 @@ var waitings = []waiting{
 	{"seconds", "Retry-After", time.Second, 0},
 }
 
-// TestHerdOfWorkers has workers that share a limit do jobs, each as soon as it has
-// done the last. Those who are denied wait as they are told.
+// TestHerdOfWorkers has workers that share a limit do jobs one after the other. A denied
+// worker waits as long as the answer says.
 func TestHerdOfWorkers(t *testing.T) {
 	t.Parallel()
 	for _, l := range herdLimits {
@@ -91,8 +91,8 @@ func TestHerdOfWorkers(t *testing.T) {
 	}
 }
 
-// expectHerd has the workers begin, and wants them to need at most so often the least
-// time, which the limit itself takes, in so many tries a job.
+// expectHerd runs the workers. It fails the test if they need more than most times the least
+// time, which the limit itself needs, or more than tries tries per job.
 func expectHerd(t *testing.T, h *herd, least time.Duration, most, tries float64) {
 	t.Helper()
 	took, tried := h.run(herdWorkers, 1000), float64(h.tries)/herdJobs
@@ -104,13 +104,13 @@ func expectHerd(t *testing.T, h *herd, least time.Duration, most, tries float64)
 	}
 }
 
-// clock is a clock that stands where it is set.
+// clock is a clock that stands still until it is set.
 type clock struct{ micros atomic.Int64 }
 
 func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
-// herd is a server on a clock that the workers set.
+// herd is a server whose clock the workers set.
 type herd struct {
 	*testing.T
 	clock
@@ -146,8 +146,8 @@ func newHerd(t *testing.T, limit string, onRedis bool, w waiting, began time.Tim
 	return h
 }
 
-// ask asks for a job at a time, and returns whether it may be done and how long to
-// wait else.
+// ask asks for a job at the given time. It returns whether the job is admitted and, if
+// not, how long to wait.
 func (h *herd) ask(at time.Time) (admitted bool, wait time.Duration) {
 	h.Helper()
 	h.set(at)
@@ -170,9 +170,9 @@ func (h *herd) ask(at time.Time) (admitted bool, wait time.Duration) {
 	return false, 0
 }
 
-// run has workers do the jobs, and returns how long they took. A request takes less
-// than so many microseconds to the server, and its answer as long back: one worker
-// with 1 always asks at the right time, and takes what the limit itself takes.
+// run has workers do the jobs, and returns the time that they took. A request and its
+// answer each travel for less than travels microseconds. A single worker with travels 1
+// always asks at the right time, and so needs the least time that the limit allows.
 func (h *herd) run(workers, travels int) time.Duration {
 	travel := func() time.Duration { return time.Duration(h.random.IntN(travels)) * time.Microsecond }
 	arrives := make([]time.Time, workers)
