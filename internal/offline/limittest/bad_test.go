@@ -10,7 +10,7 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// The report of each file in testdata/bad is beside it.
+// Each YAML file in testdata/bad has its expected report in a text file beside it.
 func TestLoadReportsEveryProblem(t *testing.T) {
 	t.Chdir("testdata/bad")
 	names, err := filepath.Glob("*.yaml")

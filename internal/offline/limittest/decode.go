@@ -19,19 +19,19 @@ const (
 	maxSend = 1_000_000         // requests of a step
 	maxTime = limiter.MaxPeriod // of a test
 	year    = 365 * 24 * time.Hour
-	maxWait = 290 * year // more than any answer has, and less than a Duration holds
+	maxWait = 290 * year // longer than any answer, and shorter than the longest Duration
 )
 
-// decoder reads a file of tests.
+// decoder decodes a file of tests.
 type decoder struct{ strictyaml.Decoder }
 
-// row is a field of a mapping, and what reads its value.
+// row is a field of a mapping, and the function that decodes its value.
 type row struct {
 	name string
 	read func(*yaml.Node)
 }
 
-// fields reads a mapping by its rows.
+// fields decodes a mapping that may have the fields of rows.
 func (d *decoder) fields(n *yaml.Node, rows ...row) strictyaml.Given {
 	there := strictyaml.Given{Mapping: n}
 	var names []string
@@ -54,17 +54,17 @@ func (d *decoder) need(there strictyaml.Given, field, message string) {
 	}
 }
 
-// text returns what reads a text.
+// text returns a function that decodes a text.
 func (d *decoder) text(into *string) func(*yaml.Node) {
 	return func(n *yaml.Node) { *into, _ = d.Text(n) }
 }
 
-// list returns what reads each item of a list.
+// list returns a function that decodes a list, item by item.
 func (d *decoder) list(item func(*yaml.Node)) func(*yaml.Node) {
 	return func(n *yaml.Node) { d.Items(n, item) }
 }
 
-// file decodes a file of tests, and reads the rules that it names.
+// file decodes a file of tests, and reads the files of rules that it names.
 func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	if strictyaml.Has(n, "domain") && !strictyaml.Has(n, "tests") {
 		d.Problem(strictyaml.At(n), "this is a file of rules, check it with weir validate; its tests belong in a file of their own, *"+Suffix)
@@ -79,7 +79,7 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	return rules, tests
 }
 
-// rules reads the files at a path, which is relative to where the file is itself.
+// rules reads the files of rules at a path, which is relative to the directory of the file of tests.
 func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	path, ok := d.Text(n)
 	if ok && path == "" {
@@ -101,7 +101,7 @@ func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	return files
 }
 
-// test decodes the test that follows others.
+// test decodes a test. others are the tests before it, whose names it must not have.
 func (d *decoder) test(n *yaml.Node, others []test) test {
 	t, found := test{line: n.Line}, d.Found()
 	there := d.fields(n,
@@ -131,7 +131,7 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 	return t
 }
 
-// step decodes a step that must not begin earlier than the last one ended.
+// step decodes a step, which must not begin before earliest, the end of the step above.
 func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	s, found := step{at: strictyaml.At(n), first: earliest, send: 1}, d.Found()
 	there := d.fields(n,
@@ -146,7 +146,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	descriptors := len(s.request.Descriptors)
 	ofOne := slices.IndexFunc(s.checks, func(c check) bool { return c.what == c.field && slices.Contains(statusFields[1:], c.field) })
 	switch {
-	case d.Found() > found: // what follows may only follow from it
+	case d.Found() > found: // further problems may be consequences of the first
 	case s.first < earliest:
 		d.ProblemIn("at", there.At("at"), "%v is before the last request of the step above, at %v", s.first, earliest)
 	case s.every > (maxTime-s.first)/time.Duration(s.send):
@@ -161,7 +161,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	return s
 }
 
-// start decodes when the clock of a test starts, and returns it since the epoch.
+// start decodes the time at which the clock of a test starts, and returns it since the epoch.
 func (d *decoder) start(n *yaml.Node) time.Duration {
 	text, ok := d.Text(n)
 	t, err := time.Parse(time.RFC3339, text)
@@ -175,8 +175,8 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 	return 0
 }
 
-// duration decodes a time that is a multiple of unit, and at most most, which is
-// some years.
+// duration decodes a duration that is a multiple of unit and at most most, which is
+// several years.
 func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
 	v, err := time.ParseDuration(text)
@@ -189,8 +189,8 @@ func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration
 	return 0
 }
 
-// descriptor decodes one of a request: a mapping of keys and values, or one
-// with the field entries, which is a list.
+// descriptor decodes a descriptor of a request: a mapping of keys and values, or a
+// mapping whose field entries is a list of such mappings.
 func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 	var c plan.Descriptor
 	found := d.Found()
@@ -212,7 +212,7 @@ func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 	return c
 }
 
-// entries decodes a mapping of keys and values in their order.
+// entries decodes a mapping of keys and values, and keeps their order.
 func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 	if n.Kind != yaml.MappingNode {
 		d.Problem(strictyaml.At(n), "%s is not allowed; use a mapping of keys and values", strictyaml.Describe(n))
@@ -236,7 +236,7 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 	return list
 }
 
-// override decodes the limit that a request brings along.
+// override decodes the limit that a request sends.
 func (d *decoder) override(n *yaml.Node) plan.Override {
 	var o plan.Override
 	found, allowed := d.Found(), plan.OverrideUnitNames()
@@ -244,7 +244,7 @@ func (d *decoder) override(n *yaml.Node) plan.Override {
 		row{"requests_per_unit", func(n *yaml.Node) { o.RequestsPerUnit = uint32(d.Whole(n, 0, math.MaxUint32)) }},
 		row{"unit", func(n *yaml.Node) {
 			word := *n
-			word.Value = strings.ToLower(n.Value) // Envoy's are in upper case
+			word.Value = strings.ToLower(n.Value) // Envoy's units are in upper case
 			if i := d.Word(&word, allowed); i >= 0 {
 				o.Unit, _ = limiter.ParseUnit(allowed[i])
 			}

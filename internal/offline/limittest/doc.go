@@ -1,17 +1,17 @@
-// Package limittest runs unit tests of rules: files that say at which time
-// which requests are sent, and what shall become of them.
+// Package limittest runs unit tests of rules. A test is a list of requests, each with
+// its time and the decision that is expected.
 //
-// A test has counters and a clock of its own. The clock stands still but for
-// what the steps say, and starts at the epoch, where a window of every length
-// begins, or when the test says. Requests take the server's own way through
-// plan.Decider and the memory store, so nothing here decides anything, and nothing
-// listens, waits or asks Redis.
+// Each test has its own counters and its own clock. The clock moves only as the steps
+// say. It starts at the time that the test names, by default at the epoch, where a
+// window of every length begins. Requests pass through the server's plan.Decider and
+// memory store, so this package decides nothing itself. It does not listen, wait or
+// use Redis.
 //
-// In come files of tests, out goes a [Report] of each. Read file.go first:
+// The input is files of tests, the output is a [Report] for each. Read file.go first:
 //
 //   - file.go: Find finds the files in directories, Load reads one and its rules.
-//   - decode.go: what a file may say; anything else is a problem with file, line
-//     and column. expect.go is its field expect.
+//   - decode.go: the format of a file; everything else in it is reported as a problem
+//     with file, line and column. expect.go decodes the field expect.
 //   - run.go: Run runs the tests of a file.
 //   - junit.go: WriteJUnit writes reports for programs.
 package limittest

@@ -15,7 +15,7 @@ import (
 
 const document = "../../../docs/testing-rules.md"
 
-// The document's test passes, and fails as it is told there.
+// The document's test passes, and its failure is as the document shows it.
 func TestDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1)
@@ -43,7 +43,7 @@ func TestDocument(t *testing.T) {
 
 func TestDocumentExplainsEveryField(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
-	// The reports of unknown fields list all that are allowed.
+	// The report of an unknown field lists all allowed fields.
 	report := testenv.Must(os.ReadFile("testdata/bad/fields_unknown.txt"))(t)
 	for _, allowed := range regexp.MustCompile(`use one of (.*)`).FindAllStringSubmatch(string(report), -1) {
 		for field := range strings.SplitSeq(allowed[1], ", ") {
@@ -54,9 +54,9 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 	}
 }
 
-// Each example of docs/examples.md is a file of rules in docs/examples, and each of
-// its lines names a test beside them that sends what the line says. That these
-// tests pass is TestRulesOfThisRepository's.
+// Each example of docs/examples.md shows a file of rules in docs/examples. Each line of
+// its list is the name of a test of these rules, which sends the request in that line.
+// TestRulesOfThisRepository runs these tests.
 func TestExamples(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../../docs/examples.md"))(t)
 	examples := map[string]string{}
@@ -78,7 +78,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// checkExample holds the text below the heading of an example to its files.
+// checkExample compares the text below the heading of an example with its files.
 func checkExample(t *testing.T, name, body string) {
 	rules := testenv.Must(os.ReadFile(name + ".yaml"))(t)
 	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
@@ -101,13 +101,13 @@ func checkExample(t *testing.T, name, body string) {
 	}
 }
 
-// anchor returns what a link to a heading ends with.
+// anchor returns the fragment of a link to a heading.
 func anchor(heading string) string {
 	heading = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(heading, " ", "-")
 }
 
-// spell returns the descriptors of a request as the examples write them.
+// spell returns the descriptors of a request in the notation of the examples.
 func spell(r plan.Request) string {
 	var spelled []string
 	for _, d := range r.Descriptors {

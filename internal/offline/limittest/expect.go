@@ -12,13 +12,13 @@ import (
 	"weir/internal/plan"
 )
 
-// check is one expectation. What is expected and what was got are compared as
-// they are shown.
+// check is one expectation. It compares the expected and the actual value as the
+// texts that a failure shows.
 type check struct {
 	at     strictyaml.Position
 	what   string // such as statuses[1].remaining
 	field  string
-	status int // of which status of the last request the field is
+	status int // index of the status of the last request that has the field
 	want   string
 }
 
@@ -29,7 +29,7 @@ const (
 	none          = "none"
 )
 
-// statusFields are what may be expected of a status.
+// statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
 // expect decodes the field expect of a step.
@@ -61,7 +61,7 @@ func (d *decoder) expect(n *yaml.Node, s *step) {
 	d.fields(n, append([]row{count("admitted"), count("denied"), statuses}, fields("", 0)...)...)
 }
 
-// want decodes what is expected of a status.
+// want decodes the expected value of a field of a status.
 func (d *decoder) want(field string, n *yaml.Node) string {
 	switch {
 	case field == "code":
@@ -73,7 +73,7 @@ func (d *decoder) want(field string, n *yaml.Node) string {
 		return none
 	case field == "limit":
 		text, _ := d.Text(n)
-		return strconv.Quote(text) // so that none is taken for none
+		return strconv.Quote(text) // so that a limit named none differs from none
 	case field == "retry_after" && n.Value == never:
 		return never
 	default:
@@ -81,7 +81,7 @@ func (d *decoder) want(field string, n *yaml.Node) string {
 	}
 }
 
-// got returns what became of the field of a check.
+// got returns the actual value of the checked field.
 func (c *check) got(o *outcome) string {
 	switch c.field {
 	case "admitted":
@@ -113,7 +113,8 @@ func code(over bool) string {
 	return codeOK
 }
 
-// reset is the time until the limit of an admitted descriptor is whole again.
+// reset returns the time until the limit of an admitted descriptor is fully available again,
+// or none if the descriptor is denied or has no limit.
 func reset(s *plan.Status) string {
 	if s.OverLimit || s.Limit == nil {
 		return none
@@ -121,7 +122,8 @@ func reset(s *plan.Status) string {
 	return s.UntilReset.String()
 }
 
-// retryAfter is the time after which a denied descriptor would be admitted.
+// retryAfter returns the time after which a denied descriptor would be admitted, or none if
+// it is admitted now.
 func retryAfter(s *plan.Status) string {
 	switch {
 	case !s.OverLimit:

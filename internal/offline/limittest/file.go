@@ -22,7 +22,7 @@ type Options struct {
 
 // File is a checked file of tests.
 type File struct {
-	Name  string // as problems and failures name it
+	Name  string // path, as problems and failures show it
 	opts  Options
 	tree  *descriptors.Tree
 	tests []test
@@ -37,33 +37,34 @@ type test struct {
 	steps    []step
 }
 
-// step is one or several requests, all of them the same.
+// step is one request, which may be sent several times.
 type step struct {
 	at      strictyaml.Position
-	first   time.Duration // when the first is sent, since the start of the test
-	every   time.Duration // time between two of them
+	first   time.Duration // time of the first request since the start of the test
+	every   time.Duration // time between two requests
 	send    int
 	request plan.Request
 	checks  []check
-	// Of the field expect: the sum of admitted and denied, and how many statuses are where.
+	// These are from the field expect: the sum of admitted and denied, and the number and
+	// the position of statuses.
 	outcomes, statuses int
 	statusesAt         strictyaml.Position
 }
 
-// last is when the last request of the step is sent.
+// last returns the time of the last request of the step.
 func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s.every }
 
-// Suffix is how the names of files of tests end.
+// Suffix ends the name of every file of tests.
 const Suffix = "_test.yaml"
 
-// Find returns the files of tests that paths name, in their order: of a directory
-// those whose names have the Suffix, below it and in the order of names, without
-// what begins with a dot. Any other path is returned as it is. The error tells of
-// a directory that cannot be read or has none.
+// Find returns the files of tests at paths, in the order of paths. For a directory it
+// returns all files in and below it whose names end in Suffix, sorted by name, without
+// names that begin with a dot. Any other path is returned unchanged. Find fails if a
+// directory cannot be read or has no such file.
 func Find(paths ...string) (files []string, err error) {
 	for _, root := range paths {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
-			files = append(files, root) // who reads it says what is wrong
+			files = append(files, root) // if it is no file, reading it fails later
 			continue
 		}
 		before := len(files)
@@ -88,9 +89,9 @@ func Find(paths ...string) (files []string, err error) {
 	return files, nil
 }
 
-// Load reads a file of tests and the rules that it names. The error is of type
-// strictyaml.Problems and holds every problem of all these files, unless the
-// file of tests cannot be read.
+// Load reads a file of tests and the rules that it names. If any of these files has
+// problems, the error is a strictyaml.Problems with all of them. If the file of tests
+// cannot be read, the error says why.
 func Load(path string, opts Options) (*File, error) {
 	data, err := descriptors.ReadFile(path)
 	if err != nil {
@@ -107,7 +108,7 @@ func Load(path string, opts Options) (*File, error) {
 			}
 		}
 	}
-	for i, t := range f.tests { // what no rule applies to is admitted, which no test means
+	for i, t := range f.tests { // without rules, all requests would be admitted, which no test intends
 		if f.tree != nil && t.domain != "" && !f.tree.HasDomain(t.domain) {
 			p := d.Here(t.domainAt)
 			p.Path = fmt.Sprintf("tests[%d].domain", i)

@@ -8,8 +8,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzDecode reads files of any bytes: there is nothing wrong with them or there
-// are problems, and tests that are sound can be run.
+// FuzzDecode decodes files of any bytes. Each must be valid or have problems, and the
+// tests of a valid file must run.
 func FuzzDecode(f *testing.F) {
 	for _, pattern := range []string{"testdata/*_test.yaml", "testdata/bad/*.yaml", "../../../config/*_test.yaml"} {
 		names, err := filepath.Glob(pattern)

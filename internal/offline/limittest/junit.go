@@ -30,7 +30,7 @@ var junit = template.Must(template.New("junit").Funcs(template.FuncMap{
 	},
 }).Parse(junitText))
 
-// WriteJUnit writes the reports in the XML format of JUnit, which most build
-// servers read: a suite for each file and a case for each test. What is wrong with a
-// file as a whole is a case, too.
+// WriteJUnit writes the reports in the XML format of JUnit, which most build servers
+// read. It writes a suite for each file and a case for each test. The error of a Report
+// is a case, too.
 func WriteJUnit(w io.Writer, reports []Report) error { return junit.Execute(w, reports) }

@@ -9,8 +9,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// The rules in this repository that are not those of a test come with tests, which
-// pass.
+// All rules of this repository outside of testdata have tests, and the tests pass.
 func TestRulesOfThisRepository(t *testing.T) {
 	paths := []string{"../../../config", "../../../docs", "../../../examples"}
 	files, _, err := descriptors.ReadFiles(paths...)
@@ -19,7 +18,7 @@ func TestRulesOfThisRepository(t *testing.T) {
 	rules := 0
 	for _, f := range files {
 		text := "\n" + string(f.Data)
-		if !strings.Contains(text, "\ndomain:") || strings.Contains(text, "\nrate_limits:") { // what Envoy sends for a request
+		if !strings.Contains(text, "\ndomain:") || strings.Contains(text, "\nrate_limits:") { // a configuration of Envoy
 			continue
 		}
 		rules++

@@ -10,8 +10,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// The examples of docs/rules.md do what it says: each file of testdata/document tests the
-// rules below the heading that it is named after. Those of lists are in package descriptors.
+// The examples of docs/rules.md do what it says. Each file of testdata/document is named after
+// a heading, and tests the rules below it. Package descriptors tests the examples of lists.
 func TestRulesOfDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../../docs/rules.md"))(t)
 	sections := map[string]string{}

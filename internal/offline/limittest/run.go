@@ -14,26 +14,25 @@ import (
 	"weir/internal/plan"
 )
 
-// Report is what became of one file: the results of its tests, and why these
-// are not all.
+// Report has the results of the tests of one file.
 type Report struct {
 	File    string
-	Err     error // why tests were not run; nil if all were
+	Err     error // why tests were not run, or nil if all were
 	Results []Result
 }
 
-// Result is what became of one test. It passed if there are no failures.
+// Result is the result of one test, which passed if there are no failures.
 type Result struct {
 	Test string
 	Line int           // of the test in its file
-	Took time.Duration // by the clock on the wall
-	// Failures are the expectations that were not met. Each text begins with the place of
-	// the expectation; that of the last one of a step ends with the step's last answer, an
-	// indented line for each descriptor.
+	Took time.Duration // real time, not the time of the test's clock
+	// Failures are the expectations that were not met. Each text begins with the location
+	// of the expectation. The last failure of a step ends with the step's last answer, in
+	// an indented line for each descriptor.
 	Failures []string
 }
 
-// Failed is the number of tests that failed.
+// Failed returns the number of tests that failed.
 func (r *Report) Failed() (n int) {
 	for _, result := range r.Results {
 		n += min(len(result.Failures), 1)
@@ -41,8 +40,8 @@ func (r *Report) Failed() (n int) {
 	return n
 }
 
-// Run loads a file and runs its tests whose names match filter, all if it is nil. If ctx
-// ends meanwhile, there are the results so far and ctx's error.
+// Run loads a file and runs the tests whose names match filter, or all tests if filter is
+// nil. If ctx is done earlier, the report has the results so far and ctx's error.
 func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) Report {
 	r := Report{File: path}
 	f, err := Load(path, opts)
@@ -65,10 +64,10 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 	return r
 }
 
-// outcome is what became of the requests of a step.
+// outcome is the outcome of the requests of a step.
 type outcome struct {
 	admitted, denied int
-	last             *plan.Result // of the last request
+	last             *plan.Result // of the step's last request
 }
 
 // uncounted is a plan.Usage that counts nothing.
@@ -77,7 +76,7 @@ type uncounted struct{}
 func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
 func (uncounted) CountFailure()                           {}
 
-// run runs one test. The error is that of ctx.
+// run runs one test, and returns its failures. It fails only if ctx is done.
 func (f *File) run(ctx context.Context, t *test) (failures []string, err error) {
 	var now time.Duration // since the start of the test
 	decider := plan.Decider{
@@ -121,7 +120,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 	return failures, nil
 }
 
-// describe returns a line for the status of each descriptor.
+// describe returns the statuses as text, each on a line of its own after a line break.
 func describe(request *plan.Request, statuses []plan.Status) string {
 	var b strings.Builder
 	for i := range statuses {
@@ -148,7 +147,8 @@ func describe(request *plan.Request, statuses []plan.Status) string {
 	return b.String()
 }
 
-// above names the rule whose limit decided if it is one above that of the descriptor.
+// above names the rule whose limit decided, if it is a rule above the descriptor's rule.
+// Otherwise it returns "".
 func above(s *plan.Status) string {
 	for r := s.Rule; r != nil; r = r.Above {
 		if r != s.Rule && slices.Contains(r.Limits, s.Limit) {

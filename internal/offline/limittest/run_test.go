@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// run runs all tests of a file.
+// run runs all tests of a file. The test fails if they do not run.
 func run(t *testing.T, path string, opts Options) []Result {
 	t.Helper()
 	r := Run(t.Context(), path, opts, nil)
@@ -25,7 +25,7 @@ func run(t *testing.T, path string, opts Options) []Result {
 	return r.Results
 }
 
-// failures runs all tests of a file and returns what failed.
+// failures runs all tests of a file and returns their failures.
 func failures(t *testing.T, path string, opts Options) (failures []string) {
 	t.Helper()
 	for _, r := range run(t, path, opts) {
@@ -34,7 +34,7 @@ func failures(t *testing.T, path string, opts Options) (failures []string) {
 	return failures
 }
 
-// pass fails the test with every failure of the file's tests.
+// pass runs all tests of a file, and fails the test with each of their failures.
 func pass(t *testing.T, path string) {
 	t.Helper()
 	for _, failure := range failures(t, path, Options{}) {
@@ -42,7 +42,7 @@ func pass(t *testing.T, path string) {
 	}
 }
 
-// written writes a file of tests beside its rules.yaml, and returns its path.
+// written writes rules and their tests to a temporary directory, and returns the path of the tests.
 func written(t *testing.T, rules, tests string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func written(t *testing.T, rules, tests string) string {
 	return filepath.Join(dir, "rules_test.yaml")
 }
 
-var update = flag.Bool("update", false, "write testdata/**.txt anew")
+var update = flag.Bool("update", false, "rewrite testdata/**.txt")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -64,8 +64,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Every expectation matters: if it is changed, it fails, and it alone. A file keeps nothing
-// of a run.
+// If one expectation is changed, that expectation fails and no other. A loaded file can be run
+// many times.
 func TestEveryExpectationCanFail(t *testing.T) {
 	f := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(t)
 	for i := range f.tests {
@@ -98,13 +98,13 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The end of a failure says more than what was expected and got.
+// A failure ends with more than the expected and the actual value.
 func TestEndsOfFailures(t *testing.T) {
 	const below = "domain: shop\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}]\n"
 	for want, tests := range map[string]string{
-		// The rule above whose limit decided.
+		// The limit of a rule above decided.
 		"user=a, path=/: OVER_LIMIT, limit of 1 per day from shop|user, remaining 0, retry_after 24h0m0s": "  - {send: 2, request: [{user: a, path: /}], expect: {admitted: 2}}\n",
-		// What the server refuses. It ends the test.
+		// The server refuses the request, which ends the test.
 		"rules_test.yaml:6:5: it: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors allowed": "  - {request: [" +
 			strings.Repeat("{user: a}, ", 101) + "], expect: {code: OK}}\n  - {request: [{user: a}], expect: {admitted: 0}}\n",
 	} {
