@@ -71,7 +71,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// What a file says and descriptors do not show is in a note.
+// Everything in a file that the descriptors cannot reflect has a note.
 func TestNotes(t *testing.T) {
 	const (
 		perRoute = `match: {prefix: /}, route: {cluster: c}, typed_per_filter_config: {`

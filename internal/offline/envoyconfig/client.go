@@ -8,15 +8,15 @@ import (
 // xffType is the extension that finds the client in x-forwarded-for.
 const xffType = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"
 
-// client says which address a connection manager takes for the client: that of the connection, or the one in
-// x-forwarded-for before those of so many trusted proxies.
+// client describes how a connection manager finds the address of the client: it is the address of the
+// connection, or the last address in x-forwarded-for before the addresses that trusted proxies added.
 type client struct {
 	connection bool   // use_remote_address
 	keeps      bool   // skip_xff_append: the address of the connection is not added to x-forwarded-for
 	hops       uint64 // xff_num_trusted_hops
 }
 
-// client reads it of a connection manager. What the manager does not say is as before.
+// client reads the client settings of a connection manager. Settings that it does not have are as in c.
 func (r *reader) client(n *node, c client) client {
 	if b := n.get("use_remote_address"); b != nil {
 		c.connection = b.isTrue()
@@ -36,8 +36,8 @@ func (r *reader) client(n *node, c client) client {
 	return c
 }
 
-// Client returns the address of the client that Envoy trusts, by the headers of a request as it comes to Envoy and
-// the address of its connection.
+// Client returns the trusted client address of a request. headers are the headers that Envoy receives, and
+// connection is the address of the connection.
 func (c *Config) Client(headers []Header, connection string) string {
 	var lists []string
 	for _, h := range headers {
@@ -48,12 +48,12 @@ func (c *Config) Client(headers []Header, connection string) string {
 	return c.client.find(strings.Join(lists, ","), connection)
 }
 
-// LoggedClient returns the address of the client that Envoy trusts, by x-forwarded-for as its log has it and the
-// address of the connection. Either may be empty, and so is the address if they do not say it.
+// LoggedClient returns the trusted client address of a request in Envoy's access log, from the logged
+// x-forwarded-for and address of the connection. Either may be empty. If they are not enough, so is the result.
 func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
 		before, last := cutLast(forwardedFor)
-		// Envoy has added the address of the connection, or its own in place of a loopback.
+		// Envoy has appended the address of the connection, or its own address for a loopback connection.
 		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
 			connection = last
 		}
@@ -62,13 +62,13 @@ func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	return c.client.find(forwardedFor, connection)
 }
 
-// cutLast cuts the last address off a list.
+// cutLast splits a list before its last address.
 func cutLast(list string) (before, last string) {
 	comma := strings.LastIndexByte(list, ',')
 	return list[:max(comma, 0)], list[comma+1:]
 }
 
-// find returns the client by x-forwarded-for as it comes to Envoy.
+// find returns the client address. forwardedFor is x-forwarded-for as Envoy receives it.
 func (c client) find(forwardedFor, connection string) string {
 	skip := c.hops
 	if c.connection {

@@ -23,12 +23,12 @@ spec:
 `
 )
 
-// The client is who a real Envoy takes for it: e2e has other configurations. Connections are from 192.0.2.9.
+// The client address is the one that a real Envoy uses; e2e tests more configurations. Connections are from 192.0.2.9.
 func TestClient(t *testing.T) {
 	for _, config := range []struct {
 		name, text string
-		first      map[string]string    // x-forwarded-for as it comes to Envoy: client
-		logged     map[[2]string]string // x-forwarded-for and the connection, as the log has them: client
+		first      map[string]string    // client by x-forwarded-for, as Envoy receives it
+		logged     map[[2]string]string // client by x-forwarded-for and connection, as the log shows them
 	}{
 		{"mapping", mapping, map[string]string{"": "192.0.2.9", "7.7.7.7": "7.7.7.7", "1.1.1.1, 7.7.7.7": "7.7.7.7"}, map[[2]string]string{
 			{"1.1.1.1,7.7.7.7", ""}: "7.7.7.7", {"1.1.1.1,7.7.7.7", "192.0.2.9"}: "7.7.7.7", {"bad", ""}: "", {"", "192.0.2.9"}: "192.0.2.9",
@@ -64,7 +64,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// A dump of the admin port that is too large may come in parts: those that matter, as documents of one file.
+// If a dump of the admin port is too large, its parts about listeners and routes can be documents of one file.
 func TestPartsOfDump(t *testing.T) {
 	_, err := Load(make([]byte, MaxFileSize+1), "f.json", Options{})
 	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {

@@ -1,24 +1,24 @@
-// Package envoyconfig reads from Envoy's own configuration how a request becomes
-// descriptors, and does what Envoy does: it finds the virtual host and the route, and
-// runs the actions of their rate limits.
+// Package envoyconfig computes the descriptors of a request from Envoy's own
+// configuration. As Envoy does, it finds the virtual host and the route, and runs the
+// actions of their rate limits.
 //
-// In comes a file by Load: a bootstrap, a config dump or route dump of the admin port, route
-// configurations, Istio's EnvoyFilter, or a small file with the same words. Out comes a
+// Load reads a file: a bootstrap, a config dump or route dump of the admin port, route
+// configurations, Istio's EnvoyFilters, or a small file with the same fields. It returns a
 // Config, which makes a Result for each descriptor of a Request. Begin with
-// envoyconfig.go. The other files are in the order in which a file passes them:
+// envoyconfig.go. The order of the other files follows a file that Load reads:
 //
-//	file.go     documents -> listeners, routes and manifests, and which of them is meant
-//	node.go     values of the file, with their locations, and the messages that they are
-//	reader.go   problems, and notes of what is not read
-//	filter.go   rate limit filters, and what routes configure for them
+//	file.go     documents -> listeners, routes and manifests, and the choice between them
+//	node.go     values of the file, with their locations, and their protobuf messages
+//	reader.go   problems, and notes on unsupported configuration
+//	filter.go   rate limit filters, and their configuration in routes
 //	host.go     virtual hosts and routes -> the calls that filters make for each route
-//	istio.go    EnvoyFilters -> a route configuration as far as it is known
+//	istio.go    EnvoyFilters -> the known parts of a route configuration
 //	limit.go    a rate limit and its actions -> functions that make entries of a request
 //	match.go    matchers of routes, headers and parameters -> functions that test a request
 //	client.go   x-forwarded-for -> the address of the client
 //	report.go   Report: descriptors and notes, as text and as JSON
 //
-// It knows what a request shows, and nothing of clusters, runtime values, metadata or other
-// filters: rate limits that need them are skipped, and a Note names each. It knows no
-// rules and decides nothing.
+// The package knows only the request. It does not know clusters, runtime values, metadata or
+// other filters: it skips rate limits that need them, and each has a Note. It does not know
+// rules, and decides nothing.
 package envoyconfig

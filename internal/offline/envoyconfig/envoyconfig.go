@@ -8,47 +8,49 @@ import (
 	"weir/internal/plan"
 )
 
-// Options say what a file may leave open.
+// Options complete a file that leaves the domain open, or has several sets of rate limits.
 type Options struct {
 	// Domain is the domain if no rate limit filter in the file names one, as in a route
-	// dump. Load returns an error if it is needed and empty.
+	// dump. If it is needed and empty, Load fails.
 	Domain string
-	// From names the listener, or without listeners the route configuration, to take if
-	// the file has several with rate limits. The error of Load names them.
+	// From is the name of the listener to use if several have rate limits, or of the route
+	// configuration if the file has no listeners. If it is needed and empty, the error of
+	// Load lists the names.
 	From string
 }
 
-// Note is something in a file that descriptors do not show. Its texts can be shown as they are.
+// Note describes a part of a file that the descriptors do not reflect. Its texts are plain text without
+// control characters.
 type Note struct {
-	Place string `json:"place"` // file, line, column and way to the field
+	Place string `json:"place"` // file, line, column and path of the field
 	Text  string `json:"text"`
 }
 
-// String is the note with its place.
+// String returns the text of the note after its location.
 func (n Note) String() string { return n.Place + ": " + n.Text }
 
-// Request is what Envoy knows of a request when its rate limit filter runs.
+// Request is a request as Envoy's rate limit filter sees it.
 type Request struct {
-	// Headers are those of the request and its pseudo headers :method, :scheme, :authority and :path, the path with
-	// its query, after Envoy's normalization, as its log shows it. What is not known is not there.
+	// Headers are the headers of the request and its pseudo headers :method, :scheme, :authority and :path. The
+	// path includes the query and is normalized, as in Envoy's log. Unknown headers are absent.
 	Headers []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
-	// x-forwarded-for, see Config.Client. What is no IP address makes no entry.
+	// x-forwarded-for; see Config.Client. If it is no IP address, it makes no entry.
 	RemoteAddress string
-	// Route is %ROUTE_NAME%, empty if not known. Only patches of an EnvoyFilter for a
-	// named route need it: what that matches is in no EnvoyFilter.
+	// Route is %ROUTE_NAME%, or empty if unknown. Only EnvoyFilter patches for a named
+	// route need it, because an EnvoyFilter does not say which requests the route matches.
 	Route string
 
-	path, query string // :path cut in two
+	path, query string // :path before and after the first ?
 	cluster     string // of the route
 }
 
 // Header is a header of a request. Its name is in lower case.
 type Header struct{ Name, Value string }
 
-// header returns the first value of a header, whether there is one, and whether any
-// passes a test. Without a test all do.
+// header returns the first value of a header, whether the request has the header, and
+// whether one of its values passes a test. If passes is nil, all values pass.
 func (t *Request) header(name string, passes test) (first string, there, passed bool) {
 	for i := range t.Headers {
 		if h := &t.Headers[i]; h.Name == name {
@@ -67,22 +69,21 @@ func (t *Request) header(name string, passes test) (first string, there, passed 
 type Result struct {
 	plan.Descriptor
 	Domain string
-	Place  string // of its rate limit in the file
-	// Call numbers Envoy's calls for the request: it is the place of the rate limit filter
-	// among those of the file, from 0.
-	// Descriptors with the same Call and OnStreamDone are in one call, in order.
+	Place  string // location of its rate limit in the file
+	// Call is the index of the rate limit filter that sends the descriptor, among the rate
+	// limit filters of the connection manager. Each filter sends all descriptors with the
+	// same OnStreamDone in one call, in this order.
 	Call         int
-	OnStreamDone bool // sent after the response, when nothing is denied anymore
+	OnStreamDone bool // sent after the response, too late to deny the request
 }
 
-// Names in Config.Needs of what is no header.
+// These are the names in Config.Needs that are no headers.
 const (
 	RemoteAddress = ":remote_address"
 	RouteName     = ":route_name"
 )
 
-// Config says how requests become descriptors. It does not change, and may be used by
-// several goroutines.
+// Config makes descriptors of requests. It is immutable and safe for concurrent use.
 type Config struct {
 	hosts  *hosts
 	client client
@@ -90,18 +91,18 @@ type Config struct {
 	needs  []string
 }
 
-// Notes are what the file says and descriptors do not show, in the order of the file.
+// Notes returns notes on the parts of the file that the descriptors do not reflect, in file order.
 func (c *Config) Notes() []Note { return c.notes }
 
-// Needs are the names of the headers and of what else of a request is looked at, in order.
+// Needs returns the names of the headers and other properties of a request on which the descriptors depend, sorted.
 func (c *Config) Needs() []string { return c.needs }
 
-// Descriptors returns what Envoy sends for a request.
+// Descriptors returns the descriptors that Envoy sends for a request.
 func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
 
-// AppendDescriptors appends what Envoy sends for a request, call by call, those at its end last. It uses the memory behind
-// dst's length again, also that of Entries, which hold parts of the request's strings. It
-// writes to r, which therefore is of one goroutine.
+// AppendDescriptors appends the descriptors that Envoy sends for a request, call by call, with the calls after the
+// response last. It reuses the capacity of dst, including the Entries in it. Entries refer to strings of the request.
+// It writes to r, so concurrent calls need different requests.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	authority, _, _ := r.header(":authority", nil)
 	path, _, _ := r.header(":path", nil)
@@ -125,11 +126,11 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 type call struct {
 	number             int
 	domain             string
-	internal, external bool // whether for such requests
+	internal, external bool // whether the call is made for internal and for external requests
 	limits             []*rateLimit
 }
 
-// append appends the descriptors that are sent when a request is done, or those sent before.
+// append appends the descriptors that are sent after the response if done, or before otherwise.
 func (c *call) append(dst []Result, t *Request, done bool) []Result {
 	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !c.internal || internal != "true" && !c.external {
 		return dst

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// load reads a text that must be right.
+// load reads a configuration that must be valid.
 func load(tb testing.TB, text string, o Options) *Config {
 	tb.Helper()
 	return testenv.Must(Load([]byte(text), "f.yaml", o))(tb)
@@ -44,7 +44,7 @@ func lines(results []Result) (lines []string) {
 	return lines
 }
 
-// alice is a request.
+// alice returns a request of the user alice.
 func alice(path string, headers ...Header) Request {
 	return Request{
 		Headers:       append([]Header{{":method", "GET"}, {":scheme", "https"}, {":authority", "api.example.com"}, {":path", path}, {"x-user", "alice"}}, headers...),
@@ -52,7 +52,7 @@ func alice(path string, headers ...Header) Request {
 	}
 }
 
-// at is the request to another host.
+// at returns the request with another host.
 func (r Request) at(authority string) Request {
 	r.Headers = append([]Header{{":authority", authority}}, r.Headers...)
 	return r
@@ -83,7 +83,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// Requests without what a log may lack make fewer descriptors, and nothing worse.
+// A request without the properties that a log may lack makes fewer descriptors, and no panic.
 func TestBareRequest(t *testing.T) {
 	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {
 		load(t, readFile(t, file), Options{}).Descriptors(Request{})
@@ -93,7 +93,7 @@ func TestBareRequest(t *testing.T) {
 	}
 }
 
-// A CONNECT has no path: only a route with a connect_matcher takes it.
+// A CONNECT request has no path, so it matches only a route with a connect_matcher.
 func TestConnect(t *testing.T) {
 	for match, want := range map[string]int{"prefix: /": 0, "connect_matcher: {}": 1, "safe_regex: {regex: .*}": 0} {
 		c := load(t, oneRoute("match: {"+match+"}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), Options{})
@@ -139,7 +139,7 @@ func TestEnvoyFilter(t *testing.T) {
 	}
 }
 
-// Route configurations may come alone, also as a list that istioctl prints.
+// A file may have only route configurations, such as the list that istioctl prints.
 func TestRouteConfigurations(t *testing.T) {
 	text := `[{"name": "a", "virtualHosts": [{"name": "x", "domains": ["*"], "routes": [
 	  {"match": {"prefix": "/"}, "route": {"cluster": "c", "rateLimits": [{"actions": [{"remoteAddress": {}}], "stage": 3}]}}]}]},
@@ -150,8 +150,8 @@ func TestRouteConfigurations(t *testing.T) {
 	}
 }
 
-// Requests find their virtual host and route, and what they make is in memory that is
-// used again: simulations ask for it hundreds of thousands of times a second.
+// AppendDescriptors reuses memory, because simulations call it hundreds of thousands of
+// times per second.
 func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
 	c := load(t, readFile(t, "e2e/testdata/descriptors.yaml"), Options{})
 	requests := []Request{alice("/headers?q=1").at("localhost"), alice("/match", Header{"x-a", "One"}).at("localhost"), alice("/query?q=a&r=b").at("localhost"), alice("/stages").at("localhost")}
@@ -168,7 +168,7 @@ func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzLoad reads hostile files and asks them hostile requests.
+// FuzzLoad loads hostile files, and makes descriptors of hostile requests.
 func FuzzLoad(f *testing.F) {
 	for _, text := range []string{mapping, readFile(f, manifests), oneRoute("match: {prefix: /}, route: {cluster: c}")} {
 		f.Add([]byte(text), "/a?q=%41", "x-user", "alice", "api.example.com")

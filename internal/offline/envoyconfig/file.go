@@ -9,13 +9,13 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// MaxFileSize bounds what Load reads, in bytes.
+// MaxFileSize is the size of the largest file that Load reads, in bytes.
 const MaxFileSize = strictyaml.MaxFileSize
 
-const maxProblems = 100 // of a file, that are listed
+const maxProblems = 100 // in the error of Load
 
-// Load reads a file, YAML or JSON. name stands for it in notes and errors. The error holds all
-// problems, one per line.
+// Load reads a file of YAML or JSON. name is its name in notes and errors. If the file is invalid,
+// the error lists its problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{limits: map[*node]*rateLimit{}, needs: map[string]bool{}}
 	r.File = name
@@ -40,16 +40,16 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// sources are the documents of a file, with the items of lists.
+// sources are the documents of a file, including items of lists.
 type sources struct {
 	mappings, manifests []*node
 	envoy               []*node // bootstraps, dumps, listeners and route configurations
-	listeners, routes   []*node // in these
+	listeners, routes   []*node // all listeners and route configurations within envoy
 	unknown             []*node
 }
 
-// collect adds a document, or the items of a list: one of YAML, as istioctl prints route configurations, of a control plane, or
-// of Kubernetes.
+// collect adds a document, or the items of a list. The list may be a YAML list, as istioctl prints route configurations, the
+// resources of a control plane, or a list of Kubernetes.
 func (r *reader) collect(s *sources, n *node) {
 	items := slices.Concat(n.items(), n.get("resources").items())
 	if n.get("api_version") != nil {
@@ -73,11 +73,11 @@ func (r *reader) collect(s *sources, n *node) {
 	}
 }
 
-// find adds a value if it is a listener or a route configuration, and reports whether to look for them in it.
+// find adds a value if it is a listener or a route configuration, and reports whether to search within the value.
 func (r *reader) find(s *sources, n *node) bool {
 	switch name := n.get("name").text(); {
 	case n.get("filter_chains") != nil || n.get("default_filter_chain") != nil:
-		// A dump has those of the bootstrap twice.
+		// A dump has the listeners of the bootstrap twice.
 		if !slices.ContainsFunc(s.listeners, func(l *node) bool { return name != "" && l.get("name").text() == name }) {
 			s.listeners = append(s.listeners, n)
 		}
@@ -90,13 +90,13 @@ func (r *reader) find(s *sources, n *node) bool {
 	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.field) && !strings.HasSuffix(n.field, "clusters")
 }
 
-// choice is what descriptors can be read from: routes, and the filters before them.
+// choice is a set of rate limits that From can name: routes, and the filters before them.
 type choice struct {
 	name string
 	read func() *Config
 }
 
-// choices returns what the file says of rate limits.
+// choices returns the sets of rate limits in the file.
 func (r *reader) choices(s *sources, o Options) (choices []choice) {
 	ignored := s.unknown
 	switch {
@@ -118,7 +118,7 @@ func (r *reader) choices(s *sources, o Options) (choices []choice) {
 	return choices
 }
 
-// take reads the choice of a name, or the only one.
+// take reads the choice with the name from, or the only choice if from is empty.
 func (r *reader) take(choices []choice, from string) *Config {
 	var names []string
 	for _, c := range choices {
@@ -139,7 +139,7 @@ func (r *reader) take(choices []choice, from string) *Config {
 	return nil
 }
 
-// mentionsRateLimits reports whether a value has rate limits somewhere.
+// mentionsRateLimits reports whether a value has rate_limits at any depth.
 func mentionsRateLimits(n *node) (found bool) {
 	n.visit(func(n *node) bool {
 		found = found || n.field == "rate_limits"
@@ -148,7 +148,7 @@ func mentionsRateLimits(n *node) (found bool) {
 	return found
 }
 
-// listeners returns the connection managers with rate limit filters.
+// listeners returns a choice for each connection manager with rate limit filters.
 func (r *reader) listeners(s *sources) (choices []choice) {
 	for _, l := range s.listeners {
 		first := len(choices)
@@ -178,7 +178,7 @@ func (r *reader) listeners(s *sources) (choices []choice) {
 	return choices
 }
 
-// manager reads a connection manager.
+// manager reads a connection manager and its route configuration.
 func (r *reader) manager(n *node, filters []filter, s *sources) *Config {
 	routes := n.get("route_config")
 	if rds := n.get("rds"); rds != nil {
@@ -197,7 +197,7 @@ func (r *reader) manager(n *node, filters []filter, s *sources) *Config {
 	return r.routeConfiguration(routes, filters, r.client(n, client{}))
 }
 
-// routesAlone returns the route configurations with rate limits of a file without filters.
+// routesAlone returns a choice for each route configuration with rate limits, in a file without listeners.
 func (r *reader) routesAlone(routes []*node, o Options) (choices []choice) {
 	for _, n := range routes {
 		if len(routes) == 1 || mentionsRateLimits(n) {
@@ -210,8 +210,8 @@ func (r *reader) routesAlone(routes []*node, o Options) (choices []choice) {
 	return choices
 }
 
-// mappings returns the mapping of a small file: a domain and its rate limits, for
-// all requests. It has these fields of the filter's message.
+// mappings returns a choice for each mapping: a domain and rate limits that apply to all
+// requests. Both fields are as in the message of the filter.
 func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 	for _, n := range list {
 		for _, field := range n.children {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The types of messages that are looked at.
+// These are the types of the messages that are read.
 const (
 	managerType  = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	filterType   = "envoy.extensions.filters.http.ratelimit.v3.RateLimit"
@@ -14,32 +14,32 @@ const (
 	filterConfig = "envoy.config.route.v3.FilterConfig"
 )
 
-// filter is a rate limit filter of a connection manager, with what is configured for it where a request goes.
+// filter is a rate limit filter of a connection manager, with its configuration by a virtual host and route.
 type filter struct {
-	number             int // among those of the manager
+	number             int // index among the rate limit filters of the manager
 	name               string
 	domain             string
 	stage              uint64
 	internal, external bool
 	disabled           bool
-	limits             []*rateLimit // its own, instead of those of hosts and routes; nil: none
+	limits             []*rateLimit // its own, which replace the limits of hosts and routes, or nil if it has none
 	hosts              string       // vh_rate_limits
-	// unknown stands for the filter if it is not in the file: then routes' configuration of
-	// any name, and limits of any stage, are for it.
+	// unknown reports whether the filter is not in the file. Then it takes the configuration
+	// in routes under any name, and limits of any stage.
 	unknown bool
 }
 
-// unknownFilter stands for the filter of a file that has none.
+// unknownFilter returns the filter that is assumed for a file without filters.
 func unknownFilter(o Options) []filter {
 	return []filter{{unknown: true, domain: o.Domain, internal: true, external: true}}
 }
 
-// takes reports whether a rate limit of a host or route is of the filter's stage.
+// takes reports whether a rate limit of a host or route has the filter's stage.
 func (f *filter) takes(l *rateLimit) bool {
 	return f.unknown || uint64(l.message.GetStage().GetValue()) == f.stage
 }
 
-// filters reads the rate limit filters among those of a connection manager.
+// filters reads the rate limit filters in the list of a connection manager's filters.
 func (r *reader) filters(list []*node) (filters []filter) {
 	for _, n := range list {
 		kind, value := n.get("typed_config").typed()
@@ -67,8 +67,8 @@ func (r *reader) filters(list []*node) (filters []filter) {
 	return filters
 }
 
-// within returns the scope of what has a typed_per_filter_config, which may configure filters.
-// Those of which it says nothing are as around it.
+// within returns the scope of n, whose typed_per_filter_config may configure filters. Other
+// filters keep their configuration in s, the scope around n.
 func (r *reader) within(n *node, s scope) scope {
 	configs := n.get("typed_per_filter_config")
 	if configs == nil {
@@ -94,7 +94,7 @@ func (r *reader) within(n *node, s scope) scope {
 	return s
 }
 
-// configure changes a filter by a configuration, and reports whether that applies to the filter.
+// configure applies a configuration to a filter. It returns false if the configuration belongs to another filter.
 func (r *reader) configure(f *filter, n *node) bool {
 	disabled := false
 	kind, value := n.typed()
@@ -115,7 +115,7 @@ func (r *reader) configure(f *filter, n *node) bool {
 	return true
 }
 
-// skip notes the rate limits in a value that is not read.
+// skip adds a note for each rate limit in a value that is not supported.
 func (r *reader) skip(n *node) {
 	n.visit(func(n *node) bool {
 		kind, _ := n.typed()

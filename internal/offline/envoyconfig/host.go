@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// hosts finds the routes of the virtual host of an authority: the one of the full name, of the longest end (*.example.com),
-// of the longest beginning (example.*), or of all (*), in this order.
+// hosts finds the routes of the virtual host of an authority. A domain that equals the authority wins, then the longest
+// matching suffix (*.example.com), then the longest matching prefix (example.*), then *.
 type hosts struct {
 	domains    []domain
 	ignorePort bool // of the authority
 }
 
-// domain is one of a virtual host.
+// domain is a domain of a virtual host, with the routes of the host.
 type domain struct {
 	pattern string
 	routes  []route
@@ -21,11 +21,11 @@ type domain struct {
 // route is a route with the calls that rate limit filters make for it.
 type route struct {
 	match   []condition
-	cluster string // "" if not known
+	cluster string // or "" if unknown
 	calls   []call
 }
 
-// find returns the routes for an authority, none if no virtual host has it.
+// find returns the routes for an authority, or nil if no virtual host matches.
 func (h *hosts) find(authority string) (routes []route) {
 	authority = strings.ToLower(authority)
 	if h.ignorePort {
@@ -40,7 +40,7 @@ func (h *hosts) find(authority string) (routes []route) {
 	return routes
 }
 
-// fits returns how well a domain fits an authority, 0 if it does not. A star stands for one byte at least.
+// fits returns how well a domain matches an authority, or 0 if it does not. A star matches one byte or more.
 func fits(domain, authority string) int {
 	const beginning, end, exact = 1 << 20, 1 << 21, 1 << 22
 	part := strings.Trim(domain, "*")
@@ -60,7 +60,7 @@ func fits(domain, authority string) int {
 	}
 }
 
-// WithoutPort returns an authority without its port.
+// WithoutPort returns an authority without its port, if it has one.
 func WithoutPort(authority string) string {
 	colon := strings.LastIndexByte(authority, ':')
 	if colon < 0 || strings.Trim(authority[colon+1:], "0123456789") != "" {
@@ -72,10 +72,10 @@ func WithoutPort(authority string) string {
 	return authority // an IPv6 address without a port
 }
 
-// scope is what holds for a virtual host or a route.
+// scope is the configuration that applies to a virtual host or a route.
 type scope struct {
 	all     []filter
-	filters []filter     // the same, as they are configured here
+	filters []filter     // the same filters, as configured in this scope
 	limits  []*rateLimit // of the virtual host
 }
 
@@ -95,7 +95,7 @@ func (r *reader) routeConfiguration(n *node, filters []filter, c client) *Config
 	return r.config(all, c)
 }
 
-// add adds a domain of a virtual host.
+// add adds a domain of a virtual host, with the host's routes.
 func (h *hosts) add(r *reader, pattern string, routes []route) {
 	h.domains = append(h.domains, domain{strings.ToLower(pattern), routes})
 	if pattern != "*" {
@@ -136,8 +136,8 @@ func (r *reader) host(n *node, s scope) scope {
 	return s
 }
 
-// route reads what becomes of the requests that a route takes. Envoy answers itself those that it does not
-// forward, and sends no descriptors.
+// route reads a route and the calls that filters make for it. A route that does not forward has no
+// calls: Envoy answers its requests without descriptors.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}
 	forward := n.get("route")
@@ -156,8 +156,8 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 		if f.disabled {
 			continue
 		}
-		// The limits that are configured for the filter and the route, else those of the filter, else those of
-		// the route and, if it shall include them, of its virtual host.
+		// The filter's limits in the route's configuration come first, then the filter's own limits, then the
+		// limits of the route, with the limits of its virtual host if they are to be included.
 		limits := f.limits
 		if len(limits) == 0 {
 			limits = own

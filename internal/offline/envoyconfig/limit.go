@@ -17,16 +17,16 @@ import (
 type rateLimit struct {
 	*node
 	message routepb.RateLimit
-	own     bool // of a mapping, of a filter or of its configuration for a route
-	made    bool // what follows is known, which it is once a route uses the limit
+	own     bool // whether it is of a mapping, of a filter or of a filter's configuration in a route
+	made    bool // whether make has set the fields below, which happens when a route first uses the limit
 	usable  bool
 	actions []action
 	cluster *node // the action that needs the cluster of the route
 	result  Result
 }
 
-// rateLimits reads a list of rate limits, of which each is for the filters of its stage.
-// filters is nil for a filter's own, which have no stage.
+// rateLimits reads a list of rate limits. Each applies to the filters with its stage. If filters
+// is nil, the limits belong to a mapping or to one filter, and have no stage.
 func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) {
 	if list != nil && list.yaml.Kind != yaml.SequenceNode {
 		r.problem(list, "a list is required")
@@ -43,9 +43,9 @@ func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) 
 	return limits
 }
 
-// check reads a rate limit.
+// check reads the message of a rate limit and checks it.
 func (r *reader) check(l *rateLimit, filters []filter) {
-	for _, n := range l.get("actions").items() { // first, for the place of a problem
+	for _, n := range l.get("actions").items() { // first, for exact locations of problems
 		if !r.message(n, new(routepb.RateLimit_Action)) {
 			return
 		}
@@ -61,7 +61,7 @@ func (r *reader) check(l *rateLimit, filters []filter) {
 	}
 }
 
-// usable returns those of some limits that can be computed for a route to a cluster, "" if that is not known.
+// usable returns the limits that can be computed for a route to the cluster, which is "" if unknown.
 func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimit) {
 	for _, l := range limits {
 		if !l.made {
@@ -78,10 +78,10 @@ func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimi
 	return usable
 }
 
-// make makes a rate limit, and reports whether it can be computed.
+// make sets the actions and the result of a rate limit, and reports whether it can be computed.
 func (r *reader) make(l *rateLimit) (ok bool) {
 	m := &l.message
-	l.result.Place, l.result.OnStreamDone = r.place(l.node).String(), m.GetApplyOnStreamDone()
+	l.result.Place, l.result.OnStreamDone = r.location(l.node).String(), m.GetApplyOnStreamDone()
 	ok = true
 	for i, of := range m.GetActions() {
 		n := l.get("actions").children[i]
@@ -120,12 +120,12 @@ func (r *reader) make(l *rateLimit) (ok bool) {
 // action makes at most one entry of a request.
 type action struct {
 	key  string
-	skip bool // without a value there is a descriptor all the same
-	// value returns the value of the entry, and false if there is none.
+	skip bool // without a value, skip only the entry instead of the descriptor
+	// value returns the value of the entry, or false if the request has none.
 	value func(t *Request) (string, bool)
 }
 
-// action returns the action of a message, which is at n.
+// action returns the action for a message. n is its location.
 func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {
 	case *routepb.RateLimit_Action_RequestHeaders_:
@@ -187,7 +187,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	}
 }
 
-// address returns the action that makes an entry of the address of the client.
+// address returns an action that makes an entry of the client address. It has no value if that is no IP address.
 func (r *reader) address(key string, text func(ip netip.Addr, sent string) string) action {
 	r.lookAt(RemoteAddress)
 	return action{key, false, func(t *Request) (string, bool) {
@@ -199,13 +199,14 @@ func (r *reader) address(key string, text func(ip netip.Addr, sent string) strin
 	}}
 }
 
-// expect returns the condition that all conditions pass, or not if that is expected.
+// expect returns a condition that passes if all conditions pass or, if match is false, if at least one fails.
 func expect(all []condition, match *wrapperspb.BoolValue) condition {
 	want := match == nil || match.GetValue()
 	return func(t *Request) bool { return passAll(all, t) == want }
 }
 
-// constant returns the action of a message with a key and a value, for requests that pass.
+// constant returns an action with the key and the value of m. key is the default for the key. The action has
+// a value only for requests that pass.
 func constant(m interface {
 	GetDescriptorKey() string
 	GetDescriptorValue() string
@@ -213,8 +214,8 @@ func constant(m interface {
 	return action{cmp.Or(m.GetDescriptorKey(), key), false, func(t *Request) (string, bool) { return m.GetDescriptorValue(), passes(t) }}
 }
 
-// addressCondition returns the condition that the address of the client is in a network, or in none if that is
-// inverted. What is no address passes neither.
+// addressCondition returns the condition that the client address is in one of the networks or, if inverted, in
+// none of them. A request without a valid address does not pass in either case.
 func (r *reader) addressCondition(m *matcher.AddressMatcher) (condition, error) {
 	r.lookAt(RemoteAddress)
 	var networks []netip.Prefix

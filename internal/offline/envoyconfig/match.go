@@ -27,7 +27,7 @@ func passAll(all []condition, t *Request) bool {
 	return !slices.ContainsFunc(all, func(c condition) bool { return !c(t) })
 }
 
-// conditions returns what each of a list of matchers says.
+// conditions returns the conditions of a list of matchers.
 func conditions[M any](list []M, of func(M) (condition, error)) (all []condition, err error) {
 	for _, m := range list {
 		c, err := of(m)
@@ -39,7 +39,7 @@ func conditions[M any](list []M, of func(M) (condition, error)) (all []condition
 	return all, nil
 }
 
-// stringTest returns the test of a StringMatcher, or what of it is not known.
+// stringTest returns the test of a StringMatcher. It fails if the matcher is invalid or not supported.
 func stringTest(m *matcher.StringMatcher) (test, error) {
 	fold := m.GetIgnoreCase()
 	switch p := m.GetMatchPattern().(type) {
@@ -58,7 +58,7 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 			}
 			return false
 		}, nil
-	case *matcher.StringMatcher_SafeRegex: // of the whole text
+	case *matcher.StringMatcher_SafeRegex: // must match the full text
 		re, err := regexp.Compile(`\A(?:` + p.SafeRegex.GetRegex() + `)\z`)
 		if err != nil {
 			return nil, fmt.Errorf("the regular expression is invalid: %w", err)
@@ -69,11 +69,12 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 	}
 }
 
-// equal compares texts, without case if fold.
+// equal reports whether two texts are equal, ignoring case if fold.
 func equal(a, b string, fold bool) bool { return a == b || fold && strings.EqualFold(a, b) }
 
-// headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values does or,
-// inverted, none does. One that is not there passes none, not even an inverted one.
+// headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values passes or,
+// if the matcher is inverted, none passes. A missing header never passes a test, even an inverted one, unless it is
+// treated as empty.
 func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	name := r.lookAt(m.GetName())
 	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
@@ -100,10 +101,10 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	}, err
 }
 
-// rangeTest returns the test of a number.
+// rangeTest returns the test that a text is a number in a range.
 func rangeTest(m *typepb.Int64Range) test {
 	return func(s string) bool {
-		if strings.Trim(s, "+-0123456789") != "" { // an error takes memory
+		if strings.Trim(s, "+-0123456789") != "" { // avoids ParseInt's error, which allocates
 			return false
 		}
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -111,7 +112,8 @@ func rangeTest(m *typepb.Int64Range) test {
 	}
 }
 
-// parameterCondition returns what makes the condition of a QueryParameterMatcher, see parameter.
+// parameterCondition returns a function that returns the condition of a QueryParameterMatcher. For decode, see
+// parameter.
 func parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
 	return func(m *routepb.QueryParameterMatcher) (c condition, err error) {
 		name, present, passes := m.GetName(), true, test(func(string) bool { return true })
@@ -128,9 +130,9 @@ func parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condi
 	}
 }
 
-// parameter returns the first value of a parameter of a query. Names and values are
-// compared and returned decoded if decode, else as they are sent: Envoy does the one for
-// rate limits and the other for routes.
+// parameter returns the first value of a parameter in a query, and whether the query has
+// it. With decode, it decodes names and values, as Envoy does for rate limits. Without,
+// it uses them as sent, as Envoy does for routes.
 func parameter(query, name string, decode bool) (value string, ok bool) {
 	for query != "" {
 		var part string
@@ -146,8 +148,8 @@ func parameter(query, name string, decode bool) (value string, ok bool) {
 	return "", false
 }
 
-// cookieCondition returns the condition of a CookieMatcher: the first cookie of that name passes a test or,
-// inverted, does not.
+// cookieCondition returns the condition of a CookieMatcher: the first cookie with the name passes a test or, if
+// inverted, does not. Without such a cookie, only an inverted condition passes.
 func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 	passes, err := stringTest(m.GetStringMatch())
 	return func(t *Request) bool {
@@ -166,7 +168,7 @@ func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 	}, err
 }
 
-// routeMatch reads the match of a route. It reports false if the route takes no request that is known here.
+// routeMatch reads the match of a route. It returns false if the match is invalid or not supported.
 func (r *reader) routeMatch(route *node) (all []condition, ok bool) {
 	n, m := route.get("match"), new(routepb.RouteMatch)
 	if n == nil {
@@ -187,7 +189,7 @@ func (r *reader) routeMatch(route *node) (all []condition, ok bool) {
 	return all, true
 }
 
-// hasPath is the condition of all routes but those for CONNECT, which has no path.
+// hasPath is the condition of all routes without a connect_matcher: a CONNECT request has no path.
 func hasPath(t *Request) bool { return t.path != "" || !isConnect(t) }
 
 func isConnect(t *Request) bool {
@@ -232,7 +234,7 @@ func (r *reader) matchConditions(m *routepb.RouteMatch) (all []condition, err er
 	return slices.Concat(all, headers, parameters, cookies), cmp.Or(err1, err2, err3)
 }
 
-// pathTest returns the test of the path, nil if all pass.
+// pathTest returns the test of the path, or nil if all paths pass.
 func (r *reader) pathTest(m *routepb.RouteMatch) (test, error) {
 	text := &matcher.StringMatcher{IgnoreCase: m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()}
 	switch p := m.GetPathSpecifier().(type) {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	maxDepth  = 100       // of values in each other
-	maxValues = 2_000_000 // of a file, with those that aliases repeat
+	maxDepth  = 100       // of nested values
+	maxValues = 2_000_000 // of a file, including values that aliases repeat
 )
 
-// node is a value of the file. A field that is null is not there, and nil stands for what is not
-// there: all methods of it return nothing.
+// node is a value of the file. Null fields are omitted. A missing value is a nil node, for which
+// get, items, text and isTrue return zero values.
 type node struct {
-	yaml     *yaml.Node // no alias
+	yaml     *yaml.Node // never an alias
 	up       *node
 	step     strictyaml.Step
-	field    string  // the name of a field as messages define it: some_name, also of someName
+	field    string  // name of the field in the message: some_name, even if the file has someName
 	children []*node // fields or items, in order
 }
 
-// node reads a value of the file, unless there are problems.
+// node reads a value of the file and the values in it. It stops at the first problem.
 func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step, depth int) *node {
 	for y.Kind == yaml.AliasNode {
 		y = y.Alias
@@ -63,7 +63,7 @@ func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step, depth int) *
 	return n
 }
 
-// snakeCase returns the name of a field by its name in JSON.
+// snakeCase returns the name of a field in its message. name may be the name in JSON.
 func snakeCase(name string) string {
 	var b strings.Builder
 	for _, c := range name {
@@ -75,7 +75,7 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-// get returns the value at the end of a way through fields of mappings.
+// get returns the value at a path through fields of mappings, or nil.
 func (n *node) get(fields ...string) *node {
 	for _, field := range fields {
 		if n == nil || n.yaml.Kind != yaml.MappingNode {
@@ -93,7 +93,7 @@ func (n *node) get(fields ...string) *node {
 	return n
 }
 
-// items returns the items of a list.
+// items returns the items of a list, or nil if the value is no list.
 func (n *node) items() []*node {
 	if n == nil || n.yaml.Kind != yaml.SequenceNode {
 		return nil
@@ -101,7 +101,7 @@ func (n *node) items() []*node {
 	return n.children
 }
 
-// visit calls f with the value and, as long as f returns true for what they are in, with all values in it.
+// visit calls f with the value and then visits the values in it, unless f returns false.
 func (n *node) visit(f func(*node) bool) {
 	if f(n) {
 		for _, child := range n.children {
@@ -110,7 +110,7 @@ func (n *node) visit(f func(*node) bool) {
 	}
 }
 
-// text returns the text of a scalar.
+// text returns the text of a scalar, or "" if the value is no scalar.
 func (n *node) text() string {
 	if n == nil || n.yaml.Kind != yaml.ScalarNode {
 		return ""
@@ -118,7 +118,7 @@ func (n *node) text() string {
 	return n.yaml.Value
 }
 
-// isTrue reports whether the value is true.
+// isTrue reports whether the value is a boolean and true.
 func (n *node) isTrue() bool {
 	if n == nil {
 		return false
@@ -127,7 +127,7 @@ func (n *node) isTrue() bool {
 	return ok && value
 }
 
-// path returns the way to the value, such as static_resources.listeners[0].
+// path returns the path to the value, such as static_resources.listeners[0].
 func (n *node) path() string {
 	switch {
 	case n.up == nil:
@@ -139,7 +139,7 @@ func (n *node) path() string {
 	}
 }
 
-// typed returns the type of an Any, without the host before it, and its value, also of one in a TypedStruct.
+// typed returns the type of an Any, without the host before it, and its value. It unpacks a TypedStruct.
 func (n *node) typed() (name string, value *node) {
 	after := func(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }
 	name = after(n.get("@type").text())
@@ -149,7 +149,8 @@ func (n *node) typed() (name string, value *node) {
 	return name, n
 }
 
-// merged returns a mapping with the fields of all values, as Istio merges patches: lists one after the other.
+// merged merges mappings as Istio merges patches. Lists are concatenated, mappings without @type are merged, and of
+// other values the last one wins.
 func merged(values ...*node) *node {
 	all := &node{yaml: &yaml.Node{Kind: yaml.MappingNode}}
 	for _, value := range values {
@@ -173,8 +174,8 @@ func merged(values ...*node) *node {
 	return all
 }
 
-// message reads a value into a message and checks it as Envoy does, and reports whether that went well. What is in an
-// Any is not read.
+// message reads a value into a message and validates it as Envoy does. It returns false and reports a problem if the
+// value is invalid. It does not read the values of Any messages.
 func (r *reader) message(n *node, m interface {
 	proto.Message
 	Validate() error
@@ -197,11 +198,11 @@ func (r *reader) message(n *node, m interface {
 	return err == nil
 }
 
-// beforeWhy is what errors say first: of protojson, that it is protojson, in one of two kinds of blanks, and where in its
-// JSON; of a check, the messages in which the message is.
+// beforeWhy matches the text of an error before its reason: the prefix of protojson, which ends in a normal or a
+// no-break space, with the position in the JSON, or the outer messages in an error of Validate.
 var beforeWhy = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line \d+:\d+\): )?|^.*caused by: `)
 
-// json returns a value as it is in JSON, with booleans in the words of older YAML.
+// json returns a value that encoding/json can encode. It reads booleans in the words of older YAML, such as on.
 func (n *node) json() any {
 	switch {
 	case n.get("@type") != nil:
@@ -211,7 +212,7 @@ func (n *node) json() any {
 		for _, child := range n.children {
 			switch old, ok := strings.CutSuffix(child.field, "_match"); {
 			case ok && slices.Contains([]string{"exact", "prefix", "suffix", "contains", "safe_regex"}, old):
-				fields["string_match"] = map[string]any{old: child.json()} // of headers, deprecated and in many files
+				fields["string_match"] = map[string]any{old: child.json()} // deprecated fields of header matchers, still in many files
 			default:
 				fields[child.step.Field] = child.json()
 			}
@@ -234,7 +235,7 @@ func (n *node) json() any {
 	return value
 }
 
-// number returns a whole number, or another if it is not there.
+// number returns a whole number, or otherwise if n is nil. An invalid number is a problem.
 func (r *reader) number(n *node, otherwise uint64) uint64 {
 	if n == nil {
 		return otherwise

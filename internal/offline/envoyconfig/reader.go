@@ -11,7 +11,7 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// reader reads one file. Its Warnings become the notes.
+// reader reads one file. Its Warnings become the notes of the Config.
 type reader struct {
 	strictyaml.Decoder
 	values        int // of the file
@@ -20,16 +20,16 @@ type reader struct {
 	needs         map[string]bool
 }
 
-// problem reports something that is wrong at a value.
+// problem reports a problem with a value.
 func (r *reader) problem(at *node, format string, args ...any) {
 	if len(r.Problems) <= maxProblems {
-		r.Problems = appendOnce(r.Problems, r.place(at), fmt.Sprintf(format, args...))
+		r.Problems = appendOnce(r.Problems, r.location(at), fmt.Sprintf(format, args...))
 	}
 }
 
-// note notes something about a value.
+// note adds a note on a value.
 func (r *reader) note(at *node, format string, args ...any) {
-	r.Warnings = appendOnce(r.Warnings, r.place(at), plaintext.Line(fmt.Sprintf(format, args...)))
+	r.Warnings = appendOnce(r.Warnings, r.location(at), plaintext.Line(fmt.Sprintf(format, args...)))
 }
 
 func appendOnce(list strictyaml.Problems, p strictyaml.Problem, message string) strictyaml.Problems {
@@ -39,20 +39,20 @@ func appendOnce(list strictyaml.Problems, p strictyaml.Problem, message string) 
 	return append(list, p)
 }
 
-// place is where a value is.
-func (r *reader) place(at *node) strictyaml.Problem {
+// location returns a problem with the location of a value, and no message yet.
+func (r *reader) location(at *node) strictyaml.Problem {
 	if at == nil {
 		return strictyaml.Problem{File: r.File}
 	}
 	return strictyaml.Problem{File: r.File, Line: at.yaml.Line, Column: at.yaml.Column, Path: at.path()}
 }
 
-// errUnusable is what is valid but cannot be computed here.
+// errUnusable is the error of a valid configuration that cannot be computed here.
 type errUnusable struct{ error }
 
 func unusable(format string, args ...any) error { return errUnusable{fmt.Errorf(format, args...)} }
 
-// cannot reports an error about a value: a problem or, if it is unusable, a note that says what is skipped.
+// cannot reports an error about a value as a problem or, if it is an errUnusable, as a note that ends with skipped.
 func (r *reader) cannot(at *node, err error, skipped string) {
 	if errors.As(err, new(errUnusable)) {
 		r.note(at, "%v; %s", err, skipped)
@@ -61,7 +61,7 @@ func (r *reader) cannot(at *node, err error, skipped string) {
 	}
 }
 
-// lookAt notes that a header or something else is looked at, and returns its name as requests have it.
+// lookAt records that descriptors depend on a header or another property of requests, and returns its name in a Request.
 func (r *reader) lookAt(name string) string {
 	if name = strings.ToLower(name); name == "host" {
 		name = ":authority" // where Envoy keeps it
@@ -70,7 +70,7 @@ func (r *reader) lookAt(name string) string {
 	return name
 }
 
-// config returns what was read.
+// config returns a Config with the notes and needs of the file.
 func (r *reader) config(all *hosts, c client) *Config {
 	config := &Config{hosts: all, client: c, needs: slices.Sorted(maps.Keys(r.needs))}
 	r.Warnings.Sort()

@@ -11,7 +11,7 @@ import (
 	"weir/internal/offline/explain"
 )
 
-// Report says which descriptors Envoy sends for a request, to people and as JSON.
+// Report is the descriptors that Envoy sends for a request, for text and JSON.
 type Report struct {
 	Descriptors []Sent `json:"descriptors"`
 	Notes       []Note `json:"notes"`
@@ -20,25 +20,25 @@ type Report struct {
 // Sent is one descriptor.
 type Sent struct {
 	Domain       string      `json:"domain"`
-	Descriptor   string      `json:"descriptor"` // as explain.ParseDescriptor takes it
-	Entries      []SentEntry `json:"entries"`    // none if all actions skipped what was missing
+	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor
+	Entries      []SentEntry `json:"entries"`    // null if all actions skipped a missing value
 	Place        string      `json:"place"`
 	Call         int         `json:"call"`
 	OnStreamDone bool        `json:"on_stream_done"`
 	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
 	NegativeHits bool        `json:"is_negative_hits,omitempty"`
-	Explain      string      `json:"explain,omitempty"` // a command
+	Explain      string      `json:"explain,omitempty"` // command that explains the descriptor
 }
 
-// SentEntry is an entry as the log of decisions shows it.
+// SentEntry is an entry of a descriptor, in the format of the decision log.
 type SentEntry struct {
 	Key         string `json:"key"`
 	Value       string `json:"value"`
-	ValueBase64 []byte `json:"value_base64,omitempty"` // if it is no UTF-8
+	ValueBase64 []byte `json:"value_base64,omitempty"` // only if the value is not UTF-8
 }
 
-// Report returns which descriptors Envoy sends for a request. With command, domain and
-// descriptor as arguments behind it, a descriptor is explained.
+// Report returns the descriptors that Envoy sends for a request. command is the beginning
+// of a command that explains a descriptor; domain and descriptor are its next arguments.
 func (c *Config) Report(r Request, command string) *Report {
 	report := &Report{Descriptors: []Sent{}, Notes: append([]Note{}, c.notes...)}
 	for _, result := range c.Descriptors(r) {
@@ -63,7 +63,7 @@ func newSent(r *Result, command string) Sent {
 	if r.HasHitsAddend {
 		s.HitsAddend, hits = &r.HitsAddend, " --hits "+strconv.FormatUint(r.HitsAddend, 10)
 	}
-	if len(r.Entries) > 0 { // Weir lets any other pass
+	if len(r.Entries) > 0 { // Weir admits a descriptor without entries
 		s.Explain = command + " " + explain.Quote(explain.FormatDomain(s.Domain)) + " " + explain.Quote(s.Descriptor) + hits
 	}
 	return s
@@ -74,5 +74,5 @@ var reportText string
 
 var page = template.Must(template.New("report").Funcs(template.FuncMap{"line": plaintext.Line}).Parse(reportText))
 
-// WriteText writes each descriptor and, below, what else is known of it.
+// WriteText writes the descriptors as text, each with its details below it.
 func (r *Report) WriteText(w io.Writer) error { return page.Execute(w, r) }

@@ -22,7 +22,7 @@ const (
 	maxWait = 290 * year // longer than any answer, and shorter than the longest Duration
 )
 
-// decoder decodes a file of tests.
+// decoder decodes a test file.
 type decoder struct{ strictyaml.Decoder }
 
 // row is a field of a mapping, and the function that decodes its value.
@@ -64,7 +64,7 @@ func (d *decoder) list(item func(*yaml.Node)) func(*yaml.Node) {
 	return func(n *yaml.Node) { d.Items(n, item) }
 }
 
-// file decodes a file of tests, and reads the files of rules that it names.
+// file decodes a test file, and reads the rule files that it names.
 func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	if strictyaml.Has(n, "domain") && !strictyaml.Has(n, "tests") {
 		d.Problem(strictyaml.At(n), "this is a file of rules, check it with weir validate; its tests belong in a file of their own, *"+Suffix)
@@ -79,7 +79,7 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	return rules, tests
 }
 
-// rules reads the files of rules at a path, which is relative to the directory of the file of tests.
+// rules reads the rule files at a path, which is relative to the directory of the test file.
 func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	path, ok := d.Text(n)
 	if ok && path == "" {

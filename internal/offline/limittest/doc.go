@@ -7,7 +7,7 @@
 // memory store, so this package decides nothing itself. It does not listen, wait or
 // use Redis.
 //
-// The input is files of tests, the output is a [Report] for each. Read file.go first:
+// The input is test files, the output is a [Report] for each. Read file.go first:
 //
 //   - file.go: Find finds the files in directories, Load reads one and its rules.
 //   - decode.go: the format of a file; everything else in it is reported as a problem

@@ -54,7 +54,7 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 	}
 }
 
-// Each example of docs/examples.md shows a file of rules in docs/examples. Each line of
+// Each example of docs/examples.md shows a rule file in docs/examples. Each line of
 // its list is the name of a test of these rules, which sends the request in that line.
 // TestRulesOfThisRepository runs these tests.
 func TestExamples(t *testing.T) {

@@ -20,7 +20,7 @@ type Options struct {
 	Rules descriptors.Options
 }
 
-// File is a checked file of tests.
+// File is a checked test file.
 type File struct {
 	Name  string // path, as problems and failures show it
 	opts  Options
@@ -54,10 +54,10 @@ type step struct {
 // last returns the time of the last request of the step.
 func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s.every }
 
-// Suffix ends the name of every file of tests.
+// Suffix is the suffix of the names of test files.
 const Suffix = "_test.yaml"
 
-// Find returns the files of tests at paths, in the order of paths. For a directory it
+// Find returns the test files at paths, in the order of paths. For a directory it
 // returns all files in and below it whose names end in Suffix, sorted by name, without
 // names that begin with a dot. Any other path is returned unchanged. Find fails if a
 // directory cannot be read or has no such file.
@@ -89,8 +89,8 @@ func Find(paths ...string) (files []string, err error) {
 	return files, nil
 }
 
-// Load reads a file of tests and the rules that it names. If any of these files has
-// problems, the error is a strictyaml.Problems with all of them. If the file of tests
+// Load reads a test file and the rules that it names. If any of these files has
+// problems, the error is a strictyaml.Problems with all of them. If the test file
 // cannot be read, the error says why.
 func Load(path string, opts Options) (*File, error) {
 	data, err := descriptors.ReadFile(path)
