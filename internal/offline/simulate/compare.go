@@ -1,21 +1,22 @@
 package simulate
 
-// difference is what one set of rules denies and the other does not.
+// difference collects the requests that one set of rules denies and the other admits.
 type difference struct {
 	Difference
 	worst worst
-	seen  map[uint64]denials // clients of whom a request was denied by one set of rules only, or by the others, by the hashes of their keys
+	seen  map[uint64]denials // by the hash of the client's key
 }
 
-// denials say which rules deny some request of a client.
+// denials has a bit for each kind of denial that a client has had.
 type denials uint8
 
 const (
-	differently denials = 1 << iota // these, one that the others admit
-	otherwise                       // the others
+	differently denials = 1 << iota // by these rules, of a request that the other rules admit
+	otherwise                       // by the other rules
 )
 
-// add counts a request, of which these rules and the others deny a hit, or nil.
+// add counts a request. denied is the hit that these rules deny, and others the hit that the other
+// rules deny; either may be nil.
 func (d *difference) add(of *asked, denied, others *hit) {
 	if d.seen == nil {
 		d.seen = map[uint64]denials{}

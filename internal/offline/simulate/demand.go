@@ -7,16 +7,16 @@ import (
 	"weir/internal/limiter"
 )
 
-// demand finds for each client of a limit the smallest amount that would never have denied
-// it: its peak. Each client is followed as if it was never denied, so that its peak does not depend
-// on the amount of the rules, nor on other limits.
+// demand finds the peak of each client of a limit: the smallest amount that would never have
+// denied it. It counts all requests of a client as admitted, so that the peak does not depend on
+// the amount in the rules, nor on other limits.
 //
-// Windows and what is in flight are counted by the server's own code, with every request
-// charged: the peak is the most that was used at a time. What drains of a token bucket
-// depends on the amount; see hull.
+// The code of the server counts windows and requests in flight, with every request charged. The
+// peak is then the maximum use. This is not possible for token buckets, whose refill depends on
+// the amount; see hull.
 type demand struct {
 	limit *limiter.Limit
-	ratio float64 // of the burst of a bucket to its amount, which all amounts keep
+	ratio float64 // burst of a bucket divided by its amount, the same for all amounts
 	hits  [1]limiter.Hit
 	ptrs  [1]*limiter.State
 	out   [1]limiter.Decision
@@ -31,7 +31,7 @@ func newDemand(l *limiter.Limit) *demand {
 	return d
 }
 
-// add takes one more hit of a client.
+// add counts a hit of a client, and raises the client's amount if needed.
 func (d *demand) add(c *client, h *limiter.Hit, now int64) {
 	if d.limit.Algorithm == limiter.TokenBucket {
 		if h.Refund {
@@ -55,22 +55,22 @@ func (d *demand) add(c *client, h *limiter.Hit, now int64) {
 		limiter.Describe(d.hits[:], d.after[:], now, d.out[:])
 		used = d.out[0].Used
 	}
-	if h.Cost == 0 && !h.Always { // a peek, which asks for one more
+	if h.Cost == 0 && !h.Always { // a peek asks whether one more unit would fit
 		used++
 	}
 	c.amount = max(c.amount, uint64(used))
 }
 
 // hull finds the smallest amount of a token bucket that would never have denied a client.
-// A bucket of amount A per period and burst r·A admits all if no span of hits, from one at
-// t1 to one at t2, costs more than A·(r + (t2-t1)/period). So the amount is the largest of cost/(r +
-// (t2-t1)/period) over all spans that end now: the steepest line to a point now from one of
-// those (t1, what was asked for before t1). Only points of their lower convex hull can be it, and of these
-// only those from which on it is steeper than the amount that is needed anyway: all others are dropped.
-// It is exact as long as it needs no more than maxPoints, which takes a client that asks faster and
-// faster so often; the oldest is dropped then.
+// A bucket with amount A per period and burst r·A admits all hits if no span of hits, from time
+// t1 to time t2, costs more than A·(r + (t2-t1)/period). So the smallest amount is the maximum of
+// cost/(r + (t2-t1)/period) over all spans. For the spans that end now, it is the steepest line
+// from a point (t1, cost before t1) to the total cost now. Only points of the lower convex hull can
+// be its start, and of these only points after which the hull is steeper than the amount so far.
+// All other points are dropped. The result is exact while maxPoints are enough; only a client that
+// speeds up more often than that needs more, and then loses its oldest point.
 type hull struct {
-	sum    float64 // asked for since points[0]
+	sum    float64 // cost of all hits since points[0]
 	points []point
 }
 
@@ -78,10 +78,10 @@ const maxPoints = 64
 
 type point struct {
 	at     int64   // in microseconds since the epoch
-	before float64 // asked for before, since points[0]
+	before float64 // cost of the hits from points[0] until then
 }
 
-// add takes a hit, and returns the amount that it needs.
+// add counts a hit, and returns the new smallest amount. amount is the smallest amount so far.
 func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float64 {
 	slope := func(a, b point) float64 { return (b.before - a.before) / (float64(b.at-a.at) / period) }
 	last := point{now, h.sum}
@@ -110,7 +110,6 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 	return amount
 }
 
-// drop drops the oldest point.
 func (h *hull) drop() {
 	start := h.points[1].before
 	h.points = slices.Delete(h.points, 0, 1)

@@ -17,7 +17,7 @@ type ask struct {
 	cost uint64
 }
 
-// history returns the hits of a client who comes in bursts and rests, and faster at times.
+// history returns the hits of a client that sends bursts, pauses, and changes its speed.
 func history(random *rand.Rand, n int) (list []ask) {
 	at := int64(1_700_000_000_000_000) + random.Int64N(3_600_000)*1000
 	for range n {
@@ -45,8 +45,8 @@ func denies(t *testing.T, s limiter.Spec, list []ask) bool {
 	return false
 }
 
-// The peak of a client is the smallest amount that never denies it: one less does. A bucket with a burst of its
-// own keeps the proportion.
+// The peak of a client is the smallest amount that never denies it. An amount of one less denies it. The burst of a
+// bucket keeps its ratio to the amount.
 func TestPeaks(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"fixed window":          {Unit: limiter.Hour},
@@ -81,7 +81,8 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// ask returns the hits of a request with a call for each client, the first of whom is one of the first limit.
+// ask returns the hits of a request that makes one call for each client. The first client is of the first limit,
+// and so on.
 func (e *engine) ask(clients ...uint64) (of asked) {
 	for i, c := range clients {
 		s := e.limits[i]
@@ -90,7 +91,7 @@ func (e *engine) ask(clients ...uint64) (of asked) {
 	return of
 }
 
-// peakOf returns what is suggested for one client.
+// peakOf returns the amount that is suggested for one client.
 func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 	c := newStats(nil, storetest.Must(spec), true)
 	e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}

@@ -1,17 +1,18 @@
-// Package simulate replays access logs against rules on a clock of their own: what would
-// have been denied, to whom, and which amounts would have denied how many clients.
+// Package simulate replays access logs against rules, with a clock that follows the logs. It
+// finds the requests and clients that would have been denied, and the share of clients that
+// other amounts would have denied.
 //
-// Logs, Envoy's configuration and rules come in by Options, and Run makes a Report of them.
-// Begin with simulate.go, which merges the logs. The other files are in the order in which a line passes them:
+// The input is Options, with logs, Envoy's configuration and rules. Run makes a Report of them.
+// Begin with simulate.go, which merges the logs. The order of the other files follows a line of a log:
 //
-//	accesslog/   a block of a file -> lines -> what each says of its request
-//	source.go    source: lines of a log -> events, with the hits that Envoy's configuration and the rules say
+//	accesslog/   a file -> blocks of lines -> a Record for each line
+//	source.go    source: lines of a log -> events, with the hits that Envoy's configuration and the rules make
 //	engine.go    engine: events -> decisions, by limiter.Count
-//	table.go     table: what is known of the clients of a limit
+//	table.go     table: the state of the clients of a limit
 //	demand.go    demand: the amount that each client needs
-//	worst.go     the clients that are denied most, and the worst minute
-//	compare.go   difference: what one set of rules denies and another does not
-//	report.go    Report, as text and as HTML in text.go, both in the words of words.tmpl
+//	worst.go     the most denied clients, and the worst minute
+//	compare.go   difference: the requests that one set of rules denies and another admits
+//	report.go    Report; text.go writes it as text and as HTML, both with the phrases of words.tmpl
 //
-// It knows no server and no store.
+// The package uses no server and no store.
 package simulate

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// fieldsOf lists the fields of JSON of a type and of the types in it, by the name of the field that holds the object.
+// fieldsOf collects the JSON fields of a type and of the types in it, by the name of the field that has the object.
 func fieldsOf(of reflect.Type, object string, names map[string][]string) {
 	if of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 		fieldsOf(of.Elem(), object, names)
@@ -34,7 +34,7 @@ func fieldsOf(of reflect.Type, object string, names map[string][]string) {
 	names[object] = slices.Compact(names[object])
 }
 
-// docs/simulate.md names all fields of the report in JSON, and no others.
+// docs/simulate.md lists all JSON fields of the report, and no others.
 func TestFieldsInDocument(t *testing.T) {
 	want, got := map[string][]string{}, map[string][]string{}
 	fieldsOf(reflect.TypeFor[Report](), "", want)

@@ -9,14 +9,14 @@ import (
 	"weir/internal/plan"
 )
 
-// limitStats are the clients of one limit, and what became of the requests that ask for it.
+// limitStats has the clients of one limit, and counts its requests.
 type limitStats struct {
-	LimitReport // its Requests and Denied, until the end
+	LimitReport // only Requests and Denied are set before report is called
 	rule        *descriptors.Rule
 	limit       *limiter.Limit
 	table       *table
-	asked       uint64 // the request that was counted last, by its number
-	denied      uint64 // likewise
+	asked       uint64 // number of the last request that was counted
+	denied      uint64 // number of the last denied request that was counted
 	series      series
 	worst       worst
 }
@@ -25,29 +25,30 @@ func newStats(rule *descriptors.Rule, l *limiter.Limit, suggest bool) *limitStat
 	return &limitStats{rule: rule, limit: l, table: newTable(l, suggest), series: series{}}
 }
 
-// engine decides requests on a clock of their own, by one set of rules.
+// engine decides requests by one set of rules, with a clock that follows the requests.
 type engine struct {
 	name     string // of the rules
 	tree     *descriptors.Tree
 	limits   []*limitStats
-	byLimit  map[*limiter.Limit]*limitStats // without unlimited ones; it does not change
+	byLimit  map[*limiter.Limit]*limitStats // without unlimited limits; read-only
 	plan     *plan.Options
 	suggest  bool
 	number   uint64 // of the request that is being decided
-	requests uint64 // that ask for limits
+	requests uint64 // with a hit on a limit
 	denied   uint64
 	now      int64
 	late     queue[later]
 	order    uint64
 
-	// Of the call that is being decided, one for each hit.
+	// These have one item for each hit of the call that is being decided.
 	hits      []limiter.Hit
 	known     []client
-	clients   []*client // in known, the same for hits on one counter
+	clients   []*client // pointers into known; hits on one counter share one
 	states    []*limiter.State
 	decisions []limiter.Decision
 	after     []limiter.State
-	deniedBy  *hit // that denied the last request, nil if it was admitted
+
+	deniedBy *hit // hit that denied the last request, or nil if it was admitted
 }
 
 func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *engine {
@@ -63,27 +64,25 @@ func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *e
 	return e
 }
 
-// later is a hit that comes when a request ends, or the end of what it has in flight.
+// later is a hit at the end of a request, or the end of a hold.
 type later struct {
 	at    int64
 	order uint64
 	hit   hit
-	real  bool // what it gives back was taken; else the hit was denied, and only demand has taken it
+	real  bool // false for the end of a hold that was denied, which only demand has counted
 }
 
 func (l later) before(o later) bool { return l.at < o.at || l.at == o.at && l.order < o.order } //nolint:unused // queue calls it
 
-// queue is a heap.
+// queue implements heap.Interface.
 type queue[T interface{ before(T) bool }] []T
 
 func (q queue[T]) Len() int           { return len(q) }
 func (q queue[T]) Less(i, j int) bool { return q[i].before(q[j]) }
 func (q queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
-// Push implements heap.Interface.
 func (q *queue[T]) Push(x any) { *q = append(*q, x.(T)) }
 
-// Pop implements heap.Interface.
 func (q *queue[T]) Pop() any {
 	last := len(*q) - 1
 	item := (*q)[last]
@@ -91,8 +90,8 @@ func (q *queue[T]) Pop() any {
 	return item
 }
 
-// decide decides a request that begins at a time and takes a duration, both in microseconds, and returns the hit
-// that denies it, nil if none does.
+// decide decides a request that begins at now and takes duration, both in microseconds. It returns the hit that
+// denies the request, or nil if it is admitted.
 func (e *engine) decide(of *asked, now, duration int64) *hit {
 	e.advance(now)
 	e.number++
@@ -121,8 +120,8 @@ func (e *engine) decide(of *asked, now, duration int64) *hit {
 	return e.deniedBy
 }
 
-// hold sees to it that what was just taken in flight ends with the request, if it has a hit that
-// gives it back, and after the period of the limit at the latest.
+// hold schedules the end of the holds that the last call took. A hold is released at the end of the request
+// if ends has a refund for it, and expires after the period of the limit otherwise.
 func (e *engine) hold(begins, ends []hit, duration int64) {
 	for i := range begins {
 		h := &begins[i]
@@ -142,12 +141,12 @@ func (e *engine) hold(begins, ends []hit, duration int64) {
 }
 
 func (e *engine) push(at int64, h hit, real bool) {
-	h.Key = nil // its memory is that of the batch
+	h.Key = nil // its memory belongs to the batch, which will be reused
 	e.order++
 	heap.Push(&e.late, later{at, e.order, h, real})
 }
 
-// advance lets the clock go on, and decides what comes until then.
+// advance sets the clock to now, and decides all later hits that are due by then.
 func (e *engine) advance(now int64) {
 	for len(e.late) > 0 && e.late[0].at <= now {
 		l := heap.Pop(&e.late).(later)
@@ -164,8 +163,8 @@ func (e *engine) advance(now int64) {
 	e.now = max(e.now, now)
 }
 
-// call decides the hits of one request to the server, as the server does. Those of a request that has begun
-// already count, but are in no statistics.
+// call decides the hits of one call to the server, as the server does. Hits after the beginning of a request
+// change counters, but not the statistics.
 func (e *engine) call(hits []hit, begins bool) (denied bool) {
 	e.load(hits)
 	denied = limiter.Count(e.hits, e.states, nil, e.now, e.decisions, e.after)
@@ -178,12 +177,12 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 		if !begins || h.Refund {
 			continue
 		}
-		if h.of.asked != e.number { // one with several hits counts once
+		if h.of.asked != e.number { // count a request with several hits once
 			h.of.asked = e.number
 			h.of.Requests++
 			h.of.series.add(e.now, 1, 0)
 		}
-		// It is shown as denied if it denies, and in shadow mode if it would.
+		// A hit is reported as denied if it denies, or would deny without shadow mode.
 		if over := e.decisions[i].Over; over && (wouldBe || h.Limit.Mode == limiter.Shadow) {
 			e.showDenied(h)
 			if denied && e.deniedBy == nil && h.EffectiveMode() != limiter.Shadow {
@@ -197,7 +196,7 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 	return denied
 }
 
-// load fills in the hits of a call, with the states of their counters.
+// load sets the fields for the hits of a call, with the states of their counters.
 func (e *engine) load(hits []hit) {
 	n := len(hits)
 	e.hits = e.hits[:0]
@@ -216,7 +215,7 @@ func (e *engine) load(hits []hit) {
 	}
 }
 
-// sized returns a slice of n items, in the memory of one that was used before.
+// sized returns a slice of n items that reuses the memory of s.
 func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // wouldBeDenied reports whether the call is admitted only because of SHADOW_MODE.
@@ -228,7 +227,6 @@ func (e *engine) wouldBeDenied() bool {
 	return v.Denied()
 }
 
-// showDenied counts a hit as denied, of a client.
 func (e *engine) showDenied(h *hit) {
 	if h.of.denied != e.number {
 		h.of.denied = e.number

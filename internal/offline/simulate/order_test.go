@@ -27,7 +27,7 @@ func jsonLog(t *testing.T, list []entry) string {
 	return logFile(t, b.Bytes())
 }
 
-// Gaps are no disorder: nights, days one after the other, and a line now and then.
+// Gaps between lines, such as nights, do not make lines late.
 func TestGaps(t *testing.T) {
 	config, tree := mustEnvoy(t, byAddress), mustRules(t, perAddress)
 	random := rand.New(rand.NewPCG(6, 6))
@@ -43,7 +43,7 @@ func TestGaps(t *testing.T) {
 				list[i].at = list[i].at.Add(gap(i))
 			}
 			want := serverDenies(t, tree, list)
-			for i := 0; i+4 < len(list) && name != "line by day"; i += 7 { // within a group, and half a second
+			for i := 0; i+4 < len(list) && name != "line by day"; i += 7 { // lines move by at most half a second
 				random.Shuffle(4, func(a, b int) { list[i+a], list[i+b] = list[i+b], list[i+a] })
 			}
 			r := mustRun(t, Options{Logs: []string{jsonLog(t, list)}, Envoy: config, Rules: tree})
@@ -54,7 +54,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// Lines that come too late are counted, and the first are named: in a warning if there are many.
+// Lines that come too late are counted, and a note names the first. If there are many, it is a warning.
 func TestLate(t *testing.T) {
 	for _, last := range []int{2007, 2900} {
 		list := steps(3000, 200*time.Millisecond)

@@ -16,41 +16,41 @@ import (
 	"weir/internal/plan"
 )
 
-// Report is what a replay found. Its texts can be shown as they are.
+// Report is the result of a replay. Its texts are plain text without control characters.
 type Report struct {
-	// Warnings are what may make the rest worthless.
+	// Warnings are problems that may make the report worthless.
 	Warnings []string `json:"warnings,omitempty"`
 
-	First time.Time `json:"first,omitzero"` // request that asks for limits
+	First time.Time `json:"first,omitzero"` // time of the first request with a limit
 	Last  time.Time `json:"last,omitzero"`
 	Counts
-	Late     int64         `json:"late"` // requests that came in the wrong order by more than is put right
+	Late     int64         `json:"late"` // requests that came too late to be sorted by time
 	Requests uint64        `json:"requests"`
 	Denied   uint64        `json:"denied"`
 	Limits   []LimitReport `json:"limits"`
-	// Compared is what the old rules deny beside the new ones, nil unless it was asked for.
+	// Compared compares the rules with the old rules. It is nil without old rules.
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	Suggests  bool    `json:"-"` // amounts
-	cut       []error // logs that cannot be read to their end
-	firstLate string  // the place of its line
+	Suggests  bool    `json:"-"` // whether amounts are suggested
+	cut       []error // errors of logs that cannot be read to their end
+	firstLate string  // location of the first late line
 }
 
-// Counts are of lines.
+// Counts has numbers of lines.
 type Counts struct {
 	Lines int64 `json:"lines"`
-	// Unreadable lines are counted, and the first are shown.
+	// Unreadable counts lines that cannot be parsed. WrongLines are the first of them.
 	Unreadable int64       `json:"unreadable"`
 	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
-	// Idle lines are of requests that ask for no limit.
+	// Idle counts lines whose request has no limit.
 	Idle int64 `json:"without_limits"`
-	// Refused are requests that a server would not decide, and Refusal is why, of the first.
+	// Refused counts requests that a server would refuse. Refusal is the first one's error.
 	Refused int64  `json:"refused"`
 	Refusal string `json:"refusal,omitempty"`
 
 	endless   int64 // lines without duration
-	noRequest int64 // lines of no request, among those that are idle
+	noRequest int64 // idle lines that are not about a request
 }
 
 func (c *Counts) add(o *Counts) {
@@ -64,20 +64,21 @@ func (c *Counts) add(o *Counts) {
 	c.noRequest += o.noRequest
 }
 
-// WrongLine is a line that cannot be read.
+// WrongLine is a line that cannot be parsed.
 type WrongLine struct {
 	Log  string `json:"log"`
 	Line int64  `json:"line"`
 	Why  string `json:"why"`
-	Text string `json:"text"` // its beginning
+	Text string `json:"text"` // beginning of the line
 }
 
-// String returns the line with its place.
+// String returns the line after its location and the reason.
 func (w WrongLine) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", w.Log, w.Line, w.Why, w.Text)
 }
 
-// LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
+// LimitReport is the report on one limit. If the limit is in shadow mode, a request that exceeds
+// it counts as denied.
 type LimitReport struct {
 	Rule      string `json:"rule"`
 	Place     string `json:"place"`
@@ -87,7 +88,7 @@ type LimitReport struct {
 	Shadow    bool   `json:"shadow,omitempty"`
 	Requests  uint64 `json:"requests"`
 	Denied    uint64 `json:"denied"`
-	// Clients are counters of the limit: values of its entries.
+	// Clients is the number of counters of the limit. Each set of values of its entries has one.
 	Clients       uint64        `json:"clients"`
 	ClientsDenied uint64        `json:"clients_denied"` // at least once
 	Share         float64       `json:"clients_denied_share"`
@@ -103,22 +104,22 @@ type Minute struct {
 	count
 }
 
-// Client is one that was denied. Uncertain of its denials may be of others.
+// Client is a client that was denied. Up to Uncertain of its denials may be other clients' denials.
 type Client struct {
 	Client    string `json:"client"`
 	Denied    uint64 `json:"denied"`
 	Uncertain uint64 `json:"uncertain,omitempty"`
 }
 
-// Amount is the smallest at which no more than a share of the clients would have been denied
-// at least once, if the limit was alone.
+// Amount is the smallest amount at which no more than a share of the clients would have been
+// denied at least once if there were no other limits.
 type Amount struct {
 	Share  float64 `json:"clients_denied_share"`
 	Amount uint64  `json:"amount"`
 	Burst  uint64  `json:"burst,omitempty"` // of a token bucket that has one
 }
 
-// SeriesReport is a limit by time: the requests of each span.
+// SeriesReport counts the requests of a limit in spans of equal length.
 type SeriesReport struct {
 	Begin    time.Time `json:"begin"`
 	Width    int64     `json:"width_seconds"`
@@ -126,27 +127,27 @@ type SeriesReport struct {
 	Denied   []uint64  `json:"denied"`
 }
 
-// Comparison is what two sets of rules decide in different ways.
+// Comparison has the differences between the decisions of two sets of rules.
 type Comparison struct {
 	DeniedBefore uint64     `json:"denied_before"` // requests that the old rules deny
 	NowOnly      Difference `json:"denied_now_only"`
 	BeforeOnly   Difference `json:"denied_before_only"`
 }
 
-// Difference is what one of them denies and the other admits. ClientsOnly are clients of whom the other denies
-// no request.
+// Difference counts the requests that one set of rules denies and the other admits. ClientsOnly counts the
+// clients without any request that the other rules deny.
 type Difference struct {
 	Requests     uint64   `json:"requests"`
 	Clients      uint64   `json:"clients"`
 	ClientsOnly  uint64   `json:"clients_only"`
 	WorstClients []Client `json:"worst_clients,omitempty"`
-	By, Others   string   `json:"-"` // which rules deny, and which admit
+	By, Others   string   `json:"-"` // names of the rules that deny, and of the rules that admit
 }
 
-// shares are those of clients for which amounts are suggested.
+// shares are the shares of denied clients for which a report suggests amounts.
 var shares = []float64{0, 0.001, 0.01}
 
-// shownClients is how many of the worst clients are in a report.
+// shownClients is the maximum number of clients in a list of the worst.
 const shownClients = 10
 
 func newReport(o *Options) *Report {
@@ -157,7 +158,7 @@ func newReport(o *Options) *Report {
 	return r
 }
 
-// Err returns what is wrong with logs that could not be read to their end, which Warnings say, too.
+// Err returns the errors of the logs that could not be read to their end, or nil. They are also in Warnings.
 func (r *Report) Err() error { return errors.Join(r.cut...) }
 
 func (r *Report) note(format string, args ...any) {
@@ -168,7 +169,7 @@ func (r *Report) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, plaintext.Line(fmt.Sprintf(format, args...)))
 }
 
-// finish fills in the report.
+// finish completes the report after the last request.
 func (r *run) finish() {
 	p := r.report
 	for _, s := range r.sources {
@@ -228,7 +229,6 @@ func (r *run) finish() {
 	}
 }
 
-// report returns what became of the requests that ask for a limit.
 func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
 	p.Rule, p.Place, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
@@ -257,14 +257,14 @@ func (d *difference) report(by, others string) Difference {
 	return d.Difference
 }
 
-// ruleName is what a rule is called.
+// ruleName returns the path of the limit's rule.
 func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
 
-// clientName returns the entries of a counter by its key, see limiter.Keys. Long values are
-// digests there.
+// clientName returns the entries in a counter's key, see limiter.Keys. Long values are
+// digests.
 func clientName(key []byte) string {
 	parts := strings.Split(string(key), "|")
-	if len(parts) > 3 { // else it is one digest
+	if len(parts) > 3 { // otherwise the entries are one digest
 		parts = parts[2 : len(parts)-1]
 	} else {
 		parts = parts[1:]

@@ -17,8 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write the reports of testdata again")
 
-// TestReports replays the log of each file of testdata/reports, by byAddress and perAddress if
-// the file does not say otherwise. Its last part is the report, and the requests that are denied.
+// TestReports replays the log in each file of testdata/reports. Without a configuration or rules
+// in the file, it uses byAddress or perAddress. The last part of the file is the expected report
+// and the denied requests.
 func TestReports(t *testing.T) {
 	switches := map[string]plan.Options{"quotas_in_shadow_mode": {ShadowMode: true}}
 	files := testenv.Must(filepath.Glob("testdata/reports/*.txt"))(t)
@@ -52,7 +53,7 @@ func TestReports(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			page := html.String()
-			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // the last is of a template that refuses a value
+			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // html/template writes the last for an unsafe value
 				if strings.Contains(page, wrong) {
 					t.Errorf("%q is in\n%s", wrong, page)
 				}

@@ -21,56 +21,56 @@ import (
 	"weir/internal/plan"
 )
 
-// Options say what is replayed.
+// Options are the logs to replay, with the configuration and the rules for them.
 type Options struct {
-	Logs    []string // files; a dash is the standard input
+	Logs    []string // names of files, or a dash for the standard input
 	Format  accesslog.Format
 	Mapping accesslog.Mapping
 	Envoy   *envoyconfig.Config
 	Rules   *descriptors.Tree
-	Old     *descriptors.Tree // nil: nothing is compared
-	Plan    plan.Options      // of the server
-	Suggest bool              // amounts
-	Denied  io.Writer         // takes a line for each request that is denied; nil: none is written
-	// Progress, if it is not nil, is called now and then, with the lines that were read.
+	Old     *descriptors.Tree // rules to compare with, or nil
+	Plan    plan.Options      // settings of the server
+	Suggest bool              // whether to suggest amounts
+	Denied  io.Writer         // gets a line for each denied request; nil disables it
+	// Progress, if not nil, is called up to five times a second with the number of lines so far.
 	Progress func(lines int64)
 }
 
-// run is one replay.
+// run is the state of one call of Run.
 type run struct {
 	*Options
 	sources  []*source
-	batches  sync.Pool // to use again
-	number   uint64    // of batches
+	batches  sync.Pool // batches to reuse
+	number   uint64    // of the last batch
 	waiting  queue[*batch]
 	events   int          // in waiting
-	seed     maphash.Seed // of the hashes of keys, which no client can make alike
+	seed     maphash.Seed // for hashes of keys, random so that clients cannot cause collisions
 	engine   *engine
 	old      *engine // nil unless rules are compared
 	report   *Report
 	list     *bufio.Writer // for Denied
 	shownAt  time.Time
-	clock    int64 // of the request decided last
+	clock    int64 // time of the last decided request
 	nowOnly  difference
 	wereOnly difference
 }
 
-// Lines may be in the wrong order by a minute: a request is decided once lines a minute later
-// have been read, or when more than maxWaiting requests wait.
+// Lines may be up to disorder late. A request is decided when all logs have been read up to a
+// line that much later, or when more than maxWaiting requests wait.
 const (
 	disorder   = minute
 	maxWaiting = 500_000
 )
 
-// Run replays the logs. The error is about a log that cannot be opened or has no line that
-// can be read, or that of ctx.
+// Run replays the logs. It fails if a log cannot be opened or has no readable line, if Denied
+// fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied)}
 	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {
 		r.old = newEngine("the old rules", opts.Old, &opts, false)
 	}
-	for _, name := range opts.Logs { // all of them before any is read
+	for _, name := range opts.Logs { // open all logs before reading any
 		log, err := accesslog.Open(name)
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		log.Name = plaintext.Line(log.Name)
 		r.sources = append(r.sources, newSource(r, log))
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large, but without pointers, so frequent collections are cheap
 	if err := r.replay(ctx); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (r *run) replay(ctx context.Context) error {
 		go s.read(ctx)
 		s.next = <-s.batches
 	}
-	// earliest returns the log that must be read next, nil if all are at their end.
+	// earliest returns the log to read next, or nil if all have been read.
 	earliest := func() (first *source) {
 		for _, s := range r.sources {
 			if s.next != nil && (first == nil || s.clock < first.clock) {
@@ -130,7 +130,6 @@ func (r *run) replay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait lets the requests of a batch wait for their turn.
 func (r *run) wait(b *batch) {
 	if len(b.events) == 0 {
 		r.batches.Put(b)
@@ -142,7 +141,7 @@ func (r *run) wait(b *batch) {
 	heap.Push(&r.waiting, b)
 }
 
-// release decides the requests up to a time, before which no line will come anymore.
+// release decides the waiting requests up to a time. Earlier lines, if any still come, are late.
 func (r *run) release(until int64) {
 	for len(r.waiting) > 0 {
 		b := r.waiting[0]
@@ -161,7 +160,7 @@ func (r *run) release(until int64) {
 	}
 }
 
-// decide decides a request.
+// decide decides a request, and counts it if it is late.
 func (r *run) decide(b *batch, ev *event) {
 	if ev.at < r.clock {
 		r.report.Late++
@@ -172,7 +171,7 @@ func (r *run) decide(b *batch, ev *event) {
 		r.report.First = time.UnixMicro(r.clock).UTC()
 	}
 	deniedBy := r.engine.decide(&ev.now, r.clock, ev.duration)
-	if deniedBy != nil && r.Denied != nil { // an error comes again at the end
+	if deniedBy != nil && r.Denied != nil { // Flush returns any error
 		fmt.Fprintf(r.list, "%s:%d\t%s\t%s\t%s\n", b.log, ev.line,
 			ruleName(deniedBy.of), deniedBy.of.limit.Rate(), clientName(deniedBy.Key))
 	}

@@ -50,7 +50,7 @@ const byAddressAndPath = byAddress + `
       - request_headers: {header_name: ":path", descriptor_key: path}
 `
 
-// entry is a line of a random log.
+// entry is a line of a log.
 type entry struct {
 	at            time.Time
 	address, user string
@@ -79,7 +79,7 @@ func (e entry) json() string {
 	return string(data)
 }
 
-// serverDenies returns the numbers of the lines that a server would deny, on its own store and clock.
+// serverDenies returns the numbers of the lines that a server with a memory store would deny.
 func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []int) {
 	now := time.Time{}
 	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Result{}
@@ -101,7 +101,7 @@ func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []
 
 var lineOf = regexp.MustCompile(`(?m)^[^\t]*:(\d+)\t`)
 
-// deniedLines returns the numbers of lines in what Options.Denied took.
+// deniedLines returns the line numbers in the output of Options.Denied, sorted.
 func deniedLines(text string) (lines []int) {
 	for _, m := range lineOf.FindAllStringSubmatch(text, -1) {
 		n := 0
@@ -112,8 +112,8 @@ func deniedLines(text string) (lines []int) {
 	return lines
 }
 
-// A replay denies what a server with a memory store denies, request by request: in order, out of order, from
-// several files, and from gzip.
+// A replay denies the same requests as a server with a memory store. The log is in order, out of order, in
+// several files, or compressed.
 func TestLikeServer(t *testing.T) {
 	tree, config := mustRules(t, string(testenv.Must(os.ReadFile("testdata/limits.yaml"))(t))), mustEnvoy(t, byAddressAndPath)
 	list := randomLog(rand.New(rand.NewPCG(3, 3)), 8_000)
@@ -125,7 +125,7 @@ func TestLikeServer(t *testing.T) {
 	for _, e := range list {
 		plain.WriteString(e.json() + "\n")
 	}
-	order := make([]int, len(list)) // line i+1 is that of order[i]
+	order := make([]int, len(list)) // order[i] is the entry of line i+1
 	for i := range order {
 		order[i] = i
 	}
@@ -187,7 +187,7 @@ rate_limits:
       - remote_address: {}
 `
 
-// Lines that cannot be read are counted, and the first are shown without their control characters.
+// Unreadable lines are counted, and the first of them are shown without control characters.
 func TestUnreadableLines(t *testing.T) {
 	good := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
 	data := "\x1b]0;owned\x07\n\n" + good + "\r\n{\"start_time\":\"never\"}\n" + strings.Repeat("z", 1<<20) + "\n<script>alert(1)</script>\n" + strings.Repeat("\xff\x00\n", 50) + good
@@ -206,7 +206,7 @@ func TestUnreadableLines(t *testing.T) {
 	}
 }
 
-// A log without a line that can be read is an error that says why, beside good ones too.
+// A log without a readable line is an error with the reason, even if there are other logs.
 func TestNothingToRead(t *testing.T) {
 	line := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
 	good, mixed := logFile(t, []byte(line)), logFile(t, []byte(strings.Repeat("?\n", 10)+line))

@@ -20,40 +20,40 @@ import (
 	"weir/internal/plan"
 )
 
-// batch is what became of a block of lines, in the order of their times.
+// batch has the events of a block of lines, sorted by time.
 type batch struct {
 	Counts
 	log    string
-	number uint64 // of batches, in the order in which they were read
-	data   []byte // of the block
-	clock  int64  // the latest time of a line
+	number uint64 // position of the batch in the order of reading
+	data   []byte // text of the block
+	clock  int64  // latest time of a line
 	events []event
-	next   int    // event, see run.release
+	next   int    // index of the next event that run.release decides
 	hits   []hit  // of all events
 	texts  []byte // keys of counters, one after the other
 }
 
-// event is a request that asks for limits. Times are whole milliseconds, in microseconds.
+// event is a request with at least one hit. Times are in microseconds, truncated to milliseconds.
 type event struct {
 	at       int64 // since the epoch
 	duration int64
 	line     int64
-	now, old asked // of the rules, and of those that they are compared with
+	now, old asked // hits by the rules, and by the old rules
 }
 
-// asked are the hits of a request when it begins, and those when it ends.
+// asked has the hits at the beginning and at the end of a request.
 type asked struct{ begins, ends []hit }
 
-// hit is what a request asks of a limit.
+// hit is a hit with the statistics of its limit.
 type hit struct {
 	limiter.Hit
 	of      *limitStats
 	hash    uint64 // of the key
-	newCall bool   // it is the first of a request to the server
+	newCall bool   // whether it is the first hit of a call to the server
 }
 
-// source makes batches of a log, ahead of what is decided: a line is parsed, Envoy's configuration says which
-// descriptors it sends, and plan what they ask for, as in the server.
+// source makes the batches of a log, concurrently with the decisions. It parses each line, computes the
+// descriptors by Envoy's configuration, and has plan make the hits, as in the server.
 type source struct {
 	run     *run
 	log     *accesslog.Source
@@ -64,14 +64,14 @@ type source struct {
 	planner *plan.Planner
 	plan    plan.Result
 	ask     plan.Request
-	names   map[string]bool // what lines have of what Envoy's configuration looks at
+	names   map[string]bool // the names in Config.Needs that at least one line has
 	domains map[string]bool // of requests without limits
-	batches chan *batch     // of its blocks, in their order
-	failed  error           // there when batches is closed, nil at the end of the log
+	batches chan *batch     // of the blocks, in their order
+	failed  error           // valid after batches is closed; nil if the log was read to its end
 
-	Counts        // of what was decided
-	next   *batch // the one that follows, nil at the end
-	clock  int64  // how far its lines have come
+	Counts        // of the batches that run has taken
+	next   *batch // next batch, or nil at the end
+	clock  int64  // latest time of the lines that run has taken
 }
 
 // noTime is the clock before the first line.
@@ -84,7 +84,7 @@ func newSource(r *run, log *accesslog.Source) *source {
 	}
 }
 
-// useless is the error of a log that was read to its end without a readable line.
+// useless returns an error if the log has no readable line.
 func (s *source) useless() error {
 	switch {
 	case s.Lines > s.Unreadable:
@@ -99,16 +99,17 @@ func (s *source) useless() error {
 	return errors.Join(append(lines, s.failed)...)
 }
 
-// before reports whether the next event of b is the earlier one, or of two at the same time the one read first.
+// before reports whether the next event of b is earlier than the next event of o. At equal times, the batch that was
+// read first is before the other.
 func (b *batch) before(o *batch) bool { //nolint:unused // queue calls it
 	at, other := b.events[b.next].at, o.events[o.next].at
 	return at < other || at == other && b.number < o.number
 }
 
-// maxShown is how many lines that cannot be read are shown.
+// maxShown is the maximum number of unreadable lines in a report.
 const maxShown = 5
 
-// read reads the log, and makes a batch of each of its blocks.
+// read reads the log, and sends a batch for each block to s.batches, which it closes at the end.
 func (s *source) read(ctx context.Context) {
 	defer close(s.batches)
 	for {
@@ -144,7 +145,6 @@ func (s *source) read(ctx context.Context) {
 	}
 }
 
-// reject counts a line that cannot be read.
 func (b *batch) reject(number int64, why error, line []byte) {
 	b.Unreadable++
 	if len(b.WrongLines) < maxShown {
@@ -157,7 +157,7 @@ func (b *batch) reject(number int64, why error, line []byte) {
 	}
 }
 
-// line makes an event of a line.
+// line parses a line and adds its event to the batch, or counts the line as unreadable, idle or refused.
 func (s *source) line(b *batch, line []byte, number int64) {
 	r := &s.record
 	if err := s.parser.Parse(line, r); err != nil {
@@ -197,7 +197,7 @@ func (s *source) line(b *batch, line []byte, number int64) {
 	}
 }
 
-// describe makes what Envoy knew of a request from what its log says.
+// describe sets s.request to the request of a record.
 func (s *source) describe(r *accesslog.Record) {
 	q := &s.request
 	q.Headers = q.Headers[:0]
@@ -229,7 +229,7 @@ func (s *source) describe(r *accesslog.Record) {
 	}
 }
 
-// addHeader adds a header if the log says it, and reports whether it does.
+// addHeader adds a header unless its value is empty, and reports whether it did.
 func (s *source) addHeader(name, value string) bool {
 	if value != "" {
 		s.request.Headers = append(s.request.Headers, envoyconfig.Header{Name: name, Value: value})
@@ -237,10 +237,10 @@ func (s *source) addHeader(name, value string) bool {
 	return value != ""
 }
 
-// appendHits appends the hits of all descriptors by the rules of an engine.
+// appendHits appends the hits of all descriptors by the rules of an engine, and sets of to them.
 func (s *source) appendHits(b *batch, e *engine, of *asked) error {
 	first, ends := len(b.hits), -1
-	for rest := s.results; len(rest) > 0; { // those that Envoy waits for come first
+	for rest := s.results; len(rest) > 0; { // results at the end of the request come last
 		n := 1
 		for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
 			n++
@@ -260,7 +260,7 @@ func (s *source) appendHits(b *batch, e *engine, of *asked) error {
 	return nil
 }
 
-// call appends the hits of one request to the server.
+// call appends the hits of one call to the server.
 func (s *source) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	s.ask.Domain = results[0].Domain
 	s.ask.Descriptors = s.ask.Descriptors[:0]
@@ -276,7 +276,7 @@ func (s *source) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	for i := range s.plan.Hits {
 		h := hit{Hit: s.plan.Hits[i], newCall: i == 0}
 		b.texts = append(b.texts, h.Key...)
-		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // which are those of the planner
+		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // the planner reuses their memory
 		h.of, h.hash = e.byLimit[h.Limit], maphash.Bytes(s.run.seed, h.Key)
 		b.hits = append(b.hits, h)
 	}

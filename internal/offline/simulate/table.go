@@ -8,27 +8,27 @@ import (
 	"weir/internal/limiter"
 )
 
-// table keeps the counters of one limit by the hashes of their keys, of which there may be many millions. Maps of their
-// own, for what only some need, keep the others small, and without pointers there is nothing to scan.
+// table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
+// only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
 type table struct {
 	demand *demand // nil unless amounts are suggested
 	states map[uint64]limiter.State
 	denied map[uint64]struct{} // clients that were denied at least once
-	peaks  map[uint64]peak     // with a demand
-	hulls  map[uint64]*hull    // with a demand, of token buckets
+	peaks  map[uint64]peak     // empty without a demand
+	hulls  map[uint64]*hull    // empty without a demand, or if the limit is no token bucket
 }
 
-// peak is what would be known of a client if it was never denied, see demand.
+// peak has the state of a client for demand, which counts all its requests as admitted.
 type peak struct {
-	alone  limiter.State // of windows and of what is in flight
-	amount uint64        // the amount that the client needs
+	alone  limiter.State // not used for token buckets
+	amount uint64        // smallest amount that never denies the client
 }
 
-// client is what is known of a client, but for whether it was denied.
+// client is the state of a client. Whether it was denied is only in table.
 type client struct {
 	state limiter.State
 	peak
-	hull *hull // of a token bucket
+	hull *hull // nil if the limit is no token bucket
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
@@ -39,10 +39,8 @@ func newTable(l *limiter.Limit, suggest bool) *table {
 	return t
 }
 
-// get returns what is known of a client.
 func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
 
-// put keeps what is known of a client.
 func (t *table) put(hash uint64, c *client) {
 	t.states[hash] = c.state
 	if t.demand != nil {
@@ -53,16 +51,16 @@ func (t *table) put(hash uint64, c *client) {
 	}
 }
 
-// amounts returns for each share of clients the smallest amount at which no more than that
-// share would have been denied.
+// amounts returns the smallest amount for each share, so that no more than that share of the
+// clients would have been denied.
 func (t *table) amounts(shares []float64) (amounts []uint64) {
-	clients := map[uint64]int{} // by the amounts that they need
+	clients := map[uint64]int{} // number of clients by the amount that they need
 	for _, p := range t.peaks {
 		clients[p.amount]++
 	}
 	needed := slices.SortedFunc(maps.Keys(clients), func(a, b uint64) int { return cmp.Compare(b, a) })
 	for _, share := range shares {
-		left, amount := int(share*float64(len(t.peaks))), uint64(0) // clients that may be denied
+		left, amount := int(share*float64(len(t.peaks))), uint64(0) // left is the number of clients that may be denied
 		for _, n := range needed {
 			if left -= clients[n]; left < 0 {
 				amount = n

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The words are those of both forms of the report.
+// Both forms of the report use the phrases in words.
 var (
 	//go:embed words.tmpl
 	words string
@@ -30,7 +30,7 @@ var (
 	page = html.Must(html.Must(html.New("words").Funcs(functions).Parse(words)).New("report").Parse(reportHTML))
 )
 
-// WriteText writes the report for people to read.
+// WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if err := text.Execute(t, r); err != nil {
@@ -39,29 +39,29 @@ func (r *Report) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// WriteHTML writes the report as one file, which needs no network and no script.
+// WriteHTML writes the report as one HTML file, which needs no network and no script.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// DeniedShare is the share of the requests that would be denied.
+// DeniedShare returns the share of the requests that would be denied.
 func (r *Report) DeniedShare() float64 { return float64(r.Denied) / float64(r.Requests) }
 
-// Least is how many denials are certainly of the client.
+// Least returns the number of denials that are certainly the client's.
 func (c Client) Least() uint64 { return c.Denied - c.Uncertain }
 
 // Parts returns both differences.
 func (c *Comparison) Parts() []Difference { return []Difference{c.NowOnly, c.BeforeOnly} }
 
-// Span is the time of a span in words.
+// Span returns the length of a span as text.
 func (s *SeriesReport) Span() string {
 	return strings.TrimSuffix((time.Duration(s.Width) * time.Second).String(), "0s")
 }
 
-// End returns when the last span ends.
+// End returns the end of the last span.
 func (s *SeriesReport) End() time.Time {
 	return s.Begin.Add(time.Duration(int(s.Width)*len(s.Requests)) * time.Second)
 }
 
-// number writes a whole number with commas.
+// number formats a whole number with commas.
 func number(n any) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -70,7 +70,7 @@ func number(n any) string {
 	return s
 }
 
-// percent writes a share with a decimal, or below 1 % with two significant digits.
+// percent formats a share with one decimal, or with two significant digits below 1 %.
 func percent(share float64) string {
 	format := "%.1f"
 	if share < 0.01 {

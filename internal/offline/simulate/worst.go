@@ -9,18 +9,18 @@ import (
 	"weir/internal/telemetry/sketch"
 )
 
-// worst counts the denials of the clients that are denied most.
+// worst counts the denials of the most denied clients.
 type worst struct{ clients *sketch.Sketch[offender] }
 
-// offender is a client that was denied.
 type offender struct {
 	name string
-	last uint64 // request that was counted, by its number
+	last uint64 // number of the last request that was counted
 }
 
 const maxWorst = 128
 
-// add counts a request that is denied, once for a client. Their numbers grow.
+// add counts a denied request, but only once for each client. request is its number, which
+// must never decrease.
 func (w *worst) add(request, hash uint64, name []byte) {
 	if w.clients == nil {
 		w.clients = sketch.New[offender](maxWorst)
@@ -34,8 +34,8 @@ func (w *worst) add(request, hash uint64, name []byte) {
 	}
 }
 
-// top returns the clients with the most denials, n at most. It leaves out those of whose denials more than three
-// quarters may be of others: where many clients are denied equally often, none of them is the worst.
+// top returns the up to n clients with the most denials. It omits clients if more than three quarters of their denials
+// may be other clients' denials: if many clients are denied equally often, none of them is the worst.
 func (w worst) top(n int) (list []Client) {
 	if w.clients == nil {
 		return nil
@@ -50,27 +50,27 @@ func (w worst) top(n int) (list []Client) {
 	return list
 }
 
-// count is of the requests of some time.
+// count counts the requests of a minute or another span of time.
 type count struct {
 	Requests uint64 `json:"requests"`
 	Denied   uint64 `json:"denied"`
 }
 
-// series counts requests by minutes since the epoch.
+// series counts requests by the minute, which is a number since the epoch.
 type series map[int64]count
 
 const minute = 60_000_000 // microseconds
 
-// add counts a request, and denied ones of those that were counted.
+// add adds numbers of requests and of denied requests at a time.
 func (s series) add(now int64, requests, denied uint64) {
 	c := s[now/minute]
 	s[now/minute] = count{c.Requests + requests, c.Denied + denied}
 }
 
-// maxSpans is how many spans are drawn at most.
+// maxSpans is the maximum number of spans in a chart.
 const maxSpans = 240
 
-// report returns the worst minute, and all in spans that are longer where the time is long.
+// report returns the worst minute, and the series in at most maxSpans spans of one minute or more.
 func (s series) report() (*Minute, *SeriesReport) {
 	at := func(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
 	minutes := slices.Sorted(maps.Keys(s))

@@ -11,10 +11,10 @@ import (
 	"github.com/valyala/fastjson"
 )
 
-// Format is how lines are written.
+// Format is a format of log lines.
 type Format string
 
-// The formats. Auto takes each line for what it looks like.
+// These are the known formats. Auto detects the format of each line.
 const (
 	Auto  Format = "auto"
 	JSON  Format = "json"
@@ -23,25 +23,25 @@ const (
 	Nginx Format = "nginx"
 )
 
-// Record is what one line says. Its texts are those of the line and hold any bytes: they
-// are void when the next line is parsed.
+// Record is a parsed line. Its texts may contain any bytes. They refer to the memory of the
+// line and of the parser, and are invalid after the next line is parsed.
 type Record struct {
-	// At is when the request began, in microseconds since the epoch. Of a line of nginx without a
-	// duration it is when the request ended.
+	// At is the time at which the request began, in microseconds since the epoch. For a line of
+	// nginx without a duration, it is the time at which the request ended.
 	At       int64
-	Duration int64 // how long it took, in microseconds; -1: the line does not say
-	// NoRequest reports whether no filter of a proxy saw the request: the line says that it has no path, as a
-	// TLS handshake where HTTP is expected, or no authority. It is false if the line says nothing of them.
+	Duration int64 // duration of the request in microseconds, or -1 if the line has none
+	// NoRequest reports whether the line has an empty path or authority. Then the proxy's filters saw no request,
+	// for example because of a TLS handshake on an HTTP port. It is false if the line has no such fields.
 	NoRequest    bool
-	Method, Path string // the path with the query
+	Method, Path string // the path includes the query
 
-	json   *fastjson.Value // nil of text
-	layout *layout         // nil of JSON
+	json   *fastjson.Value // nil for a text line
+	layout *layout         // nil for a JSON line
 	parser *Parser
 }
 
-// Get returns the value of a header by its name in lower case, of a pseudo header, or of one of the names here;
-// "" if the line does not have it.
+// Get returns the value of a header or pseudo header by its name in lower case, or of RemoteAddress, DirectAddress or
+// RouteName. It returns "" if the line has no value.
 func (r *Record) Get(name string) string {
 	switch name {
 	case ":method":
@@ -53,7 +53,8 @@ func (r *Record) Get(name string) string {
 	return text
 }
 
-// find returns the value of something, which field that is of, and whether the line has it, with or without a value.
+// find returns the value of a property, the JSON field that has it, and whether the line has such a field, even
+// without a value.
 func (r *Record) find(is string) (text string, of field, there bool) {
 	if r.layout != nil {
 		i := slices.Index(r.layout.fields, is)
@@ -78,29 +79,29 @@ func (r *Record) find(is string) (text string, of field, there bool) {
 	return "", of, there
 }
 
-// Parser parses lines. It is for one goroutine.
+// Parser parses lines. It is not safe for concurrent use.
 type Parser struct {
 	format  Format
 	mapping Mapping
-	fields  map[string][]field // where JSON lines have what
+	fields  map[string][]field // results of fieldsOf
 	json    fastjson.Parser
-	numbers []byte           // of the line, as text
-	parts   [maxParts]string // of the line, if it is text
+	numbers []byte           // memory for numbers of the line, as text
+	parts   [maxParts]string // parts of a text line
 }
 
-// NewParser returns a parser of a format, by default Auto. mapping is as ParseMapping returns it.
+// NewParser returns a parser for a format, or for Auto if format is empty. mapping is a result of ParseMapping.
 func NewParser(format Format, mapping Mapping) *Parser {
 	return &Parser{format: cmp.Or(format, Auto), mapping: mapping, fields: map[string][]field{}}
 }
 
-// What may be wrong with a line.
+// These are the errors of Parse.
 var (
 	errFormat = errors.New("unknown format")
 	errTime   = errors.New("no readable time")
 	errJSON   = errors.New("not a JSON object")
 )
 
-// Parse reads a line. An error says why it cannot; r is void then.
+// Parse parses a line into r, which keeps references to line. If Parse fails, r is invalid.
 func (p *Parser) Parse(line []byte, r *Record) (err error) {
 	*r = Record{Duration: -1, parser: p}
 	if len(line) == 0 {
@@ -111,7 +112,7 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 		switch line[0] {
 		case '{', ' ', '\t':
 			format = JSON
-		case '[': // Envoy or Istio, which are told apart by how many parts they have
+		case '[': // Envoy or Istio, which differ in their number of parts
 		default:
 			format = Nginx
 		}
@@ -131,7 +132,7 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 		return errTime
 	}
 	if text, took, _ := r.find(durationField); text != "" {
-		// nginx writes seconds, and when a request ended.
+		// nginx logs durations in seconds, and the time at which a request ended.
 		nginx := took.name == requestTime
 		r.Duration = parseDuration(text, nginx || took.called == durationSeconds)
 		if (time.called == endTime || nginx && time.name != startTime) && r.Duration > 0 && r.Duration <= r.At {
@@ -142,7 +143,7 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 	return nil
 }
 
-// readRequest reads the method and the path.
+// readRequest sets Method, Path and NoRequest.
 func (r *Record) readRequest() {
 	r.Method, _, _ = r.find(":method")
 	path, _, saysPath := r.find(":path")
@@ -157,20 +158,20 @@ func (r *Record) readRequest() {
 	switch r.Path {
 	case "":
 		r.NoRequest = saysPath && r.Method != http.MethodConnect
-	case "*": // of OPTIONS
+	case "*": // OPTIONS *
 		r.NoRequest = true
 	}
 	r.NoRequest = r.NoRequest || saysAuthority && authority == ""
 }
 
-// splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks. Both are empty of what is no request,
-// the path is of CONNECT.
+// splitRequest splits a request line such as "GET /a HTTP/1.1". The path may contain spaces. It is empty for CONNECT.
+// If the text is not a request line, both are empty.
 func splitRequest(line string) (method, path string) {
 	method, path, _ = strings.Cut(line, " ")
 	if end := strings.LastIndexByte(path, ' '); end >= 0 {
 		path = path[:end]
 	}
-	if _, after, ok := strings.Cut(path, "://"); ok && path[0] != '/' { // the absolute form
+	if _, after, ok := strings.Cut(path, "://"); ok && path[0] != '/' { // an absolute URL
 		_, path, _ = strings.Cut(after, "/")
 		path = "/" + path
 	}
@@ -186,7 +187,8 @@ func splitRequest(line string) (method, path string) {
 	}
 }
 
-// text returns a value of JSON as text: a string without its quotes, a number as it is written.
+// text returns a JSON value as text: a string without quotes, or a number or boolean as in JSON. It returns "" for all
+// other values.
 func (p *Parser) text(v *fastjson.Value) string {
 	switch v.Type() {
 	case fastjson.TypeString:
@@ -200,6 +202,6 @@ func (p *Parser) text(v *fastjson.Value) string {
 	}
 }
 
-// asString returns bytes as a string without a copy. They must not be written to while the
-// record is used.
+// asString returns bytes as a string without a copy. The bytes must not change while the
+// string is in use.
 func asString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

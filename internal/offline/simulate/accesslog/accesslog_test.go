@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// want is what a line says.
+// want is the expected Record of a line.
 type want struct {
 	at       string
 	duration time.Duration
@@ -96,7 +96,7 @@ func check(t *testing.T, p *Parser, line string, w want) {
 	}
 }
 
-// A client must not move fields by quotes in its headers, which Envoy's text does not escape.
+// A client must not be able to move fields with quotes in its headers, which Envoy's text format does not escape.
 func TestForgedFields(t *testing.T) {
 	const envoy = `[2016-04-15T20:17:00.310Z] "GET %p HTTP/1.1" 204 - 154 0 226 100 "%x" "%u" "%i" "%a" "10.0.2.1:80"`
 	const istio = `[2020-11-25T21:26:18.409Z] "GET %p HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "%x" "%u" "%i" "%a" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 9.9.9.9:0 %s default`
@@ -139,7 +139,7 @@ func TestForgedFields(t *testing.T) {
 	}
 }
 
-// What looks a little like a format is not read as it.
+// A line that only resembles a format is an error.
 func TestOtherFormats(t *testing.T) {
 	envoy := lines["envoy"].line
 	for name, line := range map[string]string{
@@ -173,15 +173,15 @@ func TestOtherFormats(t *testing.T) {
 	}
 }
 
-// Some lines are of no request that Envoy's filters see. A line that says nothing of the path is not one.
+// Some lines are not about a request that Envoy's filters see. A line without a field for the path is about a request.
 func TestNoRequest(t *testing.T) {
 	const head, tail = `[2016-04-15T20:17:00.310Z] "`, `" 400 - 0 11 0 - "-" "-" "-" "host" "-"`
 	const nginx, after = `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "`, `" 400 150 "-" "-"`
 	const istio, inbound = `[2020-11-25T21:26:18.409Z] "`, `" 0 - - - "-" 0 135 3 - "-" "-" "-" "-" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 - -`
-	for line, want := range map[string]string{ // method and path, "none" if it is of no request
+	for line, want := range map[string]string{ // method and path, or "none" if the line is not about a request
 		head + "- - HTTP/1.1" + tail:                                  "none",
 		head + "OPTIONS * HTTP/1.1" + tail:                            "none",
-		head + "CONNECT - HTTP/1.1" + tail:                            "CONNECT ", // a route may be for it
+		head + "CONNECT - HTTP/1.1" + tail:                            "CONNECT ", // a route may match it
 		head + "GET / HTTP/1.1" + tail:                                "GET /",
 		head + "OPTIONS /a HTTP/1.1" + tail:                           "OPTIONS /a",
 		istio + "- - -" + inbound:                                     "none",
@@ -219,8 +219,8 @@ func TestNoRequest(t *testing.T) {
 	}
 }
 
-// Of several names for a field the same one counts always, whatever the lines before had. What stands for
-// nothing does not count.
+// If a line has several names of a field, their order decides which one counts, even if earlier lines had others.
+// A null or a dash does not count as a value.
 func TestOrderOfNames(t *testing.T) {
 	both := `{"start_time":1700000000,"time":1800000000,"path":"/a","url":"/b","duration":1,"request_time":2,"method":"GET","downstream_remote_address":"10.0.0.1","remote_addr":"10.0.0.2","x-user":"ann","x_user":"bob"}`
 	wanted := want{
@@ -236,14 +236,14 @@ func TestOrderOfNames(t *testing.T) {
 	check(t, p, both, wanted)
 }
 
-// Any JSON lines are read by the names that a mapping gives.
+// With a mapping, JSON lines may have any field names.
 func TestMapping(t *testing.T) {
 	m := testenv.Must(ParseMapping([]string{"time=@t", "method=http.verb", "path=http.url", "remote_address=ip", "header:X-User=claims.sub"}))(t)
 	check(t, NewParser(Auto, m), `{"@t":1700000000123,"http":{"verb":"GET","url":"/a"},"ip":"10.0.0.1","claims":{"sub":"ann"}}`, want{
 		at: "2023-11-14T22:13:20.123Z", duration: -1000,
 		texts: map[string]string{":method": "GET", ":path": "/a", RemoteAddress: "10.0.0.1", "x-user": "ann"},
 	})
-	// The unit of durations, and which end the time is of, can be said.
+	// A mapping can name the unit of durations, and say whether the time is the beginning or the end.
 	ended := testenv.Must(ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"}))(t)
 	check(t, NewParser(Auto, ended), `{"ts":1700000000.5,"rt":"0.250","m":"GET"}`, want{at: "2023-11-14T22:13:20.25Z", duration: 250 * time.Millisecond})
 	began := testenv.Must(ParseMapping([]string{"time=ts", "duration_seconds=rt"}))(t)
@@ -266,7 +266,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// A text is the start_time of JSON. The time of nginx is of the end of a request.
+// A text that is not a line is the start_time of a JSON line. The time in nginx's lines is the end of a request.
 func TestTimes(t *testing.T) {
 	for line, at := range map[string]string{
 		`{"time_iso8601":"2026-11-23T03:20:05+00:00","request_time":"1.250"}`:           "2026-11-23T03:20:03.75Z",
@@ -317,7 +317,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// FuzzParse takes any bytes as a line.
+// FuzzParse parses any bytes as a line.
 func FuzzParse(f *testing.F) {
 	for _, test := range lines {
 		f.Add([]byte(test.line))

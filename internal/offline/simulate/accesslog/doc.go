@@ -1,11 +1,11 @@
-// Package accesslog reads access logs: when each request came, and what of it a proxy
-// wrote down.
+// Package accesslog reads access logs: the time of each request, and the properties of the
+// request that a proxy logged.
 //
-//	accesslog.go  Parser, Record: a line -> what it says
-//	mapping.go    what fields are called in JSON lines: Envoy's, Istio's, nginx's and others
-//	text.go       formats of text: Envoy's and Istio's default, nginx combined
-//	time.go       times in all of them
-//	source.go     Source: a file, gzip or not -> blocks of whole lines
+//	accesslog.go  Parser: a line -> a Record
+//	mapping.go    names of fields in JSON lines, as Envoy, Istio, nginx and others write them
+//	text.go       text formats: the defaults of Envoy and Istio, and nginx combined
+//	time.go       formats of times
+//	source.go     Source: a file, compressed or not -> blocks of full lines
 //
-// It knows nothing of rate limits, and judges no request.
+// The package knows nothing of rate limits.
 package accesslog

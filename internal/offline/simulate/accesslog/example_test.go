@@ -7,7 +7,7 @@ import (
 	"weir/internal/offline/simulate/accesslog"
 )
 
-// ExampleParser_Parse reads a line of Envoy's default format.
+// ExampleParser_Parse parses a line in Envoy's default format.
 func ExampleParser_Parse() {
 	var r accesslog.Record
 	p := accesslog.NewParser(accesslog.Auto, accesslog.Mapping{})

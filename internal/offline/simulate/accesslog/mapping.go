@@ -7,10 +7,10 @@ import (
 	"weir/internal/descriptors/spelling"
 )
 
-// Names of what is no header.
+// These are names of properties that are no headers.
 const (
 	RemoteAddress = ":remote_address"        // may have a port
-	DirectAddress = ":direct_remote_address" // of the connection; may have a port
+	DirectAddress = ":direct_remote_address" // address of the connection; may have a port
 	RouteName     = ":route_name"
 
 	timeField     = ":time"
@@ -18,7 +18,7 @@ const (
 	requestField  = ":request"
 )
 
-// Names in mappings for a time and a duration of another kind, and fields of JSON that tell kinds apart.
+// These are names in mappings of another kind of time and duration, and JSON fields whose name implies the kind.
 const (
 	endTime         = "end_time"
 	durationSeconds = "duration_seconds"
@@ -26,8 +26,8 @@ const (
 	requestTime     = "request_time"
 )
 
-// known has what is called in mappings what, and the names that JSON logs have for it, the usual one first. All
-// else is a header.
+// known lists the properties of requests: their names in mappings, their names here, and the names of their fields in
+// JSON logs, the most common first. Every other name is a header.
 var known = []struct {
 	called, is string
 	json       []string
@@ -49,20 +49,20 @@ var known = []struct {
 	{"request", requestField, []string{"request"}},
 }
 
-// field is one of JSON lines.
+// field is a field of JSON lines.
 type field struct {
-	called string   // what it is, in mappings
-	name   string   // the whole name
-	path   []string // its parts between dots, which lead into objects
+	called string   // name of its property in mappings
+	name   string   // full name
+	path   []string // name split at dots, for fields of nested objects
 }
 
 func newField(called, name string) field { return field{called, name, strings.Split(name, ".")} }
 
-// Mapping says where JSON lines have what. nil leaves it to the usual names.
+// Mapping has the field of a property in JSON lines. Properties without a field have the usual names.
 type Mapping map[string]field
 
-// ParseMapping reads pairs such as end_time=ts, remote_address=client.ip and header:x-user=user, each name once.
-// A dot leads into an object unless a field is called so.
+// ParseMapping parses pairs such as end_time=ts, remote_address=client.ip and header:x-user=user. A field with a dot
+// may be a field of that name or of a nested object. ParseMapping fails if a name is unknown or repeated.
 func ParseMapping(pairs []string) (Mapping, error) {
 	m := Mapping{}
 	for _, pair := range pairs {
@@ -94,7 +94,7 @@ func ParseMapping(pairs []string) (Mapping, error) {
 	return m, nil
 }
 
-// fieldsOf returns the fields for something. The first that has a value counts, whatever other lines had.
+// fieldsOf returns the fields that a property may have. In each line, the first field that has a value counts.
 func (p *Parser) fieldsOf(is string) []field {
 	list, ok := p.fields[is]
 	if ok {

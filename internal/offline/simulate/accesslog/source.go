@@ -10,10 +10,10 @@ import (
 	"os"
 )
 
-// maxLine is how much of a line is read, in bytes.
+// maxLine is the length in bytes at which lines are cut off.
 const maxLine = 128 << 10
 
-// blockSize is how many bytes a block has at least, if there are so many.
+// blockSize is the minimum size of a block in bytes. Only the last block may be smaller.
 const blockSize = 64 << 10
 
 // Source reads the lines of one log.
@@ -21,10 +21,10 @@ type Source struct {
 	Name string
 	file *os.File
 	in   *bufio.Reader // nil before the first block
-	line int64         // lines that were read
+	line int64         // number of the last line that was read
 }
 
-// Open opens a log. A dash names the standard input.
+// Open opens a log. The name - stands for the standard input.
 func Open(name string) (*Source, error) {
 	if name == "-" {
 		return &Source{Name: "stdin", file: os.Stdin}, nil
@@ -42,7 +42,7 @@ func Open(name string) (*Source, error) {
 // Close closes the file.
 func (s *Source) Close() error { return s.file.Close() }
 
-// begin finds out whether the log is compressed, by its first bytes, and drops a byte order mark.
+// begin sets up the reader, which decompresses a gzip log, and skips a byte order mark.
 func (s *Source) begin() error {
 	s.in = bufio.NewReaderSize(s.file, maxLine)
 	if magic, _ := s.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -58,9 +58,9 @@ func (s *Source) begin() error {
 	return nil
 }
 
-// Next reads whole lines into buf, and returns the number of the first, from 1. The last may lack its end, and long ones
-// are cut off. The error is io.EOF at the end. What can be read before another error, such as that of a file that is cut
-// off, is returned first.
+// Next reads full lines into the memory of buf, and returns them with the number of the first line, from 1. Long lines
+// are cut off, and the last line may lack its line break. At the end of the log, the error is io.EOF. If reading fails,
+// Next first returns the lines before the error, and the next call returns the error.
 func (s *Source) Next(buf []byte) (lines []byte, first int64, err error) {
 	lines, first = buf[:0], s.line+1
 	if s.in == nil {

@@ -21,7 +21,7 @@ func writeLog(t *testing.T, data []byte) string {
 	return name
 }
 
-// readAll returns all lines with their numbers, and the error that ended the log.
+// readAll returns all lines by their numbers, and the error after them.
 func readAll(t *testing.T, name string) (lines map[int64]string, err error) {
 	t.Helper()
 	s, err := Open(name)
@@ -52,12 +52,12 @@ func zip(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// Lines come with their numbers from files and gzip of any number of members, whatever their lengths;
-// long ones are cut off.
+// Next returns lines of all lengths with their numbers, from plain files and from gzip with several members. It
+// cuts off long lines.
 func TestSource(t *testing.T) {
 	var data bytes.Buffer
 	var want []string
-	data.WriteString("\ufeff") // a mark before the first line, which is not of it
+	data.WriteString("\ufeff") // a byte order mark, which is not part of the first line
 	for i := range 5000 {
 		line := fmt.Sprint(i, strings.Repeat("x", i%300))
 		if i == 1 {
@@ -69,7 +69,7 @@ func TestSource(t *testing.T) {
 		want = append(want, line[:min(len(line), maxLine)])
 		data.WriteString(line + "\n")
 	}
-	last := strings.Repeat("z", 1<<20) // without an end
+	last := strings.Repeat("z", 1<<20) // without a line break
 	data.WriteString(last)
 	want = append(want, last[:maxLine])
 	half := data.Len() / 2
@@ -91,7 +91,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// Of a file that is cut off, what is there is read, and the error names the last line.
+// The lines of a truncated file are read, and the error names the last line.
 func TestSourceCutOff(t *testing.T) {
 	for data, want := range map[string]string{
 		"one\ntwo\n":      "access.log: after line 2: unexpected EOF",
@@ -101,7 +101,7 @@ func TestSourceCutOff(t *testing.T) {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
 		_, err := io.WriteString(w, data)
-		testenv.OK(t, errors.Join(err, w.Flush())) // and no end
+		testenv.OK(t, errors.Join(err, w.Flush())) // not closed, so the file is truncated
 		if _, err := readAll(t, writeLog(t, b.Bytes())); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", data, err, want)
 		}

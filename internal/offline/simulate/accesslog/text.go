@@ -7,32 +7,33 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// maxParts is how many parts a line has at most.
+// maxParts is the maximum number of parts of a line.
 const maxParts = 22
 
-// Kinds of the parts of a line.
+// These are the kinds of parts of a line.
 const (
-	word     = 'w' // to the next blank
+	word     = 'w' // up to the next space
 	brackets = '['
-	quotes   = '"' // without a quotation mark in them
-	raw      = 'r' // in quotes, which Envoy does not escape within: they end before what is between two parts
+	quotes   = '"' // in quotes, and without a quote within
+	raw      = 'r' // in quotes that Envoy does not escape within; the part ends where the next one can begin
 )
 
-// layout says of what kind the parts of a line are, and which of them are which field.
+// layout is the layout of a line: the kind of each part, and the properties of some parts by index.
 type layout struct {
 	parts  string
 	fields []string
 }
 
-// layouts are those of Envoy's default format, of Istio's, which goes on with addresses,
-// and of nginx combined, which many extend, often by x-forwarded-for first.
+// layouts has Envoy's default format, Istio's format, which adds addresses, and nginx combined,
+// which is often extended, usually with x-forwarded-for first.
 var layouts = map[Format]*layout{
 	Envoy: {`[rwwwwww"rrr"`, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
 	Istio: {`[rwwww"wwww"rrr"wwwwww`, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
 	Nginx: {`www["ww""`, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
 }
 
-// parseText reads a line of text into parts, and returns its layout, nil if it has none. Auto is for Envoy or Istio.
+// parseText splits a text line into p.parts. It returns the layout of the line, or nil if the line does not have the
+// format. With Auto, it tries Envoy and Istio.
 func (p *Parser) parseText(line string, format Format) *layout {
 	of := layouts[format]
 	if format == Auto {
@@ -62,14 +63,14 @@ func (p *Parser) parseText(line string, format Format) *layout {
 		if p.parts[i] == "-" {
 			p.parts[i] = ""
 		} else if format == Nginx {
-			p.parts[i] = plaintext.Decode(p.parts[i], `\x`) // as nginx writes bytes
+			p.parts[i] = plaintext.Decode(p.parts[i], `\x`) // nginx escapes bytes like this
 		}
 	}
 	return of
 }
 
-// split cuts a line into parts, and returns what follows them. A client that writes quotes into its headers
-// can make more parts of a line, and none fewer: such a line is refused, as any that has not all parts and no more.
+// split splits a line into parts and returns the rest of the line. It fails if the line has too few parts. A client
+// that sends quotes in its headers can only add parts. Then there is a rest, and parseText refuses the line.
 func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
 	for i := range len(of.parts) {
 		if i > 0 {
@@ -99,7 +100,7 @@ func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
 		if end < 0 {
 			return "", false
 		}
-		p.parts[i], line = line[:end], line[end+len(opening):] // what closes a part is as long as what opens it
+		p.parts[i], line = line[:end], line[end+len(opening):] // skips a closing bracket or quote, which is as long as the opening one
 	}
 	return line, true
 }

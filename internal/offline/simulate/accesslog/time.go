@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Microseconds.
+// These are lengths of time in microseconds.
 const (
 	milli  = 1000
 	second = 1000 * milli
 )
 
-// layouts of times, the usual one first. All may have a fraction of a second. A time without zone is UTC.
+// layoutsOfTime are the layouts of times, the most common first. Seconds may have a fraction. Times without a zone are UTC.
 var layoutsOfTime = []string{
 	time.RFC3339,
 	"02/Jan/2006:15:04:05 -0700", // common log format
@@ -26,8 +26,8 @@ var layoutsOfTime = []string{
 	time.RFC1123Z,
 }
 
-// parseTime returns a time in microseconds since the epoch. Times before the epoch and after the year
-// 9999 are none.
+// parseTime returns a time in microseconds since the epoch. It fails for times before the epoch or after
+// the year 9999.
 func parseTime(s string) (micros int64, ok bool) {
 	if s == "" || len(s) > 64 {
 		return 0, false
@@ -43,8 +43,8 @@ func parseTime(s string) (micros int64, ok bool) {
 	return 0, false
 }
 
-// sinceEpoch reads a number of seconds since the epoch, or of milliseconds, microseconds or
-// nanoseconds, as its size says.
+// sinceEpoch parses a number of seconds, milliseconds, microseconds or nanoseconds since the
+// epoch. The size of the number decides which.
 func sinceEpoch(s string) (int64, bool) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -65,7 +65,8 @@ func checked(t time.Time) (int64, bool) {
 	return t.UnixMicro(), t.Unix() >= 0 && t.UTC().Year() <= 9999
 }
 
-// parseDuration returns a number of seconds or milliseconds in microseconds, -1 if it is none.
+// parseDuration returns a duration in microseconds, or -1 if s is not valid. s is a number of seconds if seconds, or of
+// milliseconds otherwise.
 func parseDuration(s string, seconds bool) int64 {
 	unit := milli
 	if seconds {

@@ -1,6 +1,6 @@
-// Command generate writes an access log of which it is known what limits by address and
-// hour would do: it counts what each client asks for while it makes the lines. It is for tests and
-// measurements of weir simulate, and imports nothing of it.
+// Command generate writes an access log, and the correct result of limits by address and hour
+// for it: it counts the requests of each client while it makes the lines. It is used for tests
+// and measurements of weir simulate, whose code it does not import.
 //
 //	go run ./internal/offline/simulate/accesslog/generate -lines 1000000 -truth truth.json > access.log
 package main
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// abusers are so many, each with this share of all lines, in so many hours of the log.
+// abusers are clients with a large share of all lines, within a few hours of the log.
 var abusers = [...]struct {
 	share float64
 	hours int
@@ -30,27 +30,27 @@ type generator struct {
 
 	random *rand.Rand
 	often  *rand.Zipf
-	hours  [len(abusers)]int // in which they begin
-	hour   int               // of the line made last
-	counts []uint32          // of that hour, by client
-	peaks  []uint32
-	all    []int
+	hours  [len(abusers)]int // first hours of the abusers
+	hour   int               // of the last line
+	counts []uint32          // lines in that hour, by client
+	peaks  []uint32          // maximum of counts over all hours
+	all    []int             // lines in the log, by client
 }
 
-// truth is what is known of a log.
+// truth is the correct result for a log.
 type truth struct {
 	Lines   int      `json:"lines"`
-	Clients int      `json:"clients"` // that are in the log
+	Clients int      `json:"clients"` // clients with at least one line
 	Abusers []abuser `json:"abusers"` // the worst first
-	// Amounts are the smallest per hour at which no client, 0.1 % and 1 % of clients would
-	// have been denied at least once.
+	// Amounts are the smallest amounts per hour at which no client, 0.1 % or 1 % of the
+	// clients would have been denied at least once.
 	Amounts []uint32 `json:"amounts"`
 }
 
 type abuser struct {
 	Address string `json:"address"`
 	Lines   int    `json:"lines"`
-	Peak    uint32 `json:"peak"` // in an hour
+	Peak    uint32 `json:"peak"` // maximum number of lines in an hour
 }
 
 func main() {
@@ -62,7 +62,7 @@ func main() {
 	flag.Parse()
 	err := g.write(os.Stdout)
 	if err == nil && *truthFile != "" {
-		data, _ := json.MarshalIndent(g.truth(), "", "  ") // which has what JSON can
+		data, _ := json.MarshalIndent(g.truth(), "", "  ") // truth always marshals
 		err = os.WriteFile(*truthFile, append(data, '\n'), 0o600)
 	}
 	if err != nil {
@@ -71,10 +71,10 @@ func main() {
 	}
 }
 
-// disorder is how much later than another that began later a line may come.
+// disorder is the length of the blocks of lines within which the order is random.
 const disorder = 20 * time.Second
 
-// write writes the lines, in any order within a time of disorder.
+// write writes the lines, in random order within blocks.
 func (g *generator) write(w io.Writer) error {
 	n := g.clients + len(abusers)
 	g.counts, g.peaks, g.all = make([]uint32, n), make([]uint32, n), make([]int, n)
@@ -84,7 +84,7 @@ func (g *generator) write(w io.Writer) error {
 	}
 	b := bufio.NewWriterSize(w, 1<<20)
 	var block []string
-	var began time.Duration // of the block
+	var began time.Duration // start of the block
 	for i := range g.lines {
 		at := time.Duration(float64(g.span) / float64(g.lines) * float64(i)).Truncate(time.Millisecond)
 		if at-began > disorder {
@@ -100,11 +100,11 @@ func (g *generator) write(w io.Writer) error {
 func (g *generator) flush(b *bufio.Writer, block []string) {
 	g.random.Shuffle(len(block), func(i, j int) { block[i], block[j] = block[j], block[i] })
 	for _, line := range block {
-		_, _ = b.WriteString(line) // an error comes again at the end
+		_, _ = b.WriteString(line) // the last Flush returns any error
 	}
 }
 
-// draw draws the client of a line, and counts it.
+// draw draws the client of a line, and counts the line.
 func (g *generator) draw(at time.Duration) int {
 	client := g.anyone(at)
 	if hour := int(at / time.Hour); hour != g.hour {
@@ -117,7 +117,7 @@ func (g *generator) draw(at time.Duration) int {
 	return client
 }
 
-// anyone draws an abuser, whose lines are all in his hours, or another client.
+// anyone draws an abuser, if the time is within the abuser's hours, or another client.
 func (g *generator) anyone(at time.Duration) int {
 	hour, chance, hours := int(at/time.Hour), g.random.Float64(), max(g.span.Hours(), 1)
 	for i, a := range abusers {
@@ -151,7 +151,6 @@ func (g *generator) truth() truth {
 	return t
 }
 
-// address returns that of a client.
 func address(client int) string {
 	if client < len(abusers) {
 		return fmt.Sprintf("203.0.113.%d", client+1)
@@ -162,7 +161,7 @@ func address(client int) string {
 
 var paths = [...]string{"/", "/login", "/api/items?page=2", "/api/items/17", "/search?q=weir"}
 
-// line is line i of the log, in JSON as Envoy writes it.
+// line returns line i of the log, in JSON as Envoy writes it.
 func line(i int, at time.Duration, client int) string {
 	begin := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	return fmt.Sprintf(`{"start_time":%q,"method":"GET","path":%q,"protocol":"HTTP/1.1","response_code":200,"response_flags":"-","duration":%d,"authority":"shop.example","downstream_remote_address":"%s:%d","request_id":"%08x"}`+"\n",
