@@ -17,7 +17,6 @@ func load(tb testing.TB, text string, o Options) *Config {
 	return testenv.Must(Load([]byte(text), "f.yaml", o))(tb)
 }
 
-// readFile reads a file of the repository.
 func readFile(tb testing.TB, name string) string {
 	tb.Helper()
 	return string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(tb), name)))(tb))
@@ -44,7 +43,6 @@ func lines(results []Result) (lines []string) {
 	return lines
 }
 
-// alice returns a request of the user alice.
 func alice(path string, headers ...Header) Request {
 	return Request{
 		Headers:       append([]Header{{":method", "GET"}, {":scheme", "https"}, {":authority", "api.example.com"}, {":path", path}, {"x-user", "alice"}}, headers...),

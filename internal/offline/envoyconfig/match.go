@@ -27,7 +27,6 @@ func passAll(all []condition, t *Request) bool {
 	return !slices.ContainsFunc(all, func(c condition) bool { return !c(t) })
 }
 
-// conditions returns the conditions of a list of matchers.
 func conditions[M any](list []M, of func(M) (condition, error)) (all []condition, err error) {
 	for _, m := range list {
 		c, err := of(m)

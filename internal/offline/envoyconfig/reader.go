@@ -20,14 +20,12 @@ type reader struct {
 	needs         map[string]bool
 }
 
-// problem reports a problem with a value.
 func (r *reader) problem(at *node, format string, args ...any) {
 	if len(r.Problems) <= maxProblems {
 		r.Problems = appendOnce(r.Problems, r.location(at), fmt.Sprintf(format, args...))
 	}
 }
 
-// note adds a note on a value.
 func (r *reader) note(at *node, format string, args ...any) {
 	r.Warnings = appendOnce(r.Warnings, r.location(at), plaintext.Line(fmt.Sprintf(format, args...)))
 }

@@ -106,7 +106,6 @@ func Explain(q Question) (Answer, error) {
 	return a, nil
 }
 
-// spell returns entries as text for people.
 func spell(entries []limiter.Entry) (texts []string) {
 	for _, e := range entries {
 		texts = append(texts, descriptors.Spell(e))

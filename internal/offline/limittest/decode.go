@@ -22,7 +22,6 @@ const (
 	maxWait = 290 * year // longer than any answer, and shorter than the longest Duration
 )
 
-// decoder decodes a test file.
 type decoder struct{ strictyaml.Decoder }
 
 // row is a field of a mapping, and the function that decodes its value.

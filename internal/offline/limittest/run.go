@@ -64,7 +64,6 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 	return r
 }
 
-// outcome is the outcome of the requests of a step.
 type outcome struct {
 	admitted, denied int
 	last             *plan.Result // of the step's last request
