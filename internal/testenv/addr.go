@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// OuterAddr returns an IPv4 address of this machine that is not one of loopback. Who
-// connects to it comes from it, as from elsewhere. Where there is none, the test is
-// skipped; the name for WEIR_TEST_REQUIRE is network.
+// OuterAddr returns an IPv4 address of this machine that is not a loopback address. A
+// connection to it also comes from it, like a connection from another machine. Without
+// one, the test is skipped; the name for WEIR_TEST_REQUIRE is network.
 func OuterAddr(t testing.TB) string {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

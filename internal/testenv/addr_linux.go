@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnAddr returns an address of 127.0.0.1 that belongs to the test until it
-// ends: the system gives its port to nobody who asks for any, also while no one
-// listens there. Who sets SO_REUSEADDR, as Redis and Go do, can listen, stop, and
+// OwnAddr returns an address of 127.0.0.1 that is reserved until the test ends:
+// even while no program listens there, the system does not assign its port to others.
+// Programs that set SO_REUSEADDR, such as Redis and Go, can listen, stop, and
 // listen again.
 func OwnAddr(t testing.TB) string {
 	t.Helper()
@@ -23,7 +23,7 @@ func OwnAddr(t testing.TB) string {
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("bind", err))
 	}
-	// Not before: the system would choose from half of the ports.
+	// If this were set before Bind, the system would choose from half of the ports.
 	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
 	}

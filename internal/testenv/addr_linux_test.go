@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An address stays the test's own while nobody listens there, as when a Redis is
-// stopped for a while: only who shares addresses can have it.
+// An address stays reserved while no program listens there, such as while a Redis is
+// stopped: only programs that set SO_REUSEADDR can bind it.
 func TestAddressIsKept(t *testing.T) {
 	addr := OwnAddr(t)
 	stranger := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Authority issues certificates for tests. Each one has a name and a key of its
-// own, so that no other vouches for what it issued.
+// Authority issues certificates for tests. Each authority has its own name and key,
+// so its certificates are valid for no other authority.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that lasts an hour.
+// NewAuthority makes an authority whose certificate is valid for an hour.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
@@ -35,15 +35,15 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Name is what its certificates call their issuer.
+// Name returns the issuer's name in the certificates of the authority.
 func (a *Authority) Name() string { return a.certificate.Subject.CommonName }
 
-// PEM is the certificate of the authority.
+// PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return pemBlock("CERTIFICATE", a.certificate.Raw) }
 
 // Issue returns a certificate for servers and clients, and its key, in PEM
-// form. The subject alternative names are URIs, email addresses, IP addresses
-// or DNS names, as they look.
+// format. Each subject alternative name may be a URI, an email address, an IP
+// address or a DNS name.
 func (a *Authority) Issue(t testing.TB, names ...string) (certificatePEM, keyPEM []byte) {
 	t.Helper()
 	template, key := certificate(t), newKey(t)
@@ -73,7 +73,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
-// certificate is the start of one, valid from an hour ago for two hours.
+// certificate returns a template, valid from an hour ago until an hour from now.
 func certificate(t testing.TB) *x509.Certificate {
 	t.Helper()
 	serial := Must(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)))(t)

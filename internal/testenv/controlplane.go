@@ -22,7 +22,7 @@ import (
 // Node is the node for which a ControlPlane has rules.
 const Node = "default"
 
-// ControlPlane sends rules by xDS, with the server and the cache of
+// ControlPlane sends rules over xDS, with the server and the cache of
 // go-control-plane, as Envoy Gateway does.
 type ControlPlane struct {
 	Addr string // host:port, the same after a restart
@@ -37,8 +37,7 @@ type ControlPlane struct {
 	requests []*discovery.DiscoveryRequest
 }
 
-// StartControlPlane starts a control plane that has no rules for anybody. It ends
-// with the test.
+// StartControlPlane starts a control plane without rules. It stops when the test ends.
 func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
 	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
@@ -59,8 +58,7 @@ func startControlPlane(c *ControlPlane) *ControlPlane {
 	return c
 }
 
-// Start starts a control plane again that was stopped. It knows nothing of what it
-// was before.
+// Start starts a stopped control plane again. Its rules from before are lost.
 func (c *ControlPlane) Start() {
 	c.t.Helper()
 	listener := Must(c.listen(c.Addr))(c.t)
@@ -74,20 +72,20 @@ func (c *ControlPlane) Start() {
 	}}
 	discovery.RegisterAggregatedDiscoveryServiceServer(c.server, server.NewServer(context.Background(), c.cache, callbacks))
 	served := c.server
-	go func() { _ = served.Serve(listener) }() // ends with Stop
+	go func() { _ = served.Serve(listener) }() // until Stop
 }
 
-// Stop ends all streams and listens no more.
+// Stop closes all streams and stops listening.
 func (c *ControlPlane) Stop() { c.server.Stop() }
 
-// Set makes the control plane send rules, each a RateLimitConfig in JSON. None
-// but version makes it send that there are none.
+// Set makes the control plane send rules, each a RateLimitConfig in JSON. Without
+// configs, it sends an empty list.
 func (c *ControlPlane) Set(version string, configs ...string) {
 	c.t.Helper()
 	c.SetFor(Node, version, configs...)
 }
 
-// SetFor does so for another node.
+// SetFor is like Set, for another node.
 func (c *ControlPlane) SetFor(node, version string, configs ...string) {
 	c.t.Helper()
 	var list []types.Resource
@@ -102,14 +100,14 @@ func (c *ControlPlane) SetFor(node, version string, configs ...string) {
 	OK(c.t, c.cache.SetSnapshot(context.Background(), node, snapshot))
 }
 
-// Requests are those that came so far, also before a restart.
+// Requests returns all requests so far, including those before a restart.
 func (c *ControlPlane) Requests() []*discovery.DiscoveryRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.requests)
 }
 
-// WaitFor waits for a request that meets want, and returns it.
+// WaitFor waits for a request for which want returns true, and returns it.
 func (c *ControlPlane) WaitFor(what string, want func(*discovery.DiscoveryRequest) bool) *discovery.DiscoveryRequest {
 	c.t.Helper()
 	var found *discovery.DiscoveryRequest

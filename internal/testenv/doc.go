@@ -1,10 +1,10 @@
-// Package testenv gives tests the real programs that Weir works with,
-// certificates for them, a control plane, the surroundings in which a container
-// runs, and patience.
+// Package testenv provides tests with the real programs that Weir works with,
+// certificates for them, a control plane, the environment of a container, and
+// functions that wait.
 //
-// It is the only place that skips a test: where a program is not installed,
-// what asks for it is skipped, unless the environment variable
-// WEIR_TEST_REQUIRE names the program (several are separated by commas). Then
-// the test fails, so that a machine that must run everything cannot quietly run
-// less. Nothing but tests may import it.
+// Only this package skips tests. A test that needs a program is skipped if the
+// program is not installed. If the environment variable WEIR_TEST_REQUIRE
+// contains its name (names are separated by commas), the test fails instead, so
+// that a machine that must run all tests cannot skip some unnoticed. Only tests
+// may import this package.
 package testenv

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Envoy returns the path of an Envoy: the one that the environment variable
-// ENVOY names, else the one that `make tools` installed in the repository, else
-// the one in PATH. Without any, the test is skipped.
+// Envoy returns the path of Envoy: the program in the environment variable ENVOY,
+// or the program that `make tools` installed in the repository, or the program in
+// PATH, in this order. Without Envoy, the test is skipped.
 func Envoy(t testing.TB) string {
 	t.Helper()
 	if named := os.Getenv("ENVOY"); named != "" {
@@ -26,8 +26,8 @@ func Envoy(t testing.TB) string {
 	return Program(t, "envoy")
 }
 
-// Repository returns the root of the repository, an absolute path. A test runs
-// in the directory of its package, which is somewhere below.
+// Repository returns the absolute path of the repository's root. It searches upwards
+// from the working directory, which for a test is the directory of its package.
 func Repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -46,7 +46,7 @@ func Repository(t testing.TB) string {
 	}
 }
 
-// Documents returns the files of all documents of the repository.
+// Documents returns the paths of all documents of the repository.
 func Documents(tb testing.TB) (files []string) {
 	tb.Helper()
 	root := Repository(tb)

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ServeGRPC runs a server on a port of its own until the test ends, and returns its
-// address as host:port.
+// ServeGRPC runs a server on a free port until the test ends, and returns its address
+// as host:port.
 func ServeGRPC(t testing.TB, server *grpc.Server) string {
 	t.Helper()
 	listener := Must(net.Listen("tcp", "127.0.0.1:0"))(t)

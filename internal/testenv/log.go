@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Log is what is written, by a program or a logger, and can be read meanwhile.
+// Log stores the output of a program or a logger. It may be read while it is written.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -21,14 +21,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
-// WaitFor waits until the log holds text.
+// WaitFor waits until the log contains text.
 func (l *Log) WaitFor(tb testing.TB, text string) {
 	tb.Helper()
 	Eventually(tb, func() error {

@@ -2,8 +2,8 @@ package testenv
 
 import "testing"
 
-// Must is for calls in tests that have to succeed: Must(os.ReadFile(name))(t) is the
-// content, or the test fails.
+// Must is for calls in tests that must succeed: Must(os.ReadFile(name))(t) returns the
+// content, or fails the test.
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()

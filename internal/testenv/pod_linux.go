@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pod is a network of its own, as the containers of a Kubernetes pod share it:
-// nothing but a loopback interface, on which every port is free. It is for
-// programs whose ports a test cannot choose.
+// Pod is a network namespace, as the containers of a Kubernetes pod share it. It has
+// only a loopback interface, on which every port is free. It is for programs whose
+// ports a test cannot choose.
 type Pod struct{ network *os.File }
 
-// NewPod makes a pod that lasts as long as the test. Where that is not allowed,
-// which is so for most users but root, the test is skipped; the name for
-// WEIR_TEST_REQUIRE is namespaces.
+// NewPod makes a pod that exists until the test ends. If that is not allowed, as for
+// most users other than root, the test is skipped; the name for WEIR_TEST_REQUIRE is
+// namespaces.
 func NewPod(t testing.TB) *Pod {
 	t.Helper()
 	p := new(Pod)
@@ -74,7 +74,7 @@ func (p *Pod) Listen(t testing.TB, addr string) net.Listener {
 	return l
 }
 
-// Dial connects to an address in the pod; it fits http.Transport and gRPC.
+// Dial connects to an address in the pod. http.Transport and gRPC can use it.
 func (p *Pod) Dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	err = p.within(func() (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
@@ -86,12 +86,12 @@ func (p *Pod) Dial(ctx context.Context, network, addr string) (conn net.Conn, er
 // Start starts cmd in the pod.
 func (p *Pod) Start(cmd *exec.Cmd) error { return p.within(cmd.Start) }
 
-// StartContainer starts cmd in the pod as Kubernetes runs a container with
-// runAsUser 65534 and readOnlyRootFilesystem: root is its root directory and
-// nobody can write there, and the program has no privileges.
+// StartContainer starts cmd in the pod like a container in Kubernetes with
+// runAsUser 65534 and readOnlyRootFilesystem. root is its root directory, which is
+// read-only, and the program has no privileges.
 func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
 	return p.within(func() error {
-		// A mount namespace of its own needs a root and a working directory of its own.
+		// CLONE_NEWNS needs CLONE_FS, which separates the root and the working directory.
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 			return fmt.Errorf("making a mount namespace: %w", err)
 		}
@@ -99,7 +99,7 @@ func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
 			source, target string
 			flags          uintptr
 		}{
-			{"none", "/", unix.MS_REC | unix.MS_PRIVATE}, // what follows shows nowhere else
+			{"none", "/", unix.MS_REC | unix.MS_PRIVATE}, // hides the next mounts from other namespaces
 			{root, root, unix.MS_BIND},
 			{"none", root, unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY},
 		}
@@ -118,7 +118,7 @@ func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
 	})
 }
 
-// within runs f in a thread that is in the pod.
+// within runs f in a thread that has entered the pod.
 func (p *Pod) within(f func() error) error {
 	return inThread(func() error {
 		if err := unix.Setns(int(p.network.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -128,9 +128,9 @@ func (p *Pod) within(f func() error) error {
 	})
 }
 
-// inThread runs f in a thread that serves nobody else afterwards. The thread
-// stays until this process ends: it may have started other programs before, and
-// Envoys were seen to get a SIGTERM when threads ended.
+// inThread runs f in a thread that is not used again. The thread stays until this
+// process exits: it may have started other programs before, and Envoys were observed
+// to get a SIGTERM when such threads exited.
 func inThread(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// requireVariable names the programs whose tests must not be skipped.
+// requireVariable is the environment variable with the names of required programs.
 const requireVariable = "WEIR_TEST_REQUIRE"
 
-// Program returns the path of an executable, or skips the test or benchmark
-// that needs it.
+// Program returns the path of an executable. If it is not installed, Program skips
+// the test or benchmark.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -23,8 +23,8 @@ func Program(t testing.TB, name string) string {
 	return ""
 }
 
-// unavailable skips a test, because of err, that needs what has this name, or
-// fails it if that is required.
+// unavailable skips a test because of err. If name is required, it fails the test
+// instead.
 func unavailable(t testing.TB, name string, err error) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), name) {
@@ -33,8 +33,8 @@ func unavailable(t testing.TB, name string, err error) {
 	t.Skipf("%s is not available: %v", name, err)
 }
 
-// Shell returns the path of bash, for tests that run the commands of documents.
-// Without it, or without curl, which those commands use, the test is skipped.
+// Shell returns the path of bash, for tests that run the commands in documents.
+// Without bash, or without curl, which the commands use, the test is skipped.
 func Shell(t testing.TB) string {
 	t.Helper()
 	Program(t, "curl")

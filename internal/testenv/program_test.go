@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder stands in for the test that asks for a program.
+// recorder stands in for a test that needs a program, and records how it ends.
 type recorder struct {
 	testing.TB
 	outcome string

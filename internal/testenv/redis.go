@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Redis is a redis-server that belongs to one test. It keeps its data in memory
-// and its files in a directory that goes with the test.
+// Redis is a redis-server for one test. Its data is only in memory. Its files are in a
+// directory that is removed when the test ends.
 type Redis struct {
 	t        testing.TB
 	program  string
@@ -25,7 +25,7 @@ type Redis struct {
 	password string
 	log      bytes.Buffer
 	cmd      *exec.Cmd
-	exited   chan struct{} // closed when cmd has ended
+	exited   chan struct{} // closed when cmd has exited
 }
 
 // RedisServer starts a redis-server on a free port of 127.0.0.1 and on a unix
@@ -41,8 +41,8 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
 		r.password = args[i+1]
 	}
-	// Not t.TempDir, which holds the test's name: the path of a unix socket is
-	// limited to about 100 bytes.
+	// The path of a unix socket is limited to about 100 bytes. That excludes t.TempDir,
+	// which contains the name of the test.
 	dir, err := os.MkdirTemp("", "redis")
 	if err != nil {
 		t.Fatalf("making a directory for redis-server: %v", err)
@@ -64,28 +64,28 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 	return r
 }
 
-// Addr is the server's TCP address, host:port.
+// Addr returns the server's TCP address as host:port.
 func (r *Redis) Addr() string { return r.addr }
 
-// Socket is the path of the server's unix socket.
+// Socket returns the path of the server's unix socket.
 func (r *Redis) Socket() string { return r.socket }
 
-// Stop kills the server without giving it a chance to say goodbye, as a crash
-// does. It does nothing if the server is not running.
+// Stop kills the server without an orderly shutdown, like a crash. It does nothing if
+// the server is not running.
 func (r *Redis) Stop() {
 	if r.cmd == nil {
 		return
 	}
-	_ = r.cmd.Process.Kill() // fails only if the server has ended by itself
+	_ = r.cmd.Process.Kill() // fails only if the server has exited already
 	<-r.exited
 	r.cmd = nil
 }
 
-// Pause stops the server where it is: it keeps its connections and answers nobody
-// until Resume.
+// Pause suspends the server. It keeps its connections, but does not answer until
+// Resume.
 func (r *Redis) Pause() { r.signal(syscall.SIGSTOP) }
 
-// Resume lets the server go on after Pause.
+// Resume continues the server after Pause.
 func (r *Redis) Resume() { r.signal(syscall.SIGCONT) }
 
 func (r *Redis) signal(s os.Signal) {
@@ -115,7 +115,7 @@ func (r *Redis) start() error {
 	}
 	r.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait() // it is killed, or the log says why it ended
+		_ = cmd.Wait() // the server was killed, or its log says why it exited
 		close(exited)
 	}(r.cmd, r.exited)
 
@@ -133,8 +133,8 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// answers reports whether the server replies. An error counts: one that is loading its data
-// is there.
+// answers reports whether the server replies. An error is a reply, too, such as while the server
+// loads its data.
 func (r *Redis) answers() bool {
 	_, err := r.try("ping")
 	_, isReply := errors.AsType[replyError](err)

@@ -10,9 +10,9 @@ import (
 
 const slots = 16384
 
-// RedisCluster starts a cluster of so many primaries, which share the slots
-// evenly in their order, and one replica for each of the first of them. It
-// returns when all serve: primaries first. args are further options of each.
+// RedisCluster starts a cluster of primaries, which share the slots evenly in
+// order, and of replicas, one for each of the first primaries. It returns all nodes
+// when they serve, with the primaries first. args are further options of each node.
 func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redis {
 	t.Helper()
 	nodes := make([]*Redis, primaries+replicas)
@@ -50,8 +50,8 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	return nodes
 }
 
-// hasBus reports whether nodes of a cluster can talk to the one at addr. They do at its
-// port and 10,000, which must exist and be none that the system gives away.
+// hasBus reports whether a node at addr can have a cluster bus. The port of the bus is the
+// port of the node plus 10,000. It must be valid, and above the ports that the system assigns.
 func hasBus(addr string) bool {
 	_, port, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(port)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Command sends a command that must succeed, and returns its reply: a simple or a bulk
-// string, or a number.
+// Command sends a command and returns its reply, which may be a simple string, a bulk
+// string, or a number. It fails the test if the command fails.
 func (r *Redis) Command(words ...string) string {
 	r.t.Helper()
 	reply, err := r.try(strings.Join(words, " "))
@@ -39,7 +39,7 @@ func (r *Redis) try(line string) (string, error) {
 	return send(conn, reader, line)
 }
 
-// replyError is an error that Redis replied.
+// replyError is an error reply of Redis.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// RedisSentinel starts a sentinel that watches primary under the name "weir" and
-// promotes its replica half a second after it is gone. It returns when the
-// sentinel knows the replica. config is further lines of its configuration.
+// RedisSentinel starts a sentinel that watches primary under the name "weir". It
+// promotes the replica when the primary has been down for half a second. RedisSentinel
+// returns when the sentinel knows the replica. config is further lines of its configuration.
 func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 	t.Helper()
 	s := &Redis{t: t, program: Program(t, "redis-server"), addr: OwnAddr(t)}
@@ -21,7 +21,7 @@ func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 		}
 	}
 	dir := t.TempDir()
-	file := filepath.Join(dir, "sentinel.conf") // which it rewrites
+	file := filepath.Join(dir, "sentinel.conf") // the sentinel rewrites it
 	host, port, _ := net.SplitHostPort(primary.addr)
 	_, own, _ := net.SplitHostPort(s.addr)
 	text := fmt.Sprintf(`port %s
@@ -44,7 +44,7 @@ sentinel failover-timeout weir 3000
 	return s
 }
 
-// RedisReplica starts a replica of primary and returns when it has its data.
+// RedisReplica starts a replica of primary, and returns when it has the primary's data.
 func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.addr)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// RedisTLS starts a redis-server that also speaks TLS, at the address returned:
-// with a certificate of authority for 127.0.0.1, and with clients only that show
-// one of it. args are further options.
+// RedisTLS starts a redis-server that also accepts TLS, at the returned address. It has
+// a certificate of authority for 127.0.0.1, and accepts only clients with a certificate
+// of authority. args are further options.
 func RedisTLS(t testing.TB, authority *Authority, args ...string) (r *Redis, addr string) {
 	t.Helper()
 	addr = OwnAddr(t)

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	patience = time.Minute          // with what is sure to come, on a machine that is busy
-	pause    = 2 * time.Millisecond // between two looks
+	patience = time.Minute          // longer than any wait, even on a busy machine
+	pause    = 2 * time.Millisecond // between two checks
 )
 
-// Eventually asks check until it returns nil, for what others have to do first,
-// and fails the test with its last error if that takes a minute.
+// Eventually calls check until it returns nil. If that takes longer than a minute, it
+// fails the test with the last error of check.
 func Eventually(tb testing.TB, check func() error) {
 	tb.Helper()
 	look := time.NewTicker(pause)
@@ -31,24 +31,24 @@ func Eventually(tb testing.TB, check func() error) {
 	}
 }
 
-// Pass lets so much time pass: for what only time brings about, such as the end of a
-// window, and for how long an attack lasts. For all else, wait with Eventually, or for
-// a channel beside a bound.
+// Pass lets time pass. It is for events that only time causes, such as the end of a
+// window, and for the length of an attack. In all other cases, use Eventually, or wait
+// for a channel with a deadline.
 func Pass(d time.Duration) {
 	<-time.After(d) //nolint:forbidigo // there is nothing else to wait for
 }
 
-// RaceDetector is whether the race detector is built in (-race). Then a sync.Pool loses
-// what it is given, at random, so that allocations say nothing.
+// RaceDetector reports whether the test was built with -race. Then a sync.Pool drops
+// items at random, so the number of allocations means nothing.
 var RaceDetector = func() bool {
 	info, _ := debug.ReadBuildInfo()
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
 
-// InProcessorTime runs f, and fails the test if it never takes less than bound of the
-// time of processors, which others on the machine do not take away; under the
-// race detector ten times as much. It has five tries, because a collection of
-// garbage may fall into any.
+// InProcessorTime runs f up to five times, and fails the test unless one run takes less
+// CPU time than bound. Unlike real time, CPU time does not depend on other programs.
+// Several runs are needed because the garbage collector may run during any. With the
+// race detector, the bound is ten times as long.
 func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	tb.Helper()
 	if RaceDetector {
@@ -65,7 +65,7 @@ func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	tb.Errorf("takes %v of a processor, want less than %v", took, bound)
 }
 
-// ProcessorTime is what this process has taken of processors so far.
+// ProcessorTime returns the CPU time that this process has used so far.
 func ProcessorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used syscall.Rusage
@@ -75,7 +75,7 @@ func ProcessorTime(tb testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Until is Eventually for what has no error to tell.
+// Until waits like Eventually until ok returns true.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	Eventually(tb, func() error {
@@ -86,7 +86,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Becomes waits until get returns want, with what as the name of its result.
+// Becomes waits until get returns want. what names the result of get in the error.
 func Becomes[T comparable](tb testing.TB, what string, want T, get func() T) {
 	tb.Helper()
 	Eventually(tb, func() error {
