@@ -14,14 +14,14 @@ import (
 	"weir/internal/plan"
 )
 
-// service decides on rules of the repository as a server does, at times of its own.
+// service decides requests as a server does, by rules of the repository and its own clock.
 type service struct {
 	decider plan.Decider
 	tree    *descriptors.Tree
 	now     time.Time
 }
 
-// newService has the rules of a file.
+// newService returns a service with the rules of a file.
 func newService(root, file string) *service {
 	return newServiceOf(file, string(must(os.ReadFile(filepath.Join(root, file)))))
 }
@@ -42,13 +42,13 @@ type uncounted struct{}
 func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
 func (uncounted) CountFailure()                           {}
 
-// answer is what a request was answered.
+// answer is the answer to a request.
 type answer struct {
 	denied   bool
 	statuses []plan.Status
 }
 
-// ask asks for descriptors such as user=alice,path=/login, each of so many units.
+// ask sends a request with descriptors such as user=alice,path=/login. addend is the cost of each.
 func (s *service) ask(domain string, addend uint64, refund bool, spelled ...string) answer {
 	request := plan.Request{Domain: domain}
 	for _, text := range spelled {
@@ -66,7 +66,7 @@ func entriesOf(spelled string) (entries []limiter.Entry) {
 	return entries
 }
 
-// String is the code, and what is left of each limit.
+// String returns the code and the remaining units of each limit.
 func (a answer) String() string {
 	if a.denied {
 		for _, s := range a.statuses {
@@ -82,7 +82,7 @@ func (a answer) String() string {
 	return "OK, " + strings.Join(left, ", ")
 }
 
-// spellDuration writes 12h0m0s as 12h.
+// spellDuration formats 12h0m0s as 12h.
 func spellDuration(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -93,7 +93,7 @@ func spellDuration(d time.Duration) string {
 	return text
 }
 
-// thousands writes 1000000 as 1,000,000.
+// thousands formats 1000000 as 1,000,000.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -12,16 +12,16 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestBounds holds the algorithms to what docs/algorithms.md says they admit at
-// most, under loads that come in bursts at random. That the bounds are reached
-// is told by docs/algorithms/rules_test.yaml.
+// TestBounds checks that no algorithm admits more than docs/algorithms.md says, under
+// random bursts of load. docs/algorithms/rules_test.yaml shows that the bounds can be
+// reached.
 func TestBounds(t *testing.T) {
 	const period = time.Minute
 	share := func(amount int64, span time.Duration) int64 { return amount * int64(span) / int64(period) }
 	bounds := []struct {
 		name    string
 		words   string        // in the document
-		longest time.Duration // that the bound speaks of
+		longest time.Duration // longest span to which the bound applies
 		spec    limiter.Spec
 		most    func(amount, burst int64, span time.Duration) int64
 	}{
@@ -58,7 +58,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// bursts returns ten minutes of a load that likes the ends of minutes.
+// bursts returns the times of ten minutes of load, with more requests around full minutes.
 func bursts(random *rand.Rand) []time.Duration {
 	var times []time.Duration
 	for range 1 + random.IntN(15) {

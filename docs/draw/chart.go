@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Sizes of a chart, in pixels.
+// These are the sizes of the parts of a chart, in pixels.
 const (
 	chartWidth  = 860
 	panelHeight = 96
 	marginLeft  = 44
 	marginRight = 16
-	marginTop   = 30 // holds the chart's legend
-	panelGap    = 34 // holds the next panel's title
+	marginTop   = 30 // for the chart's legend
+	panelGap    = 34 // for the next panel's title
 	axisHeight  = 30
 )
 
-// The colours, which keep their difference in print and for the colour-blind.
+// These colours differ even in print and for people with colour blindness.
 const (
 	colorText     = "#1f2328"
 	colorGrid     = "#d8dee4"
@@ -27,7 +27,7 @@ const (
 	colorLimit    = "#cf222e"
 )
 
-// canvas is a picture that is being drawn.
+// canvas is the SVG text of a picture.
 type canvas struct{ bytes.Buffer }
 
 func newCanvas(title string, height int) *canvas {
@@ -39,10 +39,10 @@ func newCanvas(title string, height int) *canvas {
 	return c
 }
 
-// chart is a column of panels over one axis of time.
+// chart is a column of panels above a shared time axis.
 type chart struct {
 	*canvas
-	begin, end time.Duration // of the axis
+	begin, end time.Duration // ends of the axis
 	panels     int
 }
 
@@ -51,20 +51,20 @@ func newChart(title string, begin, end time.Duration, panels int) *chart {
 	return &chart{canvas: newCanvas(title, height), begin: begin, end: end, panels: panels}
 }
 
-// x is where a time is.
+// x returns the x coordinate of a time.
 func (c *chart) x(t time.Duration) float64 {
 	return marginLeft + float64(chartWidth-marginLeft-marginRight)*float64(t-c.begin)/float64(c.end-c.begin)
 }
 
-// panel is a part of a chart with an axis of its own for numbers up to top.
+// panel is a part of a chart. Its own axis shows numbers from 0 to top.
 type panel struct {
 	*chart
 	bottom float64
 	top    int
 }
 
-// panel begins the panel with an index, from 0, and draws its title and grid,
-// with a line at every step.
+// panel returns the panel with an index from 0. It draws the title and a grid with a
+// line at every step.
 func (c *chart) panel(index int, title string, top, step int) panel {
 	p := panel{c, float64(marginTop + (index+1)*(panelHeight+panelGap)), top}
 	c.text(marginLeft, p.bottom-panelHeight-8, "start", `font-weight="bold"`, title)
@@ -78,10 +78,10 @@ func (c *chart) panel(index int, title string, top, step int) panel {
 	return p
 }
 
-// y is where a number is.
+// y returns the y coordinate of a number.
 func (p panel) y(n int) float64 { return p.bottom - panelHeight*float64(n)/float64(p.top) }
 
-// bars draws a bar for each count, all of one width, from the axis' begin on.
+// bars draws a bar of the same width for each count, from the beginning of the axis.
 func (p panel) bars(counts []int, width time.Duration, color string) {
 	fmt.Fprintf(p, `<g fill="%s">`+"\n", color)
 	for i, n := range counts {
@@ -94,7 +94,7 @@ func (p panel) bars(counts []int, width time.Duration, color string) {
 	fmt.Fprintf(p, "</g>\n")
 }
 
-// curve draws numbers at equal distances, from the axis' begin on, and fills what is below.
+// curve draws a curve through numbers at equal distances, from the beginning of the axis, and fills the area below it.
 func (p panel) curve(numbers []int, width time.Duration, color string) {
 	var path bytes.Buffer
 	for i, n := range numbers {
@@ -106,7 +106,7 @@ func (p panel) curve(numbers []int, width time.Duration, color string) {
 	fmt.Fprintf(p, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", bytes.TrimSpace(path.Bytes()), color)
 }
 
-// axis draws the axis of time below the last panel.
+// axis draws the time axis below the last panel.
 func (c *chart) axis() {
 	y := float64(marginTop + c.panels*(panelHeight+panelGap))
 	for t := c.begin; t <= c.end; t += 30 * time.Second {
@@ -115,7 +115,7 @@ func (c *chart) axis() {
 	}
 }
 
-// legend draws a key in the chart's head and returns where the next one goes.
+// legend draws an entry of the chart's legend at x, and returns the x coordinate of the next entry.
 func (c *chart) legend(x float64, color, dash, text string) float64 {
 	if dash == "" {
 		fmt.Fprintf(c, `<rect x="%.1f" y="8" width="14" height="10" fill="%s"/>`+"\n", x, color)
@@ -141,7 +141,7 @@ func (c *canvas) text(x, y float64, anchor, attributes, text string) {
 	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, attributes, html.EscapeString(text))
 }
 
-// finish returns the finished picture.
+// finish draws the axis and returns the finished picture.
 func (c *chart) finish() []byte {
 	c.axis()
 	return c.canvas.finish()

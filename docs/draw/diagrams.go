@@ -25,7 +25,7 @@ func (c *canvas) box(x, y, width float64, stroke string, lines ...string) {
 
 func boxHeight(lines []string) float64 { return 12 + 15*float64(len(lines)) }
 
-// arrow draws a line with a head at its end.
+// arrow draws a horizontal or vertical line with a head at its end.
 func (c *canvas) arrow(x1, y1, x2, y2 float64, color string) {
 	c.line(x1, y1, x2, y2, color, "")
 	dx, dy := 0.0, 1.0 // down
@@ -39,10 +39,10 @@ func (c *canvas) arrow(x1, y1, x2, y2 float64, color string) {
 		x2, y2, x2-8*dx-4*dy, y2-8*dy-4*dx, x2-8*dx+4*dy, y2-8*dy+4*dx, color)
 }
 
-// sequence is a picture of who says what to whom, from top to bottom.
+// sequence is a picture of messages between actors, from top to bottom.
 type sequence struct {
 	*canvas
-	at map[string]float64 // where an actor stands
+	at map[string]float64 // x coordinates of the actors
 	y  float64
 }
 
@@ -57,14 +57,14 @@ func newSequence(title string, rows int, actors ...string) *sequence {
 	return s
 }
 
-// say draws one message.
+// say draws a message.
 func (s *sequence) say(from, to, color, text string) {
 	s.y += rowHeight
 	s.arrow(s.at[from], s.y-10, s.at[to], s.y-10, color)
 	s.text((s.at[from]+s.at[to])/2, s.y-16, "middle", "", text)
 }
 
-// answer draws what a request was answered, in the colour of that.
+// answer draws the answer to a request, in a colour for its code.
 func (s *sequence) answer(from, to string, a answer) {
 	color := colorGood
 	if a.denied {
@@ -73,7 +73,7 @@ func (s *sequence) answer(from, to string, a answer) {
 	s.say(from, to, color, a.String())
 }
 
-// requestPicture shows one request on its way, by the rules in config/.
+// requestPicture shows the path of one request, with the rules in config/.
 func requestPicture(root string) []byte {
 	weir := newService(root, "config/api.yaml")
 	const first, second = "user=alice", "user=alice,path=/login"
@@ -90,7 +90,7 @@ func requestPicture(root string) []byte {
 	return s.finish()
 }
 
-// tokensPicture shows a peek before each answer, and the charge after it.
+// tokensPicture shows the peek before each answer, and the charge after it.
 func tokensPicture(root string) []byte {
 	weir := newService(root, "docs/examples/set-a-monthly-token-budget.yaml")
 	s := newSequence("A budget of tokens: peek before, charge after", 14, "Client", "Envoy", "Weir", "Model")
@@ -110,7 +110,7 @@ func tokensPicture(root string) []byte {
 	return s.finish()
 }
 
-// inFlightPicture shows what is taken at the request, and returned at its end.
+// inFlightPicture shows a hold that a request takes, and its release at the end of the request.
 func inFlightPicture(root string) []byte {
 	weir := newService(root, "examples/in-flight/rules/in-flight.yaml")
 	s := newSequence("Requests in flight: take before, return after", 12, "Client", "Envoy", "Weir", "Your service")
@@ -130,7 +130,7 @@ func inFlightPicture(root string) []byte {
 	return s.finish()
 }
 
-// rulesPicture shows a descriptor that a specific rule leads away from a general one.
+// rulesPicture shows a descriptor for which a specific rule hides a general rule.
 func rulesPicture(string) []byte {
 	weir := newServiceOf("shop.yaml", "domain: shop\ndescriptors:\n"+
 		"  - {key: tenant, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 100}}]}\n"+
@@ -163,7 +163,7 @@ func rulesPicture(string) []byte {
 	return c.finish()
 }
 
-// redisFailsPicture shows who decides.
+// redisFailsPicture shows which part decides while Redis fails.
 func redisFailsPicture(string) []byte {
 	c := newCanvas("Who decides when Redis fails", 270)
 	c.box(330, 10, 200, colorText, "Does Redis answer in time?")
@@ -191,7 +191,7 @@ func redisFailsPicture(string) []byte {
 	return c.finish()
 }
 
-// moments is a picture of lanes over an axis of time.
+// moments is a picture of lanes above a time axis.
 type moments struct {
 	*canvas
 	end  time.Duration
@@ -219,18 +219,18 @@ func (m *moments) lane(name string) {
 	m.text(220, m.y-6, "end", "", name)
 }
 
-// span draws a part of the lane.
+// span draws a span of time in the lane.
 func (m *moments) span(from, to time.Duration, color, text string) {
 	fmt.Fprintf(m, `<rect x="%.1f" y="%.1f" width="%.1f" height="18" fill="%s" fill-opacity="0.25"/>`+"\n", m.x(from), m.y-20, m.x(to)-m.x(from), color)
 	m.text((m.x(from)+m.x(to))/2, m.y-7, "middle", "", text)
 }
 
-// dot draws a moment of the lane.
+// dot draws a moment in the lane.
 func (m *moments) dot(at time.Duration, color string) {
 	fmt.Fprintf(m, `<circle cx="%.1f" cy="%.1f" r="5" fill="%s"/>`+"\n", m.x(at), m.y-11, color)
 }
 
-// banPicture shows tries before, during and after a ban.
+// banPicture shows requests before, during and after a ban.
 func banPicture(root string) []byte {
 	weir := newService(root, "docs/examples/ban-after-three-tries.yaml")
 	begin, begun := weir.now, time.Duration(0)
@@ -258,7 +258,7 @@ func banPicture(root string) []byte {
 	return m.finish()
 }
 
-// drainPicture shows a server that ends beside an Envoy that finds servers by DNS.
+// drainPicture shows the drain of a server, and an Envoy that finds servers by DNS.
 func drainPicture(root string) []byte {
 	text := must(os.ReadFile(filepath.Join(root, "docs/settings.md")))
 	setting := func(name string) time.Duration {

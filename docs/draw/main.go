@@ -1,9 +1,9 @@
-// Command draw makes the pictures of the documents out of real runs of the rules and
-// algorithms, and the tables of docs/algorithms.md, which stand there between comments.
-// `make docs` runs it, and a test fails if what is there is not what it makes.
+// Command draw makes the pictures in the documents from real runs of the rules and
+// algorithms. It also makes the tables in docs/algorithms.md, whose positions are marked
+// by comments. `make docs` runs it. A test fails if the documents are not up to date.
 //
-// It writes SVG by itself: bars, lines and boxes do not earn a library, and so the bytes
-// depend on nothing but this repository.
+// It writes SVG without a library: the pictures are simple, and their bytes then depend
+// on this repository only.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// must is for what fails only if the repository is not as it should be: a stack says where.
+// must panics on an error. Errors here mean that the repository is broken, and the stack shows where.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -32,7 +32,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// draw returns by name what shall be in the documents' directory.
+// draw returns the contents of the files in the directory of documents, by name.
 func draw(docs string) map[string][]byte {
 	files := map[string][]byte{}
 	for name, picture := range map[string]func(root string) []byte{
@@ -53,7 +53,7 @@ func draw(docs string) map[string][]byte {
 	return files
 }
 
-// withWalks returns the document with its tables made again.
+// withWalks returns the document with new tables.
 func withWalks(text []byte) ([]byte, error) {
 	for title, table := range walks() {
 		begin, end := fmt.Appendf(nil, "<!-- walk: %s -->\n", title), []byte("<!-- end -->\n")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is in docs/ is what the program makes of it.
+// The files in docs/ are up to date.
 func TestDocumentsAreCurrent(t *testing.T) {
 	files := draw("..")
 	for name, want := range files {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// bin is the width of a bar.
+// bin is the span of time that a bar covers.
 const bin = 2 * time.Second
 
-// admittedPicture shows what of the load each limit admits.
+// admittedPicture shows the part of the load that each limit admits.
 func admittedPicture(string) []byte {
 	list := subjects(loadAmount)
 	c := newChart("Requests admitted by each algorithm under the same load", loadBegin, loadEnd, len(list))
@@ -24,7 +24,7 @@ func admittedPicture(string) []byte {
 	return c.finish()
 }
 
-// bins counts times by bins from the start on.
+// bins counts the times in each bin.
 func bins(times []time.Duration) []int {
 	counts := make([]int, (loadEnd-loadBegin)/bin)
 	for _, t := range times {
@@ -33,7 +33,7 @@ func bins(times []time.Duration) []int {
 	return counts
 }
 
-// lastMinutePicture shows how much each limit has admitted in the minute before.
+// lastMinutePicture shows how much each limit has admitted within the last minute.
 func lastMinutePicture(string) []byte {
 	list := subjects(loadAmount)
 	c := newChart("Requests admitted in the last minute under the same load", loadBegin, loadEnd, len(list))
@@ -49,7 +49,7 @@ func lastMinutePicture(string) []byte {
 	return c.finish()
 }
 
-// lastMinute counts, every half second, the times in the minute before.
+// lastMinute returns, for every half second, the number of times in the minute before it.
 func lastMinute(times []time.Duration) []int {
 	var counts []int
 	for t := loadBegin; t <= loadEnd; t += time.Second / 2 {

@@ -9,13 +9,13 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// subject is a limit that the document shows at work.
+// subject is a limit that the document shows.
 type subject struct {
 	title string
 	limit *limiter.Limit
 }
 
-// subjects are limits of one amount per minute, counted in every way.
+// subjects returns a limit of amount per minute for each algorithm.
 func subjects(amount uint64) []subject {
 	specs := []struct {
 		title string
@@ -35,16 +35,16 @@ func subjects(amount uint64) []subject {
 	return list
 }
 
-// The load under which the pictures show the limits.
+// These describe the load in the pictures.
 const (
-	loadAmount = 60 // per minute, of the limits
+	loadAmount = 60 // amount of the limits, per minute
 	loadBegin  = 30 * time.Second
 	loadEnd    = 5 * time.Minute
 )
 
-// load returns when requests are sent, since the start: two bursts just before
-// and just after a full minute, then twice what the limits allow, then a burst
-// after some rest.
+// load returns the times of the requests since the start: two bursts just before and
+// just after a full minute, then twice the rate that the limits allow, then a burst
+// after a pause.
 func load() []time.Duration {
 	var times []time.Duration
 	for _, phase := range []struct {
@@ -64,8 +64,8 @@ func load() []time.Duration {
 	return times
 }
 
-// run sends one request at each of the times, on a counter in the memory store,
-// and returns the times of those that were admitted.
+// run sends a request at each of the times, with a counter in the memory store, and
+// returns the times of the admitted requests.
 func run(limit *limiter.Limit, times []time.Duration) (admitted []time.Duration) {
 	var now time.Duration
 	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
@@ -79,8 +79,8 @@ func run(limit *limiter.Limit, times []time.Duration) (admitted []time.Duration)
 	return admitted
 }
 
-// within returns for each of the times how many of them lie in the span that
-// ends with it, itself included.
+// within returns, for each of the times, how many times are in the span up to and
+// including it.
 func within(span time.Duration, times []time.Duration) []int {
 	counts := make([]int, len(times))
 	first := 0

@@ -9,10 +9,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// The walks are the same six requests on the same amount, 4 per minute.
+// walkAmount is the amount per minute of all walks. A walk shows six requests, the same for all limits.
 const walkAmount = 4
 
-// request is one of them, or one of them that was admitted.
+// request is a request of a walk.
 type request struct {
 	at   int // seconds
 	cost int
@@ -20,7 +20,7 @@ type request struct {
 
 var walk = []request{{40, 3}, {50, 1}, {55, 1}, {60, 2}, {75, 2}, {100, 1}}
 
-// walks returns the table of each walk, by the title of its limit.
+// walks returns the tables of all walks, by the title of the limit.
 func walks() map[string][]byte {
 	tables := map[string][]byte{}
 	for _, s := range subjects(walkAmount)[:4] { // the bucket with the default burst
@@ -29,8 +29,8 @@ func walks() map[string][]byte {
 	return tables
 }
 
-// table walks a limit through the requests. Beside what the limit decides it
-// shows the test that decides it, which is reckoned here from what was admitted.
+// table sends the requests of a walk to a limit. Beside each decision it shows the
+// calculation behind it, which arithmetic repeats from the admitted requests.
 func table(limit *limiter.Limit) []byte {
 	var b bytes.Buffer
 	b.WriteString("|at|cost|test|answer|left|time|\n|---|---|---|---|---|---|\n")
@@ -61,8 +61,8 @@ func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decis
 	return out[0]
 }
 
-// arithmetic spells the test of a request after those that were admitted, and
-// reports whether it fits.
+// arithmetic returns the calculation that decides a request after the admitted requests,
+// as text, and whether the request fits.
 func arithmetic(limit *limiter.Limit, admitted []request, r request) (test string, fits bool) {
 	const period, full = 60, walkAmount * 60
 	compare := map[bool]string{true: "≤", false: ">"}
@@ -82,7 +82,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		fits = sum <= full
 		return fmt.Sprintf("%d·%d+(%d+%d)·%d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
 	case limiter.TokenBucket:
-		const price = period / walkAmount // seconds in which a unit drains
+		const price = period / walkAmount // emission interval of a unit, in seconds
 		level, at := 0, 0                 // in seconds until the bucket is empty
 		for _, a := range admitted {
 			level, at = max(level-(a.at-at), 0)+a.cost*price, a.at
@@ -107,7 +107,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 	}
 }
 
-// decimal writes a/b with at most two digits after the point.
+// decimal formats a/b with at most two decimals.
 func decimal(a, b int) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(a)/float64(b)), "0"), ".")
 }
