@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// allocations runs the benchmarks of what shall make no garbage, each for a
-// moment, since how long it takes does not matter here.
+// allocations runs the benchmarks of functions that must not allocate. Each runs only
+// briefly, because only the number of allocations matters.
 func (b *bench) allocations(ctx context.Context) error {
 	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^Benchmark(Match|Key)$", "-benchmem", "-benchtime=100ms",
 		"./internal/descriptors", "./internal/limiter")

@@ -13,9 +13,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestDocumentShowsTheResults tells if a document or a plot does not
-// show what is in results.json, or if an experiment is missing there. What was not measured
-// is neither reached nor missed.
+// TestDocumentShowsTheResults fails if a document or a plot does not show the results in
+// results.json, or if an experiment is missing there. A target without results is neither
+// reached nor missed.
 func TestDocumentShowsTheResults(t *testing.T) {
 	var r results
 	testenv.OK(t, r.read(filepath.Join(repository, plots, "results.json")))
@@ -44,10 +44,10 @@ func TestDocumentShowsTheResults(t *testing.T) {
 	}
 }
 
-// TestExperiments runs those experiments that are done in a moment, so that the
-// program keeps working; what they measure in so short a time means nothing.
+// TestExperiments runs the experiments that can be short, to test the program. The
+// results of such short runs mean nothing.
 func TestExperiments(t *testing.T) {
-	testenv.RedisServer(t) // skips where there is none
+	testenv.RedisServer(t) // skips the test without redis-server
 	dir := copyDocuments(t)
 	for seconds, only := range map[string]string{"1s": "^neighbours$", "150ms": "^(connections|tuning|allocations|cost|cluster|lines|wakeups)$"} {
 		testenv.OK(t, runFor(t, "-root", dir, "-rounds", "1", "-seconds", seconds, "-run", only))
@@ -66,11 +66,11 @@ func TestExperiments(t *testing.T) {
 		}
 	}
 	for _, target := range r.redisTargets() {
-		if measured := len(target.got) == 1 && target.got[0] > 0; !measured && !strings.HasPrefix(target.name, "p") && !strings.HasPrefix(target.name, "bytes") { // others measure these
+		if measured := len(target.got) == 1 && target.got[0] > 0; !measured && !strings.HasPrefix(target.name, "p") && !strings.HasPrefix(target.name, "bytes") { // other experiments measure these
 			t.Errorf("%s: got %v", target.name, target.got)
 		}
 	}
-	if n := len(r.Lines); n > 0 && (n < len(luaLines) || r.Lines[0].Instructions <= 0) { // none where the machine counts no instructions
+	if n := len(r.Lines); n > 0 && (n < len(luaLines) || r.Lines[0].Instructions <= 0) { // empty if the machine cannot count instructions
 		t.Errorf("lines: got %+v", r.Lines)
 	}
 	for _, w := range r.Wakeups {
@@ -78,7 +78,7 @@ func TestExperiments(t *testing.T) {
 			t.Errorf("got %+v", w)
 		}
 	}
-	// On a busy machine what is late comes all at once, and quiet users may be denied, too.
+	// On a busy machine, late requests come all at once, so that quiet users may be denied, too.
 	if n := r.Neighbours; n.Quiet.Admitted == 0 || n.Quiet.Admitted > n.Quiet.Asked || n.Noisy.Admitted >= n.Noisy.Asked {
 		t.Errorf("quiet and noisy users: %+v, want quiet requests admitted and noisy ones denied", n)
 	}
@@ -98,7 +98,7 @@ func runFor(t *testing.T, flags ...string) error {
 	return run(t.Context(), o)
 }
 
-// copyDocuments returns a folder with the documents that show results.
+// copyDocuments returns a directory with copies of the documents that show results.
 func copyDocuments(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -110,8 +110,8 @@ func copyDocuments(t *testing.T) (dir string) {
 	return dir
 }
 
-// A folder without a document, or with one that has no places for the tables, is
-// told of before anything is measured.
+// If a document is missing, or has no positions for the tables, the program fails before
+// it measures anything.
 func TestDocumentIsReadFirst(t *testing.T) {
 	empty, other, half := t.TempDir(), copyDocuments(t), copyDocuments(t)
 	testenv.OK(t, os.WriteFile(filepath.Join(other, "docs/performance.md"), []byte("# Performance\n"), 0o644))
@@ -130,8 +130,8 @@ func TestDocumentIsReadFirst(t *testing.T) {
 	}
 }
 
-// The commands in README.md have flags and names that there are. The
-// benchmark of a server is tested with a server, in e2e.
+// The commands in README.md use existing flags and names. e2e tests the benchmark of a
+// server with a server.
 func TestCommandsOfDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile("README.md"))(t)
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindSubmatch(text)
@@ -142,7 +142,7 @@ func TestCommandsOfDocument(t *testing.T) {
 	for line := range strings.Lines(string(block[1])) {
 		command, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
 		command, _, _ = strings.Cut(command, " > ")
-		if flags, is := strings.CutPrefix(command, "make "); is { // which says what it would run
+		if flags, is := strings.CutPrefix(command, "make "); is { // a dry run prints the command
 			command = string(testenv.Must(exec.Command("sh", "-c", "make -C "+repository+" --no-print-directory --dry-run "+flags).Output())(t))
 		}
 		if _, flags, is := strings.Cut(command, "-C bench run ."); is {
@@ -162,7 +162,7 @@ func TestCommandsOfDocument(t *testing.T) {
 	}
 }
 
-// The server can be built without the record of denials, and a profile shows what that takes.
+// The server can be built without the record of denials, and a profile shows the record's cost.
 func TestDenialsCanBeMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, "internal", "server", "app.go"))
 	if err != nil || bytes.Count(text, []byte(recording)) != 1 {
@@ -177,7 +177,7 @@ func TestDenialsCanBeMeasured(t *testing.T) {
 	}
 }
 
-// Figures keep the name of the machine that they are from.
+// Figures keep the name of their machine.
 func TestMachines(t *testing.T) {
 	old, other := machine{CPU: "old"}, machine{CPU: "other"}
 	var r results
@@ -214,8 +214,8 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// What grows is compared with the floor of the same round, and figures without it are
-// shown.
+// A scaled cost is compared with the floor of the same round. Figures without a floor are
+// shown, too.
 func TestScaledTable(t *testing.T) {
 	memory, redis := cost{Server: rounds{6, 9, 9}}, cost{Server: rounds{12, 13, 15}, Redis: rounds{5}, Calls: rounds{0.5}}
 	got := scaledTable("things", []scaled{{N: 1, Floor: cost{Server: rounds{10, 12, 10}}, Memory: memory, Redis: redis}, {N: 4, Memory: memory, Redis: redis}})
@@ -228,8 +228,8 @@ func TestScaledTable(t *testing.T) {
 	}
 }
 
-// Each cost is compared with what counts as many hits at the same rate, and with a
-// floor that is as near.
+// Each cost is compared with a way that counts as many hits at the same rate, and with the
+// floor at the same rate.
 func TestCostIsComparedWithItsLike(t *testing.T) {
 	r := results{Cost: []cost{
 		{Name: nameFloor, Descriptors: 1, Server: rounds{20}},
@@ -247,7 +247,7 @@ func TestCostIsComparedWithItsLike(t *testing.T) {
 		{"", 1, 30, 15},
 		{loadHot, 1, 30, 15},
 		{loadSliding, 3, 30, 7.5},
-		{"", 10, 20, 0}, // of its way there is no figure
+		{"", 10, 20, 0}, // without a figure for its way
 		{loadLow, 1, 3, 1.5},
 		{loadMiddle, 1, 0, 0},
 	} {
@@ -258,7 +258,7 @@ func TestCostIsComparedWithItsLike(t *testing.T) {
 	}
 }
 
-// Machines are rounded up and have room left; the network counts bits.
+// The number of machines is rounded up and leaves room. Network traffic is in bits.
 func TestMachinesForDecisions(t *testing.T) {
 	r := results{Cost: []cost{
 		{Name: nameRedis, Descriptors: 3, Redis: rounds{7}, Server: rounds{21.1}, Bytes: rounds{250}},
@@ -280,9 +280,9 @@ func TestMachinesForDecisions(t *testing.T) {
 	}
 }
 
-// A longer key takes more memory, by Redis' account and by the allocator's.
+// A longer key takes more memory, by MEMORY USAGE and by the allocator.
 func TestMemoryByKey(t *testing.T) {
-	testenv.RedisServer(t) // skips where there is none
+	testenv.RedisServer(t) // skips the test without redis-server
 	b := &bench{workshop: &workshop{dir: t.TempDir()}}
 	defer b.stopAll()
 	got := testenv.Must(b.memoryByKey(t.Context()))(t)
@@ -297,7 +297,7 @@ func TestMemoryByKey(t *testing.T) {
 	}
 }
 
-// A refusal of Redis is an error, and not a figure.
+// An error reply of Redis is an error, and not a figure.
 func TestRefusalOfRedis(t *testing.T) {
 	conn := testenv.Must((&program{address: testenv.RedisServer(t).Addr()}).redisConn(t.Context()))(t)
 	defer conn.Close()
@@ -308,7 +308,7 @@ func TestRefusalOfRedis(t *testing.T) {
 	}
 }
 
-// What is reached must be so in time and in instructions. Only what is missed has a reason.
+// A target is reached only in both time and instructions. Only a missed target has a reason.
 func TestVerdict(t *testing.T) {
 	for want, row := range map[string]interface{ row() string }{
 		"| x | 2.0 | 2.0 (1.0–9.0) | reached |":      target{"x", rounds{1, 9, 2}, 2, "%.1f"},

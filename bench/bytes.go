@@ -9,21 +9,21 @@ import (
 	loadgen "weir/internal/offline/bench"
 )
 
-// redisMemory is what a live counter takes of Redis' memory.
+// redisMemory is the memory of a live counter in Redis.
 type redisMemory struct {
-	BytesPerCounter rounds // the key included
+	BytesPerCounter rounds // including the key
 	ByKey           []keyMemory
 }
 
-// keyMemory is what a counter takes that is made without Weir.
+// keyMemory is the memory of a counter that is made without Weir.
 type keyMemory struct {
 	KeyBytes int
 	Usage    float64 // by MEMORY USAGE
-	Used     float64 // of used_memory
+	Used     float64 // increase of used_memory
 }
 
-// redisMemory measures the memory of 100,000 counters of users, who are known
-// by numbers.
+// redisMemory measures the memory of the counters of 100,000 users, whose names are
+// numbers.
 func (b *bench) redisMemory(ctx context.Context) error {
 	redis, err := b.redis()
 	if err != nil {
@@ -35,7 +35,7 @@ func (b *bench) redisMemory(ctx context.Context) error {
 		return err
 	}
 	var info [2][]float64
-	// The first few make the connections and their buffers, which are no counters'.
+	// The first 1,000 users also make connections and their buffers, which do not count.
 	for i, users := range []int{1000, 100_000} {
 		opts := b.everyValue(weir, users)
 		opts.Descriptors = [][]loadgen.Entry{{{Key: "user", Value: loadgen.Placeholder}}}
@@ -57,8 +57,7 @@ func (b *bench) redisMemory(ctx context.Context) error {
 	return nil
 }
 
-// memoryByKey measures counters with names of several lengths, in a Redis of
-// their own.
+// memoryByKey measures counters with keys of several lengths, in a separate Redis.
 func (b *bench) memoryByKey(ctx context.Context) (all []keyMemory, err error) {
 	const counters = 100_000
 	redis, err := b.redis()
@@ -79,9 +78,9 @@ func (b *bench) memoryByKey(ctx context.Context) (all []keyMemory, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// Twice, because the tables that were outgrown are emptied by later commands.
+		// Set each key twice, because later commands free the outgrown hash tables.
 		for n := range 2 * counters {
-			// The state of a fixed window is a number as long as this.
+			// The state of a fixed window is a number of this length.
 			conn.add("SET", fmt.Sprintf("%0*d", length, n%counters), "1790000000000001", "EX", "3600")
 			if n%1000 == 999 {
 				if _, err := conn.send(1000); err != nil {

@@ -19,11 +19,11 @@ const (
 
 	primaries = 3
 	slots     = 16384
-	tags      = 128 // that Weir gives to keys
+	tags      = 128 // number of hash tags that Weir uses in keys
 )
 
-// cluster measures what a decision costs on a cluster, beside one Redis and beside
-// the least script, of which a call for each slot goes to the cluster.
+// cluster measures the cost of a decision on a cluster, beside one Redis and beside
+// the least script, with a call for each slot of the cluster.
 func (b *bench) cluster(ctx context.Context) error {
 	s, err := b.servers()
 	if err != nil {
@@ -100,11 +100,11 @@ func (w *workshop) redisCluster(ctx context.Context) (nodes []*program, err erro
 type clusterCounter struct {
 	key  string
 	slot int
-	conn *redisConn // to the primary that has it
+	conn *redisConn // to the primary of the slot
 }
 
-// addClusterWay measures the least script on a cluster: of each batch, a call for every
-// slot, all calls of a primary in one pipeline.
+// addClusterWay measures the least script on a cluster. Each batch makes a call for every
+// slot, and has one pipeline for all calls to a primary.
 func (b *bench) addClusterWay(ctx context.Context, c *cost, s subject) error {
 	conns, script := make([]*redisConn, len(s.redis)), ""
 	for i, p := range s.redis {
@@ -114,7 +114,7 @@ func (b *bench) addClusterWay(ctx context.Context, c *cost, s subject) error {
 		}
 		defer conn.Close()
 		conn.add("SCRIPT", "LOAD", leastScript)
-		if script, err = conn.send(2); err != nil { // its length and itself
+		if script, err = conn.send(2); err != nil { // a bulk string: its length and its text
 			return err
 		}
 		conns[i] = conn
@@ -130,7 +130,7 @@ func (b *bench) addClusterWay(ctx context.Context, c *cost, s subject) error {
 			bySlot := map[int][]string{}
 			connOf := map[int]*redisConn{}
 			for range usualBatch {
-				for _, hit := range counters[rand.IntN(len(counters))] { //nolint:gosec // it need not be hard to guess
+				for _, hit := range counters[rand.IntN(len(counters))] { //nolint:gosec // need not be hard to guess
 					bySlot[hit.slot], connOf[hit.slot] = append(bySlot[hit.slot], hit.key), hit.conn
 				}
 			}
@@ -155,7 +155,7 @@ func (b *bench) addClusterWay(ctx context.Context, c *cost, s subject) error {
 	return nil
 }
 
-// clusterCounters makes the counters of all users, with tags as Weir's have.
+// clusterCounters makes the counters of all users, with hash tags like Weir's.
 func clusterCounters(conns []*redisConn, each int) ([][]clusterCounter, error) {
 	var slotOf [tags]int
 	for tag := range slotOf {

@@ -8,35 +8,35 @@ import (
 	loadgen "weir/internal/offline/bench"
 )
 
-// cost is the CPU time of a decision, in microseconds.
+// cost is the cost of a decision. Server and Redis are CPU times in microseconds.
 type cost struct {
 	Name         string
-	Load         string `json:",omitempty"` // what differs from the usual load
+	Load         string `json:",omitempty"` // difference from the usual load
 	Descriptors  int
 	Server       rounds `json:",omitempty"`
 	Redis        rounds `json:",omitempty"`
 	Calls        rounds `json:",omitempty"` // of the script, per decision
 	Bytes        rounds `json:",omitempty"` // to and from Redis, per decision
-	Instructions rounds `json:",omitempty"` // of Redis outside of the kernel, per decision
+	Instructions rounds `json:",omitempty"` // of Redis in user space, per decision
 	Answers      rounds `json:",omitempty"` // per second
 }
 
-// subject is what a cost is measured of.
+// subject is a server or a way with a load, whose cost is measured.
 type subject struct {
 	name        string
 	load        string
 	descriptors int
 	server      *program
-	redis       []*program                                  // the one, or the primaries of a cluster; nil: none
-	way         *way                                        // of Redis, without a server; nil: none
-	measure     func(context.Context, *cost, subject) error // nil: addCost
-	keys        int                                         // 0: as many as the usual load has
-	draw        func(*rand.Rand) func() int                 // of the keys; nil: evenly
-	rate        float64                                     // of an open loop; 0: a closed one
+	redis       []*program                                  // a single Redis, or the primaries of a cluster; nil without Redis
+	way         *way                                        // measured instead of server, if not nil
+	measure     func(context.Context, *cost, subject) error // by default addCost
+	keys        int                                         // by default as in the usual load
+	draw        func(*rand.Rand) func() int                 // by default, all keys are equally likely
+	rate        float64                                     // of an open loop, or 0 for a closed loop
 	change      func(*loadgen.Options)
 }
 
-// The names of the subjects, as the tables show them.
+// These are the names of the subjects in the tables.
 const (
 	nameFloor   = "floor"
 	nameMemory  = "memory"
@@ -45,7 +45,7 @@ const (
 	nameDefault = "memory, GOGC=100"
 )
 
-// What differs from the usual load, or from the usual limits.
+// These are differences from the usual load or the usual limits.
 const (
 	loadLow     = "1,000/s"
 	loadMiddle  = "3,000/s"
@@ -56,17 +56,17 @@ const (
 	loadRules   = "100,000 rules"
 )
 
-// openLoads are the loads at a planned rate, which wake Redis for each decision.
+// openLoads are the open loops, in which each decision wakes Redis.
 var openLoads = []struct {
 	load string
 	rate float64
 }{{loadLow, 1000}, {loadMiddle, usualRate}}
 
-// users have counters in Redis, to which they come back: so many that a processor
-// does not keep all that belongs to them.
+// users is the number of users with counters in Redis. It is so large that a processor's
+// caches do not hold all their data.
 const users = 10_000
 
-// cost measures what a decision costs, and what it costs Redis at least.
+// cost measures the cost of a decision, and the least possible cost in Redis.
 func (b *bench) cost(ctx context.Context) error {
 	s, err := b.servers()
 	if err != nil {
@@ -118,16 +118,16 @@ func (b *bench) cost(ctx context.Context) error {
 	return err
 }
 
-// useOnce uses what the subjects have: the first use of a rule costs more, and so does
-// that of a counter.
+// useOnce uses the rules and counters of the subjects before the measurement, because
+// their first use costs more.
 func (b *bench) useOnce(ctx context.Context, subjects []subject) error {
 	for _, s := range subjects {
 		if s.keys == 0 || s.load == loadZipf || s.rate > 0 {
 			continue
 		}
 		opts := b.everyValue(s.server, s.keys)
-		opts.Requests = 2 * int64(s.keys) // which leave out one in seven
-		opts.Duration = 20 * b.seconds    // longer than that takes
+		opts.Requests = 2 * int64(s.keys) // one key in seven is never drawn
+		opts.Duration = 20 * b.seconds    // longer than these requests take
 		opts.Descriptors = descriptorsOf(s.descriptors)
 		if _, err := measured(ctx, opts); err != nil {
 			return err
@@ -136,8 +136,8 @@ func (b *bench) useOnce(ctx context.Context, subjects []subject) error {
 	return nil
 }
 
-// tuning measures what a decision costs without what can be switched off from
-// outside, which is the collector's target.
+// tuning measures the cost of a decision with Go's default target of the garbage
+// collector, the only tuning that can be switched off from outside.
 func (b *bench) tuning(ctx context.Context) error {
 	s, err := b.servers()
 	if err != nil {
@@ -187,7 +187,7 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 	if s.change != nil {
 		s.change(&opts)
 	}
-	// The warm-up is a run of its own, so that Redis can be asked after it.
+	// The warm-up is a separate run, so that Redis' statistics can be read after it.
 	opts, err := warmedUp(ctx, opts)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 	return nil
 }
 
-// work is what the subject's Redis, if it has one, does in the meantime.
+// work calls meantime, and returns the work of the subject's Redis during the call.
 func (s subject) work(ctx context.Context, meantime func() error) (redisWork, error) {
 	before, err := s.workSoFar(ctx)
 	if err == nil {
@@ -233,7 +233,7 @@ func (s subject) workSoFar(ctx context.Context) (sum redisWork, err error) {
 	return sum, nil
 }
 
-// addWork adds what Redis did for so many decisions.
+// addWork adds the work of Redis for a number of decisions.
 func (c *cost) addWork(w redisWork, decisions int64) {
 	c.Redis = append(c.Redis, w.used/float64(decisions))
 	c.Calls = append(c.Calls, w.calls/float64(decisions))
@@ -243,11 +243,11 @@ func (c *cost) addWork(w redisWork, decisions int64) {
 	}
 }
 
-// zipf draws key n with a probability that goes with (1+n)^-1.1.
+// zipf draws key n with a probability proportional to (1+n)^-1.1.
 func zipf(rng *rand.Rand) func() int {
 	z := rand.NewZipf(rng, 1.1, 1, users-1)
 	return func() int { return int(z.Uint64()) }
 }
 
-// hot draws one key only.
+// hot always draws the same key.
 func hot(*rand.Rand) func() int { return func() int { return 0 } }

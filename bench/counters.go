@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// counters is what very many live counters cost in memory.
+// counters is the cost of very many live counters in the memory store.
 type counters struct {
 	Live            int64
 	BytesPerCounter float64 // resident
 	Fill            float64 // counters made per second
-	P99Few, P99     rounds  // at the usual rate with few and with all, microseconds
+	P99Few, P99     rounds  // at the usual rate with few and with all counters, microseconds
 	P999            rounds
-	LongestPause    float64 // of the garbage collector, seconds, as the server tells it
+	LongestPause    float64 // of the garbage collector, seconds, from the server's heap profile
 }
 
-// counters measures the memory store with ten million live counters, beside one
-// with few.
+// counters measures the memory store with ten million live counters, beside a memory
+// store with few.
 func (b *bench) counters(ctx context.Context) error {
 	const perRequest, requests = mostDescriptors, 500_000
 	few, err := b.weir("few", rulesOf(1, plenty))
@@ -32,7 +32,7 @@ func (b *bench) counters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What the server needs anyway is no counter's.
+	// Memory that the server also needs with few counters does not count.
 	if _, err := measured(ctx, b.load(many, perRequest)); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *bench) counters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Nearly each request makes counters of its own: of so many keys few are drawn twice.
+	// Nearly every request makes new counters: with this number of keys, few are drawn twice.
 	fill := b.load(many, perRequest)
 	fill.Warmup, fill.Duration, fill.Requests = 0, 5*time.Minute, requests
 	fill.Keys = 200 * requests
@@ -69,8 +69,8 @@ func (b *bench) counters(ctx context.Context) error {
 	return err
 }
 
-// longestPause reads the longest pause of the garbage collector from the
-// server's profile of goroutines and memory.
+// longestPause reads the longest pause of the garbage collector from the server's heap
+// profile.
 func longestPause(weir *program) (float64, error) {
 	response, err := http.Get("http://" + weir.debug + "/debug/pprof/heap?debug=1")
 	if err != nil {

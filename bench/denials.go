@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// denialCost is what a server does for a decision that denies, with the record of who is
-// denied and without.
+// denialCost is the cost of a denied decision, with and without the record of denied
+// clients.
 type denialCost struct {
 	Keys          int
 	Without, With rounds // microseconds of CPU time
-	Share         rounds // of the CPU time with it, in percent, by a profile
+	Share         rounds // of the record in the CPU time of the server, in percent, by a profile
 }
 
-// deniedKeys are the numbers of keys that are denied equally often, which leaves the least to
-// find again.
+// deniedKeys are numbers of keys. All keys are denied equally often, which is the worst case
+// for the record.
 var deniedKeys = []int{100, 1000, 10_000}
 
-// recording is how the server is made to record who is denied.
+// recording is the source line that makes the server record denied clients.
 const recording = "Observe:         observer.Observe,\n"
 
-// denials measures what it costs to know who is denied, beside a server that is built
-// without it: there is no setting for that.
+// denials measures the cost of the record of denied clients, beside a server that is built
+// without the record: no setting disables it.
 func (b *bench) denials(ctx context.Context) error {
 	if err := b.buildForgetful(); err != nil {
 		return err
 	}
-	// Each value passes once an hour, and is denied after that.
+	// Each value is admitted once an hour, and denied after that.
 	const amount = 1
 	without, err := b.weirOf("weir-forgetful", "forgetful", rulesOf(1, amount))
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) denials(ctx context.Context) error {
 		}
 	}
 	for i := range b.results.Denials {
-		if i > 0 { // the server rests after a profile
+		if i > 0 { // the server refuses profiles for a while after a profile
 			select {
 			case <-time.After(profilePause):
 			case <-ctx.Done():
@@ -75,7 +75,7 @@ func (b *bench) denials(ctx context.Context) error {
 	return nil
 }
 
-// profilePause is for how long the server makes no profile after one.
+// profilePause is the time for which the server refuses profiles after a profile.
 const profilePause = 6 * time.Second
 
 func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *rounds) error {
@@ -84,7 +84,7 @@ func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *round
 	return cpu.addCPU(ctx, opts, p)
 }
 
-// buildForgetful builds a server that does not record who is denied.
+// buildForgetful builds a server that does not record denied clients.
 func (w *workshop) buildForgetful() error {
 	source, err := filepath.Abs(filepath.Join(repository, "internal", "server", "app.go"))
 	if err != nil {
@@ -113,8 +113,8 @@ func (w *workshop) buildForgetful() error {
 	return w.build("weir-forgetful", repository, "./cmd/server", "-overlay", list)
 }
 
-// profiled adds the share of the server's CPU time that p takes to record denials, by a
-// profile of all rounds.
+// profiled profiles p for the time of all rounds, and adds the share of CPU time that it
+// spends on recording denials.
 func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
 	seconds := min(max(1, int(b.seconds.Seconds()*float64(b.rounds))), longestProfile)
 	opts := b.load(p, 1)
@@ -125,7 +125,7 @@ func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
 		_, err := measured(ctx, opts)
 		failed <- err
 	}()
-	top, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-nodecount=1000", "-nodefraction=0", //nolint:gosec // the program of this bench
+	top, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-nodecount=1000", "-nodefraction=0", //nolint:gosec // a program of this benchmark
 		fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.debug, seconds)).Output()
 	if err := errors.Join(err, <-failed); err != nil {
 		return err
@@ -139,14 +139,13 @@ func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
 	return err
 }
 
-// longestProfile is that of the server.
+// longestProfile is the longest profile that the server makes, in seconds.
 const longestProfile = 60
 
-// observed finds in a profile what a call of Observe takes with all that it calls, in
-// percent.
+// observed matches the cumulative share of Observe in a profile, in percent.
 var observed = regexp.MustCompile(`(?m)([\d.]+)%\s+weir/internal/operators\.\(\*Observer\)\.Observe(?: \(inline\))?$`)
 
-// denialsTable shows what it costs to know who is denied.
+// denialsTable shows the cost of recording denied clients.
 func denialsTable(r *results) string {
 	var rows []string
 	for _, c := range r.Denials {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// draw writes the plots and the tables of the documents.
+// draw writes the plots, and the tables in the documents.
 func draw(root string, r *results) error {
 	files, err := drawn(root, r)
 	if err != nil {
@@ -21,8 +21,8 @@ func draw(root string, r *results) error {
 	return nil
 }
 
-// drawn returns by name the files that show the results. The tables stand in
-// the documents between comments.
+// drawn returns the contents of the files that show the results, by name. Comments in the
+// documents mark the positions of the tables.
 func drawn(root string, r *results) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, plot := range map[string]func(*results) ([]byte, error){
@@ -52,13 +52,13 @@ func drawn(root string, r *results) (map[string][]byte, error) {
 // plots is the directory of the plots and of results.json.
 const plots = "docs/performance"
 
-// document is one that shows results.
+// document is a document with tables of results.
 type document struct {
 	name   string
 	tables []namedTable
 }
 
-// namedTable is a table by its name, as comments in the document mark it.
+// namedTable is a table with the name that marks its position in the document.
 type namedTable struct {
 	name string
 	text func(*results) string
@@ -89,7 +89,7 @@ var documents = []document{
 	}},
 }
 
-// withTables returns the document with its tables made again.
+// withTables returns the document with new tables.
 func (d document) withTables(text []byte, r *results) ([]byte, error) {
 	for _, table := range d.tables {
 		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "\n<!-- end of %s -->\n", table.name)

@@ -6,7 +6,7 @@ import (
 	loadgen "weir/internal/offline/bench"
 )
 
-// scaled is what a decision costs when something grows.
+// scaled is the cost of a decision at a number N of something, such as connections.
 type scaled struct {
 	N                    int
 	Floor, Memory, Redis cost

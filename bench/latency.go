@@ -2,14 +2,14 @@ package main
 
 import "context"
 
-// latency is how long answers took at a planned rate.
+// latency is the latency of answers at a planned rate.
 type latency struct {
 	Name     string
 	Rate     float64
 	P50, P99 rounds // microseconds
 }
 
-// rates of the open loops, in requests per second.
+// rates are the rates of the open loops, in requests per second.
 var rates = []float64{500, 1000, 2000, usualRate, 5000, 8000}
 
 // latency measures the latency of one limit against the rate.

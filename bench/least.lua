@@ -1,4 +1,4 @@
--- The least that decides: reads all counters, compares and increments them. It knows no time and no limit.
+-- The smallest script that decides: it reads all counters, compares and increments them. It has no time and no limits.
 local call, tonumber = redis.call, tonumber
 local stored, reply, keys = call("MGET", unpack(KEYS)), {}, KEYS
 for i = 1, #keys do

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// scriptLine is what a part of a script costs.
+// scriptLine is the cost of a part of a script.
 type scriptLine struct {
 	Name         string
-	Instructions float64 // of Redis outside of the kernel
+	Instructions float64 // of Redis in user space
 }
 
-// repeats is how often a script repeats a line, warmups how often it is called before it
-// is counted, and rehearsals how often then.
+// A script repeats a line repeats times. It is called warmups times before its instructions
+// are counted, and then rehearsals times.
 const repeats, warmups, rehearsals = 100, 10, 200
 
-// prepared is what lines use.
+// prepared declares the locals that lines use.
 const prepared = `local call, tonumber, format, match, byte = redis.call, tonumber, string.format, string.match, string.byte
 local keys, int, text, four, bytes = KEYS, ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local one, f, t = keys[1] `
 
-// lineArgs are the arguments of lines: a short state, that of a bucket, and a group as text
-// and in bytes.
+// lineArgs are the arguments of lines: the short state of a window, the state of a bucket,
+// and a group as text and in bytes.
 var lineArgs = []string{"497000000000012", "1790000000123456 12 2162300000", "3600000000 999999 1 22 ", "0123456789abcdef"}
 
-// luaLines are what the scripts of Weir are made of.
+// luaLines are the parts of Weir's scripts.
 var luaLines = []struct{ name, lua string }{
 	{"`TIME`", `t = call("TIME")`},
 	{"a function of Lua looked up", `f = string.find`},
@@ -44,7 +44,7 @@ var luaLines = []struct{ name, lua string }{
 	{"three limits in one key: `MGET`, `match`, `format`, `SET`", `local a, b, c = match(call("MGET", keys[4])[1], "^(%d+) (%d+) (%d+)$") call("SET", keys[4], format("%d %d %d", a + 1, b + 1, c + 1), "KEEPTTL")`},
 }
 
-// lines measures what the scripts are made of.
+// lines measures the parts of the scripts.
 func (b *bench) lines(ctx context.Context) error {
 	redis, err := b.redis()
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *bench) lines(ctx context.Context) error {
 	}
 	b.results.Lines = nil
 	if redis.counter == nil {
-		return nil // the document keeps no figures that this machine cannot give
+		return nil // without instructions, the document has no figures of lines
 	}
 	conn, err := redis.redisConn(ctx)
 	if err != nil {
@@ -87,14 +87,15 @@ func (b *bench) lines(ctx context.Context) error {
 	return count.err
 }
 
-// counting counts instructions of commands, until one fails.
+// counting counts the instructions of commands. After the first error, it sends no more.
 type counting struct {
 	redis *program
 	conn  *redisConn
 	err   error
 }
 
-// each is what one command of many takes, which is replied to in so many lines.
+// each returns the instructions of a command, as the mean of many calls. Its reply has the
+// given number of lines.
 func (c *counting) each(lines int, words ...string) float64 {
 	var before, after float64
 	for n := range warmups + rehearsals {
@@ -107,9 +108,9 @@ func (c *counting) each(lines int, words ...string) float64 {
 	return (after - before) / rehearsals
 }
 
-// script is what a call of a script takes.
+// script returns the instructions of a call of a script.
 func (c *counting) script(lua string, lines int, keysAndArgs ...string) float64 {
-	sha := c.send(2, "SCRIPT", "LOAD", lua) // its length and itself
+	sha := c.send(2, "SCRIPT", "LOAD", lua) // a bulk string: its length and its text
 	return c.each(lines, append([]string{"EVALSHA", sha}, keysAndArgs...)...)
 }
 
@@ -128,7 +129,7 @@ func (c *counting) read() (n float64) {
 	return n
 }
 
-// linesTable shows what scripts are made of.
+// linesTable shows the costs of the parts of scripts.
 func linesTable(r *results) string {
 	var rows []string
 	for _, l := range r.Lines {

@@ -14,19 +14,19 @@ const domain = "bench"
 // plenty is an amount that no run uses up.
 const plenty int64 = 4_000_000_000
 
-// mostDescriptors is how many descriptors a request has at most.
+// mostDescriptors is the maximum number of descriptors of a request.
 const mostDescriptors = 20
 
-// usualRate of open loops, in requests per second.
+// usualRate is the usual rate of open loops, in requests per second.
 const usualRate = 3000
 
-// rulesOf writes rules for descriptors k0, k1 and so on, each with a counter for
-// every value.
+// rulesOf returns rules for the descriptor keys k0, k1 and so on. Each value has its
+// own counter.
 func rulesOf(descriptors int, amount int64) string {
 	return rulesBy("fixed_window", descriptors, amount)
 }
 
-// rulesBy writes such rules with limits of an algorithm.
+// rulesBy is like rulesOf, with limits of the given algorithm.
 func rulesBy(algorithm string, descriptors int, amount int64) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "domain: %s\ndescriptors:\n", domain)
@@ -36,7 +36,7 @@ func rulesBy(algorithm string, descriptors int, amount int64) string {
 	return text.String()
 }
 
-// descriptorsOf are requests for these rules.
+// descriptorsOf returns n descriptors for these rules.
 func descriptorsOf(n int) [][]loadgen.Entry {
 	var all [][]loadgen.Entry
 	for i := range n {
@@ -45,8 +45,8 @@ func descriptorsOf(n int) [][]loadgen.Entry {
 	return all
 }
 
-// load is the usual load: a closed loop of 64 callers on 4 connections, and
-// 1,000 values. Its warm-up asks for each value several times.
+// load returns the usual load: a closed loop of 64 callers on 4 connections, with
+// 1,000 values. The warm-up uses each value several times.
 func (b *bench) load(p *program, descriptors int) loadgen.Options {
 	warmup := min(time.Second/2, b.seconds)
 	return loadgen.Options{
@@ -56,15 +56,15 @@ func (b *bench) load(p *program, descriptors int) loadgen.Options {
 	}
 }
 
-// planned is an open loop for one limit.
+// planned returns an open loop for one limit.
 func (b *bench) planned(p *program, rate float64) loadgen.Options {
 	opts := b.load(p, 1)
 	opts.Rate, opts.Callers = rate, 512
 	return opts
 }
 
-// everyValue is a load that asks for so many values, five times each on
-// average, which leaves out seven in a thousand.
+// everyValue returns a load that draws each value five times on average. Seven in a
+// thousand values are never drawn.
 func (b *bench) everyValue(p *program, values int) loadgen.Options {
 	opts := b.load(p, 1)
 	opts.Warmup, opts.Duration, opts.Requests = 0, 5*time.Minute, 5*int64(values)
@@ -88,7 +88,7 @@ func measured(ctx context.Context, opts loadgen.Options) (*loadgen.Result, error
 	return result, nil
 }
 
-// warmedUp runs the warm-up of a load, and returns the rest of it.
+// warmedUp runs the warm-up of a load, and returns the load without it.
 func warmedUp(ctx context.Context, opts loadgen.Options) (loadgen.Options, error) {
 	warmup := opts
 	warmup.Duration, warmup.Warmup = opts.Warmup, 0
@@ -97,8 +97,8 @@ func warmedUp(ctx context.Context, opts loadgen.Options) (loadgen.Options, error
 	return opts, err
 }
 
-// measuredCPU runs a load that is warmed up and must not fail, and returns the CPU time of
-// p for each answer, in microseconds.
+// measuredCPU runs a load without a warm-up, which must not fail. It returns the CPU time
+// of p for each answer, in microseconds.
 func measuredCPU(ctx context.Context, opts loadgen.Options, p *program) (*loadgen.Result, float64, error) {
 	before, err := p.stat()
 	if err != nil {
@@ -112,7 +112,7 @@ func measuredCPU(ctx context.Context, opts loadgen.Options, p *program) (*loadge
 	return result, (after.CPUTime() - before.CPUTime()) * 1e6 / float64(result.Answered), err
 }
 
-// addCPU adds the CPU time of p for each answer to a load, in microseconds.
+// addCPU runs a load, and adds the CPU time of p for each answer, in microseconds.
 func (r *rounds) addCPU(ctx context.Context, opts loadgen.Options, p *program) error {
 	opts, err := warmedUp(ctx, opts)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *rounds) addCPU(ctx context.Context, opts loadgen.Options, p *program) e
 	return err
 }
 
-// addP99 adds the p99 of a load, in microseconds.
+// addP99 runs a load, and adds its p99, in microseconds.
 func (r *rounds) addP99(ctx context.Context, opts loadgen.Options) error {
 	result, err := measured(ctx, opts)
 	if err != nil {

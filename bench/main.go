@@ -1,12 +1,11 @@
-// Command bench measures the whole server beside the floor (see floor) and
-// beside itself, in memory and with a Redis of its own, and that Redis beside
-// plain commands. It writes what README.md, docs/performance.md and docs/scale.md show: raw
-// figures as JSON, tables and plots. `make measure` runs it. All load goes to
-// loopback.
+// Command bench measures the server beside the floor (see floor), in memory and with
+// its own Redis, and that Redis beside plain commands. It writes the figures in
+// README.md, docs/performance.md and docs/scale.md: raw figures as JSON, tables and
+// plots. `make measure` runs it. All load is on loopback.
 //
-// Rounds are interleaved, each measures everything once, and what is compared
-// is compared within a round, so that a machine that others disturb disturbs all
-// alike. The figures told are medians of the rounds.
+// Each round measures everything once, and figures are compared within a round, so
+// that other load on the machine affects them all alike. The reported figures are
+// medians of the rounds.
 package main
 
 import (
@@ -23,8 +22,8 @@ import (
 	"time"
 )
 
-// repository is where the server is, from the directory of this program, in
-// which go -C bench run . runs it.
+// repository is the path of the server's module from the directory of this program,
+// which is the working directory under go -C bench run.
 const repository = ".."
 
 // bench is one run of the program.
@@ -32,7 +31,7 @@ type bench struct {
 	*workshop
 	rounds  int
 	seconds time.Duration // of each measurement, without its warm-up
-	stored  string        // where the results are
+	stored  string        // file of the results
 	results results
 }
 
@@ -42,7 +41,7 @@ type experiment struct {
 	run  func(*bench, context.Context) error
 }
 
-// experiments in the order in which they run.
+// experiments are all experiments in the order in which they run.
 var experiments = []experiment{
 	{"cost", (*bench).cost},
 	{"cluster", (*bench).cluster},
@@ -76,7 +75,7 @@ func main() {
 	}
 }
 
-// options are what flags choose.
+// options are the values of the flags.
 type options struct {
 	root     string
 	rounds   int
@@ -92,7 +91,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of interleaved measurements")
 	flags.DurationVar(&o.seconds, "seconds", 3*time.Second, "length of each measurement")
 	flags.StringVar(&only, "run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
-	flags.BoolVar(&o.drawOnly, "draw", false, "measure nothing, draw the stored figures anew")
+	flags.BoolVar(&o.drawOnly, "draw", false, "measure nothing, draw the stored figures again")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -115,7 +114,7 @@ func run(ctx context.Context, o options) error {
 	}
 	if !o.drawOnly {
 		if _, err := drawn(o.root, &b.results); err != nil {
-			return err // before the time is spent
+			return err // fail before the measurements, which take long
 		}
 		if err := b.measure(ctx, o.only); err != nil {
 			return err
@@ -151,7 +150,7 @@ func (b *bench) measure(ctx context.Context, only *regexp.Regexp) (err error) {
 	return nil
 }
 
-// read takes the figures of earlier runs, if there are any.
+// read reads the figures of earlier runs, if there are any.
 func (r *results) read(name string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {

@@ -7,7 +7,7 @@ import (
 	loadgen "weir/internal/offline/bench"
 )
 
-// neighbours is what quiet users get beside a noisy one.
+// neighbours has the requests of quiet users and of a noisy user of the same tenant.
 type neighbours struct {
 	Quiet, Noisy neighbour
 }
@@ -16,9 +16,9 @@ type neighbour struct {
 	Asked, Admitted int64
 }
 
-// neighbours measures how many requests of 49 quiet users, one a second each,
-// are admitted beside a user who asks 300 times a second, under one limit of
-// their tenant that is large enough for what each user's own limit admits.
+// neighbours measures how many requests are admitted of 49 quiet users, each with one
+// request a second, beside a noisy user with 300 requests a second. The limit of their
+// tenant is large enough for all requests that the users' own limits admit.
 func (b *bench) neighbours(ctx context.Context) error {
 	redis, err := b.redis()
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// instructions counts what the first thread of a process executes outside of the
-// kernel. Nothing that runs beside it changes that number, unlike a time.
+// instructions counts the instructions that the first thread of a process executes in
+// user space. Unlike times, the count does not depend on other programs.
 type instructions struct{ counter *os.File }
 
-// instructions starts counting, or returns nil where the machine does not let us.
+// instructions starts counting, or returns nil if the machine does not allow it.
 func (p *program) instructions() *instructions {
 	counter := countInstructions(p.pid())
 	if counter == nil {
@@ -19,7 +19,7 @@ func (p *program) instructions() *instructions {
 	return &instructions{counter}
 }
 
-// read returns the number so far.
+// read returns the count so far.
 func (i *instructions) read() (float64, error) {
 	var number [8]byte
 	_, err := io.ReadFull(i.counter, number[:])

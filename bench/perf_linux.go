@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// countInstructions returns a file that says how many instructions a process has
-// executed, nil if there is none.
+// countInstructions returns a file from which the number of executed instructions of a
+// process can be read, or nil if the machine does not allow it.
 func countInstructions(pid int) *os.File {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_INSTRUCTIONS,

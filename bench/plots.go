@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours, which keep their difference in print and for the colour-blind.
+// colours differ even in print and for people with colour blindness.
 var colours = []color.Color{
 	color.RGBA{R: 0x6e, G: 0x77, B: 0x81, A: 0xff},
 	color.RGBA{R: 0x09, G: 0x69, B: 0xda, A: 0xff},
@@ -24,7 +24,7 @@ type line struct {
 	points plotter.XYs
 }
 
-// picture draws lines. The y axis begins at 0.
+// picture draws a plot of lines. The y axis begins at 0.
 func picture(title, x, y string, lines []line, logX bool) ([]byte, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// workshop is where the programs are built and run, and ends them.
+// workshop builds, starts and stops programs in a temporary directory.
 type workshop struct {
 	dir      string
 	programs []*program
@@ -25,12 +25,12 @@ type workshop struct {
 // program is a running process that listens on loopback.
 type program struct {
 	name    string
-	address string // of what is measured
+	address string // of the measured service
 	http    string // of Weir's /healthcheck
 	debug   string // of Weir's /-/reload
 	cmd     *exec.Cmd
 	startup time.Duration // from its execution until it answered
-	counter *instructions // nil: this machine counts none
+	counter *instructions // nil if this machine cannot count instructions
 	exited  chan struct{}
 }
 
@@ -50,7 +50,7 @@ func newWorkshop() (*workshop, error) {
 	return w, nil
 }
 
-// build builds a program.
+// build builds a program of a module, with flags for go build.
 func (w *workshop) build(name, module, pkg string, flags ...string) error {
 	args := slices.Concat([]string{"build", "-C", module, "-o", filepath.Join(w.dir, name)}, flags, []string{pkg})
 	text, err := exec.Command("go", args...).CombinedOutput() //nolint:gosec // packages of this repository
@@ -60,7 +60,7 @@ func (w *workshop) build(name, module, pkg string, flags ...string) error {
 	return nil
 }
 
-// stopAll ends all programs.
+// stopAll stops all programs.
 func (w *workshop) stopAll() {
 	for _, p := range w.programs {
 		p.stop()
@@ -68,14 +68,14 @@ func (w *workshop) stopAll() {
 	w.programs = nil
 }
 
-// close ends all programs and removes what was built.
+// close stops all programs and removes the directory.
 func (w *workshop) close() {
 	w.stopAll()
 	os.RemoveAll(w.dir) //nolint:errcheck // a temporary directory
 }
 
-// start runs a program and waits until it answers. Of the environment it gets
-// PATH only, and env, so that settings of the user change nothing.
+// start starts a program and waits until it answers. Its environment is only PATH and
+// env, so that it does not depend on the user's settings.
 func (w *workshop) start(p *program, path string, env []string, args ...string) (*program, error) {
 	log, err := os.Create(filepath.Join(w.dir, p.name+".log"))
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *workshop) start(p *program, path string, env []string, args ...string) 
 	}
 	p.exited = make(chan struct{})
 	go func() {
-		_ = p.cmd.Wait() // told below
+		_ = p.cmd.Wait() // p.wait returns an error if it exits early
 		close(p.exited)
 	}()
 	w.programs = append(w.programs, p)
@@ -137,24 +137,24 @@ func (p *program) answers() bool {
 func (p *program) pid() int { return p.cmd.Process.Pid }
 
 func (p *program) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+	_ = p.cmd.Process.Signal(syscall.SIGKILL) // fails if it has exited already
 	<-p.exited
 }
 
-// addResident adds what the process holds of the machine's memory, in bytes.
+// addResident adds the resident memory of the process, in bytes.
 func (p *program) addResident(to *rounds) error {
 	bytes, err := p.residentBytes()
 	*to = append(*to, bytes)
 	return err
 }
 
-// residentBytes is what the process holds of the machine's memory.
+// residentBytes returns the resident memory of the process.
 func (p *program) residentBytes() (float64, error) {
 	stat, err := p.stat()
 	return float64(stat.ResidentMemory()), err
 }
 
-// stat is what the process has used.
+// stat returns the statistics of the process.
 func (p *program) stat() (procfs.ProcStat, error) {
 	proc, err := procfs.NewProc(p.pid())
 	if err != nil {
@@ -163,18 +163,18 @@ func (p *program) stat() (procfs.ProcStat, error) {
 	return proc.Stat()
 }
 
-// servers are what most experiments compare.
+// servers are the servers that most experiments compare.
 type servers struct {
 	floor  *program
 	memory *program // Weir with counters in memory
 	redis  *program
-	stored *program // Weir with counters in that Redis
+	stored *program // Weir with counters in redis
 }
 
-// redises are those that the costs of s.stored count.
+// redises returns the Redis whose cost belongs to s.stored.
 func (s servers) redises() []*program { return []*program{s.redis} }
 
-// servers starts them.
+// servers starts the servers.
 func (w *workshop) servers() (s servers, err error) {
 	if s.floor, err = w.floor(); err != nil {
 		return s, err
@@ -189,7 +189,6 @@ func (w *workshop) servers() (s servers, err error) {
 	return s, err
 }
 
-// floor starts the floor.
 func (w *workshop) floor() (*program, error) {
 	p := &program{name: "floor", address: freeAddress()}
 	return w.start(p, filepath.Join(w.dir, "floor"), nil, p.address)
@@ -200,7 +199,7 @@ func (w *workshop) weir(name, rules string, env ...string) (*program, error) {
 	return w.weirOf("weir", name, rules, env...)
 }
 
-// weirOf is weir of a build with that name.
+// weirOf is like weir, for the build with the given name.
 func (w *workshop) weirOf(build, name, rules string, env ...string) (*program, error) {
 	dir := filepath.Join(w.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -215,16 +214,16 @@ func (w *workshop) weirOf(build, name, rules string, env ...string) (*program, e
 	_, debugPort, _ := net.SplitHostPort(p.debug)
 	env = append([]string{
 		"CONFIG_PATH=" + dir, "LOG_LEVEL=warn",
-		"REQUEST_TIMEOUT=10s", "REDIS_TIMEOUT=10s", // what is slow shall be measured, not cut off
+		"REQUEST_TIMEOUT=10s", "REDIS_TIMEOUT=10s", // long enough to measure slow requests
 		"GRPC_HOST=" + host, "HOST=" + host, "DEBUG_HOST=" + host,
 		"GRPC_PORT=" + port, "PORT=" + httpPort, "DEBUG_PORT=" + debugPort, "PROMETHEUS_ADDR=" + host + ":0",
 	}, env...)
 	return w.start(p, filepath.Join(w.dir, build), env)
 }
 
-// freeAddress returns an address on loopback that the system gives to nobody else while
-// this program runs: a socket stays bound to it that does not listen. Who sets
-// SO_REUSEADDR, as Redis and Go do, can listen there.
+// freeAddress returns a loopback address that the system does not assign again while this
+// program runs: a socket stays bound to it, but does not listen. Programs that set
+// SO_REUSEADDR, such as Redis and Go, can listen there.
 func freeAddress() string {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// redis starts the Redis of PATH, which keeps nothing on disk. args are options of its own.
+// redis starts the redis-server in PATH, without persistence. args are further options.
 func (w *workshop) redis(args ...string) (*program, error) {
 	p := &program{name: "redis", address: freeAddress()}
 	host, port, _ := net.SplitHostPort(p.address)
@@ -27,7 +27,7 @@ func (w *workshop) redis(args ...string) (*program, error) {
 	return p, err
 }
 
-// redisAsk sends commands, each a line of its own, and returns all replies.
+// redisAsk sends commands, each on a separate line, and returns all replies.
 func (p *program) redisAsk(ctx context.Context, commands ...string) (string, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", p.address)
@@ -56,7 +56,7 @@ func (p *program) redisInfo(ctx context.Context, sections []string, fields ...st
 	for i, field := range fields {
 		_, rest, found := strings.Cut(text, "\n"+field+":")
 		if !found {
-			continue // a command that was never called
+			continue // the command was never called
 		}
 		number, _, _ := strings.Cut(rest, "\r")
 		number, _, _ = strings.Cut(number, ",") // such as calls=7,usec=... and keys=7,expires=...
@@ -70,16 +70,16 @@ func (p *program) redisInfo(ctx context.Context, sections []string, fields ...st
 	return numbers, nil
 }
 
-// redisWork is what a Redis has done since its start.
+// redisWork is the work of a Redis since its start.
 type redisWork struct {
 	used         float64 // microseconds of CPU time
 	calls        float64 // of scripts
 	bytes        float64 // received and sent
-	instructions float64 // outside of the kernel, 0 if this machine counts none
+	instructions float64 // in user space, or 0 if this machine cannot count them
 }
 
-// redisWork asks Redis. The time is by its own account, since that of /proc is
-// rounded to 10 ms, which is too much at low rates.
+// redisWork returns the work of Redis so far. The CPU time is from INFO, because /proc
+// rounds it to 10 ms, which is too much at low rates.
 func (p *program) redisWork(ctx context.Context) (redisWork, error) {
 	n, err := p.redisInfo(ctx, []string{"cpu", "commandstats", "stats"},
 		"used_cpu_sys", "used_cpu_user", "cmdstat_evalsha", "total_net_input_bytes", "total_net_output_bytes")
@@ -125,8 +125,8 @@ func (c *redisConn) add(words ...string) {
 	}
 }
 
-// send sends the pipeline. Its replies are so many lines, of which the last is
-// returned.
+// send sends the pipeline and reads its replies, which have the given number of lines.
+// It returns the last line.
 func (c *redisConn) send(lines int) (last string, err error) {
 	if _, err := c.Write(c.pipeline); err != nil {
 		return "", err

@@ -11,18 +11,18 @@ import (
 	loadgen "weir/internal/offline/bench"
 )
 
-// way is a way to count in Redis that knows no limits. What a limiter's Redis
-// costs is told in units of the least script, because that survives a change of
-// the machine.
+// way is a way to count in Redis without limits. The cost of Redis with a limiter is a
+// multiple of the cost of the least script, so that figures from different machines can
+// be compared.
 type way struct {
 	name string
 	// add adds one hit on each key to the pipeline.
 	add func(c *redisConn, script string, keys []string)
-	// replies is how many lines the replies to that are.
+	// replies returns the number of lines in the replies to these hits.
 	replies func(keys int) int
 }
 
-// The names of the ways, as the tables show them.
+// These are the names of the ways in the tables.
 const (
 	nameIncrBy = "INCRBY"
 	nameExpire = "INCRBY, EXPIRE"
@@ -46,17 +46,17 @@ var ways = []*way{
 	}, func(keys int) int { return keys + 1 }},
 }
 
-// leastScript reads, compares and counts as little as a script can that decides.
+// leastScript is the smallest script that decides: it only reads, compares and counts.
 //
 //go:embed least.lua
 var leastScript string
 
-// usualBatch is how many decisions share a pipeline in a closed loop, as they do
-// with Weir under the usual load.
+// usualBatch is the number of decisions that share a pipeline in a closed loop, as with
+// Weir under the usual load.
 const usualBatch = 22
 
-// waysOf are all ways for decisions of so many hits, at a rate if it is not 0, beside
-// the floor under the same load.
+// waysOf returns all ways as subjects, for decisions with the given number of hits, beside
+// the floor under the same load. rate is the rate of an open loop, or 0 for a closed loop.
 func (b *bench) waysOf(s servers, hits int, load string, rate float64) (subjects []subject) {
 	for _, w := range ways {
 		subjects = append(subjects, subject{name: w.name, load: load, descriptors: hits, redis: s.redises(), server: s.floor, way: w, measure: b.addWay, rate: rate})
@@ -64,22 +64,22 @@ func (b *bench) waysOf(s servers, hits int, load string, rate float64) (subjects
 	return subjects
 }
 
-// besideFloor puts the load of a subject on the floor until stop is called. Beside Weir,
-// Redis shares processors and their caches with a server and its load: alone on the
-// machine, it takes a third less time for the same instructions.
+// besideFloor puts the load of a subject on the floor until stop is called. With Weir,
+// Redis shares processors and their caches with a server and its load. Alone on the
+// machine, it would need a third less time for the same instructions.
 func (b *bench) besideFloor(ctx context.Context, s subject) (stop func()) {
 	load := b.load(s.server, s.descriptors)
 	if s.rate > 0 {
 		load = b.planned(s.server, s.rate)
 	}
-	load.Duration = time.Hour // until it is stopped
+	load.Duration = time.Hour // until stop is called
 	ctx, cancel := context.WithCancel(ctx)
 	var floor sync.WaitGroup
 	floor.Go(func() { _, _ = loadgen.Run(ctx, load) })
 	return func() { cancel(); floor.Wait() }
 }
 
-// addWay measures a way with a Redis that serves nobody else in the meantime.
+// addWay measures a way on a Redis that has no other load.
 func (b *bench) addWay(ctx context.Context, c *cost, s subject) error {
 	defer b.besideFloor(ctx, s)()
 	conn, err := s.redis[0].redisConn(ctx)
@@ -92,11 +92,11 @@ func (b *bench) addWay(ctx context.Context, c *cost, s subject) error {
 		return err
 	}
 	conn.add("SCRIPT", "LOAD", leastScript)
-	script, err := conn.send(2) // its length and itself
+	script, err := conn.send(2) // a bulk string: its length and its text
 	if err != nil {
 		return err
 	}
-	batch, length := int64(usualBatch), b.seconds/2 // in which a closed loop makes tens of thousands
+	batch, length := int64(usualBatch), b.seconds/2 // enough for tens of thousands of decisions in a closed loop
 	if s.rate > 0 {
 		batch, length = 1, b.seconds
 	}
@@ -109,7 +109,7 @@ func (b *bench) addWay(ctx context.Context, c *cost, s subject) error {
 			}
 			var hits []string
 			for range batch {
-				hits = append(hits, keys[rand.IntN(len(keys))]...) //nolint:gosec // it need not be hard to guess
+				hits = append(hits, keys[rand.IntN(len(keys))]...) //nolint:gosec // need not be hard to guess
 			}
 			s.way.add(conn, script, hits)
 			if _, err := conn.send(s.way.replies(len(hits))); err != nil {
@@ -126,8 +126,8 @@ func (b *bench) addWay(ctx context.Context, c *cost, s subject) error {
 	return nil
 }
 
-// counters makes the counters of all users, and returns their keys by user. They
-// are like Weir's: keys and numbers are as long, and all have a time to live.
+// counters makes the counters of all users, and returns their keys by user. Like Weir's
+// counters, they have a time to live, and keys and numbers of the same length.
 func (c *redisConn) counters(each int) ([][]string, error) {
 	keys := make([][]string, users)
 	for user := range keys {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// redisTarget is a promise of what Redis, or a server that waits for it, needs at most.
+// redisTarget is a target for Redis, or for a server that waits for Redis.
 type redisTarget struct {
 	target
-	instructions rounds // of Redis, in the same unit; nil: none are compared
-	why          string // what was tried, or stands in the way
+	instructions rounds // instructions of Redis in the same unit, or nil if they are not compared
+	why          string // obstacle, or result of an attempt
 }
 
-// isMissed reports whether the figure is too high, in time or in instructions, or no number.
+// isMissed reports whether the figure is too high, in time or in instructions, or is not a number.
 func (t redisTarget) isMissed() bool {
 	return len(t.got) > 0 && !(max(t.got.median(), t.instructions.median()) <= t.most)
 }
@@ -31,7 +31,7 @@ func (t redisTarget) row() string {
 	return fmt.Sprintf("| %s | "+t.format+" | %s | %s | %s | %s |", t.name, t.most, t.got.spread(t.format), instructions, verdict, why)
 }
 
-// redisTargetsTable compares what was promised of Redis with what was measured.
+// redisTargetsTable compares the targets for Redis with the results.
 func redisTargetsTable(r *results) string {
 	rows, said := []string{}, map[string]bool{}
 	for _, t := range r.redisTargets() {
@@ -44,7 +44,7 @@ func redisTargetsTable(r *results) string {
 	return table("| figure | at most | CPU time | instructions | | tried, or in the way |", rows...)
 }
 
-// What stands in the way.
+// These are the reasons for missed targets.
 const (
 	whyBusy    = "CPU time differs from run to run by a third, if the machine has other work; see its instructions."
 	whySingle  = "Redis' time and two arguments take 13,000 instructions."
@@ -59,14 +59,14 @@ const (
 	whyCluster = "The least script misses it, too. 32 tags would save a quarter, but load ten primaries unevenly."
 )
 
-// hotKeyMost is 0.35 of the 1.31 least scripts that it took when each request of a
-// batch was decided by itself.
+// hotKeyMost is 0.35 of the former cost of 1.31 least scripts, when each request of a
+// batch was decided separately.
 const hotKeyMost = 0.46
 
-// clusterTargets are bounds in what one Redis takes and decides in the same run, by
-// number of limits. At first, when each slot made calls of its own, a cluster decided
-// 0.32, 0.17 and 0.15 of what one Redis does now, which then took 1.40, 1.50 and 1.63
-// of its CPU time of now.
+// clusterTargets are bounds for a cluster, by number of limits, relative to one Redis in
+// the same run. Originally, when each slot had its own calls, a cluster made 0.32, 0.17
+// and 0.15 of the decisions that one Redis makes now. One Redis then took 1.40, 1.50 and
+// 1.63 times its present CPU time.
 var clusterTargets = []struct {
 	limits      int
 	redis, slow float64
@@ -76,8 +76,7 @@ var clusterTargets = []struct {
 	{10, 2 * 1.63, 1 / (3 * 0.149)},
 }
 
-// redisTargets are the promises that are bounds of what Redis and the servers that
-// wait for it do.
+// redisTargets returns the targets for Redis, and for servers that wait for it.
 func (r *results) redisTargets() (all []redisTarget) {
 	for _, t := range []struct {
 		name, load string
@@ -125,12 +124,12 @@ func (r *results) redisTargets() (all []redisTarget) {
 	return all
 }
 
-// leastInstructions is leastScripts of instructions.
+// leastInstructions is like leastScripts, for instructions.
 func (r *results) leastInstructions(c cost) rounds {
 	return c.Instructions.over(r.wayOf(nameScript, c).Instructions)
 }
 
-// clusterCost returns the cost of a subject beside the cluster.
+// clusterCost returns the cost of a subject in the experiment cluster.
 func (r *results) clusterCost(name string, limits int) cost {
 	i := slices.IndexFunc(r.Cluster, func(c cost) bool { return c.Name == name && c.Descriptors == limits })
 	if i < 0 {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// reload is how a reload of 100,000 rules shows in the latency at the usual rate.
+// reload is the effect of reloading 100,000 rules on the latency at the usual rate.
 type reload struct {
 	Seconds   rounds // of one reload
-	P99       rounds // without a reload, microseconds
-	P99Reload rounds // over a time in which one reload after the other runs
+	P99       rounds // without reloads, microseconds
+	P99Reload rounds // with one reload after the other, microseconds
 }
 
-// reload measures the latency while rules are loaded over and over, which
-// is the worst that reloads can do.
+// reload measures the latency while rules are reloaded all the time, which is the
+// worst case.
 func (b *bench) reload(ctx context.Context) error {
 	const rules, atLeast = 100_000, 15 * time.Second
 	b.results.Reload = reload{}
@@ -31,7 +31,7 @@ func (b *bench) reload(ctx context.Context) error {
 	opts := b.planned(weir, usualRate)
 	opts.Keys = rules
 	for range b.rounds {
-		// What the first use of a rule takes, after a start or a reload, is not usual.
+		// The first use of a rule after a start or a reload takes longer, and is not measured.
 		if _, err := measured(ctx, b.everyValue(weir, rules)); err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (b *bench) reload(ctx context.Context) error {
 		}
 		stop, stopped := make(chan struct{}), make(chan error, 1)
 		go func() { stopped <- b.reloadUntil(stop, weir, text) }()
-		whole := opts
-		whole.Duration += atLeast // so that all of a reload is measured, its end and what comes after it
-		busy, err := measured(ctx, whole)
+		longer := opts
+		longer.Duration += atLeast // long enough for at least one complete reload
+		busy, err := measured(ctx, longer)
 		close(stop)
 		if err := errors.Join(err, <-stopped); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (b *bench) reload(ctx context.Context) error {
 	return nil
 }
 
-// reloadUntil changes the rules and has them loaded, again and again.
+// reloadUntil changes the rules and reloads them, again and again, until stop is closed.
 func (b *bench) reloadUntil(stop <-chan struct{}, weir *program, text string) error {
 	r := &b.results.Reload
 	for {

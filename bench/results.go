@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// results are the figures of all experiments. Of what was measured in several
-// rounds, each number stands for a round.
+// results has the figures of all experiments. A figure of type rounds has a number for
+// each round.
 type results struct {
 	Machine     machine
-	Elsewhere   map[string]machine `json:",omitempty"` // of those experiments, by name, that ran on another
+	Elsewhere   map[string]machine `json:",omitempty"` // machines of experiments that ran on another machine, by name
 	Lengths     map[string]length  // of the experiments, by name
 	Cost        []cost
 	Cluster     []cost
-	Lines       []scriptLine // nil where no instructions can be counted
+	Lines       []scriptLine // nil if instructions cannot be counted
 	Wakeups     []wakeups
 	Latency     []latency
 	Descriptors []scaled
@@ -32,7 +32,7 @@ type results struct {
 	Allocations rounds // in matching and spelling of keys, per operation
 }
 
-// length is how long an experiment was.
+// length is the length of an experiment.
 type length struct {
 	Rounds  int
 	Seconds float64 // of each measurement, without its warm-up
@@ -40,14 +40,14 @@ type length struct {
 
 func (l length) String() string { return fmt.Sprintf("%d of %v s", l.Rounds, l.Seconds) }
 
-// machine is where the figures come from.
+// machine describes the machine and the programs behind the figures.
 type machine struct {
 	CPU       string
 	Cores     int
 	Kernel    string
 	Go        string
 	Redis     string
-	Allocator string // of Redis, which rounds memory up in its own way
+	Allocator string // of Redis; allocators round memory up differently
 }
 
 func (m machine) String() string {
@@ -79,8 +79,8 @@ func thisMachine() (m machine, err error) {
 	return m, err
 }
 
-// ranOn notes that the figures of an experiment are m's, and how long it was. Those of
-// others stay where they are from, unless none is from the first machine any more.
+// ranOn records the machine and the length of an experiment. Experiments on a machine other than
+// r.Machine are in r.Elsewhere. When no experiment is left on r.Machine, m replaces it.
 func (r *results) ranOn(m machine, experiment string, l length) {
 	if r.Lengths == nil {
 		r.Lengths = map[string]length{}
@@ -99,10 +99,10 @@ func (r *results) ranOn(m machine, experiment string, l length) {
 	maps.DeleteFunc(r.Elsewhere, func(_ string, other machine) bool { return other == r.Machine })
 }
 
-// rounds are the figures of all rounds.
+// rounds has a figure for each round.
 type rounds []float64
 
-// median is the middle one, or the upper of the two in the middle.
+// median returns the middle figure, or the upper of the two middle figures, or 0 without figures.
 func (r rounds) median() float64 {
 	if len(r) == 0 {
 		return 0
@@ -110,7 +110,7 @@ func (r rounds) median() float64 {
 	return slices.Sorted(slices.Values(r))[len(r)/2]
 }
 
-// over divides each by that of the other in the same round.
+// over divides each figure by the figure of the other in the same round.
 func (r rounds) over(other rounds) (ratios rounds) {
 	for i := range min(len(r), len(other)) {
 		ratios = append(ratios, r[i]/other[i])
@@ -118,7 +118,7 @@ func (r rounds) over(other rounds) (ratios rounds) {
 	return ratios
 }
 
-// percentMore makes percents of ratios: by how much they are above 1.
+// percentMore returns the amounts by which ratios are above 1, in percent.
 func (r rounds) percentMore() (percents rounds) {
 	for _, ratio := range r {
 		percents = append(percents, 100*(ratio-1))
@@ -126,7 +126,7 @@ func (r rounds) percentMore() (percents rounds) {
 	return percents
 }
 
-// in tells the figures in a larger unit.
+// in returns the figures in a larger unit.
 func (r rounds) in(unit float64) (larger rounds) {
 	for _, figure := range r {
 		larger = append(larger, figure/unit)
@@ -134,7 +134,7 @@ func (r rounds) in(unit float64) (larger rounds) {
 	return larger
 }
 
-// Units of figures, which are in microseconds and bytes.
+// These are units for figures that are in microseconds and bytes.
 const (
 	milliseconds = 1000
 	mib          = 1 << 20
@@ -142,7 +142,7 @@ const (
 
 const notMeasured = "not measured"
 
-// show tells the median.
+// show formats the median.
 func (r rounds) show(format string) string {
 	if len(r) == 0 {
 		return notMeasured
@@ -150,7 +150,7 @@ func (r rounds) show(format string) string {
 	return fmt.Sprintf(format, r.median())
 }
 
-// spread tells the median and, where that shows, how far the rounds lie apart.
+// spread formats the median and, if they differ visibly, the smallest and the largest figure.
 func (r rounds) spread(format string) string {
 	if len(r) == 0 {
 		return notMeasured

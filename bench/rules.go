@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// ruleCount is what a number of rules costs. All but the last two figures are of
-// the same requests, whatever the number.
+// ruleCount is the cost of a number of rules. All figures except the last two are from
+// the same requests for every number.
 type ruleCount struct {
 	Rules        int
 	StartSeconds rounds // from the execution until the health check passes
 	IdleBytes    rounds // resident after the start
 	CPU          rounds // of the server per decision, in memory, microseconds
 	P99          rounds // at the usual rate, microseconds
-	FirstP99     rounds // of requests most of which use a rule for the first time
+	FirstP99     rounds // of requests that mostly use a rule for the first time
 	UsedBytes    rounds // resident when all rules have been used
 }
 
-// manyRules writes n rules: one for any value, the others for a value of their
-// own. So, however few there are, every value has a rule and its own counter,
-// and equal requests make equally many counters.
+// manyRules returns n rules: one for any value, and the others for a value each. So
+// for every n, every value has a rule and its own counter, and equal requests make
+// the same number of counters.
 func manyRules(n int) string {
 	var text strings.Builder
 	text.WriteString(rulesOf(1, plenty))
@@ -30,7 +30,7 @@ func manyRules(n int) string {
 	return text.String()
 }
 
-// rules measures start, memory and decisions against the number of rules.
+// rules measures the start, the memory and the decisions against the number of rules.
 func (b *bench) rules(ctx context.Context) error {
 	b.results.Rules = []ruleCount{{Rules: 10}, {Rules: 10_000}, {Rules: 100_000}}
 	for range b.rounds {
@@ -42,7 +42,7 @@ func (b *bench) rules(ctx context.Context) error {
 	return nil
 }
 
-// addRules measures each number of rules in turn, on servers that are new.
+// addRules measures each number of rules in turn, on new servers.
 func (b *bench) addRules(ctx context.Context, counts []ruleCount) error {
 	servers := make([]*program, len(counts))
 	for i := range counts {
@@ -74,9 +74,9 @@ func (b *bench) rulesP99(ctx context.Context, c *ruleCount, weir *program) error
 	return c.P99.addP99(ctx, b.planned(weir, usualRate))
 }
 
-// rulesFirstUse asks for as many values as there are rules: first at the usual
-// rate, at which it takes longer than a measurement to use 100,000 of them, and
-// then as fast as the server answers, until nearly all were used.
+// rulesFirstUse draws as many values as there are rules. It begins at the usual rate, at
+// which 100,000 values take longer than a measurement. Then it goes on as fast as the
+// server answers, until nearly all rules have been used.
 func (b *bench) rulesFirstUse(ctx context.Context, c *ruleCount, weir *program) error {
 	opts := b.planned(weir, usualRate)
 	opts.Keys = c.Rules

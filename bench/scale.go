@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// inUse is how much of a processor shall be in use at most: what is busier makes
-// calls wait.
+// inUse is the maximum share of a processor that should be in use: a busier processor
+// makes calls wait.
 const inUse = 0.7
 
-// limitCounts are how many limits the requests have that are compared.
+// limitCounts are the numbers of limits of the compared requests.
 var limitCounts = []int{1, 3, 10}
 
-// capacityTable says what one Redis and one core of Weir carry.
+// capacityTable shows the capacity of one Redis and of one core of Weir.
 func capacityTable(r *results) string {
 	var rows []string
 	add := func(keys, load string, limits int) {
@@ -31,7 +31,7 @@ func capacityTable(r *results) string {
 	return table("| limits | keys | Redis, µs | decisions/s of one Redis | Weir, µs | decisions/s of one core of Weir | bytes to and from Redis |", rows...)
 }
 
-// machinesTable says what many decisions take.
+// machinesTable shows the machines that many decisions need.
 func machinesTable(r *results) string {
 	var rows []string
 	for _, decisions := range []float64{100_000, 1_000_000} {
@@ -47,17 +47,16 @@ func machinesTable(r *results) string {
 	return table("| decisions/s | limits | Redis primaries | cores of Weir | network of Redis, Gbit/s |", rows...)
 }
 
-// processors is how many carry so many decisions a second, of which each takes
-// so many microseconds.
+// processors returns the number of processors that are needed for a number of decisions
+// a second. each is the CPU time of a decision in microseconds.
 func processors(decisions float64, each rounds) float64 {
 	return math.Ceil(decisions * each.median() / 1e6 / inUse)
 }
 
-// perSecond is how many decisions fill a second, to the nearest hundred.
+// perSecond returns the number of decisions that fill a second, to the nearest hundred.
 func (r rounds) perSecond() string { return fmt.Sprintf("%.0f", math.Round(1e4/r.median())*100) }
 
-// keysTable says what counters take of Redis' memory by the length of their
-// names.
+// keysTable shows the memory of counters in Redis by the length of their keys.
 func keysTable(r *results) string {
 	var rows []string
 	for _, k := range r.RedisMemory.ByKey {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// table is a table of Markdown.
+// table returns a Markdown table.
 func table(header string, rows ...string) string {
 	if len(rows) == 0 {
 		return notMeasured
@@ -17,11 +17,11 @@ func table(header string, rows ...string) string {
 	return compact.Replace(strings.Join(append([]string{header, line}, rows...), "\n"))
 }
 
-// compact takes the spaces out of tables, as the other documents have them.
+// compact removes the spaces from tables, so that they look as in the other documents.
 var compact = strings.NewReplacer(" | ", "|", "| ", "|", " |", "|")
 
-// machineLine says where the figures are from, of how many rounds they are (by
-// name, if they differ), and which experiments ran on another machine.
+// machineLine names the machine of the figures, the number of rounds (by experiment,
+// if it differs), and the experiments that ran on another machine.
 func machineLine(r *results) string {
 	text := r.Machine.String() + "."
 	names := map[length][]string{}
@@ -41,7 +41,7 @@ func machineLine(r *results) string {
 	return text
 }
 
-// costOf returns the cost of a subject under a load, of which "" is the usual one.
+// costOf returns the cost of a subject under a load. "" is the usual load.
 func (r *results) costOf(name, load string, descriptors int) cost {
 	for _, c := range r.Cost {
 		if c.Name == name && c.Load == load && c.Descriptors == descriptors {
@@ -51,8 +51,8 @@ func (r *results) costOf(name, load string, descriptors int) cost {
 	return cost{}
 }
 
-// floors is the cost of c's server in those of the floor with as many statuses,
-// of which a few cost no more than one, at the rate of c.
+// floors returns the cost of c's server relative to the floor at the same rate. The floor
+// answers with 1 or 10 statuses: a few statuses cost no more than one.
 func (r *results) floors(c cost) rounds {
 	statuses := 1
 	if c.Descriptors == 10 {
@@ -61,10 +61,10 @@ func (r *results) floors(c cost) rounds {
 	return c.Server.over(r.costOf(nameFloor, c.openLoad(), statuses).Server)
 }
 
-// wayOf returns the cost of a way that counts as many hits, at the rate of c.
+// wayOf returns the cost of a way with as many hits as c, at the same rate.
 func (r *results) wayOf(name string, c cost) cost { return r.costOf(name, c.openLoad(), c.Descriptors) }
 
-// openLoad is the load of c if it has a rate, or the usual one.
+// openLoad returns the load of c if it is an open loop, or "" for the usual load.
 func (c cost) openLoad() string {
 	for _, open := range openLoads {
 		if open.load == c.Load {
@@ -84,8 +84,8 @@ func (r *results) latencyOf(name string, rate float64) latency {
 	return latency{}
 }
 
-// costTable shows what is measured of servers but the costs of Zipf keys, which
-// docs/scale.md has.
+// costTable shows the costs of servers, without the costs with Zipf keys, which are in
+// docs/scale.md.
 func costTable(r *results) string {
 	var rows []string
 	for _, c := range r.Cost {
@@ -94,7 +94,7 @@ func costTable(r *results) string {
 		}
 		redis := " | | | | |"
 		if c.Redis != nil {
-			instructions, least := "", "" // not every machine counts them
+			instructions, least := "", "" // not every machine can count them
 			if c.Instructions != nil {
 				instructions, least = c.Instructions.show("%.0f"), r.leastInstructions(c).show("%.2f")
 			}
@@ -106,7 +106,7 @@ func costTable(r *results) string {
 	return table("| counters | limits | server, µs | in floors | Redis, µs | in least scripts | instructions | in least scripts | calls per decision | answers per second |", rows...)
 }
 
-// title names the subject and its load.
+// title returns the subject and its load.
 func (c cost) title() string {
 	if c.Load == "" {
 		return c.Name
@@ -114,7 +114,7 @@ func (c cost) title() string {
 	return c.Name + ", " + c.Load
 }
 
-// waysTable shows what Redis does at least.
+// waysTable shows the least work that counting takes in Redis.
 func waysTable(r *results) string {
 	var rows []string
 	for _, c := range r.Cost {
@@ -134,7 +134,7 @@ func waysTable(r *results) string {
 	return table("| decisions in a pipeline | limits | "+nameIncrBy+" | "+nameExpire+" | "+nameScript+" |", rows...)
 }
 
-// leastScripts is the cost of c's Redis in that of the least script.
+// leastScripts returns the cost of c's Redis relative to the least script.
 func (r *results) leastScripts(c cost) rounds { return c.Redis.over(r.wayOf(nameScript, c).Redis) }
 
 func tuningTable(r *results) string {

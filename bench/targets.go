@@ -2,12 +2,12 @@ package main
 
 import "fmt"
 
-// target is a figure that was promised.
+// target is a figure with an upper bound.
 type target struct {
 	name   string
 	got    rounds
 	most   float64
-	format string // of both
+	format string // for got and most
 }
 
 func (t target) row() string {
@@ -23,7 +23,7 @@ func (t target) row() string {
 
 const targetsHeader = "| figure | at most | measured | |"
 
-// targetsTable compares what was promised with what was measured.
+// targetsTable compares the targets with the results.
 func targetsTable(r *results) string {
 	rows := []string{}
 	for _, t := range r.targets() {
@@ -32,7 +32,7 @@ func targetsTable(r *results) string {
 	return table(targetsHeader, append(rows, r.Neighbours.row())...)
 }
 
-// targets are the promises that are bounds.
+// targets returns all targets except those for Redis, see redisTargets.
 func (r *results) targets() []target {
 	memory, denied := r.costOf(nameMemory, "", 1), r.costOf(nameDenied, "", 1)
 	var calls rounds

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// wakeups is what a decision costs at a rate at which each wakes threads.
+// wakeups is the cost of a decision at rates at which each decision wakes threads.
 type wakeups struct {
 	Name          string
 	Rate          float64
 	Server        rounds // microseconds of CPU time
-	Switches      rounds // how often a thread of the server went to sleep
-	RedisSwitches rounds // how often that of Redis did
+	Switches      rounds // number of times that a thread of the server went to sleep
+	RedisSwitches rounds // number of times that a thread of Redis went to sleep
 }
 
 // wakeupRates are the rates of the open loops, in requests per second.
@@ -77,7 +77,7 @@ func (b *bench) addWakeups(ctx context.Context, w *wakeups, s subject) error {
 	return nil
 }
 
-// sleeps is how often the threads of p went to sleep since their start.
+// sleeps returns the number of times that threads of p have gone to sleep.
 func (p *program) sleeps() (sum float64, err error) {
 	threads, err := procfs.AllThreads(p.pid())
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *program) sleeps() (sum float64, err error) {
 	return sum, nil
 }
 
-// wakeupsTable shows them by rate.
+// wakeupsTable shows wakeups by rate.
 func wakeupsTable(r *results) string {
 	of := func(name string, rate float64) (found wakeups) {
 		for _, w := range r.Wakeups {

@@ -1,6 +1,6 @@
-// Command floor is the least that a rate limit service in Go can be: a grpc-go
-// server with the library's defaults that admits everything. What other servers
-// cost is told in units of it, because that survives a change of the machine.
+// Command floor is the smallest possible rate limit service in Go: a grpc-go server
+// with the library's defaults that admits everything. The costs of other servers are
+// multiples of its cost, so that figures from different machines can be compared.
 package main
 
 import (
@@ -35,7 +35,7 @@ func (floor) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest)
 	return response, nil
 }
 
-// The one argument is the address to listen at.
+// The only argument is the address to listen on.
 func main() {
 	if err := serve(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
