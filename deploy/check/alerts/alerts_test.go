@@ -1,6 +1,6 @@
-// Package alerts holds the alerts and the dashboard of this directory to the metrics
-// of a running server, which it reads with Prometheus' own parser and query engine.
-// It is a module of its own, so that their dependencies are not the server's.
+// Package alerts checks the alerts and the dashboard against the metrics of running
+// servers, with Prometheus' own parser and query engine. It is in a separate module, so
+// that the server does not have these dependencies.
 package alerts
 
 import (
@@ -24,7 +24,7 @@ type alert struct {
 	Labels, Annotations map[string]string
 }
 
-// readAlerts reads alerts.yaml, whose form promtool checks.
+// readAlerts reads alerts.yaml, whose syntax promtool checks.
 func readAlerts(t *testing.T) map[string]alert {
 	t.Helper()
 	text := testenv.Must(os.ReadFile("../../prometheus/alerts.yaml"))(t)
@@ -45,9 +45,9 @@ func readAlerts(t *testing.T) map[string]alert {
 	return alerts
 }
 
-// Every alert says how urgent it is, what is wrong, and in which section of a document
-// what to do is. alerts_test.yaml, which promtool runs, has a time at which it fires, and
-// one at which nothing does.
+// Every alert names its severity, the problem, and the section of a document with the
+// instructions. In alerts_test.yaml, which promtool runs, it fires at some time, and there
+// is a time at which no alert fires.
 func TestAlerts(t *testing.T) {
 	document := testenv.Must(os.ReadFile("../../../docs/at-3am.md"))(t)
 	sections, fires := map[string]bool{}, map[string]bool{}
@@ -98,12 +98,12 @@ descriptors:
   - {key: tried, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 
-// sentRules are the same from a control plane.
+// sentRules are the same rules for a control plane.
 const sentRules = `{"name": "api", "domain": "api", "descriptors": [
 	{"key": "user", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}},
 	{"key": "tried", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}}]}`
 
-// servers are what the metrics of this test come from: one server with Redis, and one with
+// servers are the servers whose metrics are read: a server with Redis, and a server with
 // counters in memory, TLS, and rules from a control plane.
 type servers struct {
 	all          []*weir
@@ -134,8 +134,8 @@ func write(t *testing.T, file, content string) {
 	testenv.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
-// Every query of the dashboard and every condition of an alert has an answer of
-// servers under traffic. What goes wrong for real fires its alert.
+// Every query of the dashboard and every condition of an alert has a result with servers
+// under traffic. Real failures fire their alerts.
 func TestQueriesHaveAnswers(t *testing.T) {
 	s, h, d, begin := startServers(t), newHistory(t), readDashboard(t), time.Now()
 	now := begin.Add(working)
@@ -153,8 +153,8 @@ func TestQueriesHaveAnswers(t *testing.T) {
 	t.Run("picture", func(t *testing.T) { checkPicture(t, h, d, values, now.Add(failing)) })
 }
 
-// scrape reads the metrics of the servers under traffic every half minute of a time, which
-// in truth passes faster.
+// scrape reads the metrics of the servers under traffic, for every half minute of a span
+// of time. It takes less time than that span.
 func (s *servers) scrape(h *history, from, until time.Time) {
 	for minute := 0; !from.After(until); from = from.Add(time.Minute / 2) {
 		for i, w := range s.all {
@@ -165,10 +165,10 @@ func (s *servers) scrape(h *history, from, until time.Time) {
 	}
 }
 
-// How long everything works, and then fails.
+// Everything works for the time working, and then fails for the time failing.
 const working, failing = 40 * time.Minute, 5 * time.Minute
 
-// checkFailures lets everything fail and looks which alerts that fires.
+// checkFailures makes everything fail, and checks that alerts fire.
 func checkFailures(t *testing.T, s *servers, h *history, now time.Time) {
 	withRedis, withPlane := s.all[0], s.all[1]
 	s.redis.Stop()

@@ -17,7 +17,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// dashboard is what this test reads of weir.json.
+// dashboard is the part of weir.json that this test reads.
 type dashboard struct {
 	Panels      []panel
 	Templating  struct{ List []variable }
@@ -36,7 +36,7 @@ type panel struct {
 	}
 }
 
-// fieldDefaults says how a panel shows numbers.
+// fieldDefaults is the format of a panel's numbers.
 type fieldDefaults struct {
 	Unit       string
 	Thresholds struct {
@@ -63,7 +63,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// Panels do not lie over each other, and all ask the chosen data source.
+// Panels do not overlap, and all query the selected data source.
 func TestDashboardIsWhole(t *testing.T) {
 	taken, ids := map[[2]int]string{}, map[int]bool{}
 	for _, p := range readDashboard(t).Panels {
@@ -97,11 +97,11 @@ func TestDashboardIsWhole(t *testing.T) {
 	}
 }
 
-// labelValues is a variable whose values are those of a label.
+// labelValues matches the query of a variable whose values are the values of a label.
 var labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
-// checkDashboard asks every query of the dashboard with all values of the variables, which
-// it returns.
+// checkDashboard runs every query of the dashboard with all values of the variables, and
+// returns these values.
 func checkDashboard(t *testing.T, h *history, d dashboard, now time.Time) map[string]string {
 	values := map[string]string{"__rate_interval": "2m", "__interval": "30s"}
 	for _, v := range d.Templating.List {
@@ -138,7 +138,7 @@ func checkDashboard(t *testing.T, h *history, d dashboard, now time.Time) map[st
 	return values
 }
 
-// interpolate puts the values of variables into a query, as Grafana does.
+// interpolate inserts the values of variables into a query, as Grafana does.
 func interpolate(t *testing.T, query string, values map[string]string) string {
 	t.Helper()
 	return regexp.MustCompile(`\$\{?(\w+)\}?`).ReplaceAllStringFunc(query, func(name string) string {
@@ -152,7 +152,7 @@ func interpolate(t *testing.T, query string, values map[string]string) string {
 
 var updatePictures = flag.Bool("update-pictures", false, "draw docs/pictures/dashboard.svg again")
 
-// Sizes of the picture, in pixels. Column and row are those of Grafana's grid.
+// These are sizes in the picture, in pixels. column and row are the units of Grafana's grid.
 const (
 	column, row = 40, 16
 	shown       = working + failing
@@ -160,8 +160,8 @@ const (
 
 var colors = []string{"#0969da", "#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a"}
 
-// checkPicture draws the dashboard as Grafana lays it out, with the answers of its queries,
-// and looks whether the picture in docs has each panel.
+// checkPicture checks that the picture in docs has all panels of the dashboard. With
+// -update-pictures, it first draws them in Grafana's layout, with the results of their queries.
 func checkPicture(t *testing.T, h *history, d dashboard, values map[string]string, end time.Time) {
 	const file = "../../../docs/pictures/dashboard.svg"
 	c := &canvas{t: t, history: h, values: values, end: end}
@@ -241,7 +241,7 @@ type line struct {
 	values []promql.FPoint
 }
 
-// lines are the answers of a panel's queries until the end, and how far up they go.
+// lines returns the results of a panel's queries until c.end, and the largest value or 1.
 func (c *canvas) lines(p panel) (lines []line, top float64) {
 	for _, target := range p.Targets {
 		query := interpolate(c.t, target.Expr, c.values)
@@ -264,7 +264,7 @@ func (c *canvas) lines(p panel) (lines []line, top float64) {
 	return lines, top
 }
 
-// shows returns how a panel shows one number, and in which color.
+// shows returns the text and the color of a number in a panel.
 func (p panel) shows(n float64) (text, color string) {
 	defaults := p.FieldConfig.Defaults
 	color = "green"
@@ -282,7 +282,7 @@ func (p panel) shows(n float64) (text, color string) {
 	return text, color
 }
 
-// spell writes a number as a panel does.
+// spell formats a number as a panel does.
 func spell(n float64, unit string) string {
 	switch unit {
 	case "reqps":

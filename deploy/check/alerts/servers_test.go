@@ -43,10 +43,10 @@ func buildWeir(t *testing.T) string {
 type weir struct {
 	t             *testing.T
 	http, metrics string // addresses
-	users         int    // that have asked
+	users         int    // number of users that have sent requests
 }
 
-// startWeir runs a server on ports of the system until the test ends.
+// startWeir runs a server on free ports until the test ends.
 func startWeir(t *testing.T, program string, environment ...string) *weir {
 	t.Helper()
 	cmd := exec.Command(program)
@@ -76,7 +76,7 @@ func startWeir(t *testing.T, program string, environment ...string) *weir {
 	return w
 }
 
-// get returns the text of a page that is there.
+// get returns the body of a page. It fails if the status is not 200.
 func get(page string) ([]byte, error) {
 	response, err := http.Get("http://" + page)
 	if err != nil {
@@ -95,11 +95,11 @@ func (w *weir) ask(domain, key, value string) {
 	body := fmt.Sprintf(`{"domain": %q, "descriptors": [{"entries": [{"key": %q, "value": %q}]}]}`, domain, key, value)
 	response := testenv.Must(http.Post("http://"+w.http+"/json", "application/json", strings.NewReader(body)))(w.t)
 	defer response.Body.Close()
-	testenv.Must(io.Copy(io.Discard, response.Body))(w.t) // so that the connection is used again
+	testenv.Must(io.Copy(io.Discard, response.Body))(w.t) // so that the connection is reused
 }
 
-// traffic is what a server sees between two scrapes: requests that are admitted and denied,
-// some in shadow mode, some without a rule or for an unknown domain.
+// traffic sends the requests between two scrapes: admitted and denied requests, some in shadow
+// mode, some without a rule or for an unknown domain.
 func (w *weir) traffic(times int) {
 	w.t.Helper()
 	for range times {
@@ -112,7 +112,7 @@ func (w *weir) traffic(times int) {
 	w.ask("unknown", "user", "alice")
 }
 
-// waitFor waits until the metrics have a line, while requests arrive.
+// waitFor waits until the metrics contain a line, and sends requests until then.
 func (w *weir) waitFor(line string) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
@@ -127,8 +127,8 @@ func (w *weir) waitFor(line string) {
 
 var promQL = parser.NewParser(parser.Options{})
 
-// history is a Prometheus without its clock: what was scraped, with the time that the
-// test says, and the engine that answers queries of it.
+// history is a Prometheus with the clock of the test: it has the scraped series, and the
+// query engine.
 type history struct {
 	t       *testing.T
 	storage *teststorage.TestStorage
@@ -144,8 +144,8 @@ func newHistory(t *testing.T) *history {
 	}
 }
 
-// scrape reads the metrics of a target as if it were some time. It adds the labels that
-// Prometheus adds.
+// scrape reads the metrics of a target and stores them with the given time and the labels
+// that Prometheus adds.
 func (h *history) scrape(target, instance string, at time.Time) {
 	h.t.Helper()
 	text := testenv.Must(get(target + "/metrics"))(h.t)
@@ -174,7 +174,7 @@ func (h *history) scrape(target, instance string, at time.Time) {
 	testenv.OK(h.t, appender.Commit())
 }
 
-// ask returns the answer to a query every half minute of a time, without NaN.
+// ask returns the result of a query for every half minute of a span of time, without NaN.
 func (h *history) ask(query string, from, until time.Time) (answer promql.Matrix, err error) {
 	q, err := h.engine.NewRangeQuery(context.Background(), h.storage, nil, query, from, until, time.Minute/2)
 	if err != nil {
@@ -190,7 +190,7 @@ func (h *history) ask(query string, from, until time.Time) (answer promql.Matrix
 	return answer, err
 }
 
-// check returns an error if a query has no answer at some time.
+// check returns an error if a query has no result at the given time.
 func (h *history) check(query string, at time.Time) error {
 	answer, err := h.ask(query, at, at)
 	if err == nil && len(answer) == 0 {
@@ -202,8 +202,8 @@ func (h *history) check(query string, at time.Time) error {
 	return nil
 }
 
-// checkCondition returns an error if a series that a condition asks for is not there. Whether
-// it fires is tested in alerts_test.yaml.
+// checkCondition returns an error if a series that a condition queries is missing.
+// alerts_test.yaml tests whether the condition fires.
 func (h *history) checkCondition(condition string, at time.Time) error {
 	parsed, err := promQL.ParseExpr(condition)
 	if err != nil {

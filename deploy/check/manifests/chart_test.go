@@ -34,8 +34,8 @@ import (
 
 const chart = "../../../deploy/chart"
 
-// valueSet are values that the chart is rendered with, the kinds that come out of it
-// beside a Deployment and a Service, and some of the text.
+// valueSet has values for the chart. It lists the kinds of the rendered objects, besides a
+// Deployment and a Service, and some of the text.
 type valueSet struct {
 	name, values string
 	kinds, text  []string
@@ -85,18 +85,18 @@ rules: {files: {2.yaml: {domain: a, descriptors: [{key: a, value: "01234", rate_
 	}},
 }
 
-// everything are values that use all that the chart has.
+// everything has values that use all features of the chart.
 //
 //go:embed testdata/everything.yaml
 var everything string
 
-// findHelm builds helm, unless that is done, and returns its path.
+// findHelm returns the path of helm. The first call builds it.
 var findHelm = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "tool", "-n", "helm").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// helm returns a command of the helm of this module. Its files are the test's.
+// helm returns a command of this module's helm, with its files in a directory of the test.
 func helm(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	program := testenv.Must(findHelm())(t)
@@ -106,15 +106,15 @@ func helm(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// order is what a release is made of.
+// order describes a release to install.
 type order struct {
 	name, values string
-	sets         []string // as of --set
+	sets         []string // arguments of --set
 	skipSchema   bool
 }
 
-// install returns what `helm install --dry-run=client` makes of an order, or what it says
-// is wrong.
+// install returns the release that `helm install --dry-run=client` makes of an order, or its
+// error.
 func (o order) install() (*release.Release, error) {
 	values := map[string]any{}
 	err := yaml.Unmarshal([]byte(o.values), &values)
@@ -124,7 +124,7 @@ func (o order) install() (*release.Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	slog.SetLogLoggerLevel(slog.LevelWarn) // the loader tells of each link
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the loader logs each link
 	loaded, err := loader.Load(chart)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (o order) install() (*release.Release, error) {
 	client := action.NewInstall(action.NewConfiguration())
 	client.DryRunStrategy, client.Namespace = action.DryRunClient, "gateway"
 	client.ReleaseName, client.SkipSchemaValidation = o.name, o.skipSchema
-	client.KubeVersion = &common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"} // which a program has from its build
+	client.KubeVersion = &common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"} // the build of helm sets it
 	installed, err := client.Run(loaded, values)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (o order) install() (*release.Release, error) {
 	return installed.(*release.Release), nil
 }
 
-// render returns the manifests that the chart makes of values.
+// render returns the manifests of the chart with values.
 func render(values string) (manifests string, err error) {
 	installed, err := order{name: "edge", values: values}.install()
 	if err != nil {
@@ -149,7 +149,7 @@ func render(values string) (manifests string, err error) {
 	return installed.Manifest, nil
 }
 
-// documented are values that comments of values.yaml and README.md show.
+// documented returns the values in comments of values.yaml and in README.md.
 func documented(t *testing.T) (sets []valueSet) {
 	t.Helper()
 	text := readFile(t, filepath.Join(chart, "values.yaml"))
@@ -168,8 +168,8 @@ func documented(t *testing.T) (sets []valueSet) {
 	return sets
 }
 
-// TestChart renders the chart and holds the outcome to the schemas of Kubernetes, to
-// itself, to Pod Security and to what Istio needs.
+// TestChart renders the chart, and checks the manifests against the schemas of Kubernetes,
+// each other, Pod Security and the requirements of Istio.
 func TestChart(t *testing.T) {
 	evaluator := testenv.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
 	for _, test := range append(valueSets, documented(t)...) {
@@ -206,7 +206,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// wantText looks for parts of a text.
+// wantText fails the test if a part is missing in a text.
 func wantText(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -216,8 +216,8 @@ func wantText(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// checkPod holds the pods of a Deployment to the profile restricted, and to a file system
-// that cannot be written, which that does not ask for.
+// checkPod checks that the pods of a Deployment follow the profile restricted and, which
+// the profile does not require, have a read-only file system.
 func checkPod(t *testing.T, evaluator policy.Evaluator, d *appsv1.Deployment) {
 	t.Helper()
 	pod := d.Spec.Template
@@ -237,8 +237,8 @@ func checkPod(t *testing.T, evaluator policy.Evaluator, d *appsv1.Deployment) {
 	}
 }
 
-// checkPorts sees that Istio knows the protocol of each port of a Service, by
-// appProtocol, or by what its name starts with.
+// checkPorts checks that Istio knows the protocol of each port of a Service, from
+// appProtocol or from the prefix of its name.
 func checkPorts(t *testing.T, s *corev1.Service) {
 	t.Helper()
 	name := regexp.MustCompile(`^(grpc|http|http2|tls)(-|$)`)
@@ -252,14 +252,14 @@ func checkPorts(t *testing.T, s *corev1.Service) {
 	}
 }
 
-// checkEverything follows values to what Weir is started with.
+// checkEverything checks that the values in everything reach Weir's container.
 func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.ConfigMap) {
 	t.Helper()
 	settings := readFile(t, "../../../docs/settings.md")
 	got := map[string]string{}
 	for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
 		got[variable.Name] = variable.Value
-		own := "`" + strings.TrimSuffix(variable.Name, "_FILE") + "`" // a file goes without saying
+		own := "`" + strings.TrimSuffix(variable.Name, "_FILE") + "`" // settings.md does not list the variants with _FILE separately
 		if !strings.Contains(settings, own) && !strings.Contains(settings, "`"+variable.Name+"`") {
 			t.Errorf("docs/settings.md has no %s", variable.Name)
 		}
@@ -290,9 +290,9 @@ func checkEverything(t *testing.T, d *appsv1.Deployment, configs []*corev1.Confi
 	}
 }
 
-// TestChartInstalls installs the chart with values that name its Service, that open ports
-// to named clients, where a list that is missing or empty would admit everyone, or of which
-// the notes warn.
+// TestChartInstalls installs the chart with values that name its Service, that open ports to
+// named clients, or that cause a warning in the notes. A missing or empty list of clients
+// would admit everyone.
 func TestChartInstalls(t *testing.T) {
 	const (
 		noRules  = "serves the examples in its image"
@@ -302,9 +302,9 @@ func TestChartInstalls(t *testing.T) {
 	)
 	for _, test := range []struct {
 		release, values string
-		service         string   // its name
-		ports           []string // that a NetworkPolicy opens; the schema refuses some of these
-		notes, absent   []string // parts of what `helm install` says, and what it does not
+		service         string   // name of the Service
+		ports           []string // open ports of the NetworkPolicy; the schema refuses some of these values
+		notes, absent   []string // texts that the output of `helm install` has, and does not have
 		wrong           string   // error
 	}{
 		{release: "my.edge", service: "my-edge-weir"},
@@ -379,7 +379,7 @@ func TestChartInstalls(t *testing.T) {
 	}
 }
 
-// TestChartRefuses renders values that are none. The error names them.
+// TestChartRefuses renders invalid values. The error names them.
 func TestChartRefuses(t *testing.T) {
 	for values, want := range map[string]string{
 		"replicas: 0":                                                  "at '/replicas': minimum: got 0, want 1",
@@ -456,15 +456,15 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestChartWithNull sets each value to null, for which Helm takes the default away. Either
-// the chart does without it, or the error names it.
+// TestChartWithNull sets each value to null, so that Helm removes the default. Either the
+// chart works without the value, or the error names it.
 func TestChartWithNull(t *testing.T) {
 	var defaults map[string]any
 	testenv.OK(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults))
 	for _, path := range pathsIn("", defaults) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			// Also what is off by default has to do without the value.
+			// Features that are off by default must work without the value, too.
 			installed, err := order{name: "edge", sets: []string{
 				"autoscaling.enabled=" + strconv.FormatBool(!strings.HasPrefix(path, "resources")),
 				"networkPolicy.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true,debug.service=true,adminToken.secretName=a",
@@ -485,7 +485,7 @@ func TestChartWithNull(t *testing.T) {
 	}
 }
 
-// pathsIn returns the paths of the values in a map.
+// pathsIn returns the paths of all values in a map, each after before.
 func pathsIn(before string, values map[string]any) (paths []string) {
 	for name, value := range values {
 		paths = append(paths, before+name)
@@ -496,8 +496,8 @@ func pathsIn(before string, values map[string]any) (paths []string) {
 	return paths
 }
 
-// TestChartIsWhole loads the chart as Helm does. Links in it lead to files of this
-// repository, which the chart then has.
+// TestChartIsWhole loads the chart as Helm does. The loaded chart contains the files of this
+// repository to which its links lead.
 func TestChartIsWhole(t *testing.T) {
 	loaded := testenv.Must(loader.Load(chart))(t)
 	files := map[string]string{"files/alerts.yaml": "prometheus/alerts.yaml", "files/dashboard.json": "grafana/weir.json", "files/settings.md": "../docs/settings.md"}
@@ -511,8 +511,8 @@ func TestChartIsWhole(t *testing.T) {
 	}
 }
 
-// TestReleasedChart renders the chart as scripts/release.sh packs it: with the release's
-// version, and with files that its documents link to.
+// TestReleasedChart renders the chart as scripts/release.sh packs it: with the version of
+// the release, and with files in the place of links.
 func TestReleasedChart(t *testing.T) {
 	for version, number := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3-4-gabcdef0", "0123456": "0.0.0-g0123456"} {
 		dir := t.TempDir()
@@ -542,7 +542,7 @@ func TestReleasedChart(t *testing.T) {
 	}
 }
 
-// TestChartReadme installs the chart with the values of README.md, by its command.
+// TestChartReadme installs the chart with the values and the command in README.md.
 func TestChartReadme(t *testing.T) {
 	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readFile(t, filepath.Join(chart, "README.md")))
 	if command == "" {

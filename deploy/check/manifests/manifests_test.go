@@ -1,6 +1,6 @@
 // Package manifests compares the manifests of the examples with the types and
-// schemas of Kubernetes, Istio, Envoy Gateway and Contour. The module is one of its
-// own, so that their dependencies are not the server's.
+// schemas of Kubernetes, Istio, Envoy Gateway and Contour. It is in a separate module,
+// so that the server does not have these dependencies.
 package manifests
 
 import (
@@ -31,8 +31,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestManifestsHaveTheirTypes decodes each file of the examples but the rules,
-// which Weir's own tests load.
+// TestManifestsHaveTheirTypes decodes each file of the examples except the rules, which
+// Weir's own tests load.
 func TestManifestsHaveTheirTypes(t *testing.T) {
 	for _, file := range files(t) {
 		t.Run(file, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 	}
 }
 
-// files are the YAML files of the examples for Kubernetes.
+// files returns the YAML files of the examples for Kubernetes.
 func files(t *testing.T) (files []string) {
 	t.Helper()
 	for _, example := range []string{"../../../examples/istio", "../../../examples/envoy-gateway", "../../../examples/kubernetes", "../../../examples/contour"} {
@@ -68,7 +68,7 @@ func files(t *testing.T) (files []string) {
 	return files
 }
 
-// TestEnvoyGatewayRunsWeir reads what Envoy Gateway reads of its ConfigMap.
+// TestEnvoyGatewayRunsWeir reads the ConfigMap as Envoy Gateway does.
 func TestEnvoyGatewayRunsWeir(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../../examples/envoy-gateway/config.yaml"))(t)
 	data := decode(t, text).(*corev1.ConfigMap).Data["envoy-gateway.yaml"]
@@ -81,24 +81,24 @@ func TestEnvoyGatewayRunsWeir(t *testing.T) {
 	}
 }
 
-// kustomizations are the directories that `kubectl apply -k` applies.
+// kustomizations are the directories for `kubectl apply -k`.
 var kustomizations = []string{"../../../examples/istio", "../../../examples/kubernetes", "../../../examples/contour"}
 
-// TestKustomizationsAreWhole builds them, and follows the references in them.
+// TestKustomizationsAreWhole builds the kustomizations, and follows the references in them.
 func TestKustomizationsAreWhole(t *testing.T) {
 	for _, dir := range kustomizations {
 		t.Run(filepath.Base(dir), func(t *testing.T) { build(t, dir).check(t) })
 	}
 }
 
-// build returns what `kubectl apply -k` applies.
+// build returns the objects that `kubectl apply -k` applies.
 func build(t *testing.T, dir string) set {
 	t.Helper()
 	built := testenv.Must(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir))(t)
 	return decodeAll(t, string(testenv.Must(built.AsYaml())(t)))
 }
 
-// set is what is applied together.
+// set is a set of objects that are applied together.
 type set []any
 
 // decodeAll returns the objects in manifests.
@@ -120,8 +120,8 @@ func all[T any](s set) (found []T) {
 	return found
 }
 
-// check follows the references in a set: selectors find the pods of one Deployment, ports
-// are open, and volumes are there or among the ConfigMaps elsewhere.
+// check follows the references in a set: selectors must find the pods of one Deployment,
+// ports must be open, and the ConfigMaps of volumes must be in the set or in elsewhere.
 func (s set) check(t *testing.T, elsewhere ...string) {
 	t.Helper()
 	weir := false
@@ -170,8 +170,8 @@ func (s set) check(t *testing.T, elsewhere ...string) {
 	}
 }
 
-// leadsTo looks whether what an object selects is the pods of one Deployment, which have
-// the ports.
+// leadsTo checks that an object selects the pods of exactly one Deployment, and that they
+// have the ports.
 func (s set) leadsTo(t *testing.T, object any, namespace string, selector *metav1.LabelSelector, ports ...intstr.IntOrString) {
 	t.Helper()
 	parsed := testenv.Must(metav1.LabelSelectorAsSelector(selector))(t)
@@ -189,15 +189,15 @@ func (s set) leadsTo(t *testing.T, object any, namespace string, selector *metav
 	}
 }
 
-// checkPods looks whether the volumes of a Deployment are there, and its probes ask ports
-// that are open.
+// checkPods checks that the volumes of a Deployment exist, and that its probes use open
+// ports.
 func (s set) checkPods(t *testing.T, d *appsv1.Deployment, elsewhere []string) {
 	t.Helper()
 	pod, volumes := d.Spec.Template.Spec, map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
 		if v.ConfigMap == nil || slices.Contains(elsewhere, v.ConfigMap.Name) {
-			continue // Secrets are there already, too
+			continue // exists in the cluster already, as Secrets do
 		}
 		mounted := func(c *corev1.ConfigMap) bool {
 			return c.Namespace == d.Namespace && c.Name == v.ConfigMap.Name && len(c.Data) > 0
@@ -222,7 +222,7 @@ func (s set) checkPods(t *testing.T, d *appsv1.Deployment, elsewhere []string) {
 	}
 }
 
-// hasPort reports whether a container of the pods has a port of that name or number.
+// hasPort reports whether a container of the pods has a port with the name or number.
 func hasPort(d *appsv1.Deployment, port intstr.IntOrString) bool {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, p := range c.Ports {
@@ -234,7 +234,7 @@ func hasPort(d *appsv1.Deployment, port intstr.IntOrString) bool {
 	return false
 }
 
-// TestContourReadsItsDomain compares the two places that name it.
+// TestContourReadsItsDomain compares the domain of Contour with the domain of the rules.
 func TestContourReadsItsDomain(t *testing.T) {
 	domain := func(file string) string {
 		t.Helper()
@@ -251,15 +251,15 @@ func TestContourReadsItsDomain(t *testing.T) {
 	}
 }
 
-// others are what commands of the READMEs do to a cluster's own installation of
-// Contour or Envoy Gateway, which needs one.
+// others are commands of the READMEs that change a cluster's own installation of Contour
+// or Envoy Gateway. They cannot be tested without such an installation.
 var others = []string{
 	"kubectl edit configmap contour --namespace projectcontour",
 	"kubectl rollout restart deployment contour --namespace projectcontour",
 	"kubectl rollout restart deployment envoy-gateway --namespace envoy-gateway-system",
 }
 
-// TestKubectlCommands holds the commands in each README.md of the examples to
+// TestKubectlCommands checks that the commands in each README.md of the examples use
 // manifests that other tests check.
 func TestKubectlCommands(t *testing.T) {
 	readmes := testenv.Must(filepath.Glob("../../../examples/*/README.md"))(t)

@@ -20,7 +20,7 @@ import (
 	contour "github.com/projectcontour/contour/apis/projectcontour/v1"
 	contouralpha "github.com/projectcontour/contour/apis/projectcontour/v1alpha1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	_ "github.com/prometheus-operator/prometheus-operator/pkg/versionutil" // whose module has the definitions of these
+	_ "github.com/prometheus-operator/prometheus-operator/pkg/versionutil" // its module has the custom resource definitions
 	"google.golang.org/protobuf/encoding/protojson"
 	istio "istio.io/api/networking/v1alpha3"
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,7 +39,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// types are those that the manifests may have, by apiVersion and kind.
+// types are the types that manifests may have, by apiVersion and kind.
 var types = map[string]func() any{
 	"v1 ConfigMap":                                        func() any { return new(corev1.ConfigMap) },
 	"v1 Namespace":                                        func() any { return new(corev1.Namespace) },
@@ -61,8 +61,8 @@ var types = map[string]func() any{
 	"networking.istio.io/v1alpha3 EnvoyFilter":            func() any { return new(envoyFilter) },
 }
 
-// envoyFilter is an EnvoyFilter that is strict about its fields, which that of
-// Istio's client is not.
+// envoyFilter is an EnvoyFilter that refuses unknown fields. The type in Istio's client
+// ignores them.
 type envoyFilter struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -75,8 +75,8 @@ func (s *envoyFilterSpec) UnmarshalJSON(data []byte) error {
 	return protojson.Unmarshal(data, &s.EnvoyFilter)
 }
 
-// decode reads a manifest into its type, strictly, and compares it with the
-// schema of its custom resource definition, if it has one.
+// decode decodes a manifest strictly into its type. If the type has a custom resource
+// definition, decode also checks the manifest against its schema.
 func decode(t *testing.T, manifest []byte) any {
 	t.Helper()
 	schemas := testenv.Must(readSchemas())(t)
@@ -94,7 +94,7 @@ func decode(t *testing.T, manifest []byte) any {
 	if err != nil {
 		t.Fatalf("%s: %v in:\n%s", name, err, manifest)
 	}
-	problems, err := kjson.UnmarshalStrict(text, object) // minds upper and lower case
+	problems, err := kjson.UnmarshalStrict(text, object) // case-sensitive
 	if err := errors.Join(append(problems, err)...); err != nil {
 		t.Errorf("%s: %v in:\n%s", name, err, manifest)
 	}
@@ -110,7 +110,7 @@ func decode(t *testing.T, manifest []byte) any {
 	return object
 }
 
-// definitions maps the modules that ship custom resource definitions to their files.
+// definitions lists the files of custom resource definitions, by module.
 var definitions = map[string][]string{
 	"istio.io/api":                      {"kubernetes/customresourcedefinitions.gen.yaml"},
 	"github.com/projectcontour/contour": {"examples/contour/01-crds.yaml"},
@@ -161,7 +161,7 @@ type definition struct {
 	}
 }
 
-// documents splits a YAML file; templates of Helm around them are left out.
+// documents splits a YAML file into its documents, and omits templates of Helm.
 func documents(text []byte) (documents [][]byte) {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
@@ -178,10 +178,10 @@ func documents(text []byte) (documents [][]byte) {
 	return documents
 }
 
-var update = flag.Bool("update", false, "write the schema of rules in deploy/chart/values.schema.json anew")
+var update = flag.Bool("update", false, "rewrite the schema of rules in deploy/chart/values.schema.json")
 
-// TestChartSchemaHasThatOfRules keeps the end of the chart's schema and
-// docs/rules.schema.json the same, but for textsOnly. Helm reads no other file.
+// TestChartSchemaHasThatOfRules checks that the end of the chart's schema equals
+// docs/rules.schema.json, except for textsOnly. Helm reads no other file.
 func TestChartSchemaHasThatOfRules(t *testing.T) {
 	var rules struct {
 		Definitions map[string]json.RawMessage `json:"definitions"`
@@ -211,8 +211,8 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	}
 }
 
-// textsOnly returns a schema of rules that takes no numbers and booleans where Weir takes
-// them as text: Helm reads them before the chart does, so that 01234 would be 668, 1.10
+// textsOnly returns a schema of rules that refuses numbers and booleans where Weir reads
+// them as text. Helm converts them before the chart gets them: 01234 would be 668, 1.10
 // would be 1.1, and off would be false.
 func textsOnly(t *testing.T, schema []byte) string {
 	t.Helper()
