@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the chart as a release has it: chart.sh DIRECTORY VERSION, to DIRECTORY/weir,
-# with the files that deploy/chart links to. VERSION is the tag of the image, and the
-# version of the chart where it has the form that Helm asks for.
+# Writes the chart of a release to DIRECTORY/weir: chart.sh DIRECTORY VERSION. Files
+# replace the links in deploy/chart. VERSION is the tag of the image, and the version
+# of the chart if it has the format that Helm requires.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chart=$1/weir version=$2
@@ -11,5 +11,5 @@ number=${version#v}
 mkdir -p "$chart"
 git -C deploy/chart ls-files -z | tar -C deploy/chart --null -T - --dereference -cf - | tar -C "$chart" -xf -
 sed -i "s/^version: .*/version: $number/; s/^appVersion: .*/appVersion: \"$version\"/" "$chart/Chart.yaml"
-# The documents that it links to are not in the chart.
+# The chart does not have the documents to which this file links.
 sed -i -E 's/\[([^]]*)\]\([^)]*\)/\1/g' "$chart/files/settings.md"

@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
-# Brings the topology of docker-compose.yml up, asks through Envoy until a limit
-# is over, and takes everything down again. It pulls nothing:
+# Starts the services of docker-compose.yml, sends requests through Envoy until a
+# limit is exceeded, and stops everything again. It pulls nothing:
 #
-#   real       docker-compose.yml with all that it mounts, waits for and allows;
-#              the Dockerfile with .dockerignore; the programs of Weir, Redis and
-#              Envoy
-#   stand-ins  the images that the files name, made of programs of this machine:
-#              redis is its redis-server, envoy the one of scripts/tools.sh, whoami
-#              is examples/envoy/echo, and golang is a system whose "go build"
-#              gives the program that was built here, by the command of the
-#              Dockerfile, from the files that .dockerignore leaves
+#   real       docker-compose.yml with its mounts, conditions and permissions; the
+#              Dockerfile with .dockerignore; the programs of Weir, Redis and Envoy
+#   stand-ins  the images in these files, made from programs of this machine: redis
+#              is its redis-server, envoy is the Envoy of scripts/tools.sh, whoami is
+#              examples/envoy/echo, and golang is a system whose "go build" returns
+#              a program that was built here, with the command of the Dockerfile,
+#              from the files that .dockerignore does not exclude
 #
-# dockerd runs in namespaces of its own for network, mounts and processes: other
-# containers and ports of this machine are left alone, and it ends with this
-# script. Where that is not possible, the script says what is left out, and why,
-# and exits 0.
+# dockerd runs in separate namespaces for network, mounts and processes. It does not
+# touch other containers and ports of this machine, and stops with this script. If
+# that is not possible, the script says what it skips and why, and exits 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,14 +24,14 @@ left_out() {
   exit 0
 }
 
-# image NAME DIR OPTION... makes an image of the files in DIR.
+# image NAME DIR OPTION... makes an image from the files in DIR.
 image() {
   local name=$1 dir=$2
   shift 2
   tar -C "$dir" -c . | docker import "$@" - "$name" >/dev/null
 }
 
-# system DIR PROGRAM... makes a system in DIR that runs these programs.
+# system DIR PROGRAM... makes a root file system in DIR that can run the programs.
 system() {
   local dir=$1 program
   shift
@@ -43,7 +41,7 @@ system() {
   cp /etc/ssl/certs/ca-certificates.crt "$dir/etc/ssl/certs/"
   for program; do
     cp -L "$(command -v "$program")" "$dir/bin/"
-    # A static program has no libraries, which ldd and grep take for a failure.
+    # For a static program, which has no libraries, ldd and grep fail.
     { ldd "$(command -v "$program")" 2>/dev/null | grep -o '/[^ ]*' || true; } | while read -r library; do
       mkdir -p "$dir${library%/*}"
       cp -L "$library" "$dir$library"
@@ -51,22 +49,22 @@ system() {
   done
 }
 
-# named NAME is the image of that name in docker-compose.yml, with its version.
+# named NAME prints the image with this name in docker-compose.yml, with its version.
 named() { sed -n "s|^ *image: \($1:.*\)|\1|p" docker-compose.yml; }
 
 # images makes the images that docker-compose.yml and the Dockerfile name.
 images() {
   system "$work/redis" bash redis-server redis-cli
-  # The image that is meant is built without protected mode.
+  # The real image is built without protected mode.
   mv "$work/redis/bin/redis-server" "$work/redis/bin/redis"
-  # shellcheck disable=SC2016 # it is for the script
+  # shellcheck disable=SC2016 # expanded by the script
   printf '#!/bin/bash\nexec -a redis-server redis "$@" --protected-mode no\n' >"$work/redis/bin/redis-server"
   chmod +x "$work/redis/bin/redis-server"
   image "$(named redis)" "$work/redis" -c 'ENV PATH=/bin'
   system "$work/envoy" "$envoy" bash grep
   image "$(named envoyproxy/envoy)" "$work/envoy" -c 'ENV PATH=/bin' -c 'ENTRYPOINT ["/bin/envoy"]' -c 'USER 101'
   system "$work/echo" bash "$work/echo-upstream"
-  # shellcheck disable=SC2016 # it is for the script
+  # shellcheck disable=SC2016 # expanded by the script
   printf '#!/bin/bash\n[[ $* == "--port 8000" ]] && exec echo-upstream\n' >"$work/echo/bin/whoami"
   chmod +x "$work/echo/bin/whoami"
   image "$(named traefik/whoami)" "$work/echo" -c 'ENV PATH=/bin' -c 'ENTRYPOINT ["/bin/whoami"]'
@@ -74,7 +72,7 @@ images() {
   system "$work/golang" sh bash env mkdir cp ln install sort dirname
   cat >"$work/golang/bin/go" <<'GO'
 #!/bin/bash
-# Stands in for go: it downloads nothing, lists no modules, and has built already.
+# Stands in for go. It downloads nothing, lists no modules, and copies a finished build.
 set -eu
 case $* in
   "mod download" | "env "* | "list "*) exit 0 ;;
@@ -95,10 +93,10 @@ GO
   image "$(sed -n 's/^FROM .*\(golang:.*\) AS build/\1/p' Dockerfile)" "$work/golang" -c 'ENV PATH=/bin'
 }
 
-# inside is what runs within the namespaces.
+# inside runs within the namespaces.
 inside() {
   ip link set lo up
-  export DOCKER_HOST=unix://$work/docker.sock DOCKER_BUILDKIT=0 # BuildKit asks registries for images that are here
+  export DOCKER_HOST=unix://$work/docker.sock DOCKER_BUILDKIT=0 # BuildKit would ask registries for local images
   dockerd --data-root "$work/data" --exec-root "$work/exec" --pidfile "$work/dockerd.pid" -H "$DOCKER_HOST" >"$work/dockerd.log" 2>&1 &
   local daemon=$!
   until docker version >/dev/null 2>&1; do
@@ -106,7 +104,7 @@ inside() {
     sleep 0.2
   done
   images
-  # BuildKit knows the platform by itself.
+  # Only BuildKit sets the platform itself.
   "$compose" build --build-arg "BUILDPLATFORM=linux/$(go env GOARCH)"
   docker export "$(docker create weir)" | tar -t licenses/LICENSE
   "$compose" up --wait --wait-timeout 60 ||
@@ -117,8 +115,8 @@ inside() {
   wait $daemon || true
 }
 
-# ask sends what the README does: five requests of a minute pass. Where the minute
-# of the clock ends in between, it asks again for another user.
+# ask sends the requests of the README, five of which pass in a minute. If a minute of
+# the clock ends in between, it tries again with another user.
 ask() {
   local minute answers user
   for user in alice bob carol; do
@@ -135,8 +133,8 @@ ask() {
   fi
 }
 
-# install_compose builds Compose, which is a module that cannot be built by go
-# install, because it replaces others.
+# install_compose builds Compose. go install cannot build it, because its module has
+# replace directives.
 install_compose() {
   [[ ! -x $compose ]] || return 0
   mkdir -p .tools
@@ -165,5 +163,5 @@ install_compose || left_out "Docker Compose $compose_version cannot be built wit
 build=$(sed -n 's/^RUN \(CGO_ENABLED=0 .*go build .*\) -o .*/\1/p' Dockerfile)
 VERSION="" COMMIT="" DATE="" TARGETOS="" TARGETARCH="" bash -c "$build -o '$work/weir' ./cmd/server"
 CGO_ENABLED=0 go build -o "$work/echo-upstream" ./examples/envoy/echo
-# As the leader of the processes inside, it takes all of them with it.
+# When unshare exits, it kills all processes inside.
 unshare --net --mount --pid --fork --kill-child --mount-proc "$0" inside "$work" "$envoy"

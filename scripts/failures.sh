@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Prints the last lines of what each failed test in LOG, an output of go test -v, said.
-# The end of a long log is often all that is shown of it, and a package that failed
-# early is far above. A run whose tests passed prints nothing.
+# Prints the last lines of each failed test in LOG, an output of go test -v. Often only
+# the end of a long log is visible, far below a package that failed early. If all tests
+# passed, it prints nothing.
 set -euo pipefail
 
 awk '
   function say(test) {
     said[test] = said[test] $0 "\n"
-    if (++lines[test] > 12) { # the oldest line goes
+    if (++lines[test] > 12) { # drop the oldest line
       sub(/^[^\n]*\n/, "", said[test])
     }
   }
@@ -22,7 +22,7 @@ awk '
     next
   }
   /^panic: |^FAIL[ \t]|^make: \*\*\*|DATA RACE/ { print; next }
-  # A message that has more than one line has the others further to the right.
+  # The further lines of a message are indented more.
   /^ +[a-z0-9_]+\.go:[0-9]+: / { message = 1; say(test); next }
   message && /^        / { say(test); next }
   { message = 0 }

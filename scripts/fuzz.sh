@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for the given time or number of inputs
-# each: fuzz.sh 10s, fuzz.sh 1000x
+# Runs each fuzz target of the module for the given time or number of inputs:
+# fuzz.sh 10s, fuzz.sh 1000x
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Only packages that have a target are built, once for all of their targets.
+# Build only packages with a fuzz target, once for all targets of a package.
 for package in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do
   go test -c -fuzz=. -o "$work/test" "$package"
   for target in $(cd "$package" && grep -ho --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' ./*_test.go | cut -d ' ' -f 2); do

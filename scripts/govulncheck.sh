@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities in what the module calls: govulncheck.sh [OPTION...]
-# A finding is an error. A database of vulnerabilities that cannot be reached is
-# none, and is said.
+# Looks for known vulnerabilities in code that the module calls: govulncheck.sh [OPTION...]
+# A finding is an error. If the database of vulnerabilities cannot be reached, the script
+# says so, and exits 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for each change: other systems, the race detector in all
-# tests, fuzzing, and releases. Run it from a clean checkout where .ci/run passes.
+# Runs the checks that take too long for each change: other systems, the race detector
+# in all tests, fuzzing, and releases. Run it in a clean checkout where .ci/run passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -10,7 +10,7 @@ export WEIR_TEST_REQUIRE=redis-server,envoy,chromium,bash,zsh,fish,curl,namespac
 
 step "modules as they were published"
 go mod verify
-# Verifying refuses the path of the server, without a dot, which these require.
+# go mod verify refuses the path of the server, because it has no dot. These modules require it.
 for module in bench deploy/check; do
   others=$(mktemp -d)
   cp "$module/go.mod" "$module/go.sum" "$others"
@@ -24,7 +24,7 @@ scripts/govulncheck.sh
 
 step "another system"
 for module in . bench; do
-  GOOS=darwin GOARCH=arm64 go -C "$module" vet ./... # which sees the files that are not for Linux
+  GOOS=darwin GOARCH=arm64 go -C "$module" vet ./... # includes files that are not for Linux
 done
 
 step "race detector"
@@ -34,8 +34,8 @@ step "other Redis"
 for redis in "trixie valkey-server" "trixie redis-server" "bullseye redis-server"; do
   newer='^$'
   if [[ $redis = bullseye* ]]; then
-    # These pause writes alone, or use other commands and settings that Redis 6.0 does not have;
-    # its sentinels have no passwords of users.
+    # These tests pause only writes, or use other commands and settings that Redis 6.0 does
+    # not have. Its sentinels do not support users with passwords.
     newer='TestRealRedisThatRefuses|TestAFullQueueRefuses|TestCountersExpireWithTheirWindow'
     newer+='|TestLateAnswersAreCounted|TestCallersThatLeaveAreCounted|TestDenialsAreLearntAfterTheirCallersLeft'
     newer+='|TestBreakerOnRedisThatHangs|TestRedisIsLoading|TestRedisThatHangs|TestRequestsInFlightWhenRedisDies|TestTerminationDrains|TestInFlight'
@@ -52,7 +52,7 @@ step "random decisions against the model"
 make differential
 
 step release
-# Twice from different places and nothing in common, for the same bytes.
+# Two builds in different directories, with different caches, must give the same bytes.
 again=$(mktemp -d)
 rm -rf dist
 TARGETS=linux/amd64 scripts/release.sh dist
@@ -70,7 +70,7 @@ go -C deploy/check tool helm template weir "$PWD/$chart" >"$again/manifests"
 version=${chart#*_}
 grep -q "image: .*/weir:${version%.tgz}\"$" "$again/manifests"
 chmod -R u+w "$again" && rm -rf "$again" dist
-# Another processor, and another system.
+# Also build for another processor and another system.
 TARGETS="linux/arm64 darwin/arm64" scripts/release.sh dist
 rm -rf dist
 printf '\n=== done (after %ds)\n' "$SECONDS"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Another Redis for tests: unpacks redis-server or valkey-server of a Debian release
-# beside the C library that it was built for, and prints the directory that holds it
-# under the name redis-server. Put that first in PATH.
+# Gets another Redis for tests: unpacks redis-server or valkey-server of a Debian release
+# with the C library that it was built for, and prints the directory that contains it
+# under the name redis-server. Put this directory first in PATH.
 #
 #   redis.sh bullseye redis-server   Redis 6.0
 #   redis.sh trixie redis-server     Redis 8.0
@@ -17,7 +17,7 @@ if [[ ! -x $dir/bin/redis-server ]]; then
   rm -rf "$dir"
   mkdir -p "$dir"/{lists/partial,archives/partial,root,bin}
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $release main" >"$dir/sources.list"
-  # Of an empty system, so that apt-get also fetches the libraries that this one has.
+  # The state of an empty system, so that apt-get also fetches libraries that are installed.
   apt=(apt-get -qq -o APT::Sandbox::User=root -o Dir::State::status=/dev/null
     -o "Dir::Etc::sourcelist=$dir/sources.list" -o Dir::Etc::sourceparts=-
     -o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir" -o "Dir::Cache::archives=$dir/archives")

