@@ -18,7 +18,7 @@ type redisMemory struct {
 // keyMemory is the memory of a counter that is made without Weir.
 type keyMemory struct {
 	KeyBytes int
-	Usage    float64 // by MEMORY USAGE
+	Usage    float64 // result of MEMORY USAGE
 	Used     float64 // increase of used_memory
 }
 

@@ -22,8 +22,8 @@ const (
 	tags      = 128 // number of hash tags that Weir uses in keys
 )
 
-// cluster measures the cost of a decision on a cluster, beside one Redis and beside
-// the least script, with a call for each slot of the cluster.
+// cluster measures the cost of a decision on a cluster, compared with one Redis
+// and with the least script, with a call for each slot of the cluster.
 func (b *bench) cluster(ctx context.Context) error {
 	s, err := b.servers()
 	if err != nil {
@@ -100,7 +100,7 @@ func (w *workshop) redisCluster(ctx context.Context) (nodes []*program, err erro
 type clusterCounter struct {
 	key  string
 	slot int
-	conn *redisConn // to the primary of the slot
+	conn *redisConn // connection to the primary of the slot
 }
 
 // addClusterWay measures the least script on a cluster. Each batch makes a call for every

@@ -15,10 +15,10 @@ type cost struct {
 	Descriptors  int
 	Server       rounds `json:",omitempty"`
 	Redis        rounds `json:",omitempty"`
-	Calls        rounds `json:",omitempty"` // of the script, per decision
-	Bytes        rounds `json:",omitempty"` // to and from Redis, per decision
-	Instructions rounds `json:",omitempty"` // of Redis in user space, per decision
-	Answers      rounds `json:",omitempty"` // per second
+	Calls        rounds `json:",omitempty"` // calls of the script per decision
+	Bytes        rounds `json:",omitempty"` // bytes to and from Redis per decision
+	Instructions rounds `json:",omitempty"` // instructions of Redis in user space per decision
+	Answers      rounds `json:",omitempty"` // answers per second
 }
 
 // subject is a server or a way with a load, whose cost is measured.
@@ -29,10 +29,10 @@ type subject struct {
 	server      *program
 	redis       []*program                                  // a single Redis, or the primaries of a cluster; nil without Redis
 	way         *way                                        // measured instead of server, if not nil
-	measure     func(context.Context, *cost, subject) error // by default addCost
-	keys        int                                         // by default as in the usual load
-	draw        func(*rand.Rand) func() int                 // by default, all keys are equally likely
-	rate        float64                                     // of an open loop, or 0 for a closed loop
+	measure     func(context.Context, *cost, subject) error // addCost by default
+	keys        int                                         // number of keys; as in the usual load by default
+	draw        func(*rand.Rand) func() int                 // draws keys; all keys are equally likely by default
+	rate        float64                                     // rate of an open loop, or 0 for a closed loop
 	change      func(*loadgen.Options)
 }
 

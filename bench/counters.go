@@ -13,15 +13,15 @@ import (
 // counters is the cost of very many live counters in the memory store.
 type counters struct {
 	Live            int64
-	BytesPerCounter float64 // resident
+	BytesPerCounter float64 // resident memory
 	Fill            float64 // counters made per second
 	P99Few, P99     rounds  // at the usual rate with few and with all counters, microseconds
 	P999            rounds
-	LongestPause    float64 // of the garbage collector, seconds, from the server's heap profile
+	LongestPause    float64 // longest pause of the garbage collector in seconds, from the server's heap profile
 }
 
-// counters measures the memory store with ten million live counters, beside a memory
-// store with few.
+// counters measures the memory store with ten million live counters, compared with a
+// memory store with few.
 func (b *bench) counters(ctx context.Context) error {
 	const perRequest, requests = mostDescriptors, 500_000
 	few, err := b.weir("few", rulesOf(1, plenty))

@@ -19,7 +19,7 @@ import (
 type denialCost struct {
 	Keys          int
 	Without, With rounds // microseconds of CPU time
-	Share         rounds // of the record in the CPU time of the server, in percent, by a profile
+	Share         rounds // share of the record in the server's CPU time, in percent, from a profile
 }
 
 // deniedKeys are numbers of keys. All keys are denied equally often, which is the worst case
@@ -29,8 +29,8 @@ var deniedKeys = []int{100, 1000, 10_000}
 // recording is the source line that makes the server record denied clients.
 const recording = "Observe:         observer.Observe,\n"
 
-// denials measures the cost of the record of denied clients, beside a server that is built
-// without the record: no setting disables it.
+// denials measures the cost of the record of denied clients, compared with a server that is
+// built without the record: no setting disables it.
 func (b *bench) denials(ctx context.Context) error {
 	if err := b.buildForgetful(); err != nil {
 		return err

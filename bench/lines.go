@@ -8,7 +8,7 @@ import (
 // scriptLine is the cost of a part of a script.
 type scriptLine struct {
 	Name         string
-	Instructions float64 // of Redis in user space
+	Instructions float64 // instructions of Redis in user space
 }
 
 // A script repeats a line repeats times. It is called warmups times before its instructions

@@ -1,5 +1,5 @@
-// Command bench measures the server beside the floor (see floor), in memory and with
-// its own Redis, and that Redis beside plain commands. It writes the figures in
+// Command bench compares the server, in memory and with its own Redis, with the floor
+// (see floor), and that Redis with plain commands. It writes the figures in
 // README.md, docs/performance.md and docs/scale.md: raw figures as JSON, tables and
 // plots. `make measure` runs it. All load is on loopback.
 //
@@ -30,7 +30,7 @@ const repository = ".."
 type bench struct {
 	*workshop
 	rounds  int
-	seconds time.Duration // of each measurement, without its warm-up
+	seconds time.Duration // length of each measurement, without its warm-up
 	stored  string        // file of the results
 	results results
 }

@@ -25,9 +25,9 @@ type workshop struct {
 // program is a running process that listens on loopback.
 type program struct {
 	name    string
-	address string // of the measured service
-	http    string // of Weir's /healthcheck
-	debug   string // of Weir's /-/reload
+	address string // address of the measured service
+	http    string // address of Weir's /healthcheck
+	debug   string // address of Weir's /-/reload
 	cmd     *exec.Cmd
 	startup time.Duration // from its execution until it answered
 	counter *instructions // nil if this machine cannot count instructions

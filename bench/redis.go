@@ -73,9 +73,9 @@ func (p *program) redisInfo(ctx context.Context, sections []string, fields ...st
 // redisWork is the work of a Redis since its start.
 type redisWork struct {
 	used         float64 // microseconds of CPU time
-	calls        float64 // of scripts
-	bytes        float64 // received and sent
-	instructions float64 // in user space, or 0 if this machine cannot count them
+	calls        float64 // calls of scripts
+	bytes        float64 // bytes received and sent
+	instructions float64 // instructions in user space, or 0 if this machine cannot count them
 }
 
 // redisWork returns the work of Redis so far. The CPU time is from INFO, because /proc

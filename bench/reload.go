@@ -12,9 +12,9 @@ import (
 
 // reload is the effect of reloading 100,000 rules on the latency at the usual rate.
 type reload struct {
-	Seconds   rounds // of one reload
-	P99       rounds // without reloads, microseconds
-	P99Reload rounds // with one reload after the other, microseconds
+	Seconds   rounds // time of one reload
+	P99       rounds // latency without reloads, microseconds
+	P99Reload rounds // latency during one reload after the other, microseconds
 }
 
 // reload measures the latency while rules are reloaded all the time, which is the

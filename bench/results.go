@@ -14,7 +14,7 @@ import (
 type results struct {
 	Machine     machine
 	Elsewhere   map[string]machine `json:",omitempty"` // machines of experiments that ran on another machine, by name
-	Lengths     map[string]length  // of the experiments, by name
+	Lengths     map[string]length  // lengths of the experiments, by name
 	Cost        []cost
 	Cluster     []cost
 	Lines       []scriptLine // nil if instructions cannot be counted
@@ -29,13 +29,13 @@ type results struct {
 	Neighbours  neighbours
 	Tuning      []cost
 	Denials     []denialCost
-	Allocations rounds // in matching and spelling of keys, per operation
+	Allocations rounds // allocations per operation, in matching and in making keys
 }
 
 // length is the length of an experiment.
 type length struct {
 	Rounds  int
-	Seconds float64 // of each measurement, without its warm-up
+	Seconds float64 // length of each measurement, without its warm-up
 }
 
 func (l length) String() string { return fmt.Sprintf("%d of %v s", l.Rounds, l.Seconds) }
@@ -47,7 +47,7 @@ type machine struct {
 	Kernel    string
 	Go        string
 	Redis     string
-	Allocator string // of Redis; allocators round memory up differently
+	Allocator string // allocator of Redis; allocators round memory up differently
 }
 
 func (m machine) String() string {

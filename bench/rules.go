@@ -10,12 +10,12 @@ import (
 // the same requests for every number.
 type ruleCount struct {
 	Rules        int
-	StartSeconds rounds // from the execution until the health check passes
-	IdleBytes    rounds // resident after the start
-	CPU          rounds // of the server per decision, in memory, microseconds
-	P99          rounds // at the usual rate, microseconds
-	FirstP99     rounds // of requests that mostly use a rule for the first time
-	UsedBytes    rounds // resident when all rules have been used
+	StartSeconds rounds // time from the execution until the health check passes
+	IdleBytes    rounds // resident memory after the start
+	CPU          rounds // CPU time of the server per decision, with counters in memory, microseconds
+	P99          rounds // latency at the usual rate, microseconds
+	FirstP99     rounds // latency of requests that mostly use a rule for the first time
+	UsedBytes    rounds // resident memory when all rules have been used
 }
 
 // manyRules returns n rules: one for any value, and the others for a value each. So

@@ -7,7 +7,7 @@ type target struct {
 	name   string
 	got    rounds
 	most   float64
-	format string // for got and most
+	format string // format of got and most
 }
 
 func (t target) row() string {

@@ -20,7 +20,7 @@ func TestBounds(t *testing.T) {
 	share := func(amount int64, span time.Duration) int64 { return amount * int64(span) / int64(period) }
 	bounds := []struct {
 		name    string
-		words   string        // in the document
+		words   string        // text in the document
 		longest time.Duration // longest span to which the bound applies
 		spec    limiter.Spec
 		most    func(amount, burst int64, span time.Duration) int64

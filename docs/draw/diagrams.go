@@ -269,7 +269,7 @@ func drainPicture(root string) []byte {
 		return must(time.ParseDuration(string(row[1])))
 	}
 	delay, timeout := setting("DRAIN_DELAY"), setting("DRAIN_TIMEOUT")
-	const removed, refresh = 2 * time.Second, 5 * time.Second // of Kubernetes, and of Envoy
+	const removed, refresh = 2 * time.Second, 5 * time.Second // until Kubernetes removes the server, and between Envoy's DNS queries
 	m := newMoments("A drain beside Envoy's DNS", delay+timeout, refresh, 5)
 	m.lane("health checks")
 	m.span(0, delay+timeout, colorDenied, "fail, since SIGTERM")

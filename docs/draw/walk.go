@@ -83,7 +83,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		return fmt.Sprintf("%d·%d+(%d+%d)·%d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
 	case limiter.TokenBucket:
 		const price = period / walkAmount // emission interval of a unit, in seconds
-		level, at := 0, 0                 // in seconds until the bucket is empty
+		level, at := 0, 0                 // level is the number of seconds until the bucket is empty
 		for _, a := range admitted {
 			level, at = max(level-(a.at-at), 0)+a.cost*price, a.at
 		}

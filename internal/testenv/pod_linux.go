@@ -134,7 +134,7 @@ func (p *Pod) within(f func() error) error {
 func inThread(f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good
+		runtime.LockOSThread() // and never unlock it
 		done <- f()
 		select {}
 	}()

@@ -189,7 +189,7 @@ type canvas struct {
 	bytes.Buffer
 	t       *testing.T
 	history *history
-	values  map[string]string // of variables
+	values  map[string]string // values of the dashboard's variables
 	end     time.Time
 }
 

@@ -186,12 +186,12 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	var rules struct {
 		Definitions map[string]json.RawMessage `json:"definitions"`
 	}
-	var whole map[string]json.RawMessage
+	var full map[string]json.RawMessage
 	text := []byte(readFile(t, "../../../docs/rules.schema.json"))
-	testenv.OK(t, errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &whole)))
-	delete(whole, "$schema")
-	delete(whole, "definitions")
-	root := testenv.Must(json.Marshal(whole))(t)
+	testenv.OK(t, errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &full)))
+	delete(full, "$schema")
+	delete(full, "definitions")
+	root := testenv.Must(json.Marshal(full))(t)
 	definitions := []string{`    "rules": ` + textsOnly(t, root)}
 	for _, name := range slices.Sorted(maps.Keys(rules.Definitions)) {
 		definitions = append(definitions, fmt.Sprintf("    %q: %s", name, textsOnly(t, rules.Definitions[name])))

@@ -7,9 +7,9 @@ type Used struct {
 	Options
 	WithTLS         bool    `json:"tls"`
 	Loop            string  `json:"loop"`             // open or closed
-	DurationSeconds float64 `json:"duration_seconds"` // warm-up included
+	DurationSeconds float64 `json:"duration_seconds"` // includes the warm-up
 	WarmupSeconds   float64 `json:"warmup_seconds"`
-	TimeoutSeconds  float64 `json:"timeout_seconds"` // of a request, or 0 if it has none
+	TimeoutSeconds  float64 `json:"timeout_seconds"` // timeout of a request, or 0 if it has none
 }
 
 func (o *Options) used() Used {

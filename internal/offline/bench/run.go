@@ -20,7 +20,7 @@ const (
 // run is the state of one call of Run.
 type run struct {
 	opts  Options
-	start time.Time // of the schedule
+	start time.Time // start of the schedule
 	// next holds the number of the next request. The caller that receives it waits
 	// until that request is due; the others wait for the number.
 	next  chan int64
@@ -30,7 +30,7 @@ type run struct {
 
 	mu                sync.Mutex
 	result            Result
-	received          int64 // answers, warm-up included
+	received          int64 // answers, including the warm-up
 	latency, lateness *hdr.Histogram
 }
 

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server is a rate limit service whose answers a test chooses.
 type server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
-	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // to the n-th request, from 1; nil answers OK
+	answer func(n int64, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) // answers the n-th request, from 1; nil answers OK
 	asked  atomic.Int64
 }
 

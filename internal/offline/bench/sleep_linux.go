@@ -16,6 +16,6 @@ func SleepUntil(ctx context.Context, due time.Time) {
 			return
 		}
 		t := unix.NsecToTimespec(int64(left))
-		_ = unix.Nanosleep(&t, nil) // if a signal interrupts it, the loop goes on
+		_ = unix.Nanosleep(&t, nil) // if a signal interrupts it, the loop continues
 	}
 }

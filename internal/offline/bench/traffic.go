@@ -15,7 +15,7 @@ const Placeholder = "{}"
 // Traffic describes the requests.
 type Traffic struct {
 	Domain      string    `json:"domain" default:"api" help:"Domain of the requests."`
-	Descriptors [][]Entry `json:"descriptors" kong:"-"` // of each request, at least one; every Placeholder is replaced
+	Descriptors [][]Entry `json:"descriptors" kong:"-"` // descriptors of each request, at least one; every Placeholder is replaced
 	Keys        int       `json:"keys" default:"1000" help:"Number of different keys."`
 	Hits        uint32    `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 omits the field, which servers treat as 1."`
 	// Draw, if not nil, returns a function that draws the number of the next key. By

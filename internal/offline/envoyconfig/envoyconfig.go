@@ -43,7 +43,7 @@ type Request struct {
 	Route string
 
 	path, query string // :path before and after the first ?
-	cluster     string // of the route
+	cluster     string // cluster of the route
 }
 
 // Header is a header of a request. Its name is in lower case.

@@ -12,7 +12,7 @@ import (
 // MaxFileSize is the size of the largest file that Load reads, in bytes.
 const MaxFileSize = strictyaml.MaxFileSize
 
-const maxProblems = 100 // in the error of Load
+const maxProblems = 100 // maximum number of problems in the error of Load
 
 // Load reads a file of YAML or JSON. name is its name in notes and errors. If the file is invalid,
 // the error lists its problems, one per line.

@@ -9,7 +9,7 @@ import (
 // matching suffix (*.example.com), then the longest matching prefix (example.*), then *.
 type hosts struct {
 	domains    []domain
-	ignorePort bool // of the authority
+	ignorePort bool // ignore the port of the authority
 }
 
 // domain is a domain of a virtual host, with the routes of the host.
@@ -76,7 +76,7 @@ func WithoutPort(authority string) string {
 type scope struct {
 	all     []filter
 	filters []filter     // the same filters, as configured in this scope
-	limits  []*rateLimit // of the virtual host
+	limits  []*rateLimit // limits of the virtual host
 }
 
 // routeConfiguration reads a route configuration.

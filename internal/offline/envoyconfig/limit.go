@@ -17,7 +17,7 @@ import (
 type rateLimit struct {
 	*node
 	message routepb.RateLimit
-	own     bool // whether it is of a mapping, of a filter or of a filter's configuration in a route
+	own     bool // whether it belongs to a mapping, a filter or a filter's configuration in a route
 	made    bool // whether make has set the fields below, which happens when a route first uses the limit
 	usable  bool
 	actions []action
@@ -120,7 +120,7 @@ func (r *reader) make(l *rateLimit) (ok bool) {
 // action makes at most one entry of a request.
 type action struct {
 	key  string
-	skip bool // without a value, skip only the entry instead of the descriptor
+	skip bool // a missing value skips only the entry, and not the descriptor
 	// value returns the value of the entry, or false if the request has none.
 	value func(t *Request) (string, bool)
 }
@@ -182,7 +182,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 		r.lookAt(":path")
 		all, err := conditions(s.QueryParameterValueMatch.GetQueryParameters(), parameterCondition(true))
 		return constant(s.QueryParameterValueMatch, "query_match", expect(all, s.QueryParameterValueMatch.GetExpectMatch())), err
-	default: // of metadata or an extension
+	default: // actions on metadata, and extensions
 		return action{}, unusable("the action %s is not supported", n.children[0].field)
 	}
 }

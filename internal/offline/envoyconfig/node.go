@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxDepth  = 100       // of nested values
-	maxValues = 2_000_000 // of a file, including values that aliases repeat
+	maxDepth  = 100       // maximum depth of nested values
+	maxValues = 2_000_000 // maximum number of values, including values that aliases repeat
 )
 
 // node is a value of the file. Null fields are omitted. A missing value is a nil node, for which

@@ -14,7 +14,7 @@ import (
 // reader reads one file. Its Warnings become the notes of the Config.
 type reader struct {
 	strictyaml.Decoder
-	values        int // of the file
+	values        int // number of values in the file
 	limits        map[*node]*rateLimit
 	sourceCluster string
 	needs         map[string]bool

@@ -56,7 +56,7 @@ const (
 type waiting struct {
 	name   string
 	header string        // response header that has the time to wait
-	unit   time.Duration // of the header
+	unit   time.Duration // unit of the header
 	jitter float64       // maximum random change of the time to wait, relative to it
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxSend = 1_000_000         // requests of a step
-	maxTime = limiter.MaxPeriod // of a test
+	maxSend = 1_000_000         // maximum number of requests of a step
+	maxTime = limiter.MaxPeriod // maximum length of a test
 	year    = 365 * 24 * time.Hour
 	maxWait = 290 * year // longer than any answer, and shorter than the longest Duration
 )

@@ -29,11 +29,11 @@ type File struct {
 }
 
 type test struct {
-	line     int // in the file
+	line     int // line in the file
 	name     string
 	domain   string
 	domainAt strictyaml.Position
-	start    time.Duration // of the clock, since the epoch
+	start    time.Duration // start of the test's clock since the epoch
 	steps    []step
 }
 

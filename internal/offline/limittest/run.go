@@ -24,7 +24,7 @@ type Report struct {
 // Result is the result of one test, which passed if there are no failures.
 type Result struct {
 	Test string
-	Line int           // of the test in its file
+	Line int           // line of the test in its file
 	Took time.Duration // real time, not the time of the test's clock
 	// Failures are the expectations that were not met. Each text begins with the location
 	// of the expectation. The last failure of a step ends with the step's last answer, in
@@ -66,7 +66,7 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 
 type outcome struct {
 	admitted, denied int
-	last             *plan.Result // of the step's last request
+	last             *plan.Result // result of the step's last request
 }
 
 // uncounted is a plan.Usage that counts nothing.
@@ -119,7 +119,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 	return failures, nil
 }
 
-// describe returns the statuses as text, each on a line of its own after a line break.
+// describe returns the statuses as text, each on a separate line that begins with a line break.
 func describe(request *plan.Request, statuses []plan.Status) string {
 	var b strings.Builder
 	for i := range statuses {

@@ -4,15 +4,15 @@ package simulate
 type difference struct {
 	Difference
 	worst worst
-	seen  map[uint64]denials // by the hash of the client's key
+	seen  map[uint64]denials // denials of each client, by the hash of its key
 }
 
 // denials has a bit for each kind of denial that a client has had.
 type denials uint8
 
 const (
-	differently denials = 1 << iota // by these rules, of a request that the other rules admit
-	otherwise                       // by the other rules
+	differently denials = 1 << iota // these rules denied a request that the others admit
+	otherwise                       // the other rules denied a request
 )
 
 // add counts a request. denied is the hit that these rules deny, and others the hit that the other

@@ -77,7 +77,7 @@ type hull struct {
 const maxPoints = 64
 
 type point struct {
-	at     int64   // in microseconds since the epoch
+	at     int64   // microseconds since the epoch
 	before float64 // cost of the hits from points[0] until then
 }
 

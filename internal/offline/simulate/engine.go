@@ -27,20 +27,20 @@ func newStats(rule *descriptors.Rule, l *limiter.Limit, suggest bool) *limitStat
 
 // engine decides requests by one set of rules, with a clock that follows the requests.
 type engine struct {
-	name     string // of the rules
+	name     string // name of the rules in messages
 	tree     *descriptors.Tree
 	limits   []*limitStats
-	byLimit  map[*limiter.Limit]*limitStats // without unlimited limits; read-only
+	byLimit  map[*limiter.Limit]*limitStats // all limits that are not unlimited; read-only
 	plan     *plan.Options
 	suggest  bool
-	number   uint64 // of the request that is being decided
-	requests uint64 // with a hit on a limit
+	number   uint64 // number of the current request
+	requests uint64 // number of requests with a hit on a limit
 	denied   uint64
 	now      int64
 	late     queue[later]
 	order    uint64
 
-	// These have one item for each hit of the call that is being decided.
+	// These have one item for each hit of the current call.
 	hits      []limiter.Hit
 	known     []client
 	clients   []*client // pointers into known; hits on one counter share one

@@ -116,7 +116,7 @@ type Client struct {
 type Amount struct {
 	Share  float64 `json:"clients_denied_share"`
 	Amount uint64  `json:"amount"`
-	Burst  uint64  `json:"burst,omitempty"` // of a token bucket that has one
+	Burst  uint64  `json:"burst,omitempty"` // only for a token bucket with a burst
 }
 
 // SeriesReport counts the requests of a limit in spans of equal length.

@@ -41,14 +41,14 @@ type run struct {
 	*Options
 	sources  []*source
 	batches  sync.Pool // batches to reuse
-	number   uint64    // of the last batch
+	number   uint64    // number of the last batch
 	waiting  queue[*batch]
-	events   int          // in waiting
-	seed     maphash.Seed // for hashes of keys, random so that clients cannot cause collisions
+	events   int          // number of events in waiting
+	seed     maphash.Seed // seed of key hashes, random so that clients cannot cause collisions
 	engine   *engine
 	old      *engine // nil unless rules are compared
 	report   *Report
-	list     *bufio.Writer // for Denied
+	list     *bufio.Writer // buffer before Denied
 	shownAt  time.Time
 	clock    int64 // time of the last decided request
 	nowOnly  difference

@@ -29,7 +29,7 @@ type batch struct {
 	clock  int64  // latest time of a line
 	events []event
 	next   int    // index of the next event that run.release decides
-	hits   []hit  // of all events
+	hits   []hit  // hits of all events
 	texts  []byte // keys of counters, one after the other
 }
 
@@ -48,7 +48,7 @@ type asked struct{ begins, ends []hit }
 type hit struct {
 	limiter.Hit
 	of      *limitStats
-	hash    uint64 // of the key
+	hash    uint64 // hash of the key
 	newCall bool   // whether it is the first hit of a call to the server
 }
 
@@ -65,11 +65,11 @@ type source struct {
 	plan    plan.Result
 	ask     plan.Request
 	names   map[string]bool // the names in Config.Needs that at least one line has
-	domains map[string]bool // of requests without limits
-	batches chan *batch     // of the blocks, in their order
+	domains map[string]bool // domains with requests that have no limit
+	batches chan *batch     // one for each block, in order
 	failed  error           // valid after batches is closed; nil if the log was read to its end
 
-	Counts        // of the batches that run has taken
+	Counts        // sums over the batches that run has taken
 	next   *batch // next batch, or nil at the end
 	clock  int64  // latest time of the lines that run has taken
 }

@@ -14,8 +14,8 @@ const maxParts = 22
 const (
 	word     = 'w' // up to the next space
 	brackets = '['
-	quotes   = '"' // in quotes, and without a quote within
-	raw      = 'r' // in quotes that Envoy does not escape within; the part ends where the next one can begin
+	quotes   = '"' // part in quotes, without quotes within
+	raw      = 'r' // part in quotes that may contain quotes, because Envoy does not escape them; it ends where the next part can begin
 )
 
 // layout is the layout of a line: the kind of each part, and the properties of some parts by index.

@@ -25,13 +25,13 @@ var abusers = [...]struct {
 
 // generator makes lines in the order of their times.
 type generator struct {
-	lines, clients int // clients beside the abusers
+	lines, clients int // clients does not include the abusers
 	span           time.Duration
 
 	random *rand.Rand
 	often  *rand.Zipf
 	hours  [len(abusers)]int // first hours of the abusers
-	hour   int               // of the last line
+	hour   int               // hour of the last line
 	counts []uint32          // lines in that hour, by client
 	peaks  []uint32          // maximum of counts over all hours
 	all    []int             // lines in the log, by client
