@@ -16,7 +16,7 @@ import (
 )
 
 // Authority issues certificates for tests. Each authority has its own name and key,
-// so its certificates are valid for no other authority.
+// so its certificates do not verify against another authority.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

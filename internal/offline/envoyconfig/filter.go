@@ -115,7 +115,7 @@ func (r *reader) configure(f *filter, n *node) bool {
 	return true
 }
 
-// skip adds a note for each rate limit in a value that is not supported.
+// skip adds a note for each rate limit in an unsupported value.
 func (r *reader) skip(n *node) {
 	n.visit(func(n *node) bool {
 		kind, _ := n.typed()

@@ -156,8 +156,8 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 		if f.disabled {
 			continue
 		}
-		// The filter's limits in the route's configuration come first, then the filter's own limits, then the
-		// limits of the route, with the limits of its virtual host if they are to be included.
+		// The limits of the filter, from the route's configuration or its own, replace the limits of the route
+		// and, if the route includes them, of its virtual host.
 		limits := f.limits
 		if len(limits) == 0 {
 			limits = own

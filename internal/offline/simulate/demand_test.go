@@ -81,8 +81,8 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// ask returns the hits of a request that makes one call for each client. The first client is of the first limit,
-// and so on.
+// ask returns the hits of a request that makes one call for each client. Each client belongs to the limit with the
+// same index.
 func (e *engine) ask(clients ...uint64) (of asked) {
 	for i, c := range clients {
 		s := e.limits[i]
