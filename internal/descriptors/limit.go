@@ -184,6 +184,7 @@ func (d *decoder) replaces(_ string, n *yaml.Node) {
 			d.ProblemIn("name", strictyaml.At(n), needed)
 		}
 	})
+	slices.Sort(d.limitFields.Replaces)
 }
 
 // describeLimit returns the fields of a limit: unit, amount and modes, then what is not the

@@ -120,7 +120,7 @@ type Spec struct {
 	Mode            Mode        // what a denial means
 	Veto            bool        // of an exception: an amount of 0 that no quota and no failure mode outweighs
 	FailureMode     FailureMode // what becomes of hits while the store fails
-	Replaces        []string    // names of limits that do not count beside this one
+	Replaces        []string    // names of limits that do not count beside this one, sorted
 	Series          Series      // of the metrics; limits of equal labels share them
 
 	// DenyFor is how long a ban denies a counter, whatever the algorithm says; 0: there are no

@@ -33,6 +33,8 @@ descriptors:
   - {key: shared, value: x*, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 2}}
   - {key: quota, quota_mode: true, rate_limit: {unit: year, requests_per_unit: 2}}
   - {key: none, rate_limit: {unit: year, requests_per_unit: 0}}
+  - {key: usual, rate_limit: {name: usual, unit: year, requests_per_unit: 0}}
+  - {key: special, rate_limit: {unit: year, requests_per_unit: 0, replaces: [{name: usual}]}}
 `
 
 // world is a server on a store: what it decides, and what operators say.
@@ -177,6 +179,20 @@ func TestExceptionThatAllows(t *testing.T) {
 		w.want("a limit of 0", all, "none=x")
 		if s := w.decide("api", named("none=x")).Statuses[0]; s.OverLimit || s.Limit != nil || s.Remaining == 0 {
 			w.t.Errorf("got status %+v", s)
+		}
+	})
+}
+
+// The limits that the limit of an allowed descriptor replaces stay off, so that they do not deny
+// it.
+func TestExceptionOfALimitThatReplaces(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		w.except("allow", "special=alice")
+		if p := w.decide("api", named("usual=x"), named("special=alice")); p.Denied || len(p.Hits) != 0 {
+			w.t.Errorf("allowed: denied %t, hits %+v", p.Denied, p.Hits)
+		}
+		if !w.decide("api", named("usual=x"), named("special=bob")).Denied || !w.decide("api", named("usual=x")).Denied {
+			w.t.Error("others are not denied")
 		}
 	})
 }

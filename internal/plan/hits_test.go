@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
@@ -170,6 +172,22 @@ func TestHits(t *testing.T) {
 			t.Errorf("%+v: got\n%s\nwant\n%s", test.asked, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
 	}
+}
+
+// A limit may replace thousands, named in any order.
+func TestManyReplacedLimits(t *testing.T) {
+	const many = 10_000
+	var names, limits strings.Builder
+	for i := many; i > 0; i-- {
+		fmt.Fprintf(&names, "{name: n%d}, ", i)
+		fmt.Fprintf(&limits, "  - {key: k%d, rate_limit: {name: n%[1]d, unit: hour, requests_per_unit: 1}}\n", i)
+	}
+	tree := load(t, "domain: api\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 5, replaces: ["+names.String()+"]}}\n"+limits.String())
+	testenv.InProcessorTime(t, 20*time.Millisecond, func() {
+		if got := hitsOf(planned(t, Options{}, tree, each("k1=a,k5000=a,user=a,k10000=a")...)); len(got) != 1 {
+			t.Errorf("got %q, want no limit that is replaced", got)
+		}
+	})
 }
 
 // What is named alike is one hold.

@@ -82,14 +82,14 @@ type Result struct {
 	Denied   bool
 	Statuses []Status
 
-	planner  *Planner
-	matches  []match         // one for each descriptor
-	levels   []level         // of all matches, one after the other
-	replaced []string        // names of limits
-	keys     []byte          // of hits, one after the other
-	holds    []byte          // names of holds, likewise
-	entries  []limiter.Entry // of matches, without the one that names a hold
-	labels   []byte          // likewise, of those with values of the request
+	planner   *Planner
+	matches   []match          // one for each descriptor
+	levels    []level          // of all matches, one after the other
+	replacing []*limiter.Limit // limits of the levels that replace others, each once
+	keys      []byte           // of hits, one after the other
+	holds     []byte           // names of holds, likewise
+	entries   []limiter.Entry  // of matches, without the one that names a hold
+	labels    []byte           // likewise, of those with values of the request
 }
 
 // match is what applies to one descriptor of a request.
@@ -141,13 +141,13 @@ func (pl *Planner) Prepare(res *Result, tree *descriptors.Tree, r *Request) erro
 func (res *Result) Reset() {
 	clear(res.matches)
 	clear(res.levels)
-	clear(res.replaced)
+	clear(res.replacing)
 	clear(res.Hits)
 	clear(res.Statuses)
 	clear(res.entries)
 	*res = Result{
 		Hits: res.Hits[:0], Decisions: res.Decisions[:0], Statuses: res.Statuses[:0],
-		matches: res.matches[:0], levels: res.levels[:0], replaced: res.replaced[:0],
+		matches: res.matches[:0], levels: res.levels[:0], replacing: res.replacing[:0],
 		keys: res.keys[:0], holds: res.holds[:0], entries: res.entries[:0], labels: res.labels[:0],
 	}
 }
@@ -226,16 +226,22 @@ func (res *Result) nameHold(m *match, rule *descriptors.Rule, holdEntry int) err
 	return nil
 }
 
-// addLevel adds a level and collects the names of the limits that it replaces.
+// addLevel adds a level and collects its limits that replace others.
 func (res *Result) addLevel(of level) {
 	res.levels = append(res.levels, of)
 	for _, l := range of.limits {
-		for _, name := range l.Replaces {
-			if !slices.Contains(res.replaced, name) {
-				res.replaced = append(res.replaced, name)
-			}
+		if len(l.Replaces) > 0 && !slices.Contains(res.replacing, l) {
+			res.replacing = append(res.replacing, l)
 		}
 	}
+}
+
+// isReplaced reports whether a limit of the request replaces l, also one that is replaced itself.
+func (res *Result) isReplaced(l *limiter.Limit) bool {
+	return l.Name != "" && !l.Veto && slices.ContainsFunc(res.replacing, func(by *limiter.Limit) bool {
+		_, found := slices.BinarySearch(by.Replaces, l.Name)
+		return found
+	})
 }
 
 // addHits makes a hit of every limit of a match that is counted: neither unlimited, which
@@ -259,8 +265,8 @@ func (res *Result) addHits(r *Request, i int) {
 				continue
 			case d.Refund && m.hold != nil && l.HoldKey() == "":
 				continue // What ends gives back its hold. That it began still counts.
-			case l.Name != "" && !l.Veto && slices.Contains(res.replaced, l.Name):
-				continue // Also if the limit that replaces it is replaced itself.
+			case res.isReplaced(l):
+				continue
 			}
 			at := len(res.keys)
 			if begin == nil {

@@ -149,7 +149,7 @@ func TestPlanIsUsedAgain(t *testing.T) {
 		for _, p := range []*Result{&used, new(Result)} {
 			testenv.OK(t, planner.Prepare(p, tree, &Request{Domain: "api", Descriptors: descriptors}))
 			decide(p, map[string]*limiter.State{})
-			texts = append(texts, fmt.Sprint(hitsOf(p), len(p.Statuses), p.replaced, p.Unmatched, p.Denied))
+			texts = append(texts, fmt.Sprint(hitsOf(p), len(p.Statuses), len(p.replacing), p.Unmatched, p.Denied))
 		}
 		if texts[0] != texts[1] {
 			t.Errorf("%v: got %s, want %s", descriptors, texts[0], texts[1])
