@@ -7,20 +7,20 @@ import (
 	"weir/internal/limiter"
 )
 
-// A limit that a request brings along is judged by the rule in whose place it comes.
-func TestMatchOverride(t *testing.T) {
+// A rule that holds below applies past it, also to a limit that a request brings along.
+func TestPassed(t *testing.T) {
 	for rules, want := range map[string]map[string]string{
-		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": "api|user", "x=y": ""},
-		"{key: user, override: {}, rate_limit: {unit: day, requests_per_unit: 1}}": {"user=a": "api|user", "user=a path=/": "", "x=y": ""},
+		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": "api|user", "x=y": "api|(no key)"},
+		"{key: user, override: {}, rate_limit: {unit: day, requests_per_unit: 1}}": {"user=a": "api|user", "user=a path=/": "", "x=y": "api|(no key)"},
 		"{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}": {
 			"user=a": "api|user", "user=a path=/": "api|user|path past api|user", "user=a x=y": "api|user past api|user",
-			"user=a path=/ x=y": "api|user past api|user", "x=y": "",
+			"user=a path=/ x=y": "api|user past api|user", "x=y": "api|(no key)",
 		},
 	} {
 		tree := load(t, "domain: api\ndescriptors: ["+rules+", {rate_limit: {unit: day, requests_per_unit: 2}}]\n")
 		for descriptor, want := range want {
 			got, way := "", entries(strings.Fields(descriptor)...)
-			if r, _ := tree.MatchOverride("api", way); r != nil {
+			if r, _ := tree.MatchHold("api", way); r != nil {
 				got = r.String()
 				if passed := r.Passed(len(way)); passed != nil {
 					got += " past " + passed.String()

@@ -192,15 +192,6 @@ func (r *Rule) named(without *Rule, holdEntry int, entries []limiter.Entry) (*Ru
 	return r, holdEntry
 }
 
-// MatchOverride returns the rule in whose place a descriptor brings a limit along, and
-// which entry names a hold, as MatchHold does.
-func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int) {
-	if rule, holdEntry = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
-		return rule, holdEntry
-	}
-	return nil, -1
-}
-
 // Passed returns the last rule that a descriptor passes and whose limits hold below it.
 // The descriptor matched r and has so many entries, without the one that names its hold.
 // The rule at which it ends is not passed, nor is one without key.

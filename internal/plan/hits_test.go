@@ -60,6 +60,15 @@ domain: api
 descriptors: [{rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}}]
 `
 
+const keylessBelowRules = `
+domain: api
+descriptors:
+  - key: user
+    below: true
+    rate_limit: {unit: minute, requests_per_unit: 2}
+    descriptors: [{rate_limit: {unit: hour, requests_per_unit: 20}}]
+`
+
 const replacedRules = `
 domain: api
 descriptors:
@@ -140,12 +149,14 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, each("user=alice path=/"), []string{"descriptor 0: rule api|user|path" + unnamed}},
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{"descriptor 0: rule api|user|path" + unnamed}},
 		// A limit that a request brings along in the place of one in flight counts all requests
-		// together, and giving back leaves what it has counted.
+		// together, and a refund gives back what it has counted.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
-		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, nil},
+		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
-		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, nil},
+		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
+		// Limits from above count it, also in place of a rule without key.
+		{Options{}, keylessBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{" w1|api|user=alice|path=/|1d", " w1|api|user=alice|1m"}},
 		// It counts what the rule would: without the name, and all values on one counter if they
 		// share it.
 		{Options{}, replacedRules, []Descriptor{words("user=a").with(hour)}, []string{" w1|api|user=a|1h"}},

@@ -99,6 +99,7 @@ type match struct {
 	hold      []byte            // the name of its hold, nil without
 	exception *Exception
 	unlimited bool // one of the limits admits everything, or an exception does
+	inFlight  bool // some of the limits count requests in flight
 
 	firstLevel, endLevel int // of Result.levels: what the rule or the override says, then what applies from above
 	first, end           int // of Result.Hits: those of the limits that are counted
@@ -162,15 +163,14 @@ func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) e
 		brought   level
 		from      *descriptors.Rule // whose limits apply, and those of the rules above it
 	)
+	rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
 	if d.HasOverride {
-		rule, holdEntry = res.Tree.MatchOverride(domain, d.Entries)
 		var err error
 		if brought, from, err = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); err != nil {
 			return fmt.Errorf("limit: %w", err)
 		}
 		m.rule = brought.rule
 	} else {
-		rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
 		m.rule, from = rule, rule
 	}
 	if m.rule == nil && brought.limits == nil {
@@ -178,7 +178,8 @@ func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) e
 	}
 
 	var unnamed error // not returned yet: under an exception that allows or denies, no hold is needed
-	if holdEntry >= 0 || from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != "" {
+	m.inFlight = from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != ""
+	if holdEntry >= 0 || m.inFlight {
 		unnamed = res.nameHold(&m, rule, holdEntry)
 	}
 	if d.HasOverride {
@@ -263,8 +264,8 @@ func (res *Result) addHits(r *Request, i int) {
 			case l.Unlimited:
 				m.unlimited = true
 				continue
-			case d.Refund && m.hold != nil && l.HoldKey() == "":
-				continue // What ends gives back its hold. That it began still counts.
+			case d.Refund && m.inFlight && l.HoldKey() == "":
+				continue // What ends releases its hold. That it began still counts.
 			case res.isReplaced(l):
 				continue
 			}
