@@ -138,8 +138,8 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 }
 
 // MatchHold is Match. It also returns which entry names the hold of the rule, and so
-// belongs to no level; -1 if there is none. If the rule needs a hold, the caller must then
-// refuse the request.
+// belongs to no level; -1 if there is none. If the rule needs a hold, its limits in flight must
+// then deny.
 func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int) {
 	root := t.domains[domain]
 	if root == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"weir/internal/descriptors"
@@ -27,12 +29,15 @@ func (down) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, er
 }
 
 func decider(store limiter.Store, u plan.Usage) *plan.Decider {
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
-		"{domain: api, descriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 1}}]}")}}, descriptors.Options{})
+	return deciderOf("{key: user, rate_limit: {unit: year, requests_per_unit: 1}}", plan.Options{}, store, u)
+}
+
+func deciderOf(rules string, opts plan.Options, store limiter.Store, u plan.Usage) *plan.Decider {
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte("{domain: api, descriptors: [" + rules + "]}")}}, descriptors.Options{})
 	if err != nil {
 		panic(err)
 	}
-	return &plan.Decider{Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree }, Store: store, Usage: u}
+	return &plan.Decider{Planner: plan.New(opts), Rules: func() *descriptors.Tree { return tree }, Store: store, Usage: u}
 }
 
 func asks(keys ...string) *plan.Request {
@@ -82,5 +87,44 @@ func TestWhatIsNotDecided(t *testing.T) {
 	d.Rules = func() *descriptors.Tree { return nil }
 	if _, err := d.Decide(t.Context(), asks("user")); !errors.As(bad, new(plan.RequestError)) || !errors.Is(err, plan.ErrNoRules) {
 		t.Errorf("got %v, want what is wrong with the request; and %v, want %v", bad, err, plan.ErrNoRules)
+	}
+}
+
+// Without a name for its hold, a request counts as one beyond that limit, in the mode of the
+// limit and with its metrics, also if the store fails. Other limits count it as usual.
+func TestUnnamedHolds(t *testing.T) {
+	const flight, rate = "{name: flight, unit: minute, requests_per_unit: 3, algorithm: concurrency", "{name: rate, unit: minute, requests_per_unit: 9, failure_mode: allow"
+	for _, tc := range []struct {
+		limits, status  string // the status names its limit
+		opts            plan.Options
+		denied, wouldBe bool
+	}{
+		{limits: flight + "}, " + rate + "}", status: "flight true 0", denied: true},
+		{limits: flight + ", failure_mode: allow}, " + rate + "}", status: "flight true 0", denied: true},
+		{limits: flight + ", replaces: [{name: rate}]}, " + rate + "}", status: "flight true 0", denied: true},
+		{limits: flight + "}, " + rate + ", replaces: [{name: flight}]}", status: "rate false"},
+		{limits: flight + ", shadow_mode: true}, " + rate + "}", status: "rate false"},
+		{limits: flight + "}, " + rate + "}", status: "flight true 0", opts: plan.Options{ShadowMode: true}, wouldBe: true},
+		{limits: flight + "}, " + rate + "}", status: "flight true 0", opts: plan.Options{QuotaMode: true}, denied: true},
+	} {
+		for _, store := range []limiter.Store{memory.New(memory.Options{}), down{}} {
+			for _, entries := range [][]limiter.Entry{{{Key: "user", Value: "alice"}}, {{Key: "request_id"}, {Key: "user", Value: "alice"}}} {
+				d := deciderOf("{key: user, rate_limit: ["+tc.limits+"]}", tc.opts, store, new(usage))
+				d.Failover = failover.New(limiter.FailureError, nil, nil)
+				r := &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries}}}
+				res, err := d.Decide(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := res.Statuses[0]
+				got := fmt.Sprint(s.Limit.Name, " ", s.OverLimit, " ", s.Remaining)
+				if !strings.HasPrefix(got, tc.status) || res.Denied != tc.denied || res.WouldBeDenied() != tc.wouldBe || res.Invalid == nil {
+					t.Errorf("%q of %s on %T: got %s, denied %t, invalid: %v", entries, tc.limits, store, got, res.Denied, res.Invalid)
+				}
+				if i := slices.IndexFunc(res.Decisions, func(d limiter.Decision) bool { return d.Over }); i >= 0 && res.Hits[i].Limit.Series.Labels().Limit != "flight" {
+					t.Errorf("%s: metrics count %+v", tc.limits, res.Hits[i].Limit.Series.Labels())
+				}
+			}
+		}
 	}
 }

@@ -117,12 +117,12 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedOf is the key of a limit that an exception makes: a multiple of another limit, or
-// one that denies all.
+// exceptedOf is the key of a limit that stands in place of others: a multiple of a limit, or
+// one that denies everything.
 type exceptedOf struct {
-	limit  *limiter.Limit // that is multiplied
-	factor float64        // 0 if all is denied
-	domain string         // as a label, if all is denied
+	limit      *limiter.Limit // that is multiplied or denied, or nil
+	factor     float64        // 0 if everything is denied
+	domain, by string         // without limit: domain and rule of the denial in metrics
 }
 
 // multiple returns l times factor.
@@ -133,16 +133,19 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 	return limits[0]
 }
 
-// denial returns what denies everything that e applies to: a limit that nothing is taken from,
-// on one counter for all descriptors of e. domain is its label, "" if it has no rules.
-func (pl *Planner) denial(domain string, e *Exception) level {
-	domain = cmp.Or(domain, "unknown") // the text of a domain without rules is any
-	limits, _ := pl.excepted.get(exceptedOf{domain: domain}, func() ([]*limiter.Limit, error) {
-		l := limiter.MustLimit(limiter.Spec{ // nothing in it is from a request or an exception
-			Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
-			Series: limiter.LabelSet{Domain: domain, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
-		})
-		return []*limiter.Limit{l}, nil
+// denial returns one limit that denies everything and from which nothing is taken. In place of
+// of.limit it has the name, period, mode and metrics of that limit. The domain is empty if it
+// has no rules.
+func (pl *Planner) denial(of exceptedOf) []*limiter.Limit {
+	limits, _ := pl.excepted.get(of, func() ([]*limiter.Limit, error) { // nothing in it is from a request
+		s := limiter.Spec{Name: "deny", Unit: limiter.Day}
+		if l := of.limit; l != nil {
+			s = limiter.Spec{Name: l.Name, Unit: l.Unit, UnitMultiplier: l.UnitMultiplier, Mode: l.Mode, Series: l.Series}
+		} else {
+			s.Series = limiter.LabelSet{Domain: cmp.Or(of.domain, "unknown"), Key1: of.by, Rule: of.by, Limit: "deny"}.Series()
+		}
+		s.Veto, s.Charge, s.FailureMode = true, limiter.Admitted, limiter.FailureDeny
+		return []*limiter.Limit{limiter.MustLimit(s)}, nil
 	})
-	return level{limits: limits, entries: e.Entries}
+	return limits
 }

@@ -101,12 +101,13 @@ func TestHits(t *testing.T) {
 	five, hour := Override{RequestsPerUnit: 5, Unit: limiter.Day}, Override{RequestsPerUnit: 10, Unit: limiter.Hour}
 	month, oddMonths, year := Override{1, limiter.Month, 0}, Override{1, limiter.Month, 5}, Override{1, limiter.Year, 0}
 	minute, day := "minute w1|api|user=alice|1m user_alice;", "day w1|api|user=alice|1d user_alice;"
+	denied, rate := "flight w1|api|user=alice|x1m user_alice;", "rate w1|api|user=alice|1m user_alice;"
 	const unnamed = ` needs an entry "request_id" with a value that names the request in flight`
 	for _, test := range []struct {
 		opts  Options
 		rules string
 		asked []Descriptor
-		want  []string // hits, or an error
+		want  []string // hits, and what is invalid
 	}{
 		{Options{}, belowRules, each("user=alice"), []string{minute, day}},
 		{Options{}, belowRules, each("user=alice path=/login"), []string{"login w1|api|user=alice|path=/login|1h", minute, day}},
@@ -135,10 +136,10 @@ func TestHits(t *testing.T) {
 		}},
 		// What ends gives back its hold, but that it began still counts.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").refund()}, []string{"flight w1|api|user=alice|c1m user_alice; refund hold"}},
-		// A request that cannot say what it holds is refused: who let it pass would never know
-		// that it is there.
-		{Options{}, flightRules, each("x=y,user=alice"), []string{"descriptor 1: rule api|user" + unnamed}},
-		{Options{}, flightRules, each("user=alice request_id="), []string{"descriptor 0: rule api|user" + unnamed}},
+		// Without a name, limits in flight deny, and others count as usual. A refund releases nothing.
+		{Options{}, flightRules, each("x=y,user=alice"), []string{denied, rate, "descriptor 1: rule api|user" + unnamed}},
+		{Options{}, flightRules, each("request_id= user=alice"), []string{denied, rate, "descriptor 0: rule api|user" + unnamed}},
+		{Options{}, flightRules, []Descriptor{words("user=alice request_id=").refund()}, []string{"descriptor 0: rule api|user" + unnamed}},
 		// Limits in flight that hold below need the name, too, and so they do beside a limit that
 		// the request brings along.
 		{Options{}, flightBelowRules, each("user=alice request_id=r1 path=/"), []string{" w1|api|user=alice|path=/|1h", " w1|api|user=alice|c1m hold"}},
@@ -146,8 +147,12 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice path=/").with(five)}, []string{
 			" w1|api|user=alice|path=/|1d", " w1|api|user=alice|c1m hold",
 		}},
-		{Options{}, flightBelowRules, each("user=alice path=/"), []string{"descriptor 0: rule api|user|path" + unnamed}},
-		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{"descriptor 0: rule api|user|path" + unnamed}},
+		{Options{}, flightBelowRules, each("user=alice path=/"), []string{
+			" w1|api|user=alice|path=/|1h", " w1|api|user=alice|x1m", "descriptor 0: rule api|user|path" + unnamed,
+		}},
+		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{
+			" w1|api|user=alice|path=/|1d", " w1|api|user=alice|x1m", "descriptor 0: rule api|user|path" + unnamed,
+		}},
 		// A limit that a request brings along in the place of one in flight counts all requests
 		// together, and a refund gives back what it has counted.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
@@ -161,7 +166,7 @@ func TestHits(t *testing.T) {
 		// share it.
 		{Options{}, replacedRules, []Descriptor{words("user=a").with(hour)}, []string{" w1|api|user=a|1h"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip request_id=1").with(hour)}, []string{" w1|api|user=vip|c1h hold"}},
-		{Options{}, replacedRules, []Descriptor{words("user=vip").with(hour)}, []string{"descriptor 0: rule api|user=vip" + unnamed}},
+		{Options{}, replacedRules, []Descriptor{words("user=vip").with(hour)}, []string{" w1|api|user=vip|x1h", "descriptor 0: rule api|user=vip" + unnamed}},
 		{Options{}, replacedRules, []Descriptor{words("tenant=t1").with(hour)}, []string{" w1|api|tenant~t*|1h", " w1|api|tenant~t*|1m"}},
 		// The counters are those of the whole descriptor, also where a rule judges it.
 		{Options{}, judgedRules, []Descriptor{words("trial=a").with(hour)}, []string{" w1|api|trial=a|f1h trial_a; always"}},
@@ -170,14 +175,14 @@ func TestHits(t *testing.T) {
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(month)}, []string{" w1|api|x=y|1M@"}},
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(year)}, []string{" w1|api|x=y|365d"}},
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(oddMonths)}, []string{
-			"descriptor 0: limit: windows of 5 months do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are 1, 2, 3, 4, 6, 12",
+			"deny w1|api|x=y|x1d", "descriptor 0: limit: windows of 5 months do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are 1, 2, 3, 4, 6, 12",
 		}},
 	} {
 		var p Result
-		err := New(test.opts).Prepare(&p, load(t, test.rules), &Request{Domain: "api", Descriptors: test.asked})
+		testenv.OK(t, New(test.opts).Prepare(&p, load(t, test.rules), &Request{Domain: "api", Descriptors: test.asked}))
 		got := hitsOf(&p)
-		if err != nil {
-			got = []string{err.Error()}
+		if p.Invalid != nil {
+			got = append(got, p.Invalid.Error())
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%+v: got\n%s\nwant\n%s", test.asked, strings.Join(got, "\n"), strings.Join(test.want, "\n"))

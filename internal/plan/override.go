@@ -12,7 +12,7 @@ import (
 // overrideOf is what the limits of an override depend on. It has nothing of a request,
 // whose texts may be long and any.
 type overrideOf struct {
-	domain string // as a label; all domains without rules are one
+	domain string // as a label
 	Override
 	judge descriptors.Override // of the rule; the zero one if there is none
 }
@@ -33,13 +33,11 @@ func (pl *Planner) override(domain string, d *Descriptor, rule *descriptors.Rule
 			own.rule, own.patterns, of.judge = rule, rule.Patterns, *rule.Override
 		}
 	}
-	own.limits, err = pl.overrides.get(of, func() ([]*limiter.Limit, error) {
-		limits, err := of.newLimits(domain, of.judge, pl.CalendarMonths)
-		if domain == "" {
-			limits = nil
-		}
-		return limits, err
-	})
+	if domain != "" {
+		own.limits, err = pl.overrides.get(of, func() ([]*limiter.Limit, error) {
+			return of.newLimits(domain, of.judge, pl.CalendarMonths)
+		})
+	}
 	return own, above, err
 }
 

@@ -78,6 +78,10 @@ type Result struct {
 	Tree *descriptors.Tree
 	// Unmatched is how many descriptors have neither a rule nor an override.
 	Unmatched int
+	// Invalid says which value could not be decided, nil if there was none. Clients choose
+	// values, and Envoy lets a request pass after an error. So an invalid value counts as an
+	// exceeded limit of its descriptor, and all other limits count the request as usual.
+	Invalid error
 	// Denied and Statuses, one for each descriptor in order, are there after SetStatuses.
 	Denied   bool
 	Statuses []Status
@@ -96,7 +100,7 @@ type Result struct {
 type match struct {
 	rule      *descriptors.Rule // nil: none, or an override that no rule judges
 	entries   []limiter.Entry   // of the descriptor, without the one that names its hold
-	hold      []byte            // the name of its hold, nil without
+	hold      []byte            // name of its hold, nil if it has none
 	exception *Exception
 	unlimited bool // one of the limits admits everything, or an exception does
 	inFlight  bool // some of the limits count requests in flight
@@ -126,8 +130,8 @@ func (pl *Planner) Prepare(res *Result, tree *descriptors.Tree, r *Request) erro
 	}
 	inForce := pl.Exceptions.Load()
 	for i := range r.Descriptors {
-		if err := res.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil {
-			return fmt.Errorf("descriptor %d: %w", i, err)
+		if err := res.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil && res.Invalid == nil {
+			res.Invalid = fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}
 	for i := range res.matches { // when it is known what is replaced
@@ -154,35 +158,44 @@ func (res *Result) Reset() {
 }
 
 // addMatch finds what applies to a descriptor: the limit that it brings along, then the limits of
-// its rule and of those above, or an exception in the place of all.
-func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) error {
+// its rule and of those above, or an exception in the place of all. The error is about an
+// invalid value, see Result.Invalid.
+func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) (invalid error) {
 	m := match{entries: d.Entries, firstLevel: len(res.levels)}
 	var (
 		rule      *descriptors.Rule // that d leads to
 		holdEntry int               // which entry names a hold of it, -1: none does
 		brought   level
 		from      *descriptors.Rule // whose limits apply, and those of the rules above it
+		// deniedBy is not empty if a value of d cannot be decided, and then invalid says why. A
+		// limit that denies everything stands in place of the sent one, beside those of from.
+		// deniedBy is its rule in metrics: a fixed word, nothing of the request.
+		deniedBy string
 	)
 	rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
 	if d.HasOverride {
-		var err error
-		if brought, from, err = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); err != nil {
-			return fmt.Errorf("limit: %w", err)
+		if brought, from, invalid = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); invalid != nil {
+			invalid, deniedBy = fmt.Errorf("limit: %w", invalid), "override"
 		}
 		m.rule = brought.rule
 	} else {
 		m.rule, from = rule, rule
 	}
+	if deniedBy != "" {
+		brought = level{limits: res.planner.denial(exceptedOf{domain: res.Tree.DomainLabel(domain), by: deniedBy})}
+	}
 	if m.rule == nil && brought.limits == nil {
 		res.Unmatched++
 	}
 
-	var unnamed error // not returned yet: under an exception that allows or denies, no hold is needed
-	m.inFlight = from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != ""
-	if holdEntry >= 0 || m.inFlight {
-		unnamed = res.nameHold(&m, rule, holdEntry)
+	if holdEntry >= 0 {
+		res.nameHold(&m, holdEntry)
 	}
-	if d.HasOverride {
+	m.inFlight = from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != ""
+	if m.inFlight && m.hold == nil {
+		invalid = fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
+	}
+	if d.HasOverride || deniedBy != "" {
 		brought.entries = m.entries
 		res.addLevel(brought)
 	}
@@ -197,34 +210,29 @@ func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) e
 	}
 	switch {
 	case m.exception.is(Allow):
-		m.unlimited, res.levels = true, res.levels[:m.firstLevel]
+		m.unlimited, res.levels, invalid = true, res.levels[:m.firstLevel], nil
 	case m.exception.is(Deny):
-		res.levels = append(res.levels[:m.firstLevel], res.planner.denial(res.Tree.DomainLabel(domain), m.exception))
-	case unnamed != nil:
-		return unnamed
+		denies := level{limits: res.planner.denial(exceptedOf{domain: res.Tree.DomainLabel(domain), by: "exception"}), entries: m.exception.Entries}
+		res.levels, invalid = append(res.levels[:m.firstLevel], denies), nil
 	}
 	m.endLevel = len(res.levels)
 	res.matches = append(res.matches, m)
-	return nil
+	return invalid
 }
 
-// nameHold sets the name of the hold of m from the entry at holdEntry, and takes that entry
-// out of m's entries, so that it is in no key. rule, or one above it, has limits in flight.
-func (res *Result) nameHold(m *match, rule *descriptors.Rule, holdEntry int) error {
-	if holdEntry < 0 || m.entries[holdEntry].Value == "" {
-		return fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
+// nameHold sets the name of the hold of m from the entry at holdEntry, unless its value is
+// empty, and takes that entry out of m's entries, so that it is in no key.
+func (res *Result) nameHold(m *match, holdEntry int) {
+	if value := m.entries[holdEntry].Value; value != "" {
+		start := len(res.holds)
+		res.holds = append(res.holds, value...) // only to hash it without allocating
+		digest := sha256.Sum256(res.holds[start:])
+		res.holds = append(res.holds[:start], digest[:limiter.HoldSize]...)
+		m.hold = res.holds[start:len(res.holds):len(res.holds)]
 	}
-	value := m.entries[holdEntry].Value
-	start := len(res.holds)
-	res.holds = append(res.holds, value...) // only to hash it without allocating
-	digest := sha256.Sum256(res.holds[start:])
-	res.holds = append(res.holds[:start], digest[:limiter.HoldSize]...)
-	m.hold = res.holds[start:len(res.holds):len(res.holds)]
-
 	first := len(res.entries)
 	res.entries = append(append(res.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
 	m.entries = res.entries[first:len(res.entries):len(res.entries)]
-	return nil
 }
 
 // addLevel adds a level and collects its limits that replace others.
@@ -260,14 +268,17 @@ func (res *Result) addHits(r *Request, i int) {
 			}
 		}
 		for _, l := range of.limits {
+			holds := l.HoldKey() != ""
 			switch {
 			case l.Unlimited:
 				m.unlimited = true
 				continue
-			case d.Refund && m.inFlight && l.HoldKey() == "":
-				continue // What ends releases its hold. That it began still counts.
+			case d.Refund && (l.Veto || m.inFlight && (!holds || m.hold == nil)):
+				continue // What ends releases its hold. That it began still counts. A denial took nothing.
 			case res.isReplaced(l):
 				continue
+			case holds && m.hold == nil:
+				l = res.planner.denial(exceptedOf{limit: l})[0]
 			}
 			at := len(res.keys)
 			if begin == nil {
@@ -289,7 +300,7 @@ func (res *Result) addHits(r *Request, i int) {
 				Mode:   res.planner.DecidingMode(l),
 				Labels: labels,
 			})
-			if l.HoldKey() != "" {
+			if holds {
 				h := &res.Hits[len(res.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
 			}

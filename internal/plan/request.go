@@ -46,12 +46,18 @@ type Override struct {
 // request may have is in Options.
 const MaxEntries = 100
 
+// TooLargeError says which bound the size of a request exceeds. Clients choose values, and with
+// them the size. So the request must be denied: after an error, Envoy would let it pass.
+type TooLargeError string
+
+func (e TooLargeError) Error() string { return string(e) }
+
 // ErrManyEntries is about a descriptor.
-var ErrManyEntries = fmt.Errorf("more than the %d entries allowed", MaxEntries)
+var ErrManyEntries error = TooLargeError(fmt.Sprintf("more than the %d entries allowed", MaxEntries))
 
 // ManyDescriptorsError is about a request that has more descriptors than most.
 func ManyDescriptorsError(most int) error {
-	return fmt.Errorf("the request has more than the %d descriptors allowed", most)
+	return TooLargeError(fmt.Sprintf("the request has more than the %d descriptors allowed", most))
 }
 
 // Cost returns how many units d asks for, or gives back.

@@ -42,7 +42,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // bad request is INVALID_ARGUMENT.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, ok := v.(*call); ok {
-		call.wire = data.Materialize()
+		if call.size = data.Len(); call.size <= maxBytes {
+			call.wire = data.Materialize()
+		}
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
@@ -51,7 +53,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // call holds all that one request needs, so that the next one finds it
 // allocated. A call serves one request at a time.
 type call struct {
-	wire    []byte // the request, which its strings are parts of; never written
+	size    int    // of the request in bytes
+	wire    []byte // the request, which its strings are parts of, unless it is too large; never written
 	began   time.Time
 	request plan.Request
 	entries []limiter.Entry // of all descriptors of the request, one after the other
@@ -69,5 +72,5 @@ func (s *Service) release(c *call) {
 func (c *call) reset() {
 	clear(c.entries)
 	c.request.Reset()
-	c.wire, c.entries, c.result, c.reply = nil, c.entries[:0], nil, c.reply[:0]
+	c.size, c.wire, c.entries, c.result, c.reply = 0, nil, c.entries[:0], nil, c.reply[:0]
 }

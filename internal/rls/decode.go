@@ -11,13 +11,13 @@ import (
 	"weir/internal/plan"
 )
 
-// maxBytes is the size of the largest request. One that is a little too large is
-// refused with INVALID_ARGUMENT. Beyond maxReceived gRPC itself refuses it, unread and
-// with RESOURCE_EXHAUSTED: it must not take the memory that a compressed message needs
-// before anybody sees it.
+// maxBytes is the size of the largest request that is decided. A larger one is denied.
+// Beyond maxReceived gRPC itself refuses it, unread and with RESOURCE_EXHAUSTED, after which
+// Envoy lets the request pass: it has room for a header of 60 KiB, Envoy's default, in 68
+// descriptors.
 const (
 	maxBytes    = 1 << 20
-	maxReceived = maxBytes + 64<<10
+	maxReceived = 4 << 20
 )
 
 var errMalformed = errors.New("the message is malformed")
@@ -28,8 +28,8 @@ var errMalformed = errors.New("the message is malformed")
 // and unknown fields are skipped, as are known ones of another wire type.
 // Strings may hold any bytes.
 func (c *call) decode(maxDescriptors int) error {
-	if len(c.wire) > maxBytes {
-		return fmt.Errorf("the message has %d bytes, at most %d are allowed", len(c.wire), maxBytes)
+	if c.size > maxBytes {
+		return plan.TooLargeError(fmt.Sprintf("the message has %d bytes, at most %d are allowed", c.size, maxBytes))
 	}
 	r, f := &c.request, fields{rest: c.wire}
 	for f.next() {

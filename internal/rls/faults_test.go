@@ -29,12 +29,13 @@ func TestFaultUnderscoreJoinsCounters(t *testing.T) {
 	}
 }
 
-// An override whose unit is undefined kills its process.
+// An override whose unit is undefined kills its process. Here it denies, and takes nothing.
 func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
-		_, err := ask(t, conn, fmt.Sprintf("user=a user=a(1/%d)", unit))
-		expectError(t, err, codes.InvalidArgument, "descriptor 1: limit: unknown unit; use one of second, minute, hour, day, month, year")
+		expect(t, conn, fmt.Sprintf("user=a user=a(1/%d) user=b(1/YEAR*101)", unit), "OVER: OK 2 of 2/MINUTE for 30s, OVER 0 of 0/DAY deny, OVER 0 of 0/DAY deny")
+		expect(t, conn, fmt.Sprintf("user=a(1/%d,refund)", unit), "OK: OK")
+		expect(t, conn, fmt.Sprintf("domain:none user=a(1/%d)", unit), "OK: OK")
 	}
 	expect(t, conn, "user=a", "OK: OK 1 of 2/MINUTE for 30s")
 }

@@ -81,8 +81,11 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 	if err != nil {
 		return 0, nil, grpcstatus.Errorf(codes.Internal, "writing the response as JSON: %v", err)
 	}
-	if !c.result.Denied {
+	if response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		return http.StatusOK, body, nil
+	}
+	if c.result == nil { // it was too large
+		return http.StatusTooManyRequests, body, nil
 	}
 	if wait := c.result.RetryAfter(); wait != limiter.Never {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(plan.RoundUp(wait, time.Second)/time.Second), 10))

@@ -113,6 +113,9 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	} else {
 		s.metrics.admitted.Inc()
 	}
+	if c.result.Invalid != nil {
+		s.opts.Logger.Debug("bad request", "err", c.result.Invalid)
+	}
 	if c.result.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
@@ -124,7 +127,8 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 }
 
 // undecided counts a request without a decision, and returns the error that the client
-// gets. Why the store did not decide is not for the client to know.
+// gets. Why the store did not decide is not for the client to know. One that is too large is
+// denied without statuses instead.
 func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 	if errors.Is(err, plan.ErrNoRules) {
 		s.metrics.serviceErrors.Inc()
@@ -133,6 +137,10 @@ func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 	if bad, ok := errors.AsType[plan.RequestError](err); ok {
 		s.metrics.serviceErrors.Inc()
 		s.opts.Logger.Debug("bad request", "err", bad.Err)
+		if _, tooLarge := errors.AsType[plan.TooLargeError](err); tooLarge {
+			c.reply = appendUint(c.reply, 1, codeOf(!s.opts.Decider.ShadowMode))
+			return nil
+		}
 		return grpcstatus.Error(codes.InvalidArgument, err.Error())
 	}
 	s.metrics.storeErrors.Inc()

@@ -69,8 +69,8 @@ var matches = [...]string{
 	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold",
 }
 
-// Explain answers a question. It fails if a server would refuse the request, with the
-// server's error.
+// Explain answers a question. It fails if a server would refuse the request or deny it for an
+// invalid value, with the reason.
 func Explain(q Question) (Answer, error) {
 	d := plan.Descriptor{Entries: q.Descriptor}
 	if q.HitsAddend != nil {
@@ -80,6 +80,9 @@ func Explain(q Question) (Answer, error) {
 	var p plan.Result
 	if err := plan.New(q.Options).Prepare(&p, q.Tree, &request); err != nil {
 		return Answer{}, err
+	}
+	if p.Invalid != nil {
+		return Answer{}, p.Invalid
 	}
 	a := Answer{
 		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Levels: []Level{},

@@ -270,6 +270,9 @@ func (s *source) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	if err := s.planner.Prepare(&s.plan, e.tree, &s.ask); err != nil {
 		return err
 	}
+	if s.plan.Invalid != nil {
+		return s.plan.Invalid
+	}
 	if len(s.plan.Hits) == 0 && !s.domains[s.ask.Domain] {
 		s.domains[strings.Clone(s.ask.Domain)] = true
 	}

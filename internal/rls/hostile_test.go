@@ -1,0 +1,177 @@
+package rls
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+
+	"weir/internal/limiter/redis"
+	"weir/internal/testenv"
+)
+
+// hostileRules limit each value of a key to two requests, whatever rule it leads to, and a
+// guard, whose value no client chooses, to three.
+const hostileRules = `
+domain: api
+descriptors:
+  - {key: guard, rate_limit: {unit: year, requests_per_unit: 3}}
+  - {key: any, value_to_metric: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: value, value: [a, b], rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: value, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: wildcard, value: a*, rate_limit: {unit: year, requests_per_unit: 2, algorithm: sliding_window}}
+  - {key: wildcard, value: "*b", rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: wildcard, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: regex, regex: "(a|b)+", share_threshold: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: regex, rate_limit: {unit: year, requests_per_unit: 2, algorithm: token_bucket}}
+  - {key: networks, networks: [10.0.0.0/8, "::/0"], rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: networks, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: below, below: true, rate_limit: {unit: year, requests_per_unit: 2}, descriptors: [{key: a, value: b}]}
+  - {key: banned, rate_limit: {unit: year, requests_per_unit: 2, deny_for: 1h}}
+  - {key: flight, rate_limit: {unit: year, requests_per_unit: 2, algorithm: concurrency}}
+  - {key: sent, override: {}, rate_limit: {unit: minute, requests_per_unit: 1000000, algorithm: sliding_window}}
+  - {key: judged, override: {max_requests_per_unit: 9}, rate_limit: {unit: minute, requests_per_unit: 9, algorithm: token_bucket}}
+  - {rate_limit: {unit: year, requests_per_unit: 2}}
+`
+
+// What Envoy can take from a request.
+var (
+	hostileTexts = []string{
+		"", " ", "\x00", "a\x00", "\xff", "a\xffb", "\xed\xa0\x80", "-1", "*", "a*", "|", "{x}", "a=b|1y", "%00", "\r\nx: y",
+		"10.0.0.1", "10.0.0.1%x", "::ffff:10.0.0.1", "010.0.0.1", "18446744073709551616",
+		strings.Repeat("a", 60<<10), strings.Repeat("\xff", 60<<10), strings.Repeat("10.", 1<<10), strings.Repeat("a", 1<<20),
+	}
+	hostileNumbers = []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 99, 101, 1 << 31, 1<<31 - 1, 1 << 32, 1 << 50, 1<<53 + 1, 1 << 63, math.MaxUint64}
+)
+
+// client asks a server as Envoy does with its default settings: after an error, the request passes.
+type client struct {
+	*testing.T
+	conn *grpc.ClientConn
+}
+
+// entries is a descriptor of keys and values.
+func entries(texts ...string) (d message) {
+	for i := 0; i < len(texts); i += 2 {
+		d = d.bytes(1, message{}.string(1, texts[i]).string(2, texts[i+1]))
+	}
+	return d
+}
+
+// passes asks about the descriptors beside a guard, which more fields may follow.
+func (c client) passes(guard string, more message, descriptors ...message) bool {
+	m := message{}.string(1, "api").bytes(2, entries("guard", guard))
+	for _, d := range descriptors {
+		m = m.bytes(2, d)
+	}
+	answer, err := askRaw(c, c.conn, append(m, more...))
+	return err != nil || answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
+}
+
+// wantAtMost fails if a client gets more of six requests through than a polite one. It
+// returns how many.
+func (c client) wantAtMost(polite int, name string, more message, descriptors ...message) (passed int) {
+	c.Helper()
+	for range 6 {
+		if c.passes(name, more, descriptors...) {
+			passed++
+		}
+	}
+	if passed > polite {
+		c.Errorf("%.60q: %d requests passed, a polite client gets %d through", name, passed, polite)
+	}
+	return passed
+}
+
+// A hostile client never gets more requests through than a polite one.
+func TestHostileClient(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { testHostileClient(t, options(t, hostileRules)) })
+	t.Run("redis", func(t *testing.T) {
+		o, server := options(t, hostileRules), redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second}
+		s := testenv.Must(redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20}))(t)
+		t.Cleanup(func() { s.Close() })
+		o.store = s
+		testHostileClient(t, o)
+	})
+}
+
+func testHostileClient(t *testing.T, o *setup) {
+	c := client{t, serve(t, o.service())}
+
+	// Texts: the same six times, and all in turn.
+	for _, key := range []string{"any", "value", "wildcard", "regex", "networks", "below", "banned", "flight", "unknown"} {
+		descriptor := func(v string) message {
+			switch key {
+			case "below":
+				return entries(key, v, "a", "b")
+			case "flight":
+				return entries("request_id", v, key, "a")
+			}
+			return entries(key, v)
+		}
+		polite, passed := 2, 0
+		if key == "flight" {
+			polite = 3 // of the guard, because a name may come again
+		}
+		if n := c.wantAtMost(polite, key, nil, descriptor("b")); n != polite {
+			t.Errorf("%s: %d requests of a polite client passed, want %d", key, n, polite)
+		}
+		for i, v := range hostileTexts {
+			c.wantAtMost(polite, fmt.Sprintf("%s %d %.20s", key, i, v), nil, descriptor(v))
+			if c.passes(key+" in turn", nil, descriptor(v+"x")) {
+				passed++
+			}
+		}
+		if passed > 3 {
+			t.Errorf("%s: %d requests passed with values of their own, want at most 3", key, passed)
+		}
+	}
+
+	// Numbers, of which some admit any number of requests on their own limit.
+	for _, n := range hostileNumbers {
+		number := message{}.varint(1, n)
+		for name, d := range map[string]message{
+			"amount":              message{}.varint(1, n).varint(2, 6),
+			"unit":                message{}.varint(1, 9).varint(2, n),
+			"multiplier":          message{}.varint(1, 9).varint(2, 6).bytes(3, number),
+			"multiplier of month": message{}.varint(1, 1<<32-1).varint(2, 5).bytes(3, number),
+		} {
+			for _, key := range []string{"sent", "judged", "value", "flight", "unknown"} {
+				c.wantAtMost(3, fmt.Sprint(name, n, key), nil, entries(key, "a").bytes(2, d))
+			}
+		}
+		c.wantAtMost(3, fmt.Sprint("addend ", n), nil, entries("any", fmt.Sprint(n)).bytes(3, number))
+		c.wantAtMost(3, fmt.Sprint("addend of all ", n), message{}.varint(3, n))
+	}
+
+	// How many there are, and how large.
+	for _, n := range []int{2, 20, 100, 101, 1000} {
+		var doubled message
+		for range n {
+			doubled = append(doubled, entries("any", "x")...)
+		}
+		c.wantAtMost(3, fmt.Sprint("entries ", n), nil, doubled)
+		descriptors, large := make([]message, n), make([]message, min(n, 68))
+		for i := range n {
+			descriptors[i] = entries("any", fmt.Sprint(n, i))
+		}
+		for i := range large {
+			large[i] = entries("any", strings.Repeat("x", 60<<10))
+		}
+		c.wantAtMost(2, fmt.Sprint("descriptors ", n), nil, descriptors...)
+		c.wantAtMost(2, fmt.Sprint("60 KiB in ", n), nil, large...)
+	}
+
+	// Refunds release nothing but what they name.
+	for _, id := range []string{"1", "2"} {
+		c.passes("refunds"+id, nil, entries("flight", "b", "request_id", id))
+	}
+	for i, v := range hostileTexts {
+		c.passes(fmt.Sprint("refund", i), nil, entries("request_id", v, "flight", "b").varint(4, 1))
+		c.wantAtMost(0, fmt.Sprintf("refund of %.20q", v), nil, entries("flight", "b", "request_id", "3"))
+	}
+}
