@@ -162,6 +162,9 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		answer := response(t, c.reply)
+		if c.result == nil {
+			return // it is too large
+		}
 		if got, want := len(answer.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}

@@ -36,8 +36,9 @@ const (
 	// maxHeaders is how large the headers of a request may be, counted as in RFC 9113:
 	// with 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
 	// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
-	// which tracing may add 512 bytes of tracestate and 8 KiB of baggage.
-	maxHeaders = 16 << 10
+	// which tracing adds a client's tracestate, and initial_metadata other headers of clients:
+	// by default 60 KiB together. Envoy lets a request pass whose headers are refused here.
+	maxHeaders = 80 << 10
 
 	// readBuffer is how much of a connection is read at once: dozens of requests. Each
 	// connection keeps such a buffer.
