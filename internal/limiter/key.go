@@ -27,8 +27,8 @@ type Entry struct {
 // A window of a calendar has units of the calendar instead, as in 1M for a month, a @ and the
 // time zone unless that is UTC. Of the limits of a rule that count alike, the second has 2:
 // before all that, the third 3:, whatever their modes are: so a trial that is enforced, or
-// takes the place of the first, keeps a count. What an exception denies has an x. No two
-// different inputs meet in one key, whatever bytes they hold:
+// takes the place of the first, keeps a count. A denial by an exception or an invalid value has an
+// x. No two different inputs meet in one key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.

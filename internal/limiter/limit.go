@@ -118,7 +118,7 @@ type Spec struct {
 	Hold            string      // key of the entry that names a hold of Concurrency; "" means DefaultHold
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // what a denial means
-	Veto            bool        // of an exception: an amount of 0 that no quota and no failure mode outweighs
+	Veto            bool        // of an exception or an invalid value: an amount of 0 that no quota and no failure mode outweighs
 	FailureMode     FailureMode // what becomes of hits while the store fails
 	Replaces        []string    // names of limits that do not count beside this one, sorted
 	Series          Series      // of the metrics; limits of equal labels share them

@@ -118,7 +118,7 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 }
 
 // exceptedOf is the key of a limit that stands in place of others: a multiple of a limit, or
-// one that denies everything.
+// a denial of everything.
 type exceptedOf struct {
 	limit      *limiter.Limit // that is multiplied or denied, or nil
 	factor     float64        // 0 if everything is denied

@@ -168,8 +168,8 @@ func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) (
 		brought   level
 		from      *descriptors.Rule // whose limits apply, and those of the rules above it
 		// deniedBy is not empty if a value of d cannot be decided, and then invalid says why. A
-		// limit that denies everything stands in place of the sent one, beside those of from.
-		// deniedBy is its rule in metrics: a fixed word, nothing of the request.
+		// limit that denies everything stands in place of the sent limit, beside the limits from
+		// above. deniedBy is its rule in metrics: a fixed word, nothing of the request.
 		deniedBy string
 	)
 	rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
@@ -245,7 +245,7 @@ func (res *Result) addLevel(of level) {
 	}
 }
 
-// isReplaced reports whether a limit of the request replaces l, also one that is replaced itself.
+// isReplaced reports whether a limit of the request replaces l, even if that limit is itself replaced.
 func (res *Result) isReplaced(l *limiter.Limit) bool {
 	return l.Name != "" && !l.Veto && slices.ContainsFunc(res.replacing, func(by *limiter.Limit) bool {
 		_, found := slices.BinarySearch(by.Replaces, l.Name)
@@ -274,7 +274,7 @@ func (res *Result) addHits(r *Request, i int) {
 				m.unlimited = true
 				continue
 			case d.Refund && (l.Veto || m.inFlight && (!holds || m.hold == nil)):
-				continue // What ends releases its hold. That it began still counts. A denial took nothing.
+				continue // A request that ends releases its hold, but its start still counts. A denial took nothing.
 			case res.isReplaced(l):
 				continue
 			case holds && m.hold == nil:

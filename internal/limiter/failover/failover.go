@@ -5,7 +5,7 @@
 //
 //   - If the mode of one is error, it stays undecided. Not so a limit in shadow
 //     mode, which is never to be noticed: it is taken for one of mode allow. Nor so
-//     a request that an exception denies, whatever its limits say.
+//     a request that an exception or an invalid value denies, whatever its limits say.
 //   - A limit of mode deny is over. What that means for the request, the limit's
 //     mode says as ever: a shadow limit that is over denies nothing.
 //   - A limit of mode allow admits its hit, unless it is a limit of 0, which
@@ -130,7 +130,7 @@ func (f *Failover) modeOf(h *limiter.Hit) limiter.FailureMode {
 	}
 }
 
-// vetoed reports whether an exception denies the request.
+// vetoed reports whether an exception or an invalid value denies the request.
 func vetoed(hits []limiter.Hit) bool {
 	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.Veto && h.EffectiveMode() == limiter.Enforced })
 }
