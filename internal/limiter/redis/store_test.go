@@ -33,6 +33,35 @@ func TestStoreOnRedis(t *testing.T) {
 	}
 }
 
+// A request is decided however many counters it has, also if they are more than Lua unpacks
+// at once, as those of 100 descriptors with 81 limits each.
+func TestRequestsOfAnySize(t *testing.T) {
+	s := newFixture(t, Options{})
+	for _, n := range []int{5000, 5001, 100 * 81, 10_001} {
+		for _, l := range []*limiter.Limit{perYear, slidingYear} {
+			var hits []limiter.Hit
+			for i := range n {
+				hits = append(hits, hit(fmt.Sprintf("%v of %d: %d", l.Algorithm, n, i), l, 1))
+			}
+			for _, amount := range []uint64{100, 0, 100} { // of the last limit
+				hits[n-1].Limit = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: l.Algorithm})
+				if _, denied := mustDecide(t, s, hits...); denied != (amount == 0) {
+					t.Errorf("%d hits: denied is %v", n, denied)
+				}
+			}
+			for i := range hits {
+				hits[i].Cost = 0
+			}
+			out, _ := mustDecide(t, s, hits...)
+			for i, d := range out {
+				if d.Used != 2 {
+					t.Fatalf("counter %d of %d holds %d, want 2", i, n, d.Used)
+				}
+			}
+		}
+	}
+}
+
 // TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
 // goroutine that asks sentinels: TestMain looks for those.
 func TestNothingIsLeftOfBadOptions(t *testing.T) {

@@ -25,7 +25,14 @@ if not now then
   local time = call("TIME")
   now = time[1] * MILLION + time[2]
 end
-local stored = call("MGET", unpack(KEYS)) -- some thousand at most
+
+local MOST = 5000 -- keys of one MGET, because unpack fails above 7,999 values
+local stored = call("MGET", unpack(KEYS, 1, math.min(#KEYS, MOST)))
+for first = MOST, #KEYS - 1, MOST do
+  for k, text in ipairs(call("MGET", unpack(KEYS, first + 1, math.min(first + MOST, #KEYS)))) do
+    stored[first + k] = text
+  end
+end
 
 -- Stores a text for so many milliseconds, or as long as the one before. Returns the error of Redis if there is one.
 local function put(key, text, milliseconds)
