@@ -109,3 +109,61 @@ func TestHoldsInAFullRedis(t *testing.T) {
 		t.Errorf("%d keys are left", got)
 	}
 }
+
+// However many holds have ended, or were taken before the clock stepped back, one request
+// changes only some of them, and is decided as if none were left.
+func TestManyHoldsAreChangedInParts(t *testing.T) {
+	const many, part = 20_000, 1000
+	now := time.Now()
+	s, l := newFixture(t, Options{Now: func() time.Time { return now }}), atOncePerHour(2)
+	seed := func(ends time.Time) {
+		s.do("del", "k")
+		members := []any{"zadd", "k"}
+		for n := range many {
+			members = append(members, ends.UnixMicro(), fmt.Sprintf("%016d", n))
+		}
+		s.do(members...)
+	}
+	left := func() int { return int(s.do("zcard", "k").(int64)) }
+
+	seed(now)
+	for i, step := range []struct {
+		hit           limiter.Hit
+		used          int64
+		over, already bool
+		added         int
+	}{
+		{holding("k", l, many-1, true), 0, false, true, 0}, // ended, although it is stored
+		{holding("k", l, many-1, false), 1, false, false, 0},
+		{holding("k", l, many, false), 2, false, false, 1},
+		{holding("k", l, many-2, false), 2, true, false, 0},
+		{holding("k", l, many-1, false), 2, false, true, 0},
+		{holding("k", l, many-1, true), 1, false, false, -1},
+	} {
+		before := left()
+		out, _ := mustDecide(t, s, step.hit)
+		if d := out[0]; d.Used != step.used || d.Over != step.over || d.Already != step.already {
+			t.Errorf("step %d: %+v", i, d)
+		}
+		if removed := before + step.added - left(); removed != part {
+			t.Errorf("step %d: %d ended holds removed, want %d", i, removed, part)
+		}
+	}
+	for range many / part {
+		mustDecide(t, s, holding("k", l, many, false))
+	}
+	if n := left(); n != 1 {
+		t.Errorf("%d holds are stored, want that which has not ended", n)
+	}
+
+	seed(now.Add(3 * time.Hour))
+	late := fmt.Sprintf("(%d", now.Add(time.Hour).UnixMicro())
+	for n := range many / part {
+		if out, denied := mustDecide(t, s, holding("k", l, many, false)); !denied || out[0].Used != many {
+			t.Errorf("after a step of the clock: %+v", out[0])
+		}
+		if got := int(s.do("zcount", "k", late, "+inf").(int64)); got != many-(n+1)*part {
+			t.Fatalf("%d holds last for more than a period after %d requests", got, n+1)
+		}
+	}
+}
