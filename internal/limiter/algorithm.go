@@ -151,8 +151,9 @@ func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
-// roll is counting.roll, with the ban. It keeps one that is in force. A ban that would
-// outlast a new one is shortened: the clock has stepped back, or the limit had longer bans.
+// roll is counting.roll, with the ban that applies to l. It keeps one that is in force. A ban
+// that would outlast a new one is shortened: the clock has stepped back, or the limit had
+// longer bans.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
 	rolled.Until = 0
@@ -160,6 +161,15 @@ func (l *Limit) roll(s State, now int64) State {
 		rolled.Until = min(s.Until, now+l.DenyFor.Microseconds())
 	}
 	return rolled
+}
+
+// leaveBan returns s, a rolled state that is to be written, with the ban that the counter has
+// until a time, if that is in force and does not apply to a limit without bans.
+func (s State) leaveBan(until, now int64) State {
+	if s.Until == 0 && until > now {
+		s.Until = until
+	}
+	return s
 }
 
 // wait is counting.wait, of a state that may be banned.
@@ -195,7 +205,7 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	if rolled.At < s.At || remains.At < charged.At {
 		return s
 	}
-	return l.counting.giveBack(rolled, remains, charged, cost)
+	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
 // Constants returns the numbers of the limit's algorithm, for a store that counts

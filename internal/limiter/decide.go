@@ -104,7 +104,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		wanted := max(h.CountedCost(), h.least())
 		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
-			*s = h.write(rolled, held, now)
+			*s = h.write(rolled.leaveBan(until, now), held, now)
 		}
 	}
 	if denied = Settle(hits, out); denied {
@@ -123,7 +123,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 				out[i].Already = held.has(h.Hold) != h.Refund
 			}
 			if !out[i].Already {
-				*s = h.write(h.Limit.roll(*s, now), held, now)
+				*s = h.write(h.Limit.roll(*s, now).leaveBan(s.Until, now), held, now)
 			}
 		}
 		for i := range hits {

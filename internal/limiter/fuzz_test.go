@@ -146,7 +146,7 @@ func FuzzDecide(f *testing.F) {
 		for n := 0; len(d.rest) > 0; n++ {
 			now = d.clock(now)
 			var hits []Hit
-			ban := bans[d.below(len(bans))] // of all hits, so that a counter has one or none, as rules are loaded
+			ban := bans[d.below(len(bans))] // of all hits, so that a counter has one or none, as rules are loaded; 0 also of exceptions
 			for range 1 + d.below(4) {
 				counter := (first + d.below(4)) % len(drawn)
 				l := d.limit(counter, ban)

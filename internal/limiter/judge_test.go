@@ -93,7 +93,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		} else {
 			trial[string(h.Key)] = b.write(r, change(h))
 		}
-		if !banned(r, string(h.Key)) {
+		if bans[string(h.Key)] <= now {
 			delete(bans, string(h.Key))
 		}
 	}

@@ -129,7 +129,8 @@ type Spec struct {
 	// of a request: who asks first and is charged later is banned like others. A limit in
 	// shadow mode or a quota begins none, nor does CounterStore.Peek. A ban in force is not
 	// extended. While it is, every hit but refunds is over, and what is written whatever
-	// becomes of its request still is. A limit without bans drops one when it writes.
+	// becomes of its request still is. No ban applies to a limit without bans, such as one of
+	// an exception; what it writes leaves the ban in force for other limits on the counter.
 	DenyFor time.Duration
 }
 
@@ -215,8 +216,8 @@ func MustLimit(s Spec) *Limit {
 }
 
 // Times returns a limit of factor times the amount of l and of its burst, which counts on
-// the same counters: so what is used counts. It has no bans, and bans in force do not hold
-// for it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot
+// the same counters: so what is used counts. It has no bans, and bans in force do not apply
+// to it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot
 // count so much, the factor is its root.
 func (l *Limit) Times(factor float64) *Limit {
 	if l.Unlimited {

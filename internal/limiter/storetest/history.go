@@ -244,7 +244,7 @@ func (p *player) limit(c *counter) *limiter.Limit {
 		c.bans = !c.bans
 	}
 	modes := c.amounts[amount]
-	if c.bans {
+	if c.bans && p.IntN(4) > 0 { // else an exception, to which no ban applies
 		modes = c.banning[amount]
 	}
 	return modes[p.IntN(len(modes))]

@@ -21,10 +21,11 @@ local function new_state(limit, at, used, prev, banned)
   return { limit = limit, at = at, used = used, prev = prev, banned = banned }
 end
 
--- Until when the ban of a state is in force for a limit, nothing if none is: no longer than one that begins now.
+-- When the ban of a state in force ends, nothing if none is: no later than one of the limit that begins now. A limit
+-- without bans, to which it does not apply, leaves it.
 local function ban_of(s, limit)
-  local ban = limit.ban and s.banned
-  return ban and ban > now and min(ban, limit.ban) or nil
+  local ban = s.banned
+  return ban and ban > now and min(ban, limit.ban or ban) or nil
 end
 
 -- Takes or gives back the cost of a hit. The state of its counter as of now comes last.
@@ -72,7 +73,7 @@ local function try_hit(hit, s)
   hit.held_before = hit.name and held[i][hit.name]
   local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
   hit.over = charge ~= REFUND and not hit.already
-    and (ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
+    and (limit.ban and ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
   if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
     write(hit, s, at, used, prev)
   end
