@@ -43,17 +43,37 @@ type demand struct {
 	most  int64 // what must be free for all of them to fit, each beside the earlier ones
 }
 
-// demandsOf appends to dst what is asked of the counter of each hit.
+// namedHold is a hold of the counter that a hit is the first on.
+type namedHold struct {
+	first int
+	name  [HoldSize]byte
+}
+
+// demandsOf appends to dst what is asked of the counter of each hit. A hold that several hits
+// take is asked for once.
 func demandsOf(hits []Hit, dst []demand) []demand {
 	var buf [few]int
 	firsts := Firsts(hits, buf[:0])
 	dst = slices.Grow(dst, len(hits))[:len(hits)]
 	clear(dst)
+	var taken map[namedHold]bool
+	if slices.ContainsFunc(hits, func(h Hit) bool { return h.Hold != nil }) {
+		taken = make(map[namedHold]bool)
+	}
 	for i := range hits {
-		if h, d := &hits[i], &dst[firsts[i]]; !h.Refund {
-			d.most = max(d.most, d.taken+max(h.cost(), h.least()))
-			d.taken = min(d.taken+h.cost(), MaxExact)
+		h, d := &hits[i], &dst[firsts[i]]
+		if h.Refund {
+			continue
 		}
+		if h.Hold != nil {
+			hold := namedHold{firsts[i], [HoldSize]byte(h.Hold)}
+			if taken[hold] {
+				continue
+			}
+			taken[hold] = h.Cost > 0
+		}
+		d.most = max(d.most, d.taken+max(h.cost(), h.least()))
+		d.taken = min(d.taken+h.cost(), MaxExact)
 	}
 	for i, first := range firsts {
 		dst[i] = dst[first]

@@ -184,19 +184,20 @@ func (b exactHolds) hold(r *rule, h *Hit, now int64) exactCounter {
 	return exactHolds{ends}
 }
 
-// retry is a second; never if the hits on the counter ask for more than it admits; or 0
+// retry is a second; never if the hits on the counter ask for more names than it admits; or 0
 // if there is room for all of them.
 func (b exactHolds) retry(r *rule, hits []Hit, i int) int64 {
-	taken, all := 0, 0
+	taken, all := map[string]bool{}, 0
 	for j := range hits {
 		h := &hits[j]
-		switch {
-		case !bytes.Equal(h.Key, hits[i].Key) || h.Refund:
-		case h.Cost > 0:
-			taken++
-			all = max(all, taken)
-		default:
-			all = max(all, taken+1)
+		if !bytes.Equal(h.Key, hits[i].Key) || h.Refund {
+			continue
+		}
+		asked := maps.Clone(taken)
+		asked[string(h.Hold)] = true
+		all = max(all, len(asked))
+		if h.Cost > 0 {
+			taken = asked
 		}
 	}
 	switch all := rat(uint64(all)); {
