@@ -90,6 +90,27 @@ func TestExpiryOfHolds(t *testing.T) {
 	}
 }
 
+// A bucket whose amount is lowered is kept as long as it would have been at the old one.
+func TestExpiryOfALoweredBucket(t *testing.T) {
+	r := miniredis.RunT(t)
+	now := time.UnixMicro(1_767_323_045_678_900)
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
+	of := func(amount uint64) *limiter.Limit {
+		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
+	}
+	mustDecide(t, s, hit("k", of(100), 100))
+	for _, step := range []struct {
+		after time.Duration
+		used  int64
+	}{{time.Hour - time.Second, 11}, {time.Second, 0}} {
+		r.FastForward(step.after)
+		now = now.Add(step.after)
+		if out, _ := mustDecide(t, s, hit("k", of(10), 0)); out[0].Used != step.used {
+			t.Errorf("%d used, want %d", out[0].Used, step.used)
+		}
+	}
+}
+
 // A full Redis takes no hold, and leaves none, but gives back and denies.
 func TestHoldsInAFullRedis(t *testing.T) {
 	s, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), atOncePerHour(1)

@@ -51,6 +51,8 @@ func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) li
 				}
 				if stepBack {
 					p.play(p.renewal())
+					p.lower()
+					p.play(p.renewal())
 				}
 			})
 		}
@@ -177,6 +179,15 @@ func (p *player) renewal() []limiter.Hit {
 	return hits
 }
 
+// lower lowers the amount of some counters where usage drains. Every counter must have been
+// renewed: a store may have forgotten what would have drained at the old amount.
+func (p *player) lower() {
+	for i := range p.counters {
+		c := &p.counters[i]
+		c.amount = p.IntN(c.amount + 1)
+	}
+}
+
 // request draws one to five hits that leave nothing which expires soon.
 func (p *player) request() []limiter.Hit {
 	for range 20 {
@@ -230,7 +241,7 @@ type counter struct {
 	scale   uint64             // of costs
 }
 
-// limit draws one of the limits. Where usage drains, it is only ever raised: a store
+// limit draws one of the limits. Where usage drains, only lower lowers the amount: a store
 // may have forgotten what the limit that was asked last took for empty.
 func (p *player) limit(c *counter) *limiter.Limit {
 	amount := p.IntN(len(c.amounts))
