@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Options say whom a Client asks for what. All but NodeID, NodeMetadata, Headers and Silent
-// are required.
+// Options say whom a Client asks for what. All but NodeID, NodeMetadata, Headers,
+// MaxMessageSize and Silent are required.
 type Options struct {
 	Server      string // host:port, or another target of gRPC such as unix:/run/xds.sock
 	Credentials credentials.TransportCredentials
@@ -32,12 +33,13 @@ type Options struct {
 	NodeMetadata map[string]string
 	// Headers, if not nil, returns those that go with a new stream.
 	Headers        func() map[string]string
-	MaxMessageSize int // of a response, in bytes
+	MaxMessageSize int // of a response, in bytes; 0 means 4 MiB
 
 	Type string // the URL of the type of the resources
-	// Apply is called with every response, one at a time. Its error refuses the
-	// response and is sent to the control plane, unless the context has ended. A response
-	// that comes again after it was refused is refused without asking.
+	// Apply is called with one response at a time, the newest that has arrived, because it
+	// replaces all earlier ones. Its error refuses the response and is sent to the control
+	// plane, unless the context has ended. A response that comes again after it was refused is
+	// refused without asking.
 	Apply func(context.Context, Update) error
 	// Silent, if not nil, is called if the control plane is connected and has sent
 	// nothing for 15 s, which means that it has nothing for this node.
@@ -99,6 +101,7 @@ func New(opts Options) (*Client, error) {
 	for name, value := range opts.NodeMetadata {
 		metadata.Fields[name] = structpb.NewStringValue(value)
 	}
+	opts.MaxMessageSize = cmp.Or(opts.MaxMessageSize, 4<<20)
 	c := &Client{
 		opts: opts,
 		node: &core.Node{Id: opts.NodeID, Metadata: metadata},

@@ -35,7 +35,7 @@ type dialer = func(context.Context, string) (net.Conn, error)
 func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *Client {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	opts.Credentials, opts.MaxMessageSize = insecure.NewCredentials(), cmp.Or(opts.MaxMessageSize, 4<<20)
+	opts.Credentials = insecure.NewCredentials()
 	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
 	if opts.Apply == nil {
 		opts.Apply = func(context.Context, Update) error { return nil }

@@ -31,7 +31,7 @@ func response(typeURL, version string, values ...string) *discovery.DiscoveryRes
 
 // answered runs a client that asks a control plane of next for ten seconds, and returns its
 // answers, each with its time, nonce, version and problem, and how often it judged a response.
-// It refuses another type and what holds a resource bad.
+// It refuses another type and what holds a resource bad, and judges a resource slow for a second.
 func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), answer int)) (answers []string, judged int) {
 	t.Helper()
 	started := time.Now()
@@ -63,6 +63,9 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 	})
 	apply := func(_ context.Context, u Update) error {
 		judged++
+		if slices.ContainsFunc(u.Resources, func(r *anypb.Any) bool { return string(r.GetValue()) == "slow" }) {
+			time.Sleep(time.Second)
+		}
 		if u.Type != configType {
 			return errors.New("another type")
 		}
@@ -114,7 +117,7 @@ func TestRefusalsArePaced(t *testing.T) {
 	}
 }
 
-// TestGoodAfterBad sends responses without waiting for the answers.
+// TestGoodAfterBad sends each response after the answer to the one before.
 func TestGoodAfterBad(t *testing.T) {
 	good, bad := response(configType, "1", "good"), response(configType, "2", "bad")
 	for name, tt := range map[string]struct {
@@ -131,8 +134,8 @@ func TestGoodAfterBad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answers, _ := answered(t, func(send func(*discovery.DiscoveryResponse), answer int) {
-					for i := 0; answer == 0 && i < len(tt.responses); i++ {
-						send(tt.responses[i])
+					if answer < len(tt.responses) {
+						send(tt.responses[answer])
 					}
 				})
 				if !slices.Equal(answers, tt.want) {
@@ -141,4 +144,50 @@ func TestGoodAfterBad(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOnlyTheNewestIsJudged sends thousands of bad responses and a good one while another is
+// judged, without waiting for answers.
+func TestOnlyTheNewestIsJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers, judged := answered(t, func(send func(*discovery.DiscoveryResponse), answer int) {
+			if answer > 0 {
+				return
+			}
+			send(response(configType, "slow", "slow"))
+			time.Sleep(time.Millisecond)
+			for i := range 2058 {
+				send(response(configType, "", "bad", fmt.Sprint(i)))
+			}
+			send(response(configType, "good", "good"))
+		})
+		if want := []string{`1s 0 "slow" `, `1s 2059 "good" `}; !slices.Equal(answers, want) || judged != 2 {
+			t.Errorf("got %q, want %q; %d were judged, want 2", answers, want, judged)
+		}
+	})
+}
+
+// TestEndedStream wants the last response of a stream that ends while another is judged.
+func TestEndedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := 0
+		dial := serve(t, func(stream adsStream) error {
+			if streams++; streams > 1 {
+				<-stream.Context().Done()
+				return nil
+			}
+			_ = stream.Send(response(configType, "1"))
+			time.Sleep(time.Second)
+			return stream.Send(response(configType, "2"))
+		})
+		var applied []string
+		inBubble(t, Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Apply: func(ctx context.Context, u Update) error {
+			time.Sleep(2 * time.Second)
+			applied = append(applied, fmt.Sprint(u.Version, " ", ctx.Err()))
+			return nil
+		}}, 10*time.Second, dial)
+		if want := []string{"1 <nil>", "2 <nil>"}; !slices.Equal(applied, want) {
+			t.Errorf("applied %q, want %q", applied, want)
+		}
+	})
 }

@@ -54,36 +54,53 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 		}
 	})
 	defer silence.Stop()
-	worked, err = c.answer(stream, silence)
+	worked, err = c.answer(ctx, stream, silence)
 	return true, worked || time.Since(opened) >= patience, err
 }
 
-// answer asks for all resources, and then applies and answers each response until the
-// stream ends. What it has agreed upon with the control plane ends with the stream: a
-// control plane that was started again may give the same version to other resources. The
-// first response stops silence, and shows that the control plane worked.
-func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
+// answer asks for all resources, and then applies and answers the newest response each time,
+// until the stream or ctx ends. What it has agreed upon with the control plane ends with the
+// stream: a control plane that was started again may give the same version to other resources.
+// The first response stops silence, and shows that the control plane worked.
+func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
+	newest := make(chan *discovery.DiscoveryResponse, 1)
+	var ended error // why the stream ended, once newest is closed
+	go func() {
+		defer close(newest)
+		for {
+			var r *discovery.DiscoveryResponse
+			if r, ended = stream.Recv(); ended != nil {
+				return
+			}
+			select {
+			case <-newest: // it was replaced before it was judged
+			default:
+			}
+			newest <- r
+		}
+	}()
 	var accepted, refused string // version of the last response that was applied, contents of the last one if that was refused
 	request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type}
 	for {
 		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 			return worked, fmt.Errorf("sending: %w", err)
 		}
-		r, err := stream.Recv()
+		r, open := <-newest
 		switch {
-		case grpcstatus.Code(err) == codes.ResourceExhausted:
-			return worked, fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", c.opts.MaxMessageSize, err)
-		case err != nil:
-			return worked, fmt.Errorf("receiving: %w", err)
+		case open:
+		case grpcstatus.Code(ended) == codes.ResourceExhausted:
+			return worked, fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", c.opts.MaxMessageSize, ended)
+		default:
+			return worked, fmt.Errorf("receiving: %w", ended)
 		}
 		silence.Stop()
 		worked, request.ResponseNonce = true, r.GetNonce()
 		now := contents(r)
 		again := now == refused
 		if !again {
-			request.ErrorDetail = problem(c.opts.Apply(stream.Context(), Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()}))
+			request.ErrorDetail = problem(c.opts.Apply(ctx, Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()}))
 		}
-		if err := stream.Context().Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return worked, err // what was stopped on its way was not bad
 		}
 		if request.ErrorDetail == nil {
@@ -97,7 +114,7 @@ func (c *Client) answer(stream discovery.AggregatedDiscoveryService_StreamAggreg
 		if again {
 			request.VersionInfo = r.GetVersionInfo()
 		}
-		if err := c.refusals.Wait(stream.Context()); err != nil {
+		if err := c.refusals.Wait(ctx); err != nil {
 			return worked, err
 		}
 	}
