@@ -50,7 +50,7 @@ type RedisServer struct {
 	RedisPlace
 
 	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: unix if the URL is a path, else tcp." words:"tcp,unix"`
-	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
+	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password. A password with a colon: :password, or as it is if the URL names the user."`
 	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" form:"secret file" placeholder:"FILE" help:"File with this password."`
 	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program (no shell) that prints this password within 10 s. Runs every 5 minutes and when Redis rejects the password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
@@ -118,16 +118,16 @@ type RedisAddress struct {
 // Login is a user, whose name may be empty, and a password.
 type Login struct{ User, Password string }
 
-// or returns l; if l has no password, the one in auth, with l's user or else auth's.
+// or returns l; if l has no password, the one in auth. If l has a user, all of auth is the
+// password, else a user may precede it, as envoyproxy/ratelimit has it.
 func (l Login) or(auth Secret) Login {
 	if l.Password != "" {
 		return l
 	}
-	user, password, found := strings.Cut(string(auth), ":")
-	if !found {
-		user, password = "", user
+	if user, password, found := strings.Cut(string(auth), ":"); found && l.User == "" {
+		return Login{user, password}
 	}
-	return Login{cmp.Or(l.User, user), password}
+	return Login{l.User, string(auth)}
 }
 
 // The types of Redis that consist of several servers.

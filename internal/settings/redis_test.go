@@ -94,6 +94,9 @@ func TestAddresses(t *testing.T) {
 		{place{kind: clusterType, url: "redis://:p@one:1,redis://two:2?password=p"}, "[one:1 two:2]", 0, Login{"", "p"}, Login{}},
 		{place{kind: sentinelType, url: "main, redis://:s@one:1,redis://:s@two:2", auth: "p"}, "[one:1 two:2]", 0, Login{"", "p"}, Login{"", "s"}},
 		{place{kind: sentinelType, url: "main,one:1", sentinelAuth: "weir:s"}, "[one:1]", 0, Login{}, Login{"weir", "s"}},
+		{place{url: "redis://weir@redis:6379", auth: "pa:ss:word"}, "[redis:6379]", 0, Login{"weir", "pa:ss:word"}, Login{}},
+		{place{url: "redis:6379", auth: ":pa:ss:word"}, "[redis:6379]", 0, Login{"", "pa:ss:word"}, Login{}},
+		{place{kind: sentinelType, url: "main,redis://weir@one:1", auth: "pa:s:s", sentinelAuth: "w:o:rd"}, "[one:1]", 0, Login{"pa", "s:s"}, Login{"weir", "w:o:rd"}},
 	} {
 		a, err := c.server().Address()
 		if err != nil || fmt.Sprint(a.Addrs) != c.addrs || a.DB != c.db || !reflect.DeepEqual([]Login{a.Login, a.Sentinel}, []Login{c.redis, c.sentinel}) {
