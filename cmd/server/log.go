@@ -26,12 +26,23 @@ func complain(w io.Writer, asJSON bool, what string, err error) {
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
 	var level slog.Level                        // info, if there is none
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // which is one of its words
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shortField}
 	if s.LogFormat == "json" {
-		options.ReplaceAttr = jsonField
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return jsonField(groups, shortField(groups, a)) }
 		return slog.New(slog.NewJSONHandler(escapingWriter{w}, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// maxField is the most bytes of a field, which has room for a hundred problems of rules.
+const maxField = 16 << 10
+
+// shortField cuts long values: a control plane, Redis or a client may have written them.
+func shortField(_ []string, a slog.Attr) slog.Attr {
+	if text := a.Value.String(); len(text) > maxField {
+		a.Value = slog.StringValue(plaintext.Cut(text, maxField))
+	}
+	return a
 }
 
 // jsonField gives time, level and message the names and spellings that they have in

@@ -45,6 +45,18 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	}
 }
 
+// TestLogsCutLongTexts logs megabytes that others wrote, in both formats.
+func TestLogsCutLongTexts(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	for _, format := range []settings.Word{"text", "json"} {
+		var log bytes.Buffer
+		newLogger(settings.Process{LogFormat: format}, &log).Error(long, "text", long, "error", errors.New(long), "long_list", []string{long}, "list", []string{"short"}) //nolint:sloglint // what others wrote
+		if n := strings.Count(log.String(), "é... (2097"); n != 4 || log.Len() > 5*maxField || !strings.Contains(log.String(), "list=[short]") && !strings.Contains(log.String(), `["short"]`) {
+			t.Errorf("%s: %d texts are cut in a line of %d bytes, want 4 in less than %d", format, n, log.Len(), 5*maxField)
+		}
+	}
+}
+
 // TestLossyWriter writes more than fits to a pipe that nobody reads, and reads it then.
 func TestLossyWriter(t *testing.T) {
 	const kept = lossyLines + 1 // with the one that is being written

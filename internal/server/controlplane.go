@@ -81,9 +81,14 @@ func (c *controlPlane) reload() error {
 	return err
 }
 
+// maxNamed is the most bytes of a version, a type or an error of the control plane that are
+// logged and shown.
+const maxNamed = 256
+
 // apply lets rules serve that the control plane sent, or returns what is wrong with
 // them.
 func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
+	u.Version, u.Type = plaintext.Cut(u.Version, maxNamed), plaintext.Cut(u.Type, maxNamed)
 	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if u.Type != descriptors.ResourceType {
 			return nil, fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
@@ -119,7 +124,7 @@ func (c *controlPlane) report() api.Rules {
 	}
 	report.ControlPlane = fmt.Sprintf("%s since %s", state, link.Since.UTC().Format(time.RFC3339))
 	if link.Err != nil {
-		report.ControlPlane += ", the last stream ended: " + plaintext.Line(link.Err.Error())
+		report.ControlPlane += ", the last stream ended: " + plaintext.Line(plaintext.Cut(link.Err.Error(), maxNamed))
 	}
 	return report
 }

@@ -97,6 +97,28 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 }
 
+// TestLongTextsOfControlPlane has a version and a name of megabytes, which the answers hold and
+// nothing else does.
+func TestLongTextsOfControlPlane(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	f := start(t, fromControlPlane(plane)...)
+	version := strings.Repeat("v", 1_600_000)
+	plane.Set(version, sent("x", 3))
+	f.wantLimit(3)
+	plane.WaitFor("that accepts", func(r *discovery.DiscoveryRequest) bool { return r.GetVersionInfo() == version })
+	plane.Set(version+"2", strings.ReplaceAll(sent(version, 9), "YEAR", "UNKNOWN"))
+	plane.WaitFor("that refuses", refusals)
+	for _, path := range []string{"/", "/status"} {
+		f.wantAnswer("GET", f.debug.addr(), path, 200, "vvv... (1600000 bytes)", "vvv... (1600001 bytes)")
+		if _, page, err := f.request("GET", f.debug.addr(), path, ""); err != nil || len(page) > 10<<10 {
+			t.Errorf("%s has %d bytes (error: %v)", path, len(page), err)
+		}
+	}
+	if n := len(f.log.String()); n > 10<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+}
+
 // TestControlPlaneThatIsAway is without one at the start, and again later.
 func TestControlPlaneThatIsAway(t *testing.T) {
 	plane := testenv.StartControlPlane(t)

@@ -4,6 +4,7 @@
 package plaintext
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -40,4 +41,12 @@ func escape(s, kept string) string {
 // no UTF-8, and Quote tells these apart.
 func shown(r rune, kept string) bool {
 	return unicode.IsGraphic(r) && r != unicode.ReplacementChar || strings.ContainsRune(kept, r)
+}
+
+// Cut returns s, or its first most bytes and its length if it is longer.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

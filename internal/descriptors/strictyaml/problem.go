@@ -20,17 +20,18 @@ type Problem struct {
 }
 
 // String is the problem as file:line:column: path: message, without what is
-// unknown and without control characters.
+// unknown and without control characters. Long parts are cut.
 func (p Problem) String() string {
+	const maxPart = 1 << 10 // any part may quote a file
 	var b strings.Builder
-	b.WriteString(plaintext.Line(p.File))
+	b.WriteString(plaintext.Line(plaintext.Cut(p.File, maxPart)))
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 		if p.Column > 0 {
 			fmt.Fprintf(&b, ":%d", p.Column)
 		}
 	}
-	for _, s := range []string{plaintext.Line(p.Path), plaintext.Lines(p.Message)} {
+	for _, s := range []string{plaintext.Line(plaintext.Cut(p.Path, maxPart)), plaintext.Lines(plaintext.Cut(p.Message, maxPart))} {
 		if s != "" && b.Len() > 0 {
 			b.WriteString(": ")
 		}
