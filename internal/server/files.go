@@ -26,9 +26,11 @@ type files struct {
 	settings settings.Rules
 	path     string
 
-	loading sync.Mutex // held while the rules are loaded
-	seen    string     // how the files looked when they were read last
-	retry   time.Time  // when to read them again though they look the same, zero: never
+	asking  sync.Mutex
+	next    func() error // load that those who ask now share, nil if nobody waits for one
+	loading sync.Mutex   // held while the rules are loaded
+	seen    string       // how the files looked when they were read last
+	retry   time.Time    // when to read them again though they look the same, zero: never
 	skipped map[string]bool
 }
 
@@ -49,8 +51,11 @@ func openFiles(r *rules, s settings.Rules) (*files, error) {
 }
 
 const (
-	// lookEvery is how often sizes and times of the files are looked at.
+	// lookEvery is how often sizes and times of the files are looked at. If a look takes long, as
+	// at 10,000 files, the pause after it is lookShare times as long, up to lookPause.
 	lookEvery = 200 * time.Millisecond
+	lookShare = 50
+	lookPause = 30 * time.Second
 	// retryEvery is how often files are read that could not be, as for lack of descriptors.
 	retryEvery = 5 * time.Second
 )
@@ -59,22 +64,41 @@ const (
 // has not changed again since the look before, so that a file is whole, and a set of files
 // is read once.
 func (f *files) run(ctx context.Context) {
-	for before := ""; pause(ctx, lookEvery); {
+	wait := lookEvery
+	for before := ""; pause(ctx, wait); {
+		began := time.Now()
 		now := f.look()
+		wait = min(max(lookEvery, lookShare*time.Since(began)), lookPause)
 		if now == before {
+			f.loading.Lock()
 			_ = f.load(now, false) // it has logged its error
+			f.loading.Unlock()
 		}
 		before = now
 	}
 }
 
-func (f *files) reload() error { return f.load(f.look(), true) }
+// reload implements source. Those who ask while the rules are loaded share the next load.
+func (f *files) reload() error {
+	f.asking.Lock()
+	if f.next == nil {
+		f.next = sync.OnceValue(func() error {
+			f.loading.Lock()
+			defer f.loading.Unlock()
+			f.asking.Lock()
+			f.next = nil // later callers may have changed a file that this load has read
+			f.asking.Unlock()
+			return f.load(f.look(), true)
+		})
+	}
+	shared := f.next
+	f.asking.Unlock()
+	return shared()
+}
 
 // load loads the rules, and logs why they do not serve. It does nothing, unless again is
-// true, if the files look as they did when they were read last.
+// true, if the files look as they did when they were read last. f.loading must be locked.
 func (f *files) load(look string, again bool) error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
 	}

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +87,58 @@ func TestNoLoadIsLost(t *testing.T) {
 			t.Errorf("it is logged %d times:\n%s", n, log.String())
 		}
 	})
+}
+
+// TestReloadsShareALoad asks 200 times while the rules are loaded, after a file that this load
+// does not see.
+func TestReloadsShareALoad(t *testing.T) {
+	dir, loads, gate := directory(t, limited(3)), atomic.Int64{}, make(chan bool)
+	loaded := func() {
+		if loads.Add(1) == 2 { // 1 is that of the start
+			<-gate
+			<-gate
+		}
+	}
+	r := newRules(descriptors.Options{}, loaded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	f := testenv.Must(openFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}))(t)
+	var running sync.WaitGroup
+	var asked atomic.Int64
+	reload := func() {
+		asked.Add(1)
+		if err := f.reload(); err != nil {
+			t.Error(err)
+		}
+	}
+	running.Go(reload)
+	gate <- true
+	write(t, filepath.Join(dir, "more.yaml"), "domain: more\n")
+	for range 200 {
+		running.Go(reload)
+	}
+	testenv.Becomes(t, "callers", 201, asked.Load)
+	gate <- true
+	running.Wait()
+	if n, domains := loads.Load(), r.report().Domains; n < 3 || n > 20 || domains != 2 {
+		t.Errorf("%d loads, of %d domains at last, want 3 or some more, of 2", n, domains)
+	}
+}
+
+// TestIdleWatchIsCheap measures the processor's time of a server that watches 10,000 files.
+func TestIdleWatchIsCheap(t *testing.T) {
+	dir := directory(t, limited(3))
+	for i := range 10_000 {
+		write(t, fmt.Sprintf("%s/%d.yaml", dir, i), fmt.Sprintf("domain: d%d\n", i))
+	}
+	f := start(t, "--config="+dir)
+	f.wantLimit(3)
+	const idle = 3 * time.Second
+	before := testenv.ProcessorTime(t)
+	testenv.Pass(idle)
+	if used := testenv.ProcessorTime(t) - before; used > idle/12 && !testenv.RaceDetector {
+		t.Errorf("%v of a processor in %v", used, idle)
+	}
+	replace(t, dir+"/rules.yaml", limited(7))
+	f.wantLimit(7)
 }
 
 func TestTargets(t *testing.T) {
