@@ -204,6 +204,36 @@ func TestPasswordsOfRedisAreReplaced(t *testing.T) {
 	}
 }
 
+// TestPasswordsWithColons has a URL with and without a user, and the password from each of its
+// sources.
+func TestPasswordsWithColons(t *testing.T) {
+	t.Parallel()
+	const password = "p4ss:wo:rd"
+	redis := testenv.RedisServer(t)
+	newOperator(t, "", redis).do("acl", "setuser", "colon", "on", ">"+password, "~*", "+@all")
+	primary := testenv.RedisServer(t, "--requirepass", password, "--masterauth", password)
+	testenv.RedisReplica(t, primary, "--requirepass", password, "--masterauth", password)
+	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir "+password)
+	newOperator(t, "", sentinel).do("acl", "setuser", "colon", "on", ">"+password, "+@all")
+	newOperator(t, "", sentinel).do("acl", "setuser", "default", "resetpass", ">"+password)
+	single, watched := "--redis-url="+redis.Addr(), []string{"--redis-type=sentinel", "--redis-auth=:" + password}
+	named, file := "--redis-url=redis://colon@"+redis.Addr(), mount(t, t.TempDir(), password)
+	for name, args := range map[string][]string{
+		"user in the URL":     {named, "--redis-auth=" + password},
+		"and a file":          {named, "--redis-auth-file=" + file},
+		"and a command":       {named, "--redis-auth-command=cat " + file},
+		"user and password":   {single, "--redis-auth=colon:" + password},
+		"no user":             {"--redis-url=" + primary.Addr(), "--redis-auth=:" + password},
+		"sentinel":            append(watched, "--redis-url=weir,"+sentinel.Addr(), "--redis-sentinel-auth=:"+password),
+		"user at a sentinel":  append(watched, "--redis-url=weir,redis://colon@"+sentinel.Addr(), "--redis-sentinel-auth="+password),
+		"and a sentinel file": append(watched, "--redis-url=weir,redis://colon@"+sentinel.Addr(), "--redis-sentinel-auth-file="+file),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, append(args, "--config="+directory(t, limited(3)), inTime)...).wantLimit(3)
+		})
+	}
+}
+
 // TestURLOfRedisIsReplaced has the server count in another Redis, and stay where it is while
 // that lets nobody in.
 func TestURLOfRedisIsReplaced(t *testing.T) {
