@@ -55,6 +55,9 @@ func (s Series) Labels() (l LabelSet) {
 // Domain returns the label Domain.
 func (s Series) Domain() string { return string(s.first(1)) }
 
+// Keys returns s without More, Rule and Limit. It differs from every other series.
+func (s Series) Keys() Series { return s.first(3) }
+
 // Levels returns s without Rule and Limit.
 func (s Series) Levels() Series { return s.first(4) }
 

@@ -122,6 +122,7 @@ func (a *App) build() error {
 	}
 	a.usage = telemetry.New(telemetry.Options{Registerer: reg, Logger: a.logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
 	a.rules.keep = a.usage.Keep
+	a.parts.background("usage", a.usage.Run)
 	a.startStatsd(serviceMetrics)
 	decisions, err := a.openTelemetry()
 	if err != nil {

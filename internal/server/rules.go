@@ -108,7 +108,7 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 	}
 	from.LoadedAt, from.Domains, from.Rules = time.Now().UTC(), tree.Domains(), tree.Rules()
 	if r.keep != nil {
-		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
+		r.keep(tree.Limits())
 	}
 	r.tree.Store(tree)
 	r.success.Inc()

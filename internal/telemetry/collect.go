@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"iter"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -39,7 +38,7 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 // limits: those of one limit share labels, which prometheus.NewConstMetric would copy, and
 // they come in the order that Prometheus wants, which it takes long to bring about.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
-	rows := u.rows(time.Now())
+	rows := u.rows(true)
 	for l, sums := range merged(rows, func(l limiter.LabelSet) limiter.LabelSet {
 		return limiter.LabelSet{Domain: l.Domain, Key1: l.Key1, Key2: l.Key2}
 	}) {
@@ -55,7 +54,7 @@ func (u *Usage) Collect(to chan<- prometheus.Metric) {
 		}
 		domain, limit, rule := pair("domain", l.Domain), pair("limit", l.Limit), pair("rule", l.Rule)
 		for s := outcomes; s < allSums; s++ {
-			to <- &metric{limitDesc, []*dto.LabelPair{domain, limit, pair("outcome", s.String()), rule}, r.counters[s].Load()}
+			to <- &metric{limitDesc, []*dto.LabelPair{domain, limit, pair("outcome", s.String()), rule}, r.sums[s].Load()}
 		}
 	}
 }

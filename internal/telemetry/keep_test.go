@@ -2,7 +2,12 @@ package telemetry
 
 import (
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +23,11 @@ func ofUser(domain, limit string) *limiter.Limit {
 	return perMinute(10, limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
 }
 
-// keep sets which limits there are, and lets time pass.
-func (u *Usage) keep(pass time.Duration, limits ...*limiter.Limit) {
+// keep sets which limits there are, and lets time pass for as many looks.
+func (u *Usage) keep(looks int, limits ...*limiter.Limit) {
 	u.Keep(slices.Values(limits))
-	time.Sleep(pass)
+	time.Sleep(time.Duration(looks) * keepEvery)
+	synctest.Wait()
 }
 
 // wantSeries checks the total of every series by its first labels, and how many there are
@@ -43,17 +49,20 @@ func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want 
 func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := newUsage()
+		go l.Run(t.Context())
 		a, b := ofUser("a", "minute"), ofUser("b", "minute")
 		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 2})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
 		const all = " a.user:1 b.user:2 b.user_alice:3"
 		wantSeries(t, l, reg, 2, all)
-		l.keep(keepIdle, a, b)
+		l.keep(100, a, b)
 		wantSeries(t, l, reg, 2, all)
-		l.keep(keepIdle-time.Nanosecond, a)
-		wantSeries(t, l, reg, 2, all)
-		time.Sleep(time.Nanosecond)
+		l.ask(0, limiter.Hit{Limit: b, Cost: 1})
+		l.ask(0, limiter.Hit{Limit: b, Cost: 1, Labels: []byte("user_alice\x00")})
+		l.keep(keepLooks, a)
+		wantSeries(t, l, reg, 2, " a.user:1 b.user:3 b.user_alice:4")
+		l.keep(1, a)
 		wantSeries(t, l, reg, 1, " a.user:1")
 		if n := testutil.CollectAndCount(l, "ratelimit_service_rate_limit_total_hits"); n != 1 {
 			t.Errorf("%d series, want 1", n)
@@ -68,18 +77,20 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 }
 
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
-	a := perMinute(10, limiter.LabelSet{Domain: "a", Key1: "user"})
+	a := ofUser("a", "minute")
 	for want, meanwhile := range map[string]func(*Usage){
 		" a.user:2": func(l *Usage) { l.ask(0, limiter.Hit{Limit: a, Cost: 1}) },
-		" a.user:1": func(l *Usage) { l.keep(0, ofUser("a", "minute")) },
+		" a.user:1": func(l *Usage) { l.keep(0, a) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, reg := newUsage()
+			go l.Run(t.Context())
 			l.ask(0, limiter.Hit{Limit: a, Cost: 1})
-			l.keep(keepIdle - time.Nanosecond)
+			l.keep(keepLooks)
 			meanwhile(l)
-			time.Sleep(time.Nanosecond)
-			wantSeries(t, l, reg, 0, want)
+			time.Sleep(keepLooks * keepEvery)
+			synctest.Wait()
+			wantSeries(t, l, reg, 1, want)
 		})
 	}
 }
@@ -89,22 +100,121 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := newUsage()
+		go l.Run(t.Context())
 		stays := ofUser("api", "stays")
 		for i := range 5 {
 			changed := ofUser("api", fmt.Sprint(i))
 			l.keep(0, stays, changed)
 			l.ask(0, limiter.Hit{Limit: changed, Cost: 1}, limiter.Hit{Limit: stays, Cost: 2})
-			time.Sleep(keepIdle)
+			l.keep(keepLooks+1, stays, changed)
 			wantSeries(t, l, reg, 2, fmt.Sprintf(" api.user:%d", 3*(i+1)))
-			if n := len(l.all); n > 3 {
+			if n := len(l.all) + len(l.rest); n > 3 {
 				t.Errorf("%d series, want those of the limits and what is left of others", n)
 			}
 		}
-		l.keep(0)
-		for range 3 {
-			time.Sleep(keepIdle)
-			_ = l.rows(time.Now())
-		}
+		l.keep(keepLooks)
 		wantSeries(t, l, reg, 0, "")
+		if len(l.rest) > 0 {
+			t.Errorf("%d sums are left of limits of which none stays", len(l.rest))
+		}
 	})
+}
+
+// TestValuesMakeRoom fills the table of values, whose series differ on the third level only:
+// labels of Prometheus do not show it, names of statsd do.
+func TestValuesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newUsage()
+		go l.Run(t.Context())
+		limit := ofUser("api", "minute")
+		hit := func(value any) {
+			l.ask(0, limiter.Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "a\x00b\x00%v\x00", value)})
+		}
+		want := func(prometheus string, statsd map[string]uint64) {
+			t.Helper()
+			const name = "ratelimit_service_rate_limit_total_hits"
+			prometheus = "# HELP " + name + " Requested units.\n# TYPE " + name + " counter\n" + strings.ReplaceAll(prometheus, "{", name+`{domain="api",`)
+			if err := testutil.CollectAndCompare(l, strings.NewReader(prometheus), name); err != nil {
+				t.Error(err)
+			}
+			got := map[string]uint64{}
+			for labels, sums := range l.Sums() {
+				got[labels.Key1+"."+labels.More] = sums[TotalHits]
+			}
+			if statsd != nil && !maps.Equal(got, statsd) {
+				t.Errorf("%d series for statsd, want %v", len(got), statsd)
+			}
+		}
+		for i := range maxDetailed - 1 {
+			hit(i)
+		}
+		time.Sleep(24 * time.Hour)
+		hit("busy")
+		if n := len(l.detailed); n != maxDetailed {
+			t.Errorf("%d series of values, want %d: they stay where there is room", n, maxDetailed)
+		}
+		hit("no room")
+		want("{key1=\"a\",key2=\"b\"} 10000\n{key1=\"user\",key2=\"\"} 1\n", nil)
+		time.Sleep(keepEvery)
+		synctest.Wait()
+		hit("new")
+		hit("busy")
+		want("{key1=\"a\",key2=\"b\"} 10002\n{key1=\"user\",key2=\"\"} 1\n", map[string]uint64{"a.busy": 2, "a.new": 1, "user.": 1})
+		l.keep(keepLooks + 1) // without the rule
+		want("", map[string]uint64{})
+		if n := len(l.all) + len(l.detailed) + len(l.rest); n > 0 {
+			t.Errorf("%d series stay without their rule", n)
+		}
+	})
+}
+
+// TestManySeriesLeave has limits come and go again and again while requests count, some of
+// them by new series. Other programs may delay a request, but not in every round.
+func TestManySeriesLeave(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const series = 300_000
+	l, _ := newUsage()
+	before, late := heap(), 0
+	count := func(key string, i int) {
+		l.of(limiter.LabelSet{Domain: "api", Key1: key, Rule: strconv.Itoa(i), Limit: "minute"}.Series())
+	}
+	longest := [2]float64{1, 1} // wait of a request, as a part of the time in which series are marked, and removed
+	for round := 0; round < 2 || round < 6 && max(longest[0], longest[1]) > 0.5; round++ {
+		for i := range series {
+			count("user", i)
+		}
+		for i, work := range []func(){func() { l.Keep(slices.Values[[]*limiter.Limit](nil)) }, l.expire} {
+			for range i * (keepLooks - 1) { // the next look removes them
+				l.expire()
+			}
+			var done atomic.Bool
+			go func() {
+				defer done.Store(true)
+				work()
+			}()
+			began, wait := time.Now(), time.Duration(0)
+			for at := began; !done.Load(); late++ {
+				count("late", late/100)
+				now := time.Now()
+				at, wait = now, max(wait, now.Sub(at))
+			}
+			longest[i] = min(longest[i], wait.Seconds()/time.Since(began).Seconds())
+		}
+	}
+	if n := len(l.all); n > late {
+		t.Errorf("%d series stay, want at most the %d that came late", n, late)
+	}
+	if max(longest[0], longest[1]) > 0.5 {
+		t.Errorf("a request waits for %.2f of the time in which series are marked and removed", longest)
+	}
+	if grown := heap() - before; grown > 8<<20 {
+		t.Errorf("the heap grew by %d KiB, want about none", grown>>10)
+	}
+	runtime.KeepAlive(l)
 }

@@ -62,26 +62,42 @@ type Sums [outcomes]uint64
 
 func (s *Sums) add(c *counters) {
 	for sum := range s {
-		s[sum] += c[sum].Load()
+		s[sum] += c.sums[sum].Load()
 	}
 }
 
-// counters count every Sum of a series.
-type counters [allSums]atomic.Uint64
+// counters count every Sum of a series. The other fields belong to Keep and expire.
+type counters struct {
+	sums   [allSums]atomic.Uint64
+	seen   uint32 // low bits of the total when expire last looked
+	looks  uint8  // of expire since the total last grew, at most keepLooks
+	unused bool   // by all limits
+	detail bool   // of values of requests
+}
 
 // add does not write to what other processors read, if there is nothing to add.
 func (c *counters) add(s Sum, units int64) {
 	if units > 0 {
-		c[s].Add(uint64(units))
+		c.sums[s].Add(uint64(units))
 	}
 }
 
 // total returns a number that grows with every hit.
 func (c *counters) total() (n uint64) {
-	for s := range c {
-		n += c[s].Load()
+	for s := range c.sums {
+		n += c.sums[s].Load()
 	}
 	return n
+}
+
+// idle reports whether the total has not grown for keepLooks calls.
+func (c *counters) idle() bool {
+	if total := uint32(c.total()); total != c.seen {
+		c.seen, c.looks = total, 0
+	} else if c.looks < keepLooks {
+		c.looks++
+	}
+	return c.looks == keepLooks
 }
 
 // Count counts the hits of a request that was decided. Refunds and peeks ask for no units.
@@ -132,11 +148,11 @@ type Outcome struct{ Asked, Over uint64 }
 // Outcomes returns those of all limits that were hit.
 func (u *Usage) Outcomes() map[limiter.Series]Outcome {
 	u.mu.RLock()
-	defer u.mu.RUnlock()
-	outcomes := make(map[limiter.Series]Outcome, len(u.all))
-	for series, c := range u.all {
-		if asked := c[admitted].Load() + c[over].Load() + c[withheld].Load(); asked > 0 {
-			outcomes[series] = Outcome{asked, c[over].Load()}
+	all, outcomes := u.all, make(map[limiter.Series]Outcome, len(u.all))
+	u.mu.RUnlock()
+	for series, c := range each(&u.mu, all) {
+		if asked := c.sums[admitted].Load() + c.sums[over].Load() + c.sums[withheld].Load(); asked > 0 {
+			outcomes[series] = Outcome{asked, c.sums[over].Load()}
 		}
 	}
 	return outcomes

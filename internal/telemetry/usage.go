@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -23,10 +22,12 @@ type Usage struct {
 	nearRatio float32
 	logger    *slog.Logger
 
-	mu       sync.RWMutex
-	all      map[limiter.Series]*counters // of limits; of Levels what counts for none of them
+	mu       sync.RWMutex                 // is held for a few entries at a time, see each
+	all      map[limiter.Series]*counters // of limits and of values of requests
+	next     map[limiter.Series]*counters // soon replaces all, if not nil; new series are added to both
+	rest     map[limiter.Series]*counters // sums of series that were removed, see remove; replaced together with all
 	detailed map[detail]*detailSeries     // of values of requests; they are in all, too
-	leaving  map[limiter.Series]standing  // of all
+	keeping  sync.Mutex                   // held by Keep and expire
 
 	storeErrors  prometheus.Counter
 	overflow     prometheus.Counter // hits that found detailed full
@@ -59,7 +60,6 @@ func New(opts Options) *Usage {
 		logger:    opts.Logger,
 		all:       make(map[limiter.Series]*counters),
 		detailed:  make(map[detail]*detailSeries),
-		leaving:   make(map[limiter.Series]standing),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
@@ -85,7 +85,7 @@ func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 // Sums yields the sums of the limits that agree in all labels but Rule and Limit,
 // which are empty. The labels are in order. Limits that were not hit have none.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
-	return merged(u.rows(time.Now()), func(l limiter.LabelSet) limiter.LabelSet {
+	return merged(u.rows(false), func(l limiter.LabelSet) limiter.LabelSet {
 		l.Rule, l.Limit = "", ""
 		return l
 	})
@@ -108,6 +108,9 @@ func (u *Usage) of(s limiter.Series) *counters {
 func (u *Usage) ofLocked(s limiter.Series) *counters {
 	if u.all[s] == nil {
 		u.all[s] = new(counters)
+		if u.next != nil {
+			u.next[s] = u.all[s]
+		}
 	}
 	return u.all[s]
 }
@@ -139,6 +142,7 @@ func (u *Usage) addDetail(d detail, rule limiter.Series) *detailSeries {
 	if u.detailed[d] == nil && len(u.detailed) < maxDetailed {
 		series := limiter.NewLabelSet(d.domain, d.labels).Series()
 		u.detailed[d] = &detailSeries{u.ofLocked(series), series, rule}
+		u.detailed[d].detail = true
 	}
 	return u.detailed[d]
 }
@@ -149,17 +153,20 @@ type row struct {
 	*counters
 }
 
-// rows returns all series in order. Nobody has to wait for what is done with
-// them. The reader gives up those of rules that are gone, so that a request
-// need not.
-func (u *Usage) rows(now time.Time) []row {
-	u.expire(now)
+// rows returns all series in order, with the sums of series that left. Those that are kept
+// by their keys are only for metrics whose labels have no further levels.
+func (u *Usage) rows(byKeys bool) []row {
 	u.mu.RLock()
-	rows := make([]row, 0, len(u.all))
-	for series, c := range u.all {
+	all, rest, rows := u.all, u.rest, make([]row, 0, len(u.all)+len(u.rest))
+	u.mu.RUnlock()
+	for series, c := range each(&u.mu, all) {
 		rows = append(rows, row{series, c})
 	}
-	u.mu.RUnlock()
+	for series, c := range rest {
+		if byKeys || series != series.Keys() {
+			rows = append(rows, row{series, c})
+		}
+	}
 	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(string(a.series), string(b.series)) })
 	return rows
 }
