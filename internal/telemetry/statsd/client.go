@@ -135,11 +135,18 @@ func (c *Client) flush() error {
 	if c.opts.Network == "udp" {
 		p.most = 1432 // which passes without being cut to pieces almost everywhere
 	}
-	for sum := range c.opts.Source {
-		if err := p.add(c.line(sum), sum); err != nil {
-			return err
+	for sum := range c.opts.Source { // all of it, so that the lines of other sums go
+		if l := c.line(sum); err == nil {
+			err = p.add(l, sum)
 		}
 	}
+	before := len(c.lines)
 	maps.DeleteFunc(c.lines, func(_ lineKey, l *line) bool { return l.round != c.round })
+	if len(c.lines) < before/2 {
+		c.lines = maps.Clone(c.lines) // a map from which entries are deleted keeps its memory
+	}
+	if err != nil {
+		return err
+	}
 	return p.send()
 }

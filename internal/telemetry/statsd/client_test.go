@@ -234,6 +234,28 @@ func TestServerComesAndGoes(t *testing.T) {
 	}
 }
 
+// Lines of sums that left go, although nobody listens at the address.
+func TestLinesLeave(t *testing.T) {
+	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	conn.Close()
+	var source sums
+	c := &Client{opts: Options{Source: source.all, Network: "udp", Address: conn.LocalAddr().String()}, lines: map[lineKey]*line{}, ctx: t.Context()}
+	failed := 0
+	for round := range 100 {
+		var list []Sum
+		for i := range 100 {
+			list = append(list, count(fmt.Sprint("ratelimit.service.rate_limit.api.user_", round, "_", i), 7))
+		}
+		source.set(list...)
+		if c.flush() != nil {
+			failed++
+		}
+	}
+	if len(c.lines) != 100 || failed == 0 {
+		t.Errorf("%d lines after %d flushes that failed, want 100", len(c.lines), failed)
+	}
+}
+
 // A server that takes connections and reads nothing holds up neither the source
 // nor, for more than a moment, the end.
 func TestSlowServer(t *testing.T) {
