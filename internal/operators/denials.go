@@ -245,6 +245,44 @@ func (d *Denials) locate(find func(places map[limiter.Series]string)) {
 	}
 }
 
+// cutLimits leaves the limits of each window that denied most. The others add to its error.
+func (d *Denials) cutLimits() {
+	for _, w := range []*Window{&d.Minute, &d.Hour} {
+		if len(w.Limits) > maxLimits {
+			w.OthersAtMost = max(w.OthersAtMost, w.Limits[maxLimits].Denied)
+			w.Limits = w.Limits[:maxLimits]
+		}
+	}
+}
+
+// fit cuts limits, and keys of each limit, until d has size bytes as JSON, or no keys.
+func (d *Denials) fit(size int) {
+	d.cutLimits()
+	limits := d.limits()
+	for _, l := range limits {
+		size -= jsonSize(LimitDenials{Source: l.Source})
+	}
+	for keys, more := 0, true; more; keys++ { // the first key of each limit, then the second
+		more = false
+		for _, l := range limits {
+			if keys < len(l.Keys) {
+				more = true
+				size -= jsonSize(l.Keys[keys])
+			}
+		}
+		if size < 0 {
+			d.cutKeys(keys)
+			return
+		}
+	}
+}
+
+// jsonSize returns the length of v as JSON, about.
+func jsonSize(v any) int {
+	text, _ := json.Marshal(v) // which has nothing that JSON has not
+	return len(text) + 1
+}
+
 // cutKeys leaves so many keys of each limit.
 func (d *Denials) cutKeys(most int) {
 	for _, l := range d.limits() {
@@ -274,12 +312,7 @@ func mergeDenials(all ...Denials) Denials {
 	}
 	slices.SortStableFunc(merged.Last, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
 	merged.Last = merged.Last[:min(len(merged.Last), maxLast)]
-	for _, w := range []*Window{&merged.Minute, &merged.Hour} {
-		if len(w.Limits) > maxLimits {
-			w.OthersAtMost = max(w.OthersAtMost, w.Limits[maxLimits].Denied)
-			w.Limits = w.Limits[:maxLimits]
-		}
-	}
+	merged.cutLimits()
 	merged.cutKeys(maxKeys)
 	return merged
 }

@@ -65,16 +65,17 @@ func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	return reports, err
 }
 
-// reportedKeys is how many keys of all limits a report has, about. Each that is cut off adds
-// to the error of all.
-const reportedKeys = 2000
+// reportBytes bounds the denials of a report as JSON.
+const reportBytes = 300 << 10
 
 // Report returns what other servers want to know of this one.
 func (d *Desk) Report() Report {
 	report := Report{Denials: d.denialsHere(), Uses: map[string]uint64{}}
-	report.Denials.cutKeys(reportedKeys / max(len(report.Denials.limits()), 1))
+	report.Denials.fit(reportBytes)
 	for _, e := range d.InForce.All() {
-		report.Uses[e.ID] = e.Used()
+		if used := e.Used(); used > 0 {
+			report.Uses[e.ID] = used
+		}
 	}
 	return report
 }

@@ -53,21 +53,28 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// TestReportsFit makes a report of many limits and keys with long texts.
+// TestReportsFit makes reports of many limits and keys, with texts that are long, or six times
+// as long in JSON. The keys that are denied most are in all of them.
 func TestReportsFit(t *testing.T) {
-	at := time.Now()
-	random, recorder := rand.New(rand.NewPCG(1, 2)), NewRecorder(at)
-	for i := range hourParts * sketchSize {
-		if i%sketchSize == 0 {
-			at = at.Add(5 * time.Minute)
+	for text, limits := range map[string]int{"x": 1, "y": 100, "\x00": 100, "z": 5000} {
+		at := time.Now()
+		random, recorder := rand.New(rand.NewPCG(1, 2)), NewRecorder(at)
+		for i := range hourParts * sketchSize {
+			if i%sketchSize == 0 {
+				at = at.Add(5 * time.Minute)
+			}
+			value := strings.Repeat(text, 100) + string(limiter.AppendDigest(nil, fmt.Sprint(random.Uint64())))
+			deny(recorder, at, newLimit(t, fmt.Sprint("rule", i%limits)), value, 1)
 		}
-		value := string(limiter.AppendDigest(nil, fmt.Sprint(random.Uint64())))
-		recorder.Record(at, denialOf(newLimit(t, fmt.Sprint("rule", i%100)), strings.Repeat(value, 6)))
-	}
-	d := Desk{Recorder: recorder, Tree: func() *descriptors.Tree { return nil }, InForce: NewExceptions(nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
-	data := testenv.Must(json.Marshal(d.Report()))(t)
-	var report Report
-	if err := json.Unmarshal(data, &report); err != nil || len(data) > 1<<20 || len(report.Denials.Hour.Limits) != 100 || len(report.Denials.Hour.Limits[0].Keys) < 10 {
-		t.Errorf("got %d bytes, %d limits, error %v", len(data), len(report.Denials.Hour.Limits), err)
+		deny(recorder, at, newLimit(t, "rule0"), "abuser", 50)
+		d := Desk{Recorder: recorder, Tree: func() *descriptors.Tree { return nil }, InForce: NewExceptions(nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
+		data := testenv.Must(json.Marshal(d.Report()))(t)
+		var report Report
+		testenv.OK(t, json.Unmarshal(data, &report))
+		hour := report.Denials.Hour
+		first := hour.Limits[0]
+		if len(data) > 301<<10 || len(data) < 100<<10 || len(hour.Limits) != min(limits, maxLimits) || first.Keys[0].Descriptor.Entries[0].Value != "abuser" || hour.OthersAtMost+first.OthersAtMost == 0 {
+			t.Errorf("%q: got %d bytes, %d limits, first %s with %d keys, others at most %d and %d", text, len(data), len(hour.Limits), first.Rule, len(first.Keys), hour.OthersAtMost, first.OthersAtMost)
+		}
 	}
 }
