@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
@@ -37,6 +38,8 @@ type Exceptions struct {
 	known   map[string]*plan.Exception // by ID, nil: this version cannot read it
 	next    time.Time                  // when something is to end, at the latest after forgetAfter
 	failing bool
+	unread  error          // of an exception that cannot be read, until it is logged
+	warn    rate.Sometimes // of unread
 }
 
 // NewExceptions returns those of the servers that share them, nil for this server alone. It
@@ -44,6 +47,7 @@ type Exceptions struct {
 func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
 	es := &Exceptions{
 		shared: shared, logger: logger, asking: make(chan struct{}, 1), texts: map[string]string{},
+		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_exceptions_used_total", Help: "Descriptors to which an exception applied.",
@@ -194,15 +198,19 @@ func (es *Exceptions) load(ctx context.Context) (err error) {
 	return err
 }
 
-// read returns what is shared. A Redis that has lost it gets it back from who finds that first,
-// with what another server removed less than loadEvery before: that applies again.
+// read returns the shared texts. If Redis lost them, the first server to notice restores those
+// that it can read, with those that another server removed less than loadEvery before.
 func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
-	if _, there := texts[markerID]; err == nil && !there && len(es.texts) > 0 {
-		es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(es.texts))
-		texts = maps.Clone(es.texts)
-		texts[markerID] = "yes"
-		err = es.shared.SetExceptions(ctx, texts)
+	if _, there := texts[markerID]; err == nil && !there {
+		lost := maps.Clone(es.texts)
+		maps.DeleteFunc(lost, func(id, _ string) bool { return es.known[id] == nil })
+		if len(lost) > 0 {
+			es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(lost))
+			texts = lost
+			texts[markerID] = "yes"
+			err = es.shared.SetExceptions(ctx, texts)
+		}
 	}
 	delete(texts, markerID)
 	return texts, err
@@ -221,13 +229,13 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 		}
 	}
 	var list []*plan.Exception
-	known, next := map[string]*plan.Exception{}, now.Add(forgetAfter)
+	known, next, unread := map[string]*plan.Exception{}, now.Add(forgetAfter), 0
 	for id, text := range texts {
 		e, same := es.known[id]
 		if !same || es.texts[id] != text {
 			var err error
 			if e, err = readException(id, text); err != nil {
-				es.logger.Warn("an exception is ignored because it cannot be read, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
+				es.unread = fmt.Errorf("%.70s: %w", id, err)
 			} else {
 				e.Uses = es.used.WithLabelValues(string(e.Effect))
 			}
@@ -235,6 +243,7 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 		known[id] = e
 		switch {
 		case e == nil:
+			unread++
 		case e.Until.After(now):
 			list = append(list, e)
 			if e.Until.Before(next) {
@@ -244,6 +253,13 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 			old = append(old, id)
 			delete(texts, id)
 		}
+	}
+	if es.unread != nil {
+		es.warn.Do(func() {
+			es.logger.Warn("exceptions are ignored because they cannot be read, a newer version may have added them",
+				"exceptions", unread, "err", plaintext.Line(Begin(es.unread.Error(), logText)))
+			es.unread = nil
+		})
 	}
 	es.texts, es.known, es.next = texts, known, next
 	es.current.Store(plan.NewExceptions(list))
@@ -360,9 +376,7 @@ func (n *NewException) check() (*plan.Exception, error) {
 // read it. One with a field that it does not know may be for fewer, or do something else.
 func readException(id, text string) (*plan.Exception, error) {
 	var x Exception
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&x); err != nil {
+	if err := ReadJSON([]byte(text), &x); err != nil {
 		return nil, err
 	}
 	e, err := x.check()

@@ -1,10 +1,13 @@
 package operators
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -139,6 +142,20 @@ type kindError struct {
 
 // Unwrap is for errors.Is and errors.As.
 func (e kindError) Unwrap() []error { return []error{e.kind, e.error} }
+
+// ReadJSON reads a text that is one JSON value. A field that the value does not have is an
+// error.
+func ReadJSON(text []byte, value any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("more text follows the JSON value")
+	}
+	return nil
+}
 
 // Servers is this server among those that share its Redis: it reports to them, and asks them
 // for reports. It is safe for concurrent use.

@@ -15,7 +15,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -227,9 +226,7 @@ func posted[T any](code int, ask func(*http.Request, T) (any, error)) http.Handl
 			return nil, err
 		}
 		var asked T
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&asked); err != nil {
+		if err := operators.ReadJSON(text, &asked); err != nil {
 			return nil, operators.Errorf(operators.ErrBadRequest, "invalid body: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 		if !utf8.Valid(text) {

@@ -89,6 +89,8 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", `{"domain":"\u001b[31m<script>\u202e","entries":[{"key":"k","value":""}]}`, 200, `"domain": "\u001b[31m\u003cscript\u003e\u202e"`},
 		{"POST", "/peek", `{"domain":"api","entries":[]}`, 400, "the descriptor has no entries"},
 		{"POST", "/peek", "", 400, "invalid body: EOF"},
+		{"POST", "/peek", alice + " " + alice, 400, "invalid body: more text follows the JSON value"},
+		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"reason":"abuse"}]`, 400, "invalid body: more text follows the JSON value"},
 		{"POST", "/peek", "user=alice", 400, "invalid body: invalid character 'u' looking for beginning of value"},
 		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `invalid body: unknown field "colour"`},
 		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `invalid body: unknown field "\x1b[2J"`},
