@@ -19,7 +19,10 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 		return nil
 	}
 	s := &http.Server{
-		Handler:           handler,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			handler.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second, // profiles take what they are asked to on top
@@ -41,7 +44,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 const smallBody, largeBodies = 16 << 10, 64
 
 // httpHandler serves /healthcheck and /json. health returns why the server should
-// get no requests, or nil.
+// get no requests, or nil. Pages of other sites must not count requests by a visitor's browser.
 func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
@@ -52,7 +55,7 @@ func httpHandler(health func() error, json http.Handler) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, "OK")
 	})
-	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("/json", http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength < 0 || r.ContentLength > smallBody {
 			select {
 			case large <- struct{}{}:
@@ -64,6 +67,6 @@ func httpHandler(health func() error, json http.Handler) http.Handler {
 			}
 		}
 		json.ServeHTTP(w, r)
-	})
+	})))
 	return mux
 }

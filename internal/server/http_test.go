@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,21 @@ func TestServiceListener(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(1000)))
 	if _, header, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("/healthcheck: got %q, header %v", body, header)
+	}
+	for _, to := range []string{f.HTTPAddr() + "/healthcheck", f.HTTPAddr() + "/json", f.debug.addr() + "/", f.debug.addr() + "/stats", f.debug.addr() + "/status", f.debug.addr() + "/console/", f.debug.addr() + "/nowhere", f.metrics.addr() + "/metrics"} {
+		addr, path, _ := strings.Cut(to, "/")
+		if _, header, _ := answered(t, addr, "GET /"+path+" HTTP/1.1\r\nHost: "+addr+"\r\nConnection: close\r\n\r\n"); header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: header %v, want nosniff", to, header)
+		}
+	}
+	for sent, want := range map[string]int{
+		"": 200, "Sec-Fetch-Site: same-origin": 200, "Origin: http://weir": 200,
+		"Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403, "Origin: http://evil.example": 403, "Origin: null": 403,
+	} {
+		request := fmt.Sprintf("POST /json HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Length: %d\r\n\r\n%s", cmp.Or(sent, "X-B: c"), len(asksAlice), asksAlice)
+		if status, _, body := answered(t, f.HTTPAddr(), request); status != want {
+			t.Errorf("/json with %q: got %d %q, want %d", sent, status, body, want)
+		}
 	}
 	for _, addr := range []string{f.HTTPAddr(), f.debug.addr(), f.metrics.addr()} {
 		if status, _, _ := answered(t, addr, "GET / HTTP/1.1\r\nHost: weir\r\nX-Large: "+strings.Repeat("x", 32<<10)+"\r\n\r\n"); status != http.StatusRequestHeaderFieldsTooLarge {

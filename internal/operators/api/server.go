@@ -180,7 +180,6 @@ func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 		case v == nil:
 			w.WriteHeader(code)
 		default:
-			plain(w)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
 			_, _ = w.Write(append(plaintext.JSON(text), '\n')) // if it fails, the client has gone
@@ -190,7 +189,6 @@ func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 
 func plain(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
 // fail answers with an error, which may hold what others wrote, as shown shows that.

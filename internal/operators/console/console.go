@@ -161,7 +161,6 @@ func show(w http.ResponseWriter, code int, v view) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms say that they are of no origin
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
