@@ -2,18 +2,22 @@ package api
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +39,8 @@ type Access struct {
 	logger *slog.Logger
 	warn   rate.Sometimes // of wrong tokens
 	sites  *http.CrossOriginProtection
+
+	signedOut sync.Map // cookies, until they expire
 }
 
 // NewAccess reads the token in a file, if it is not "". The error names the setting.
@@ -95,7 +101,7 @@ func (a *Access) visit(r *http.Request) Visitor {
 	strict := *r
 	strict.Method = http.MethodPost // what reads only is checked as well: it shows values, or costs much
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	cookie, err := r.Cookie(cookieName(r))
+	cookie, _ := a.cookie(r)
 	switch local := isLocal(r); {
 	case a.sites.Check(&strict) != nil:
 		return Visitor{values: otherSite, changes: otherSite}
@@ -107,7 +113,7 @@ func (a *Access) visit(r *http.Request) Visitor {
 		return Visitor{Peer: r.RemoteAddr + " by token"}
 	case strings.EqualFold(scheme, "Bearer"):
 		return Visitor{values: unauthorized, changes: unauthorized}
-	case err == nil && same(cookie.Value, digest(a.Token.Text())):
+	case cookie != "":
 		return Visitor{Peer: r.RemoteAddr + " by cookie", SignedIn: true}
 	case local:
 		return Visitor{Peer: r.RemoteAddr + " by loopback", changes: unauthorized}
@@ -153,9 +159,9 @@ func (a *Access) guard(e Endpoint) http.HandlerFunc {
 // isLocal reports whether r comes over loopback, by no proxy, and names the server by an
 // address: a name may be that of a page whose DNS server has turned it to 127.0.0.1.
 func isLocal(r *http.Request) bool {
-	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"} {
-		if len(r.Header[name]) > 0 { // a proxy on this machine
-			return false
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via"}, name) {
+			return false // a proxy on this machine sent it
 		}
 	}
 	// Of both ends, a proxy that calls itself 127.0.0.6, as Istio's does, has one only.
@@ -175,7 +181,7 @@ func isLoopback(addr string) bool {
 
 // isRight reports whether a token is right, and notes a wrong one.
 func (a *Access) isRight(r *http.Request, token string) bool {
-	if same(digest(strings.TrimSpace(token)), digest(a.Token.Text())) {
+	if hmac.Equal([]byte(strings.TrimSpace(token)), []byte(a.Token.Text())) {
 		return true
 	}
 	a.failed.Inc()
@@ -183,15 +189,32 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 	return false
 }
 
-// digest returns what stands for a token in a cookie, and opens the console as the token
-// does. It does not show the token, and has no character that a cookie must not contain.
-func digest(token string) string {
-	sum := sha256.Sum256([]byte("weir console " + token))
-	return hex.EncodeToString(sum[:])
+// cookieLasts is the time from signing in until the cookie expires.
+const cookieLasts = 12 * time.Hour
+
+// signed returns the cookie that opens the console as the token does until a time, in
+// nanoseconds since the epoch. It does not show the token. All servers with the token accept
+// it, because they may be behind one address.
+func (a *Access) signed(until string) string {
+	mac := hmac.New(sha256.New, []byte(a.Token.Text()))
+	_, _ = io.WriteString(mac, "weir console until "+until)
+	return until + "-" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// same compares digests, in a time that says nothing of them.
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+// cookie returns the cookie of r and how long it lasts, or "" if the cookie is not valid here.
+func (a *Access) cookie(r *http.Request) (value string, lasts time.Duration) {
+	cookie, err := r.Cookie(cookieName(r))
+	if a.Token == nil || err != nil {
+		return "", 0
+	}
+	until, _, _ := strings.Cut(cookie.Value, "-")
+	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // signed has written it, or the comparison fails
+	lasts = time.Until(time.Unix(0, nanoseconds))
+	if _, out := a.signedOut.Load(cookie.Value); out || lasts <= 0 || !hmac.Equal([]byte(cookie.Value), []byte(a.signed(until))) {
+		return "", 0
+	}
+	return cookie.Value, lasts
+}
 
 // SignIn gives the browser that sent the token in a form the cookie of the console, and
 // reports whether the token is right.
@@ -200,12 +223,19 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)
-	setCookie(w, r, digest(a.Token.Text()), 12*time.Hour)
+	setCookie(w, r, a.signed(strconv.FormatInt(time.Now().Add(cookieLasts).UnixNano(), 10)), cookieLasts)
 	return true
 }
 
-// SignOut has the browser forget the cookie.
-func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) { setCookie(w, r, "", -time.Second) }
+// SignOut has the browser forget the cookie, which this server no longer accepts. Others with
+// the same token accept it until it expires.
+func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
+	if cookie, lasts := a.cookie(r); cookie != "" {
+		a.signedOut.Store(cookie, nil)
+		time.AfterFunc(lasts, func() { a.signedOut.Delete(cookie) })
+	}
+	setCookie(w, r, "", -time.Second)
+}
 
 // cookieName holds the port, because browsers send a cookie to all ports of a name, and
 // kubectl port-forward makes several servers ports of localhost.

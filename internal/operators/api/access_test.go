@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -9,8 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -173,6 +176,8 @@ func TestWhoMay(t *testing.T) {
 		// Proxies on this machine.
 		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-For": "192.0.2.1"}, 403},
 		{"", change, "127.0.0.1", "", map[string]string{"Forwarded": "for=127.0.0.1"}, 403},
+		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-Host": "weir"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"x-forwarded-proto": "https"}, 403},
+		{goodToken, page, "127.0.0.1", "", map[string]string{"X-Forwarded-Host": "weir"}, 401},
 		{"", page, "127.0.0.1", "", map[string]string{"X-Real-IP": "192.0.2.1"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Via": "1.1 proxy"}, 403},
 
 		// Pages of other sites.
@@ -254,7 +259,7 @@ func TestCookie(t *testing.T) {
 	got := signIn(goodToken, nil, 200)
 	name, rest, _ := strings.Cut(got.Get("Set-Cookie"), "=")
 	value, attributes, _ := strings.Cut(rest, "; ")
-	if name != "weir_token_"+port || strings.Contains(value, "horse") || len(value) != 64 || attributes != "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
+	if name != "weir_token_"+port || strings.Contains(value, "horse") || !regexp.MustCompile(`^\d{19}-[0-9a-f]{64}$`).MatchString(value) || attributes != "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
 		t.Errorf("got %v", got)
 	}
 	log.WaitFor(t, `msg="signed in to the console" audit=true peer=`+outer+":")
@@ -277,6 +282,17 @@ func TestCookie(t *testing.T) {
 	}
 	log.WaitFor(t, `msg="the rules are loaded on request" audit=true peer="`+outer+":")
 	log.WaitFor(t, ` by cookie"`)
+
+	// A cookie expires by itself, and when its browser signs out, without the others.
+	expired := name + "=" + access.signed(fmt.Sprint(time.Now().UnixNano()))
+	asked{route: "GET /rlconfig", to: outer, header: map[string]string{"Cookie": expired}, want: 401}.send(t, port)
+	other := access.signed(fmt.Sprint(time.Now().Add(time.Hour).UnixNano()))
+	if header, _ := (asked{route: "POST /console/signout", to: outer, header: cookie, want: 200}).send(t, port); !strings.Contains(header.Get("Set-Cookie"), "Max-Age=0") {
+		t.Errorf("signed out: got %v", header)
+	}
+	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
+	cookie["Cookie"] = name + "=" + other
+	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)
 
 	access.Token.Start()
 	defer access.Token.Close()
