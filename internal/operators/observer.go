@@ -27,7 +27,7 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	if !all && !p.AnyOver() {
 		return
 	}
-	id := requestID(ctx, r)
+	id := ob.requestID(ctx, r)
 	for o := range p.Outcomes(r) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial {
@@ -80,11 +80,12 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 const RequestIDHeader = "x-request-id"
 
 // requestID returns the ID that Envoy gave a request, which is in an entry of a descriptor or
-// in the metadata of the call, or "" if it is in neither.
-func requestID(ctx context.Context, r *plan.Request) string {
+// in the metadata of the call, or "" if it is in neither. If values are not shown, it is in
+// the metadata only.
+func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	for i := range r.Descriptors {
 		for _, e := range r.Descriptors[i].Entries {
-			if e.Key == "request_id" || e.Key == RequestIDHeader {
+			if !ob.Hashed && (e.Key == "request_id" || e.Key == RequestIDHeader) {
 				return e.Value
 			}
 		}

@@ -108,15 +108,19 @@ descriptors:
 	}
 }
 
-// TestRequestIsNamed finds the ID of the last request, in an entry before the metadata.
+// TestRequestIsNamed finds the ID of the last request, in an entry before the metadata, but in
+// no entry if values are hidden.
 func TestRequestIsNamed(t *testing.T) {
-	f := newFixture(t, observedRules, false)
 	ctx := grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("X-Request-Id", "of-call"))
 	for request, want := range map[string]string{
-		"user=alice":                      "of-call",
-		"user=bob request_id=of-entry":    "of-entry",
-		"x-request-id=of-header user=eve": "of-header",
+		"user=alice":                            "of-call",
+		"user=bob request_id=of-entry":          "of-entry",
+		"x-request-id=of-header user=eve":       "of-header",
+		"hidden request_id=of-entry user=bob":   "of-call",
+		"hidden x-request-id=of-entry user=bob": "of-call",
 	} {
+		request, hidden := strings.CutPrefix(request, "hidden ")
+		f := newFixture(t, observedRules, hidden)
 		f.ask(ctx, 2, request)
 		if last := shown(f.Observer.Denials, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
 			t.Errorf("%s: got %+v, want %s", request, last, want)
