@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -266,6 +267,9 @@ func (a *App) Run(ctx context.Context) error {
 	defer end()
 	failed := a.parts.start(background)
 	a.logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
+	if at, err := netip.ParseAddrPort(a.debug.addr()); err == nil && !at.Addr().IsLoopback() {
+		a.logger.Info("the debug port is open to other machines; DEBUG_HOST restricts it", "debug", at.String())
+	}
 	var err error
 	select {
 	case <-ctx.Done():

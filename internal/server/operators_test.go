@@ -76,6 +76,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 			t.Errorf("%s %s with %q: got %d, want %d", method, path, token, got, code)
 		}
 	}
+	f.wantLog(`msg="the debug port is open to other machines; DEBUG_HOST restricts it" debug=` + f.debug.addr())
 	want("GET", "/", "", 200)
 	want("GET", "/rlconfig", "", 401)
 	want("POST", "/-/reload", token, 200)
