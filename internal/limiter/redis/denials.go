@@ -31,8 +31,8 @@ type denials struct {
 	calls atomic.Int64
 	// newest is when the last call began whose counters may deny; 0 if there was none.
 	newest atomic.Int64
-	// since is the order from which on what a request saw holds: before it, counters
-	// were reset.
+	// since is a number that the last reset of counters took: earlier calls saw them as they
+	// were before it.
 	since atomic.Int64
 	seen  *limiter.Recent[seen]
 }
@@ -45,9 +45,10 @@ const denialAge = time.Second
 // since, and the counter was not seen after that.
 type seen struct {
 	state  limiter.State
-	order  int64         // of the request, see orderOf
+	call   int64         // number of the call
 	at     int64         // time of the decision, in microseconds since the epoch
 	asked  time.Duration // when the call began, or earlier
+	place  int32         // of the request in the call
 	denies bool          // the counter is one of a denied request
 }
 
@@ -113,7 +114,7 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 
 // last returns what was seen last of a counter since it was reset.
 func (d *denials) last(key []byte) seen {
-	if s := d.seen.Get(key); s.order >= d.since.Load() {
+	if s := d.seen.Get(key); s.call >= d.since.Load() {
 		return s
 	}
 	return seen{}
@@ -123,7 +124,7 @@ func (d *denials) last(key []byte) seen {
 // whatever such a call still says of them may be from before that.
 func (d *denials) reset() {
 	if d != nil {
-		raise(&d.since, d.calls.Add(1)<<32)
+		raise(&d.since, d.calls.Add(1))
 	}
 }
 
@@ -142,9 +143,12 @@ func (d *denials) number() int64 {
 	return d.calls.Add(1)
 }
 
-// orderOf returns the order of the request at place of b, among the requests of all
-// calls.
-func orderOf(t ticket) int64 { return t.batch.number<<32 | int64(t.place) }
+// isNews reports whether the request of t was decided after last was seen, and after the last
+// reset: calls in the order of their numbers, and the requests of a call in their order.
+func (d *denials) isNews(t ticket, last *seen) bool {
+	call := t.batch.number
+	return call >= d.since.Load() && (call > last.call || call == last.call && int32(t.place) >= last.place)
+}
 
 // note notes the states of the counters of hits, which are a request or a part of one, after
 // its call. Callers may come here in another order than Redis decided. If the request is
@@ -154,15 +158,15 @@ func (d *denials) note(t ticket, hits []limiter.Hit, states []limiter.State, den
 	if d == nil {
 		return
 	}
-	b, order := t.batch, orderOf(t)
+	b := t.batch
 	asked, denies := b.asked.Sub(d.start), false
 	for i := range hits {
 		if hits[i].Hold != nil {
 			continue
 		}
 		d.seen.Touch(hits[i].Key, func(last *seen) {
-			if order >= max(last.order, d.since.Load()) {
-				*last = seen{states[i], order, b.reply.now, asked, denied || last.denies && isFresh(last.asked, asked)}
+			if d.isNews(t, last) {
+				*last = seen{states[i], b.number, b.reply.now, asked, int32(t.place), denied || last.denies && isFresh(last.asked, asked)}
 				denies = denies || last.denies
 			}
 		})
@@ -185,12 +189,12 @@ func (d *denials) noteCredits(b *batch) {
 			if !b.credits(h) {
 				continue
 			}
-			s := seen{order: orderOf(t)}
+			s := seen{call: b.number, place: int32(place)}
 			if states, err := t.outcomes(make([]limiter.Decision, len(hits)), nil); err == nil {
 				s.state = states[i]
 			}
 			d.seen.Touch([]byte(b.counters[h.counter].key), func(last *seen) {
-				if s.order >= last.order {
+				if d.isNews(t, last) {
 					*last = s
 				}
 			})

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // checked compares each denial from memory with what a store without memory says,
@@ -264,4 +266,30 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 		t.Errorf("c: got %+v, want 5 remaining", d)
 	}
 	f.want("what is told denies nobody", true, 1, b)
+}
+
+// TestMemoryOfALongLife has as many calls behind it as a process makes in months and years. A
+// refund and a reset are of the calls after which the numbers have more digits than before.
+func TestMemoryOfALongLife(t *testing.T) {
+	one := yearly(1)
+	for _, end := range []int64{1 << 31, 1 << 32, 1 << 53, math.MaxInt64 - 100} {
+		for _, before := range []int64{1, 2, 3} {
+			f := newMemoryFixture(t)
+			f.denials.calls.Store(end - before)
+			f.want("first", false, 1, hit("k", one, 1))
+			for range 3 {
+				f.want("denied", true, 1, hit("k", one, 1))
+				f.want("known", true, 0, hit("k", one, 1))
+				f.want("known beside another", true, 0, hit("k", one, 1), hit("other", one, 1))
+				testenv.OK(t, f.Reset(t.Context(), []limiter.Hit{hit("k", one, 1)}))
+				f.want("reset", false, 1, hit("k", one, 1))
+				f.want("known again", true, 0, hit("k", one, 1))
+				f.want("refunded", false, 1, refund("k", one, 1))
+				f.want("free again", false, 1, hit("k", one, 1))
+			}
+			if t.Failed() {
+				t.Fatalf("%d calls before %d", before, end)
+			}
+		}
+	}
 }
