@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,12 +73,14 @@ func (b *backend) slot(key []byte) int {
 	return limiter.Slot(key)
 }
 
-// node returns the node of a counter. It does not wait for a cluster to be asked.
+// node returns the node of a counter. It does not wait for a cluster to be asked. A new node
+// removes the nodes of former clients, which a new password or a new primary has replaced.
 func (b *backend) node(key []byte) *node {
 	if b.nodes == nil || !b.located.Load() {
 		return b.any
 	}
-	client, err := b.client.cluster().MasterForKey(context.Background(), string(key))
+	cluster := b.client.cluster()
+	client, err := cluster.MasterForKey(context.Background(), string(key))
 	if err != nil {
 		return b.any
 	}
@@ -90,7 +93,11 @@ func (b *backend) node(key []byte) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n = b.nodes[client]; n == nil {
-		n = &node{backend: b, asks: client, closed: b.closed}
+		maps.DeleteFunc(b.nodes, func(old caller, n *node) bool {
+			now, err := cluster.MasterForKey(context.Background(), n.first)
+			return err != nil || now != old
+		})
+		n = &node{backend: b, asks: client, first: string(key), closed: b.closed}
 		b.nodes[client] = n
 	}
 	return n

@@ -47,6 +47,7 @@ func TestCluster(t *testing.T) {
 		{"shared exceptions", func(t *testing.T, c *cluster) { testSharedExceptions(t, c.o.Main) }},
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
+		{"rotations", testRotations},
 		{"faults", testFaultsOfACluster}, // which leave slots where they moved
 	} {
 		t.Run(test.name, func(t *testing.T) {

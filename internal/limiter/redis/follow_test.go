@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"weir/internal/testenv"
 )
@@ -127,4 +131,44 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	now.Store(&next)
 	testenv.Until(t, "the second counts", counts(second))
 	testenv.Until(t, "the change is accepted", func() bool { return c.refused.Load() == nil })
+}
+
+// testRotations changes the password of a cluster hundreds of times.
+func testRotations(t *testing.T, c *cluster) {
+	setUser := func(args ...any) {
+		testenv.OK(t, c.admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+			return node.Do(ctx, append([]any{"acl", "setuser", "weir", "on", "~*", "+@all"}, args...)...).Err()
+		}))
+	}
+	first := c.o.Main
+	first.Username, first.Password, first.Timeout = "weir", "0", time.Second
+	setUser("resetpass", ">0")
+	o, now := changing(first)
+	s := open(t, Options{Main: o})
+	used := map[string]int64{}
+	var goroutines int
+	for i := range 300 {
+		next := *now.Load()
+		next.Password = strconv.Itoa(i)
+		setUser("resetpass", ">"+next.Password)
+		now.Store(&next)
+		s.main.client.changing.Lock()
+		testenv.OK(t, s.main.client.update(t.Context()))
+		s.main.client.changing.Unlock()
+		for _, key := range []string{"{a}k", "{b}k", "{c}k"} { // one of each node
+			used[key]++
+			if d := mustAsk(t, s, key, yearly(1000)); d.Used != used[key] {
+				t.Fatalf("%s: %d used, want %d", key, d.Used, used[key])
+			}
+		}
+		if i == 0 {
+			goroutines = runtime.NumGoroutine()
+		}
+		s.main.mu.RLock()
+		if n := len(s.main.nodes); n > 3 {
+			t.Fatalf("%d nodes after %d rotations, want one for each primary", n, i+1)
+		}
+		s.main.mu.RUnlock()
+	}
+	testenv.Until(t, "the former clients are gone", func() bool { return runtime.NumGoroutine() <= goroutines+3 })
 }

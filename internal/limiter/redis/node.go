@@ -40,7 +40,8 @@ var (
 // somewhere else.
 type node struct {
 	*backend
-	asks caller // nil: of a cluster, whichever node it names for a batch
+	asks  caller // nil: of a cluster, whichever node it names for a batch
+	first string // key of the counter for which the node was made
 
 	mu      sync.Mutex
 	batches []*batch // that wait, oldest first
