@@ -48,6 +48,7 @@ func TestCluster(t *testing.T) {
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
 		{"rotations", testRotations},
+		{"silent nodes", testSilentNodes},
 		{"faults", testFaultsOfACluster}, // which leave slots where they moved
 	} {
 		t.Run(test.name, func(t *testing.T) {

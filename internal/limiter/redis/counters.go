@@ -43,23 +43,34 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 // remember, for a second.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.denials.reset()
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.server.Timeout) // for all attempts of go-redis
+	defer cancel()
 	keys := make(map[*backend][]string)
 	for i := range hits {
 		b := s.locate(&hits[i]).backend
 		keys[b] = append(keys[b], string(hits[i].Key))
 	}
-	var errs []error
+	errs := make(chan error, len(keys))
 	for b, keys := range keys {
-		_, err := b.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, key := range keys {
-				p.Del(ctx, key)
-			}
-			return nil
-		})
-		if err != nil {
-			b.client.lookAgain(err)
-			errs = append(errs, unavailable(b.client.clean(err)))
-		}
+		go func() { errs <- b.reset(ctx, keys) }()
 	}
-	return errors.Join(errs...)
+	var err error
+	for range keys {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+func (b *backend) reset(ctx context.Context, keys []string) error {
+	_, err := b.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.Del(ctx, key)
+		}
+		return nil
+	})
+	if err != nil {
+		b.client.lookAgain(err)
+		return unavailable(b.client.clean(err))
+	}
+	return nil
 }

@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,5 +71,57 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	}
 	if got, err := s.Peek(t.Context(), hits[:1]); err != nil || got[0].Used != 0 {
 		t.Errorf("the counter on the other Redis: got %+v, error %v", got, err)
+	}
+}
+
+// testSilentNodes has a node of a cluster and a second Redis say nothing. Whatever operators ask
+// for ends within one timeout, and what is elsewhere is reset.
+func testSilentNodes(t *testing.T, c *cluster) {
+	o, second := c.o, testenv.RedisServer(t)
+	o.Main.Timeout = 2 * time.Second
+	perSecond := at(second.Addr())
+	perSecond.Timeout = o.Main.Timeout
+	o.PerSecond = &perSecond
+	s, shared := open(t, o), openShared(t, o.Main, "{c}")
+	quick := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second, UnitMultiplier: 3600})
+	hits := []limiter.Hit{hit("{a}", perYear, 3), hit("{b}", perYear, 4), hit("{c}", perYear, 5), hit("q", quick, 6)}
+	mustDecide(t, s, hits...)
+	testenv.Must(shared.Exceptions(t.Context()))(t)
+	silent := []*testenv.Redis{second}
+	for _, node := range c.nodes {
+		if len(do(t, connect(t, node), "keys", "{c}").([]any)) > 0 {
+			silent = append(silent, node)
+		}
+	}
+	for _, r := range silent {
+		r.Pause()
+		defer r.Resume()
+	}
+	ctx := context.Background()
+	var calls sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"Reset":            func() error { return s.Reset(ctx, hits) },
+		"Peek":             func() error { _, err := s.Peek(ctx, hits); return err },
+		"Ping":             func() error { return s.Ping(ctx) },
+		"Exceptions":       func() error { _, err := shared.Exceptions(ctx); return err },
+		"SetExceptions":    func() error { return shared.SetExceptions(ctx, map[string]string{"x": "1"}) },
+		"RemoveExceptions": func() error { return shared.RemoveExceptions(ctx, "x") },
+		"ReportsWanted":    func() error { _, err := shared.ReportsWanted(ctx); return err },
+		"Report":           func() error { return shared.Report(ctx, "one", nil) },
+		"Reports":          func() error { _, err := shared.Reports(ctx); return err },
+	} {
+		calls.Go(func() {
+			began := time.Now()
+			if err := call(); !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindTimeout {
+				t.Errorf("%s: got error %v of kind %s, want %s", name, err, classify(err), kindTimeout)
+			}
+			if took := time.Since(began); took > 2*o.Main.Timeout {
+				t.Errorf("%s took %v, want one timeout of %v", name, took, o.Main.Timeout)
+			}
+		})
+	}
+	calls.Wait()
+	if got, err := s.Peek(t.Context(), hits[:1]); err != nil || got[0].Used != 0 {
+		t.Errorf("the counter on a node that answers: got %+v, error %v", got, err)
 	}
 }

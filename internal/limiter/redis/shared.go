@@ -21,7 +21,7 @@ type Shared interface {
 
 // shared is what servers share in the main Redis beside the counters: exceptions, and reports
 // that expire. It has connections of its own, so that no decision waits for it. Each
-// call is bounded by its context, and by a second, or Timeout if it is longer. All errors
+// method is bounded by its context, and by a second, or Timeout if it is longer. All errors
 // wrap limiter.ErrUnavailable: whether the call had an effect is not known then.
 type shared struct {
 	client    *client
@@ -44,8 +44,16 @@ func (s *shared) Close() error { return s.client.close() }
 
 func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
+// bounded returns ctx with the deadline of a method. go-redis bounds only each of its attempts,
+// of which it makes four in a cluster.
+func (s *shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.client.server.Timeout)
+}
+
 // Exceptions implements limiter.Shared.
 func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	texts, err := s.client.current().HGetAll(ctx, s.key("exceptions")).Result()
 	return texts, s.failed(err)
 }
@@ -55,6 +63,8 @@ var setScript = luaText("set")
 
 // SetExceptions sets texts by their IDs, all at once. It works in a Redis that is full.
 func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	var args []any
 	for id, text := range texts {
 		args = append(args, id, text)
@@ -64,11 +74,15 @@ func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) err
 
 // RemoveExceptions implements limiter.Shared.
 func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	return s.failed(s.client.current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
 // ReportsWanted implements limiter.Shared.
 func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	found, err := s.client.current().MGet(ctx, s.key("wanted")).Result() // which its user may send in any case
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
@@ -78,6 +92,8 @@ const reportLasts = 2 * time.Second
 
 // Report implements limiter.Shared.
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	_, err := s.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, s.key("servers"), server, "")
 		p.Set(ctx, s.key("report:"+server), report, reportLasts)
@@ -88,6 +104,8 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 
 // Reports implements limiter.Shared.
 func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	c, reports := s.client.current(), map[string]string{}
 	if err := c.Set(ctx, s.key("wanted"), "", limiter.ReportsWantedFor).Err(); err != nil {
 		return nil, s.failed(err)
