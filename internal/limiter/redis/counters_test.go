@@ -112,8 +112,8 @@ func testSilentNodes(t *testing.T, c *cluster) {
 	} {
 		calls.Go(func() {
 			began := time.Now()
-			if err := call(); !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindTimeout {
-				t.Errorf("%s: got error %v of kind %s, want %s", name, err, classify(err), kindTimeout)
+			if err := call(); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("%s: got error %v, want one that wraps %v", name, err, limiter.ErrUnavailable)
 			}
 			if took := time.Since(began); took > 2*o.Main.Timeout {
 				t.Errorf("%s took %v, want one timeout of %v", name, took, o.Main.Timeout)

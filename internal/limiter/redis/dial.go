@@ -53,18 +53,24 @@ func (c failedConn) Read([]byte) (int, error)  { return 0, c.err }
 func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
 
 // conn is a connection that go-redis can look at, also below TLS, and whose errors tell what
-// Redis said last, if that was an error: it says why before it closes.
+// Redis said last, if that was an error: it says why before it closes. It fails at an
+// invalid reply, which go-redis never sees.
 type conn struct {
 	net.Conn
-	dialer *dialer
-	age    int64  // of the dialer when it was made
-	said   string // an error, or nothing
+	dialer  *dialer
+	age     int64  // of the dialer when it was made
+	said    string // an error, or nothing
+	replies framing
+	invalid error // of the first invalid reply; it stays, because go-redis ignores errors of some reads
 }
 
 // mostSaid is how much of an error of Redis is told, in bytes.
 const mostSaid = 1024
 
 func (c *conn) Read(p []byte) (int, error) {
+	if c.invalid != nil {
+		return 0, c.invalid
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.said = ""
@@ -72,11 +78,22 @@ func (c *conn) Read(p []byte) (int, error) {
 			line, _, _ := bytes.Cut(p[1:n], []byte("\r\n"))
 			c.said = ", after Redis said: " + string(line[:min(len(line), mostSaid)])
 		}
+		if c.invalid = c.replies.follow(p[:n]); c.invalid != nil {
+			return 0, c.invalid
+		}
 	}
 	return n, c.explain(err)
 }
 
+// SetReadDeadline starts a new call: go-redis sets the deadline before it reads the replies to
+// each call.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.replies.size = 0
+	return c.Conn.SetReadDeadline(t)
+}
+
 func (c *conn) Write(p []byte) (int, error) {
+	c.replies.expect(p)
 	n, err := c.Conn.Write(p)
 	return n, c.explain(err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,23 +17,98 @@ import (
 	"weir/internal/testenv"
 )
 
-// thenCloses has the fake close the connection, after the text before it.
-const thenCloses = "(closes)"
+// What the fake does, besides to reply with a text.
+const (
+	thenCloses = "(closes)"  // after the text before it
+	endless    = "(endless)" // the text after it, again and again
+)
+
+// Commands to sentinels.
+const (
+	addressOf   = "sentinel get-master-addr-by-name"
+	sentinelsOf = "sentinel sentinels"
+)
+
+// bulk is an array of strings, as Redis replies it.
+func bulk(words ...string) string {
+	text := fmt.Sprintf("*%d\r\n", len(words))
+	for _, word := range words {
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
+	}
+	return text
+}
+
+// subscribed is the reply to the subscription to news of another primary.
+var subscribed = "*3" + strings.TrimPrefix(bulk("subscribe", "+switch-master"), "*2") + ":1\r\n"
 
 // most is the largest length that a number of 64 bits can claim.
 const most = "9223372036854775807"
 
 // TestWhateverRedisRepliesIsSurvived has a Redis that is none, or is broken: it
-// replies to one command with what no Redis does. Callers must have an error or a decision
-// in time, and nothing may be left when Redis is back. What a reply claims to hold is for
-// go-redis to believe or not.
+// replies to one command with what no Redis does. The process must live on in
+// bounded memory, callers must have an error or a decision in time, and nothing may
+// be left when Redis is back.
 func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
-	t.Parallel()
+	real := testenv.RedisServer(t).Addr()
 	for _, c := range []struct {
 		name, to string // to which command; "": the script
 		reply    string
-		kind     Type
 	}{
+		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
+		{name: "a string of the largest length", to: "info", reply: "$" + most + "\r\n"},
+		{name: "a string of the largest length but two", to: "info", reply: "$9223372036854775805\r\n"},
+		{name: "a length beyond all", reply: "*" + most + "0\r\n"},
+		{name: "an array of two billion", reply: "*2000000000\r\n"},
+		{name: "a string of two billion, then silence", to: "info", reply: "$2000000000\r\nabc"},
+		{name: "two billion after a few integers", reply: "*3\r\n:1\r\n:2\r\n*2000000000\r\n"},
+		{name: "many strings of some size", to: "hello", reply: "*1000\r\n+a\r\n" + endless + "$1000000\r\n" + strings.Repeat("a", 1_000_000) + "\r\n"},
+		{name: "many arrays of some size", to: "hello", reply: "*2\r\n+a\r\n" + endless + "*1000000\r\n"},
+		{name: "a map of the largest length", to: "hello", reply: "%" + most + "\r\n"},
+		{name: "a set of the largest length", reply: "~" + most + "\r\n"},
+		{name: "a push of the largest length", reply: ">" + most + "\r\n"},
+		{name: "attributes of the largest number", reply: "|" + most + "\r\n"},
+		{name: "an error of the largest length", to: "info", reply: "!" + most + "\r\n"},
+		{name: "a verbatim text of the largest length", to: "info", reply: "=" + most + "\r\n"},
+		{name: "arrays in arrays", reply: endless + "*1\r\n"},
+		{name: "arrays in arrays to HELLO", to: "hello", reply: "*2\r\n+a\r\n" + endless + "*1\r\n"},
+		{name: "attributes after attributes", reply: endless + "|0\r\n"},
+		{name: "attributes in attributes", reply: endless + "|1\r\n"},
+		{name: "maps in maps to HELLO", to: "hello", reply: "%1\r\n+a\r\n" + endless + "%1\r\n+a\r\n"},
+		{name: "a line without end", reply: endless + "abcdefgh"},
+		{name: "an integer without end", reply: endless + ":1234567"},
+		{name: "an error without end", reply: "-" + endless + "no "},
+		{name: "arrays without end", reply: endless + "*2\r\n:1\r\n:1\r\n"},
+		{name: "HELLO answered by a string without end", to: "hello", reply: "$2000000000\r\n"},
+		{name: "HELLO answered by a map of maps", to: "hello", reply: "%1\r\n%1\r\n+a\r\n+b\r\n+c\r\n"},
+		{name: "INFO of the largest length", to: "info", reply: "$" + most + "\r\n"},
+		{name: "slots of the largest number", to: "cluster slots", reply: "*" + most + "\r\n"},
+		{name: "a slot with the largest number of nodes", to: "cluster slots", reply: "*1\r\n*" + most + "\r\n:0\r\n:1\r\n"},
+		{name: "a slot of one element", to: "cluster slots", reply: "*1\r\n*1\r\n:0\r\n"},
+		{name: "slots that are none", to: "cluster slots", reply: "*1\r\n*3\r\n:20000\r\n:30000\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "slots from the last to the first", to: "cluster slots", reply: "*1\r\n*3\r\n:16383\r\n:0\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "an address without a port", to: addressOf, reply: bulk("127.0.0.1")},
+		{name: "an empty address", to: addressOf, reply: "*0\r\n"},
+		{name: "an address of nothing", to: addressOf, reply: bulk("", "")},
+		{name: "an address of nils", to: addressOf, reply: "*2\r\n$-1\r\n$-1\r\n"},
+		{name: "an address of numbers", to: addressOf, reply: "*2\r\n:1\r\n:2\r\n"},
+		{name: "an address of arrays", to: addressOf, reply: "*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"},
+		{name: "an address with more than a port", to: addressOf, reply: bulk("127.0.0.1", "1", "1")},
+		{name: "an address of the largest length", to: addressOf, reply: "*" + most + "\r\n"},
+		{name: "an address that is a map", to: addressOf, reply: "%1\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"},
+		{name: "an address that is a set", to: addressOf, reply: "~1\r\n$9\r\n127.0.0.1\r\n"},
+		{name: "an address that is a status", to: addressOf, reply: "+OK\r\n"},
+		{name: "no address", to: addressOf, reply: "*-1\r\n"},
+		{name: "an address, never", to: addressOf, reply: ""},
+		{name: "an address, then the end", to: addressOf, reply: "*2\r\n$9\r\n127.0.0.1\r\n" + thenCloses},
+		{name: "sentinels that are none", to: sentinelsOf, reply: "*3\r\n:1\r\n*3\r\n+ip\r\n+a\r\n+port\r\n*0\r\n"},
+		{name: "sentinels of the largest number", to: sentinelsOf, reply: "*" + most + "\r\n"},
+		{name: "many sentinels", to: sentinelsOf, reply: "*50000\r\n" + strings.Repeat("*4\r\n+ip\r\n+127.0.0.1\r\n+port\r\n+1\r\n", 50_000)},
+		{name: "a message of another primary without an address", to: "subscribe", reply: subscribed + bulk("message", "+switch-master", "weir")},
+		{name: "a message from a channel that is a number", to: "subscribe", reply: subscribed + "*3\r\n$7\r\nmessage\r\n:1\r\n$1\r\na\r\n"},
+		{name: "a message that is too short", to: "subscribe", reply: subscribed + bulk("message")},
+		{name: "a message of numbers", to: "subscribe", reply: subscribed + "*2\r\n:1\r\n:1\r\n"},
+		{name: "negative slots", to: "cluster slots", reply: "*1\r\n*3\r\n:-" + most + "\r\n:" + most + "\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+
 		{name: "a negative length", reply: "*-2\r\n"},
 		{name: "a length that is no number", reply: "*abc\r\n"},
 		{name: "an empty line", reply: "\r\n"},
@@ -64,12 +140,29 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		{name: "HELLO not answered", to: "hello", reply: ""},
 		{name: "INFO that is an array", to: "info", reply: "*1\r\n:1\r\n"},
 
-		{name: "slots without nodes", to: "cluster slots", kind: Cluster, reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
-		{name: "no slots", to: "cluster slots", kind: Cluster, reply: "*0\r\n"},
+		{name: "slots without nodes", to: "cluster slots", reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
+		{name: "no slots", to: "cluster slots", reply: "*0\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newProxy(t, listen(t, func(conn net.Conn) { serveFake(t.Context(), conn, c.to, c.reply) }))
-			s := open(t, Options{Main: Server{Type: c.kind, Addr: p.addr, Timeout: 100 * time.Millisecond}})
+			var p *proxy // to the fake as Redis and as a sentinel
+			fake := func(to, reply string) string {
+				return listen(t, func(conn net.Conn) { serveFake(t.Context(), conn, p.addr, to, reply) })
+			}
+			p = newProxy(t, fake(c.to, c.reply))
+			main := Server{Addr: p.addr, Timeout: 100 * time.Millisecond}
+			switch {
+			case c.to == "cluster slots":
+				main.Type = Cluster
+			case c.to == "subscribe", strings.HasPrefix(c.to, "sentinel"):
+				main.Type, main.Primary = Sentinel, "weir"
+				t.Parallel() // go-redis waits for a second after it found no primary
+			}
+			if strings.Contains(c.reply, endless) { // for longer than it takes to send too much
+				main.Timeout = long
+			}
+			s := open(t, Options{Main: main})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			for i := range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), long)
 				if _, err := ask(ctx, s, fmt.Sprint("k", i), perYear); err != nil && !errors.Is(err, limiter.ErrUnavailable) {
@@ -81,20 +174,28 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				}
 				cancel()
 			}
-			if c.kind == Cluster {
-				return // which could not come back as a single Redis
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 16*maxReply { // by six calls
+				t.Errorf("%d MiB were allocated", n>>20)
 			}
-			real := testenv.RedisServer(t).Addr()
-			p.target.Store(&real)
+			back := real
+			switch main.Type {
+			case Cluster:
+				return // which could not come back as a single Redis
+			case Sentinel:
+				host, port, _ := net.SplitHostPort(real)
+				back = fake(addressOf, bulk(host, port))
+			}
+			p.target.Store(&back)
 			p.drop()
 			testenv.Until(t, "Redis decides", func() bool {
-				d, err := ask(t.Context(), s, "k", perYear)
+				d, err := ask(t.Context(), s, c.name, perYear)
 				return err == nil && d.Used > 0 // as the fake never replies
 			})
 			fresh := 0 // what was not answered in time may have been counted
 			testenv.Until(t, "a new counter begins with 1", func() bool {
 				fresh++
-				d, err := ask(t.Context(), s, fmt.Sprint("other", fresh), perYear)
+				d, err := ask(t.Context(), s, fmt.Sprint(c.name, fresh), perYear)
 				return err == nil && d.Used == 1
 			})
 		})
@@ -102,8 +203,8 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 }
 
 // serveFake replies to one command, or to the script if it names none, with a text, and to others
-// as Redis does.
-func serveFake(ctx context.Context, conn net.Conn, to, reply string) {
+// as Redis does, and as a sentinel whose primary is at addr.
+func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	defer conn.Close()
 	context.AfterFunc(ctx, func() { conn.Close() })
 	r := bufio.NewReader(conn)
@@ -114,13 +215,25 @@ func serveFake(ctx context.Context, conn net.Conn, to, reply string) {
 			return
 		case command == to, to == "" && strings.HasPrefix(command, "eval"):
 			text, closes := strings.CutSuffix(reply, thenCloses)
+			text, again, isEndless := strings.Cut(text, endless)
 			if _, err = io.WriteString(conn, text); closes {
 				return
+			}
+			block := strings.Repeat(again, 1+100_000/max(len(again), 1))
+			for isEndless && err == nil {
+				_, err = io.WriteString(conn, block)
 			}
 		case command == "hello":
 			_, err = io.WriteString(conn, "-ERR unknown command\r\n")
 		case command == "info":
 			_, err = io.WriteString(conn, "$11\r\nrole:master\r\n")
+		case command == addressOf:
+			host, port, _ := net.SplitHostPort(addr)
+			_, err = io.WriteString(conn, bulk(host, port))
+		case command == sentinelsOf:
+			_, err = io.WriteString(conn, "*0\r\n")
+		case command == "subscribe":
+			_, err = io.WriteString(conn, subscribed)
 		case command == "cluster info":
 			_, err = io.WriteString(conn, "$16\r\ncluster_state:ok\r\n")
 		default:
@@ -132,7 +245,7 @@ func serveFake(ctx context.Context, conn net.Conn, to, reply string) {
 	}
 }
 
-// readCommand returns the name of a command: its first word, of CLUSTER two.
+// readCommand returns the name of a command: its first word, of CLUSTER and SENTINEL two.
 func readCommand(r *bufio.Reader) (name string, err error) {
 	number := func() (n int) {
 		var line string
@@ -150,7 +263,7 @@ func readCommand(r *bufio.Reader) (name string, err error) {
 		switch text := strings.ToLower(strings.TrimSpace(string(word))); {
 		case i == 0:
 			name = text
-		case i == 1 && name == "cluster":
+		case i == 1 && (name == "cluster" || name == "sentinel"):
 			name += " " + text
 		}
 	}

@@ -44,8 +44,8 @@ func (s *shared) Close() error { return s.client.close() }
 
 func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
-// bounded returns ctx with the deadline of a method. go-redis bounds only each of its attempts,
-// of which it makes four in a cluster.
+// bounded returns ctx with the deadline of a method. go-redis only bounds each attempt, and makes
+// up to four attempts in a cluster.
 func (s *shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.client.server.Timeout)
 }
@@ -87,8 +87,12 @@ func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
-// reportLasts is for how long a report is there.
-const reportLasts = 2 * time.Second
+const (
+	// reportLasts is for how long a report is there.
+	reportLasts = 2 * time.Second
+	// reportsAtOnce is the number of reports in one reply, which must not exceed maxReply.
+	reportsAtOnce = 32
+)
 
 // Report implements limiter.Shared.
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
@@ -114,20 +118,25 @@ func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	if err != nil || len(known) == 0 {
 		return reports, s.failed(err)
 	}
-	servers := slices.Collect(maps.Keys(known))
-	var keys, silent []string
-	for _, server := range servers {
-		keys = append(keys, s.key("report:"+server))
-	}
-	replies, err := c.MGet(ctx, keys...).Result()
-	for i, reply := range replies {
-		if report, there := reply.(string); there {
-			reports[servers[i]] = report
-		} else {
-			silent = append(silent, servers[i])
+	var silent []string
+	for servers := range slices.Chunk(slices.Collect(maps.Keys(known)), reportsAtOnce) {
+		var keys []string
+		for _, server := range servers {
+			keys = append(keys, s.key("report:"+server))
+		}
+		replies, err := c.MGet(ctx, keys...).Result()
+		if err != nil {
+			return reports, s.failed(err)
+		}
+		for i, reply := range replies {
+			if report, there := reply.(string); there {
+				reports[servers[i]] = report
+			} else {
+				silent = append(silent, servers[i])
+			}
 		}
 	}
-	if err == nil && len(silent) > 0 { // they have ended, or come again with their next report
+	if len(silent) > 0 { // they have ended, or come again with their next report
 		err = c.HDel(ctx, s.key("servers"), silent...).Err()
 	}
 	return reports, s.failed(err)
