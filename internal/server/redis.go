@@ -29,7 +29,7 @@ func (a *App) openRedis() (err error) {
 	options := redis.Options{
 		Main:       a.redisServer(encrypt, func(s settings.Redis) settings.RedisServer { return s.Main }),
 		KeyPrefix:  a.opts.Settings.Store.CacheKeyPrefix,
-		DenyMemory: s.DenyMemory,
+		DenyMemory: s.DenyMemory, DenyCharged: s.DenyCharged,
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,
 	}

@@ -210,11 +210,12 @@ func TestRedisTLS(t *testing.T) {
 func TestDenyMemoryIsASetting(t *testing.T) {
 	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
 	for _, c := range []struct {
-		value      string
-		remembered bool
-	}{{"", true}, {"0", false}} {
-		t.Run("LOCAL_CACHE_SIZE_IN_BYTES="+c.value, func(t *testing.T) {
+		value, stop string
+		remembered  bool
+	}{{"", "", true}, {"0", "", false}, {"", "false", false}, {"4194304", "false", true}, {"0", "false", false}} {
+		t.Run("LOCAL_CACHE_SIZE_IN_BYTES="+c.value+c.stop, func(t *testing.T) {
 			t.Setenv("LOCAL_CACHE_SIZE_IN_BYTES", c.value)
+			t.Setenv("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", c.stop)
 			f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
 			f.wantHealth(true, "OK")
 			testenv.Eventually(t, func() error { // what is remembered is forgotten after a second

@@ -24,6 +24,10 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 			s.Redis.Variables = append(s.Redis.Variables, variable)
 		}
 	}
+	isSize := func(p *kong.Path) bool {
+		return p.Flag != nil && !p.Resolved && p.Flag.Name == "local-cache-size-in-bytes"
+	}
+	s.Redis.DenyCharged = s.Store.StopWhenOverLimit == "false" && (os.Getenv("LOCAL_CACHE_SIZE_IN_BYTES") != "" || slices.ContainsFunc(ctx.Path, isSize))
 	errs = append(errs, s.checkTogether(flags), s.checkSources(), s.Check())
 	s.Listen.complete()
 	var err error

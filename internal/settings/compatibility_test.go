@@ -98,7 +98,7 @@ var counterparts = []counterpart{
 		"LIMIT_REQUEST_RESET_HEADER=RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
 	{names: "BACKEND_TYPE=redis", differs: "no memcache", proof: "TestImpossibleValues"},
 	{names: "CACHE_KEY_PREFIX", differs: "no pipe character; other keys", proof: "TestRedisCluster"},
-	{names: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request). With `false`, each denial asks Redis: `over_limit_with_local_cache` stays 0", proof: "TestChargeAsSet"},
+	{names: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", differs: "unset: [`auto`](rules.md#what-happens-to-a-denied-request)", proof: "TestChargeAsSet"},
 	{names: "EXPIRATION_JITTER_MAX_SECONDS=300", instead: "counters expire with their window"},
 	{names: "LOCAL_CACHE_SIZE_IN_BYTES=0", differs: "default 4194304; for one second", proof: "TestDenyMemoryIsASetting"},
 	{names: "USE_CALENDAR_MONTH_RATE_LIMIT=false", proof: "TestCalendarMonths"},

@@ -27,6 +27,10 @@ type Redis struct {
 
 	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits for a second without Redis; half as much for other counters."`
 
+	// DenyCharged reports whether DenyMemory was set and denied requests are charged, as in a
+	// deployment of envoyproxy/ratelimit.
+	DenyCharged bool `kong:"-"`
+
 	// Variables are those that say how to use a Redis, if none is named.
 	Variables []string `kong:"-"`
 }

@@ -31,10 +31,11 @@ type denials struct {
 	calls atomic.Int64
 	// newest is when the last call began whose counters may deny; 0 if there was none.
 	newest atomic.Int64
-	// since is a number that the last reset of counters took: earlier calls saw them as they
-	// were before it.
-	since atomic.Int64
-	seen  *limiter.Recent[seen]
+	// since is the call number of the last reset of counters. The states of earlier calls are
+	// outdated.
+	since   atomic.Int64
+	seen    *limiter.Recent[seen]
+	charged bool // see Options.DenyCharged
 }
 
 // denialAge is for how long a counter may deny. In so short a time no clock goes wrong by
@@ -112,6 +113,40 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	return v.Denied()
 }
 
+// decideUsedUp decides the hits on fixed windows that are known to be used up, returns the
+// indexes of the other hits, and reports whether it decided any hit. It decides none if a hit
+// depends on others: because it is not charged always, or shares its counter.
+func (d *denials) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others []int, some bool) {
+	if d == nil || !d.charged || d.newest.Load() == 0 {
+		return nil, false
+	}
+	local := d.now().Sub(d.start)
+	for i, first := range limiter.Firsts(hits, nil) {
+		if !hits[i].Unconditional() || first != i {
+			return nil, false
+		}
+		if !d.isUsedUp(&hits[i], &out[i], local) {
+			others = append(others, i)
+		}
+	}
+	return others, len(others) < len(hits)
+}
+
+// isUsedUp decides a hit, and reports whether Redis would decide alike, now and later, even if
+// it never learns of the hit: a fixed window without a unit left admits nothing until it ends.
+func (d *denials) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Duration) bool {
+	s := d.last(h.Key)
+	isFixed := slices.Contains([]limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.ByCalendar}, h.Limit.Algorithm)
+	if !h.Always || !isFixed || !s.denies || !isFresh(s.asked, local) {
+		return false
+	}
+	state, alone := s.state, make([]limiter.Decision, 1)
+	limiter.Decide([]limiter.Hit{*h}, []*limiter.State{&state}, nil, s.at+(local-s.asked).Microseconds(), alone)
+	*out = alone[0]
+	out.Remembered = true
+	return out.Over && out.Used-h.CountedCost() >= int64(h.Limit.Size()) && state.Until == s.state.Until
+}
+
 // last returns what was seen last of a counter since it was reset.
 func (d *denials) last(key []byte) seen {
 	if s := d.seen.Get(key); s.call >= d.since.Load() {
@@ -143,8 +178,8 @@ func (d *denials) number() int64 {
 	return d.calls.Add(1)
 }
 
-// isNews reports whether the request of t was decided after last was seen, and after the last
-// reset: calls in the order of their numbers, and the requests of a call in their order.
+// isNews reports whether Redis decided the request of t after last, and after the last reset.
+// Calls are in the order of their numbers, requests in their order within the call.
 func (d *denials) isNews(t ticket, last *seen) bool {
 	call := t.batch.number
 	return call >= d.since.Load() && (call > last.call || call == last.call && int32(t.place) >= last.place)

@@ -268,6 +268,50 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f.want("what is told denies nobody", true, 1, b)
 }
 
+// TestChargedDenialsAreRememberedIfAsked has what a request is charged in any case meet windows
+// that are used up, with the memory of the reference.
+func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
+	charge := func(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+		return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost, Always: true}
+	}
+	f := newMemoryFixture(t)
+	one := charge("k", yearly(1), 1)
+	f.want("first", false, 1, one)
+	f.want("denied", true, 1, one)
+	f.want("not asked for", true, 1, one)
+	f.denials.charged = true
+	if d := f.want("asked for", true, 0, one)[0]; !d.Over || !d.Remembered || d.Remaining != 0 || d.RetryAfter <= 0 {
+		t.Errorf("got %+v, want it remembered", d)
+	}
+	for used := range int64(3) {
+		out := f.want("beside one with room", true, 1, charge("room", yearly(5), 1), one)
+		if d := out[0]; d.Over || d.Remembered || !d.Charged || d.Used != used+1 {
+			t.Errorf("the one with room: got %+v, want %d used", d, used+1)
+		}
+		if d := out[1]; !d.Over || !d.Remembered {
+			t.Errorf("the other: got %+v, want it remembered", d)
+		}
+	}
+	f.want("beside one that is not charged always", true, 1, hit("other", yearly(5), 1), one)
+	f.want("beside a refund of it", true, 1, refund("k", one.Limit, 1), charge("k", one.Limit, 2))
+	f.want("beside itself", true, 1, one, one)
+	f.want("again", true, 0, one)
+	f.want("a raised limit", false, 1, charge("k", yearly(100), 1))
+	f.pass(time.Second + time.Microsecond)
+	f.want("a second later", true, 1, one)
+
+	for what, l := range map[string]*limiter.Limit{"a sliding window": slidingYear, "a bucket": bucketYear} {
+		f.want(what, false, 1, charge(what, l, 100))
+		f.want(what+", denied", true, 1, charge(what, l, 1))
+		f.want(what+", denied again", true, 1, charge(what, l, 1))
+	}
+	f.want("first hit", false, 1, charge("window", firstHitYear, 90))
+	f.want("does not fit", true, 1, hit("window", firstHitYear, 20))
+	f.want("fits", false, 1, charge("window", firstHitYear, 5))
+	f.want("fits in part", true, 1, charge("window", firstHitYear, 20))
+	f.want("used up", true, 0, charge("window", firstHitYear, 20))
+}
+
 // TestMemoryOfALongLife has as many calls behind it as a process makes in months and years. A
 // refund and a reset are of the calls after which the numbers have more digits than before.
 func TestMemoryOfALongLife(t *testing.T) {

@@ -27,6 +27,9 @@ type Options struct {
 	// known to be over, so that Redis need not be asked again for a second; 0 means none. Half
 	// as many more are for what was seen last of other counters.
 	DenyMemory int
+	// DenyCharged lets used-up fixed windows be remembered for hits that are charged always,
+	// too. Redis does not count these hits then, as with envoyproxy/ratelimit.
+	DenyCharged bool
 	// Now returns the time of decisions in tests. nil means Redis' own clock, which is one
 	// for all processes.
 	Now func() time.Time

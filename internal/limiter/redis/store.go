@@ -63,6 +63,9 @@ func New(o Options) (Store, error) {
 		local = time.Now
 	}
 	s := &store{denials: newDenials(o.DenyMemory, local)}
+	if s.denials != nil {
+		s.denials.charged = o.DenyCharged
+	}
 	s.main = newBackend("main", first, s.denials, local, &o, metrics, log)
 	if second != nil {
 		s.perSecond = newBackend("per_second", second, s.denials, local, &o, metrics, log)
@@ -77,6 +80,9 @@ func New(o Options) (Store, error) {
 func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.denials.deny(hits, out) {
 		return true, nil
+	}
+	if others, some := s.denials.decideUsedUp(hits, out); some {
+		return s.decideOthers(ctx, hits, others, out)
 	}
 	first := s.locate(&hits[0])
 	rest := hits[1:]
@@ -104,6 +110,24 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		b.metrics.errors[kindQueueFull].Inc()
 	}
 	return b.result(t, hits, out)
+}
+
+// decideOthers has Redis decide the hits with the indexes others. The remaining hits are decided
+// already. All hits are written whether or not the request is denied.
+func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
+	if len(others) > 0 {
+		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
+		for i, at := range others {
+			rest[i] = hits[at]
+		}
+		if _, err := s.Decide(ctx, rest, decisions); err != nil {
+			return false, err
+		}
+		for i, at := range others {
+			out[at] = decisions[i]
+		}
+	}
+	return limiter.Settle(hits, out), nil
 }
 
 // location is where the counters are that one script can see: a Redis, or a slot of a cluster.
