@@ -116,7 +116,7 @@ func (u *Usage) remove(gone map[limiter.Series]*counters) {
 				rest[shared] = new(counters)
 			}
 			for sum := range outcomes {
-				rest[shared].add(sum, int64(c.sums[sum].Load()))
+				rest[shared].sums[sum].Add(c.sums[sum].Load())
 			}
 		}
 	}

@@ -95,6 +95,23 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 	}
 }
 
+// TestSumsOfALongLife has sums pass the ends of smaller numbers, and hands them on when their
+// limit leaves.
+func TestSumsOfALongLife(t *testing.T) {
+	for _, end := range []uint64{1 << 31, 1 << 32, 1 << 53, 1 << 63} {
+		synctest.Test(t, func(t *testing.T) {
+			l, reg := newUsage()
+			go l.Run(t.Context())
+			stays, leaves := ofUser("api", "stays"), ofUser("api", "leaves")
+			l.of(leaves.Series).sums[TotalHits].Store(end - 2)
+			l.ask(0, limiter.Hit{Limit: leaves, Cost: 3}, limiter.Hit{Limit: stays, Cost: 1})
+			wantSeries(t, l, reg, 2, fmt.Sprintf(" api.user:%d", end+2))
+			l.keep(keepLooks+1, stays)
+			wantSeries(t, l, reg, 1, fmt.Sprintf(" api.user:%d", end+2))
+		})
+	}
+}
+
 // TestASumDoesNotFallWhenALimitLeaves replaces one of the limits of a rule again and
 // again: what the reference's names tell of the rule goes on.
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
