@@ -16,8 +16,8 @@ import (
 	"weir/internal/settings"
 )
 
-// newParser returns the parser of a command line. It calls helped after it has shown help or
-// the version.
+// newParser returns the parser of the command line. The parser calls helped after it has
+// shown help or the version.
 func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) *kong.Kong {
 	return kong.Must(line,
 		kong.Name("weir"),
@@ -27,18 +27,18 @@ func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) *k
 		kong.Help(help),
 		kong.Vars{"version": "weir " + build().String(), "user": userName()},
 		settings.Parsing(),
-		kong.TypeMapper(reflect.TypeFor[explain.Domain](), asGiven(explain.ParseDomain)),
-		kong.TypeMapper(reflect.TypeFor[explain.Entries](), asGiven(explain.ParseDescriptor)),
-		kong.TypeMapper(reflect.TypeFor[anyBytes](), asGiven(func(text string) (string, error) { return text, nil })),
+		kong.TypeMapper(reflect.TypeFor[explain.Domain](), parsedBy(explain.ParseDomain)),
+		kong.TypeMapper(reflect.TypeFor[explain.Entries](), parsedBy(explain.ParseDescriptor)),
+		kong.TypeMapper(reflect.TypeFor[anyBytes](), parsedBy(func(text string) (string, error) { return text, nil })),
 	)
 }
 
-// anyBytes is an argument of any bytes.
+// anyBytes is an argument that may contain any bytes.
 type anyBytes string
 
-// asGiven maps an argument to what parse makes of it. The parser would replace what is not
-// UTF-8 in a string.
-func asGiven[T any](parse func(text string) (T, error)) kong.MapperFunc {
+// parsedBy returns a mapper that passes the argument's own bytes to parse. For strings, the
+// parser would replace invalid UTF-8.
+func parsedBy[T any](parse func(text string) (T, error)) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("text")
 		if err != nil {
@@ -53,9 +53,9 @@ func asGiven[T any](parse func(text string) (T, error)) kong.MapperFunc {
 	}
 }
 
-// spelled returns arguments as the parser takes them: serve is what runs without a
-// command, and help is --help behind what follows it.
-func spelled(args []string) []string {
+// normalize rewrites arguments for the parser. It adds serve if there is no command, and
+// turns "help test" into "test --help".
+func normalize(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"serve"}
@@ -67,21 +67,21 @@ func spelled(args []string) []string {
 	return args
 }
 
-// helping is the command help, which the parser sees as the flag --help only.
-type helping struct {
+// helpCommand documents the command help, which normalize turns into the flag --help.
+type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`
 }
 
-// help prints the flags of a command. Of the program it prints one screen, with the first
-// sentence of each command's help.
+// help prints the flags of a command. For the program itself it prints one screen, with the
+// first sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
 		return kong.DefaultHelpPrinter(options, ctx)
 	}
 	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
-		what, _, _ := strings.Cut(command.Help, ".")
-		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
+		sentence, _, _ := strings.Cut(command.Help, ".")
+		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, sentence)
 	}
 	fmt.Fprint(ctx.Stdout, `
 Without a command, weir serves. Flags and exit codes: weir help <command>
@@ -90,7 +90,7 @@ Each flag of "weir help serve" is also an environment variable.
 	return nil
 }
 
-// refuse says what is wrong with args and, unless the log is JSON, which command helps.
+// refuse reports the error in args and, unless the log is JSON, names the command that shows help.
 func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 	asJSON := strings.EqualFold(os.Getenv("LOG_FORMAT"), "json") || slices.Contains(args, "--log-format=json")
 	node := parser.Model.Node
@@ -103,20 +103,20 @@ func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 	}
 }
 
-// What the parser says in words of its own.
+// Parts of the parser's messages that plain rewords.
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
 )
 
-// plain says what is wrong with the arguments of a command in words that need no knowledge
-// of the parser.
+// plain returns the message of err, which the parser returned for a command, in words for
+// readers who do not know the parser.
 func plain(err error, command *kong.Node) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
 	text = noValue.ReplaceAllString(text, "needs a value")
 	argument, unexpected := strings.CutPrefix(text, "unexpected argument ")
 	switch {
-	case unexpected && command.Name == "serve": // it is not shown: it may be the rest of a password without quotes
+	case unexpected && command.Name == "serve": // the argument is not shown, because it may be the rest of an unquoted password
 		return "serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces"
 	case unexpected && len(command.Children) > 0:
 		return "unknown command " + argument

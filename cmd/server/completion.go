@@ -18,12 +18,12 @@ type completion struct {
 	Words []string `arg:"" optional:"" name:"word" help:"The words after weir on a command line, the last one unfinished. With them, completion prints what could complete the last."`
 }
 
-// The scripts run the program with the words that were typed, and show its answer.
+// The scripts run "weir completion" with the typed words and show its output.
 //
 //go:embed completion
 var scripts embed.FS
 
-// Run prints the script of a shell, or what may stand in place of the last word.
+// Run prints the completion script of a shell, or the candidates for the last word.
 func (c completion) Run(p *program) error {
 	if len(c.Words) == 0 {
 		script, err := scripts.ReadFile("completion/weir." + c.Shell)
@@ -36,18 +36,17 @@ func (c completion) Run(p *program) error {
 	return nil
 }
 
-// possible returns a line for what may stand somewhere: the word, a tab and the first
-// sentence of its help.
-func possible(word, help string) string {
-	what, _, _ := strings.Cut(help, ". ")
-	what, _, _ = strings.Cut(what, "\n")
-	return word + "\t" + what
+// candidate returns an output line: the word, a tab and the first sentence of its help.
+func candidate(word, help string) string {
+	sentence, _, _ := strings.Cut(help, ". ")
+	sentence, _, _ = strings.Cut(sentence, "\n")
+	return word + "\t" + sentence
 }
 
-// wantsFiles is the line where the shell is to complete names of files.
-var wantsFiles = possible(":files", "")
+// wantsFiles is the output line that asks the shell to complete file names.
+var wantsFiles = candidate(":files", "")
 
-// complete returns what may stand in place of the last word, from the parser alone.
+// complete returns the candidates for the last word. It derives them from the parser alone.
 func complete(parser *kong.Kong, words []string) (lines []string) {
 	if strings.HasPrefix(words[0], "-") {
 		words = append([]string{"serve"}, words...)
@@ -66,7 +65,7 @@ func complete(parser *kong.Kong, words []string) (lines []string) {
 	flags := map[string]*kong.Flag{}
 	for _, flag := range trace.Flags() {
 		flags["--"+flag.Name] = flag
-		lines = append(lines, possible("--"+flag.Name, flag.Help))
+		lines = append(lines, candidate("--"+flag.Name, flag.Help))
 	}
 	head, all := "", node.Positional
 	name, value, assigned := strings.Cut(last, "=")
@@ -98,13 +97,13 @@ func complete(parser *kong.Kong, words []string) (lines []string) {
 
 func children(node *kong.Node) (found []string) {
 	for _, child := range node.Children {
-		found = append(found, possible(child.Name, child.Help))
+		found = append(found, candidate(child.Name, child.Help))
 	}
 	return found
 }
 
-// values returns what a flag or argument may be: its words, names of commands, or files
-// where any text may stand.
+// values returns the candidates for the value of a flag or argument: its allowed words, the
+// names of commands, or files if it takes any text.
 func values(parser *kong.Kong, v *kong.Value) (found []string) {
 	words := settings.WordsOf(v)
 	switch {
@@ -117,7 +116,7 @@ func values(parser *kong.Kong, v *kong.Value) (found []string) {
 		return []string{wantsFiles}
 	}
 	for _, word := range words {
-		found = append(found, possible(word, ""))
+		found = append(found, candidate(word, ""))
 	}
 	return found
 }

@@ -1,12 +1,12 @@
 // Command server is weir: it serves Envoy's rate limit requests, checks, explains and tests
-// rules, load-tests servers, and asks and steers running ones. It is thin: flags become
-// settings, and the rooms do the rest.
+// rules, load-tests servers, and queries and controls running servers. It is thin: it turns
+// flags into settings, and the packages below internal do the rest.
 //
-//	serve.go       serve: the life of the process and its signals; its log in log.go
+//	serve.go       serve: the life of the process and its signals; the log is in log.go
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
-//	arguments.go   the parser of the command line, help, and what is wrong with arguments
+//	arguments.go   the parser of the command line, help, and errors in arguments
 //	completion.go  completion
 package main
 
@@ -24,7 +24,7 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
-	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
+	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no time zone data
 
 	"github.com/alecthomas/kong"
 
@@ -35,25 +35,25 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once, unless serve listens
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once, unless serve handles it
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// What the process exits with.
+// Exit codes of the process.
 const (
 	exitOK     = 0
-	exitFailed = 1 // also: no rule, no descriptor
-	exitUsage  = 2 // invalid flags, variables or arguments, or nowhere to print
+	exitFailed = 1 // also if no rule matches or there is no descriptor
+	exitUsage  = 2 // also if an input cannot be read or the output cannot be printed
 )
 
-// exit is the error of a command that has said what is wrong: the code to exit with.
+// exit is the error of a command that has already printed the reason. Its value is the exit code.
 type exit int
 
 // Error implements error.
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// commandLine is what can be asked of the program: a row for each command, from which
-// its flags, help and completion follow. Those for operators are in operators.go.
+// commandLine has a field for each command. The parser derives flags, help and completion
+// from its tags. The commands for operators are in operators.go.
 type commandLine struct {
 	Serve       settings.Settings `cmd:"" help:"Serve rate limit requests. This is the default command."`
 	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 if they have problems, which it prints one per line, and 2 if some cannot be read."`
@@ -66,20 +66,20 @@ type commandLine struct {
 	Schema     schema         `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
 	Completion completion     `cmd:"" help:"Print a completion script for a shell. The script asks this program for completions."`
 	Version    versionCommand `cmd:"" help:"Print the version."`
-	Help       helping        `cmd:"" help:"Show help for weir or for one command."`
+	Help       helpCommand    `cmd:"" help:"Show help for weir or for one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 
-// program is what commands run with.
+// program is the parsed command line and the output of a running command.
 type program struct {
 	parser         *kong.Kong
 	parsed         *kong.Context
 	stdout, stderr io.Writer
 }
 
-// print prints the result of a command in the format of its flag --output. It fails with
-// exitFailed if the result is not good.
+// print prints the result of a command in the format of its flag --output. It returns
+// exitFailed if the result was printed but good is false.
 func (p *program) print(format string, result interface{ WriteText(io.Writer) error }, good bool) error {
 	write := result.WriteText
 	if format == "json" {
@@ -94,7 +94,7 @@ func (p *program) print(format string, result interface{ WriteText(io.Writer) er
 	return nil
 }
 
-// writeJSON writes a value with line breaks, and nothing that a terminal obeys.
+// writeJSON writes a value as indented JSON and escapes control characters of terminals.
 func writeJSON(w io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -104,8 +104,8 @@ func writeJSON(w io.Writer, value any) error {
 	return err
 }
 
-// output keeps the first error of a writer, so that not each line that is printed
-// has to be checked, and skips what follows.
+// output remembers the first error of a writer and skips all later writes, so that callers
+// need not check each line that they print.
 type output struct {
 	w   io.Writer
 	err error
@@ -119,8 +119,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run does what args ask for until that is done or ctx ends, and returns what
-// to exit with. What cannot be printed makes it fail, whatever was asked for.
+// run runs the command in args until it finishes or ctx ends, and returns the exit code.
+// Every command fails if its output cannot be printed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
 	code := runCommand(ctx, args, out, stderr)
@@ -135,15 +135,15 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	var line commandLine
 	helped := false
 	parser := newParser(&line, stdout, stderr, func(int) { helped = true })
-	parsed, err := parser.Parse(spelled(args))
+	parsed, err := parser.Parse(normalize(args))
 	switch {
-	case helped: // whatever else is wrong
+	case helped: // even if other arguments are invalid
 		return exitOK
 	case err != nil:
 		refuse(stderr, parser, args, err)
 		return exitUsage
 	case parsed.Selected().Name == "serve":
-		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
+		return serve(ctx, line.Serve, stdout.w, stderr) // serve continues if its stdout fails
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	p := &program{parser, parsed, stdout, stderr}
@@ -152,28 +152,28 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return int(code)
 	}
 	if err != nil {
-		tell(ctx, func() { fmt.Fprintf(stderr, "weir: %s\n", plaintext.Lines(err.Error())) })
+		show(ctx, func() { fmt.Fprintf(stderr, "weir: %s\n", plaintext.Lines(err.Error())) })
 		return exitUsage
 	}
 	return exitOK
 }
 
-// grace is what a command has to end by itself after a signal. bench waits for a second.
+// grace is the time that a command has to stop after a signal. bench needs up to a second.
 const grace = 2 * time.Second
 
-// What the build was given with -ldflags "-X main.release=...": the version, and where the
-// build sees no history, as in the image, the commit and its time.
+// The linker sets these with -ldflags "-X main.release=...": the version and, for a build
+// without Git history such as the image, the commit and its time.
 var release, commit, date string
 
 type versionCommand struct{}
 
 // Run prints the version.
-func (versionCommand) Run(p *program) error { //nolint:unparam // as every command
+func (versionCommand) Run(p *program) error { //nolint:unparam // has the signature of all commands
 	fmt.Fprintln(p.stdout, "weir", build())
 	return nil
 }
 
-// build returns what the build recorded. Without release the version is that of the module.
+// build describes this build. If release is empty, the version is the module's.
 func build() server.Build {
 	b := server.Build{Version: release, Commit: commit, Time: date, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -192,22 +192,22 @@ func build() server.Build {
 	return b
 }
 
-// checkApart returns an error if the file that a flag names is one of those that the command
-// reads or writes besides.
-func checkApart(flag, name string, others ...string) error {
-	at, err := os.Stat(name) // which may not be there yet
-	old := err == nil && at.Mode().IsRegular()
+// checkDistinct returns an error if the file that a flag names is one of the command's other
+// input or output files.
+func checkDistinct(flag, name string, others ...string) error {
+	named, err := os.Stat(name) // fails if the file does not exist yet
+	old := err == nil && named.Mode().IsRegular()
 	for _, other := range others {
 		info, err := os.Stat(other)
-		if name != "" && other != "" && filepath.Clean(other) == filepath.Clean(name) || old && err == nil && os.SameFile(info, at) {
+		if name != "" && other != "" && filepath.Clean(other) == filepath.Clean(name) || old && err == nil && os.SameFile(info, named) {
 			return fmt.Errorf("%s: %s is the same file as %s", flag, name, other)
 		}
 	}
 	return nil
 }
 
-// writeFile writes the file that a flag names, if it names one. That is when all is done, so
-// that a command that fails leaves it as it was.
+// writeFile writes the file that a flag names, if name is not empty. Commands call it last,
+// so that a command that fails leaves the file unchanged.
 func writeFile(name string, write func(io.Writer) error) error {
 	if name == "" {
 		return nil

@@ -18,28 +18,28 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// operatorCommands are the commands that ask a running server.
+// operatorCommands are the commands that query or change a running server.
 type operatorCommands struct {
-	Status  asked[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second. Exits with 0, or 2 if the server does not answer."`
-	Top     asked[client.Top]     `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Denials asked[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Peek    asked[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
-	Reset   asked[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
+	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second. Exits with 0, or 2 if the server does not answer."`
+	Top     query[client.Top]     `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Peek    query[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
+	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
 	Except  struct {
-		Add    asked[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires. Exits with 0 if it was added, and 2 if not."`
-		List   asked[client.Exceptions] `cmd:"" help:"List the exceptions in force, newest first. Exits with 0, or 2 if the server does not answer."`
-		Remove asked[client.Remove]     `cmd:"" help:"Remove an exception. Exits with 0 if it was removed, 1 if there is none, and 2 if the server does not answer."`
+		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires. Exits with 0 if it was added, and 2 if not."`
+		List   query[client.Exceptions] `cmd:"" help:"List the exceptions in force, newest first. Exits with 0, or 2 if the server does not answer."`
+		Remove query[client.Remove]     `cmd:"" help:"Remove an exception. Exits with 0 if it was removed, 1 if there is none, and 2 if the server does not answer."`
 	} `cmd:"" help:"Add, list or remove exceptions to the rules. They apply on all servers that share a Redis."`
 }
 
-// asked is a command that asks a server a question.
-type asked[Q client.Question] struct {
+// query is a command that sends a question to a server.
+type query[Q client.Question] struct {
 	Question Q      `embed:""`
 	Server   remote `embed:"" group:"Server to ask:"`
 	Output   string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
-// remote says which server is asked, and how.
+// remote contains the flags that select the server and the connection to it.
 type remote struct {
 	Server    string        `env:"WEIR_SERVER" default:"http://127.0.0.1:6070" placeholder:"URL" help:"Debug port of a running server: host:port, http://host:port or https://host:port. The default is http://127.0.0.1:6070."`
 	TokenFile string        `name:"token-file" env:"WEIR_TOKEN_FILE,ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the operator token of the server. It is sent to the server, so set it only for servers that you trust."`
@@ -47,8 +47,8 @@ type remote struct {
 	Timeout   time.Duration `default:"10s" help:"How long to wait for an answer."`
 }
 
-// Run asks the server, and prints its answer.
-func (a asked[Q]) Run(ctx context.Context, p *program) error {
+// Run sends the question to the server and prints the answer.
+func (a query[Q]) Run(ctx context.Context, p *program) error {
 	server, err := a.Server.connect(p)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (r remote) connect(p *program) (*client.Client, error) {
 		}
 		options.CAs = config.RootCAs
 	}
-	for _, passed := range p.parsed.Path { // the flags that suggested commands need, too
+	for _, passed := range p.parsed.Path { // suggested commands need the same flags
 		if f := passed.Flag; f != nil && !passed.Resolved && f.Group != nil && f.Target.Kind() == reflect.String {
 			options.Flags += fmt.Sprintf(" --%s %s", f.Name, explain.Quote(plaintext.Line(f.Target.String())))
 		}
@@ -100,8 +100,8 @@ func (r remote) connect(p *program) (*client.Client, error) {
 	return server, nil
 }
 
-// readToken reads the token in a file, or in what a pipe brings. Its errors do not show the
-// name, which may be the token itself.
+// readToken reads the token from a file or a pipe. Its errors omit the name, because a user
+// may have given the token itself.
 func readToken(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
@@ -114,7 +114,7 @@ func readToken(name string) (string, error) {
 	return words[0], nil
 }
 
-// userName returns who runs the program, for audit logs.
+// userName returns the name of the user who runs the program, for audit logs.
 func userName() string {
 	u, err := user.Current()
 	if err != nil {

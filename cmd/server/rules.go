@@ -35,19 +35,19 @@ type validation struct {
 	Output string `enum:"text,json,github" default:"text" help:"Format of the report: text, json, or github, which GitHub shows in pull requests."`
 }
 
-// report is what validate found.
+// report is the result of validate.
 type report struct {
 	Valid    bool      `json:"valid"`
 	Files    int       `json:"files"`
 	Domains  int       `json:"domains"`
 	Rules    int       `json:"rules"`
 	Problems []finding `json:"problems"`
-	unread   bool      // something could not be read
+	unread   bool      // a path could not be read
 }
 
 // finding is a problem, a warning or a notice.
 type finding struct {
-	Severity string `json:"severity"` // error, warning, or notice for a file that is not read
+	Severity string `json:"severity"` // error, warning, or notice for a skipped file
 	descriptors.Problem
 }
 
@@ -57,11 +57,11 @@ func (r *report) add(severity string, problems ...descriptors.Problem) {
 	}
 }
 
-// standardInput is what problems call the standard input.
+// standardInput is the file name of the standard input in problems.
 const standardInput = "stdin"
 
-// Run checks the rules as serve would load them. What cannot be read keeps
-// nothing else from being checked.
+// Run checks the rules as serve would load them. If a path cannot be read, it still checks
+// the others.
 func (v validation) Run(p *program) error {
 	r := v.check()
 	if v.Output == "json" {
@@ -128,14 +128,14 @@ func (v validation) check() report {
 	return r
 }
 
-// What workflow commands of GitHub escape in messages, and in properties.
+// GitHub's workflow commands escape these characters in messages and in properties.
 var (
 	inMessage  = strings.NewReplacer("%", "%25", "\n", "%0A")
 	inProperty = strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
 )
 
-// annotation returns the workflow command of GitHub for a finding. Nothing that comes
-// from files is at its start, or could end it.
+// annotation returns GitHub's workflow command for a finding. Text from files can neither
+// begin a command nor end this one.
 func (f finding) annotation() string {
 	head := "::" + f.Severity
 	if f.File != "" && f.File != standardInput {
@@ -164,22 +164,22 @@ type explanation struct {
 	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
-// likeServer are settings of the server on which its answers depend, for
-// commands that answer in its place.
+// likeServer contains the server's settings that affect how rules are read and requests are
+// decided, for commands that do both without a server.
 type likeServer struct {
 	settings.Reading  `embed:"" group:"Settings of the server:"`
 	settings.Charging `embed:"" group:"Settings of the server:"`
 	settings.Modes    `embed:"" group:"Settings of the server:"`
 }
 
-// options returns those of them on which decisions depend.
+// options returns the settings that affect decisions.
 func (l likeServer) options() plan.Options {
 	return plan.Options{
 		Charge: server.Charge(l.StopWhenOverLimit), CalendarMonths: l.CalendarMonths, ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode,
 	}
 }
 
-// load checks and compiles the files of rules that were read at paths.
+// load checks and compiles the rule files that were read from paths. It fails if there are none.
 func (l likeServer) load(files []descriptors.File, paths ...string) (*descriptors.Tree, error) {
 	if len(files) == 0 {
 		return nil, descriptors.NoFiles(paths...)
@@ -226,14 +226,14 @@ type ruleTests struct {
 	likeServer
 }
 
-// Run runs the tests of all files, each of which has its own rules. It prints failures and a
-// summary, and says what is wrong with the files on stderr. It ends early if ctx does.
+// Run runs the tests of all files. It prints failures and a summary to stdout, and errors in
+// the files to stderr. It stops early if ctx ends.
 func (r ruleTests) Run(ctx context.Context, p *program) error {
 	files, err := limittest.Find(r.Paths...)
 	if err != nil {
 		return err
 	}
-	if err := checkApart("--junit", r.JUnit, files...); err != nil {
+	if err := checkDistinct("--junit", r.JUnit, files...); err != nil {
 		return err
 	}
 	options := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}

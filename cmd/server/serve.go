@@ -15,23 +15,24 @@ import (
 	"weir/internal/settings"
 )
 
-// afterDrain is what the server has after its drain, to leave behind what does not
-// end. After that the process exits whatever hangs, such as a full pipe of the log.
+// afterDrain is the time that the server has after its drain to abandon parts that do not
+// stop. Then the process exits even if something hangs, such as a write to a full pipe.
 const afterDrain = 5 * time.Second
 
-// serve serves until ctx ends, and a while longer. SIGHUP reloads the rules.
+// serve runs the server until ctx ends and the server has drained, and returns the exit
+// code. SIGHUP reloads the rules.
 func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	signal.Ignore(syscall.SIGPIPE) // a reader of stdout that goes ends no server
-	serving, paused := departure(ctx, s.Process.DrainDelay)
+	signal.Ignore(syscall.SIGPIPE) // the server continues if the reader of its stdout exits
+	serving, paused := shutdown(ctx, s.Process.DrainDelay)
 
 	log := newLossyWriter(stderr, func(lost int64) {
 		newLogger(s.Process, stderr).Warn("log lines were dropped because nothing read the log fast enough", "lines", lost)
 	})
 	var running *server.App
-	what, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
+	reason, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
 		running, err = server.New(server.Options{
 			Settings: s,
 			Logger:   newLogger(s.Process, log),
@@ -44,21 +45,21 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 		return err
 	})
 	if err == nil {
-		what, err = "failed", within(paused, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(serving) })
+		reason, err = "failed", within(paused, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(serving) })
 	}
 	log.close(grace)
 	if err != nil {
-		tell(paused, func() { complain(stderr, s.Process.LogFormat == "json", what, err) })
+		show(paused, func() { complain(stderr, s.Process.LogFormat == "json", reason, err) })
 		return exitFailed
 	}
 	return exitOK
 }
 
-// departure returns two contexts that end after ctx, which a signal ends: serving when the
-// health checks are to fail, paused when the pause after that is over. A second signal ends
-// the pause, and SIGINT ends both. From then on a signal ends the process as if nobody
-// listened.
-func departure(ctx context.Context, pause time.Duration) (serving, paused context.Context) {
+// shutdown returns the contexts of the shutdown that begins when a signal ends ctx. The
+// health checks fail from the end of serving, and the server drains from the end of paused.
+// SIGTERM ends serving and, after the pause or a second SIGTERM, paused. SIGINT ends both at
+// once. Later signals get Go's default handling.
+func shutdown(ctx context.Context, pause time.Duration) (serving, paused context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	paused, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -68,7 +69,7 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 		defer signal.Stop(signals)
 		over, stop := context.WithTimeout(paused, pause)
 		defer stop()
-		for range 2 { // the first is the one that ended ctx
+		for range 2 { // the first signal has ended ctx
 			select {
 			case received := <-signals:
 				if received == os.Interrupt {
@@ -83,14 +84,14 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 	return serving, paused
 }
 
-// within returns the error of f, or one of its own if f goes on for longer than grace
-// after the signal that ends ctx.
+// within returns the error of f, or an error of its own if f runs for longer than grace
+// after a signal has ended ctx.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	return server.Within(ctx, grace, fmt.Errorf("interrupted: still running %v after the signal", grace), f)
 }
 
-// tell calls print, but after a signal it does not wait for long: it may be stderr
-// that nobody reads.
-func tell(ctx context.Context, print func()) {
+// show calls print, but waits for it only shortly after a signal, because the reader of
+// stderr may have stopped.
+func show(ctx context.Context, print func()) {
 	_ = within(ctx, grace/10, func() error { print(); return nil })
 }

@@ -51,12 +51,12 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if s.Denied != "" {
-		list, err := os.CreateTemp("", "weir") // of any length, so not in memory
+		list, err := os.CreateTemp("", "weir") // not in memory, because the list may be of any length
 		if err != nil {
 			return err
 		}
 		defer list.Close()
-		_ = os.Remove(list.Name()) // it lives until it is closed
+		_ = os.Remove(list.Name()) // the open file stays usable
 		opts.Denied = list
 	}
 	const clearLine = "\r\x1b[K"
@@ -83,7 +83,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return errors.Join(err, report.Err())
 }
 
-// options reads all that the command names but the logs.
+// options checks the flags and reads all files that they name, except the logs.
 func (s simulation) options() (opts simulate.Options, err error) {
 	format := accesslog.Format(s.Format)
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
@@ -116,7 +116,7 @@ func (s simulation) options() (opts simulate.Options, err error) {
 			read = append(read, f.Name)
 		}
 	}
-	return opts, cmp.Or(checkApart("--html", s.HTML, read...), checkApart("--denied", s.Denied, append(read, s.HTML)...))
+	return opts, cmp.Or(checkDistinct("--html", s.HTML, read...), checkDistinct("--denied", s.Denied, append(read, s.HTML)...))
 }
 
 type descriptorsOf struct {
@@ -134,13 +134,13 @@ type descriptorsOf struct {
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
-// fromEnvoy are flags that say what a configuration of Envoy may leave open.
+// fromEnvoy contains flags for choices that a configuration of Envoy may leave open.
 type fromEnvoy struct {
 	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
 	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
 }
 
-// Run prints which descriptors Envoy sends for a request.
+// Run prints the descriptors that Envoy sends for a request.
 func (d descriptorsOf) Run(p *program) error {
 	request := envoyconfig.Request{
 		Headers: []envoyconfig.Header{
@@ -169,7 +169,7 @@ func (d descriptorsOf) Run(p *program) error {
 	if request.RemoteAddress == "" {
 		request.RemoteAddress = config.Client(request.Headers, "127.0.0.1")
 	}
-	command := "weir explain --config PATH" // which is not in the configuration of Envoy
+	command := "weir explain --config PATH" // Envoy's configuration does not contain this path
 	if os.Getenv("CONFIG_PATH")+os.Getenv("RUNTIME_ROOT")+os.Getenv("RUNTIME_SUBDIRECTORY") != "" {
 		command = "weir explain"
 	}
@@ -209,8 +209,8 @@ type benchmark struct {
 	Output   string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
 }
 
-// benchTLS says how a benchmark speaks to its servers. Unlike the server's own
-// certificates, which live longer than their files, these are read once.
+// benchTLS contains the flags of the connections to the servers. A benchmark reads the files
+// once, while a server follows changes of its certificate files.
 type benchTLS struct {
 	TLS        bool   `name:"tls" help:"Connect with TLS. The other TLS flags imply it. Servers need a certificate from one of the system's authorities, or from --tls-ca."`
 	CA         string `name:"tls-ca" placeholder:"FILE" help:"Trusted certificate authorities, in PEM form."`
@@ -219,14 +219,14 @@ type benchTLS struct {
 	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must have, instead of the host in their address."`
 }
 
-// Run puts the load on the servers and prints what was measured.
+// Run sends the load to the servers and prints the measurements.
 func (b benchmark) Run(ctx context.Context, p *program) error {
 	opts, callers, warmup := b.Options, 64, min(b.Duration/10, time.Second)
 	if b.Rate > 0 {
 		callers = 512
 	}
 	if b.Requests > 0 {
-		warmup = 0 // or all might be sent before anything is measured
+		warmup = 0 // or all requests might be sent before the measurement begins
 	}
 	opts.Callers, opts.Warmup = *cmp.Or(b.Callers, &callers), *cmp.Or(b.Warmup, &warmup)
 	if b.benchTLS != (benchTLS{}) {
@@ -254,7 +254,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	return p.print(b.Output, result, result.Failed+result.Unsent == 0)
 }
 
-// readTLS reads the files of a client once.
+// readTLS reads a client's certificate, key and authorities once. It does not follow changes.
 func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	files, err := follow.OpenTLS(o)
