@@ -16,14 +16,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestLogsEscapeWhatTerminalsObey logs, in both formats, what somebody else may have
-// written.
+// TestLogsEscapeWhatTerminalsObey logs, in both formats, text that may come from others.
 func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	const odd = "a\x1b[31m\u009b31m\x7f\u202e\U000e0041\nb größer 限"
 	for _, format := range []settings.Word{"text", "json"} {
 		var log bytes.Buffer
 		logger := newLogger(settings.Process{LogFormat: format}, &log)
-		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // what others wrote
+		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // the key may come from others
 		logger.Error("the next")
 		lines := strings.SplitAfter(log.String(), "\n")
 		if len(lines) != 3 {
@@ -45,7 +44,7 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	}
 }
 
-// TestLogsCutLongTexts logs megabytes that others wrote, in both formats.
+// TestLogsCutLongTexts logs megabytes of text from others, in both formats.
 func TestLogsCutLongTexts(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	for _, format := range []settings.Word{"text", "json"} {
@@ -57,9 +56,9 @@ func TestLogsCutLongTexts(t *testing.T) {
 	}
 }
 
-// TestLossyWriter writes more than fits to a pipe that nobody reads, and reads it then.
+// TestLossyWriter writes more lines than fit while the pipe has no reader, and then reads it.
 func TestLossyWriter(t *testing.T) {
-	const kept = lossyLines + 1 // with the one that is being written
+	const kept = lossyLines + 1 // including the line that is being written
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()
 		l := newLossyWriter(writer, func(lost int64) { fmt.Fprintf(writer, "lost %d\n", lost) })
