@@ -19,8 +19,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// oracle admits the domain api, does not answer for the domain stall, and fails
-// for any other.
+// oracle is a server that admits the domain api, does not answer for the domain stall, and
+// fails for all other domains.
 type oracle struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 	stalls func() // called for the domain stall
@@ -39,7 +39,7 @@ func (o oracle) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitReq
 	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
 }
 
-// start serves until the test ends, at the address that it returns.
+// start serves until the test ends, and returns the address.
 func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 	t.Helper()
 	s := grpc.NewServer(options...)
@@ -68,7 +68,7 @@ func TestBench(t *testing.T) {
 	})
 }
 
-// The result says what it is of, as the names in it promise to programs that read it.
+// The JSON result contains the options of the run. Programs rely on its field names.
 func TestBenchTellsItsOptions(t *testing.T) {
 	addr := oracle{}.start(t)
 	_, stdout, stderr := call(t, "bench", "--output=json", addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
@@ -89,7 +89,7 @@ func TestBenchTellsItsOptions(t *testing.T) {
 	}
 }
 
-// An interruption says what was measured, of a server that does not answer, too.
+// An interrupted run prints its measurements, even if the server does not answer.
 func TestBenchInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	addr := oracle{stalls: interrupt}.start(t)
@@ -104,7 +104,8 @@ func TestBenchTLS(t *testing.T) {
 	dir := rules(t, "ca.pem", string(authority.PEM()), "stranger.pem", string(testenv.NewAuthority(t).PEM()), "cert.pem", string(certPEM), "key.pem", string(keyPEM), "other-key.pem", string(otherKeyPEM))
 	ca, cert, key, otherKey := dir+"/ca.pem", dir+"/cert.pem", dir+"/key.pem", dir+"/other-key.pem"
 
-	// serve starts a server with a certificate for name, that asks for one of clients, or not.
+	// serve starts a server with a certificate for name. clients says whether it asks for
+	// client certificates.
 	serve := func(name string, clients tls.ClientAuthType) string {
 		pair := testenv.Must(tls.X509KeyPair(authority.Issue(t, name)))(t)
 		config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: clients, ClientCAs: x509.NewCertPool()}

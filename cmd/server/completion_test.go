@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// In bash, some words and what completes the last of them.
+// Command lines in bash, and the completions of their last word.
 var completed = []struct{ words, want string }{
 	{"weir v", "validate\nversion"},
 	{"weir except ''", "add\nlist\nremove"},
@@ -36,7 +36,7 @@ var completed = []struct{ words, want string }{
 
 func TestCompletion(t *testing.T) {
 	inBash, wantBash := "set -eu; source <(weir completion bash)\n"+
-		"compopt() { echo \"$2\"; } # which is refused outside of readline\n", ""
+		"compopt() { echo \"$2\"; } # compopt itself fails outside of readline\n", ""
 	for _, c := range completed {
 		inBash += "COMP_WORDS=(" + c.words + `) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _weir weir; printf '%s\n' "${COMPREPLY[@]:-}"; echo ==` + "\n"
 		wantBash += c.want + "\n==\n"
@@ -62,7 +62,7 @@ func TestCompletion(t *testing.T) {
 			"explain\tExplain what happens to a descriptor\n--output=json\njson\nARCHITECTURE.md\n--config=ARCHITECTURE.md"},
 	} {
 		t.Run(tt.shell, func(t *testing.T) {
-			dir := t.TempDir() // with a weir in it, the test's binary
+			dir := t.TempDir() // has the test's binary under the name weir
 			testenv.OK(t, os.Symlink(testenv.Must(filepath.Abs(os.Args[0]))(t), filepath.Join(dir, "weir")))
 			command := exec.CommandContext(t.Context(), testenv.Program(t, tt.shell), tt.option, "-c", tt.script)
 			command.Dir = "../.."
@@ -75,7 +75,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Whatever the parser knows is completed: no command and no flag is left out.
+// Every command and flag of the parser is completed.
 func TestCompletionFollowsTheModel(t *testing.T) {
 	parser := newParser(new(commandLine), io.Discard, io.Discard, func(int) {})
 	var walk func(node *kong.Node, way []string)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// The commands of the documents print what is printed below them. The program
-// is this test's binary, not built again.
+// The commands in the documents print the output below them. The test runs its own binary as
+// the program.
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
@@ -42,8 +42,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 	}
 }
 
-// The problems that documents show are what validate prints of rules such as
-// these.
+// The problems in the documents are the output of validate for rules such as these.
 func TestProblemsInDocuments(t *testing.T) {
 	rules := map[string]string{
 		"README.md":     strings.Replace(readText(t, "../../config/api.yaml"), "unit: minute", "unit: minuet", 1),
@@ -64,8 +63,8 @@ func TestProblemsInDocuments(t *testing.T) {
 	}
 }
 
-// Links between documents lead to files and headings that exist. So do the names of
-// source files.
+// Links between documents lead to files and headings that exist, and source files that
+// documents name exist.
 func TestLinksOfDocuments(t *testing.T) {
 	var sources []string
 	for _, dir := range []string{"../../cmd", "../../internal", "../../bench", "../../e2e", "../../docs"} {
@@ -101,7 +100,7 @@ func readText(t *testing.T, name string) string {
 	return string(testenv.Must(os.ReadFile(name))(t))
 }
 
-// anchors returns what links to the headings of a document end with.
+// anchors returns the fragments of links to the headings of a document.
 func anchors(text string) (anchors []string) {
 	text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {

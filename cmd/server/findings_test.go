@@ -39,7 +39,7 @@ func TestValidateAsJSON(t *testing.T) {
 	}
 }
 
-// Names and values that look like workflow commands stay data.
+// Names and values that look like workflow commands are escaped.
 func TestValidateForGitHub(t *testing.T) {
 	const name = "a,b=c:100%\n::error::x.yaml"
 	t.Chdir(rules(t, "good.yaml", good, "empty.yaml", "domain: web\n", "::stop-commands::t.txt", "", "b\r::set-output name=x.go", "",
@@ -66,9 +66,9 @@ func TestValidateForGitHub(t *testing.T) {
 	}
 }
 
-// The hook of pre-commit runs when a file changes that may be read by default, and
-// not for any file of a repository. It names a program that go install makes of this module,
-// and runs it as the program itself does.
+// The pre-commit hook runs if a changed file may be a default rule file, and not for other
+// files of a repository. It names the program that go install builds from this directory,
+// with valid arguments.
 func TestPreCommitHook(t *testing.T) {
 	var hooks []struct {
 		ID, Name, Language, Entry, Files string
@@ -93,6 +93,6 @@ func TestPreCommitHook(t *testing.T) {
 	args := slices.Concat(entry[1:], hook.Args)
 	code, stdout, stderr := call(t, args...)
 	compare(t, exitOK, nil, nil, code, stdout, stderr)
-	code, stdout, stderr = call(t, append(args, "examples/envoy/rules/api.yaml")...) // which pre-commit adds: the domain twice
+	code, stdout, stderr = call(t, append(args, "examples/envoy/rules/api.yaml")...) // pre-commit appends the changed file, so the domain occurs twice
 	compare(t, exitFailed, nil, nil, code, stdout, stderr)
 }

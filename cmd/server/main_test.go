@@ -21,7 +21,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// asProgram makes the test's binary be the program itself.
+// asProgram is the variable that makes the test's binary run as the program itself.
 const asProgram = "WEIR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	for _, flag := range serveFlags() {
-		os.Unsetenv(flag.Envs[0]) // the settings of the tests are theirs alone
+		os.Unsetenv(flag.Envs[0]) // the environment must not change the settings of the tests
 	}
 	for _, name := range []string{"WEIR_SERVER", "WEIR_TOKEN_FILE", "ADMIN_TOKEN_FILE", "WEIR_CA_FILE"} {
 		os.Unsetenv(name)
 	}
-	time.Local = time.UTC // in which times are shown
+	time.Local = time.UTC // commands print local times
 	os.Exit(m.Run())
 }
 
@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if len(args) == 0 || args[0] == "serve" || strings.HasPrefix(args[0], "-") {
-		cancel() // what serves ends at once
+		cancel() // so that serve stops at once
 	}
 	return callUntil(ctx, args...)
 }
@@ -60,7 +60,7 @@ func callUntil(ctx context.Context, args ...string) (code int, stdout, stderr st
 	return code, out.String(), errs.String()
 }
 
-// rules makes a directory of files, given as name and content in turn.
+// rules creates a directory of files from alternating names and contents.
 func rules(t *testing.T, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ const (
 	bad  = "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n"
 )
 
-// local are flags that let any number of tests serve.
+// local contains flags that let any number of tests run a server at the same time.
 var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-delay=0s"}
 
 func TestExitCodes(t *testing.T) {
@@ -128,19 +128,19 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
-// commandTest is a command that a test runs, and what must be seen of it.
+// commandTest is a command that a test runs, with its expected exit code and output.
 type commandTest struct {
 	name           string
 	env            string // NAME=value
-	stdin          string // not empty: of a process of its own
+	stdin          string // if not empty, the command runs as a separate process
 	args           []string
 	code           int
-	stdout, stderr []string // parts of them
-	absent         string   // from stdout, unless it is empty
-	silent         bool     // nothing at all on stdout
+	stdout, stderr []string // texts that they contain
+	absent         string   // text that stdout must not contain, if not empty
+	silent         bool     // stdout is empty
 }
 
-// runCommands runs commands by name, whose arguments come after some of all.
+// runCommands runs each command as a subtest. The arguments in before precede its own.
 func runCommands(t *testing.T, before []string, tests []commandTest) {
 	t.Helper()
 	for _, tt := range tests {
@@ -170,7 +170,7 @@ func runCommands(t *testing.T, before []string, tests []commandTest) {
 	}
 }
 
-// inProcess returns the program as a process of its own.
+// inProcess returns a command that runs the program as a separate process.
 func inProcess(args ...string) *exec.Cmd {
 	command := exec.Command(os.Args[0], args...)
 	command.Env = append(os.Environ(), asProgram+"=1")
@@ -182,12 +182,11 @@ func callProcess(stdin string, args ...string) (code int, stdout, stderr string)
 	var out, errs bytes.Buffer
 	command := inProcess(args...)
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(stdin), &out, &errs
-	_ = command.Run() // its exit code tells
+	_ = command.Run() // the caller checks the exit code
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// compare holds what a call returned to an exit code and to texts that must
-// occur.
+// compare checks an exit code, and that stdout and stderr contain the wanted texts.
 func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code int, stdout, stderr string) {
 	t.Helper()
 	if code != wantCode {
@@ -205,8 +204,8 @@ func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code i
 	}
 }
 
-// With an ENTRYPOINT, manifests that call /bin/ratelimit in the image would pass
-// it to the program as an argument. What the image is built with arrives in the version.
+// With an ENTRYPOINT, manifests that call /bin/ratelimit in the image would pass it to the
+// program as an argument. The version contains the build arguments of the image.
 func TestImage(t *testing.T) {
 	dockerfile := readText(t, "../../Dockerfile")
 	if !strings.Contains(dockerfile, "\nCMD [\"/bin/weir\"]\n") || strings.Contains(dockerfile, "\nENTRYPOINT ") {
@@ -226,8 +225,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestHelpIsOneScreen holds what the program shows of itself to 24 lines of 80
-// columns.
+// TestHelpIsOneScreen checks that the program's help fits into 24 lines of 80 columns.
 func TestHelpIsOneScreen(t *testing.T) {
 	const want = `Weir is a rate limit service for Envoy. Usage: weir <command> [flags]
 
@@ -262,7 +260,7 @@ Each flag of "weir help serve" is also an environment variable.
 	}
 }
 
-// TestSignals holds a real process to its signals.
+// TestSignals sends signals to a real process.
 func TestSignals(t *testing.T) {
 	command := inProcess(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", good))...)
 	log := start(t, command)
@@ -275,7 +273,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// start starts a process, which ends with the test at the latest, and returns what it writes.
+// start starts a process and returns its output. When the test ends, it stops the process.
 func start(t *testing.T, command *exec.Cmd) *testenv.Log {
 	t.Helper()
 	log := new(testenv.Log)
@@ -283,12 +281,12 @@ func start(t *testing.T, command *exec.Cmd) *testenv.Log {
 	testenv.OK(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait() // unless the test has waited
+		_ = command.Wait() // fails if the test has already waited
 	})
 	return log
 }
 
-// addresses returns the addresses of a server by the names of its listeners, from its log.
+// addresses reads the addresses of a server from its log. The keys are names of listeners.
 func addresses(log *testenv.Log) map[string]string {
 	found := map[string]string{}
 	for _, l := range regexp.MustCompile(`\b(http|debug|metrics)["=:]+(127\.0\.0\.1:\d+)`).FindAllStringSubmatch(log.String(), -1) {
@@ -297,7 +295,7 @@ func addresses(log *testenv.Log) map[string]string {
 	return found
 }
 
-// An image FROM scratch has no data of time zones.
+// An image FROM scratch has no time zone data, so the program must contain it.
 func TestTimeZonesAreInTheProgram(t *testing.T) {
 	packages := testenv.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	if !slices.Contains(strings.Fields(string(packages)), "time/tzdata") {

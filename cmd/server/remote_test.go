@@ -25,13 +25,13 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/remote/*.txt again")
 
-// recorded answers on a real port as a server did, and keeps the last request. Commands
-// ask one after the other.
+// recorded is a server on a real port that replays a recorded answer and keeps the last
+// request. It handles one request at a time.
 type recorded struct {
 	*httptest.Server
 	code        int
 	answer      string
-	asked, body string // method and URL, and the body
+	asked, body string // method and URL of the last request, and its body
 	token       string
 }
 
@@ -53,14 +53,14 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	fmt.Fprint(w, r.answer)
 }
 
-// remoteCases are commands by the file that holds what they print.
+// remoteCases are commands with the file that contains their output.
 var remoteCases = []struct {
 	golden, answer string
 	args           []string
 	code           int
 	asked          string // method and path
 	body           string // of the request
-	wide           bool   // some line needs more than 100 columns
+	wide           bool   // a line may exceed 100 columns
 }{
 	{golden: "status", answer: "status", args: []string{"status"}, asked: "GET /status", wide: true},
 	{golden: "status_failing", answer: "failing", args: []string{"status"}, asked: "GET /status", wide: true},
@@ -91,8 +91,7 @@ var remoteCases = []struct {
 	{golden: "except_remove", answer: "exception", args: []string{"except", "remove", "7f3a", "--by=ops"}, asked: "DELETE /exceptions/7f3a?by=ops"},
 }
 
-// TestRemoteCommands compares what commands print of answers with files, and what they
-// ask for.
+// TestRemoteCommands checks the requests of commands, and compares their output with files.
 func TestRemoteCommands(t *testing.T) {
 	for _, tt := range remoteCases {
 		t.Run(tt.golden, func(t *testing.T) {
@@ -121,7 +120,7 @@ func TestRemoteCommands(t *testing.T) {
 				}
 			}
 
-			// As JSON, answers are as the server sent them, unless they are filtered.
+			// As JSON, commands print the server's answer, unless they filter it.
 			code, stdout, stderr = call(t, append(tt.args, "--server="+server.URL, "--output=json")...)
 			if code != tt.code || stderr != "" || plaintext.Lines(stdout) != stdout || !strings.Contains(stdout, "\n  \"") {
 				t.Errorf("exit code %d, stderr %s, or not indented, or a terminal may obey %q", code, stderr, stdout)
@@ -136,8 +135,8 @@ func TestRemoteCommands(t *testing.T) {
 	}
 }
 
-// TestPastedDescriptor has a shell read commands that others suggest: what is asked for
-// then is what was denied, byte by byte.
+// TestPastedDescriptor lets a shell parse the descriptors that denials prints. Commands with
+// them ask for the denied descriptors, byte by byte.
 func TestPastedDescriptor(t *testing.T) {
 	shell := testenv.Shell(t)
 	server := answering(t, http.StatusOK, readText(t, "testdata/remote/hostile.json"))

@@ -9,8 +9,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestRemoteBadInput has a message for what is wrong with a command or its server. None shows
-// a token.
+// TestRemoteBadInput checks the messages for invalid commands and failing servers. None of
+// them shows a token.
 func TestRemoteBadInput(t *testing.T) {
 	dir := rules(t, "empty", "\n", "ca.pem", "none")
 	ok := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json")).URL
@@ -35,7 +35,8 @@ func TestRemoteBadInput(t *testing.T) {
 	})
 }
 
-// TestRemoteByVariables asks the server of the environment, whose tokens are not shown.
+// TestRemoteByVariables takes the server and the token from the environment. No output shows
+// the token.
 func TestRemoteByVariables(t *testing.T) {
 	dir := rules(t, "token", "swordfish\n", "ca.pem", string(testenv.NewAuthority(t).PEM()))
 	server := answering(t, http.StatusOK, readText(t, "testdata/remote/quiet.json"))
@@ -56,7 +57,7 @@ func TestRemoteByVariables(t *testing.T) {
 	if !strings.Contains(server.body, `"effect":"amount","factor":2.5,"for":3600,`) {
 		t.Errorf("it sends %s", server.body)
 	}
-	for user, want := range map[string]string{"ops": `\?by=ops$`, "": `\?by=.`} { // for the audit log, if no --by is given
+	for user, want := range map[string]string{"ops": `\?by=ops$`, "": `\?by=.`} { // the default of --by
 		t.Setenv("USER", user)
 		call(t, "except", "remove", "7f3a")
 		if !regexp.MustCompile(want).MatchString(server.asked) {
@@ -65,8 +66,8 @@ func TestRemoteByVariables(t *testing.T) {
 	}
 }
 
-// TestOperate changes nothing of a real server without the token, which no output shows, and
-// asks it without its proxies. What operators see on their days is in e2e.
+// TestOperate checks that a real server refuses changes without the token, that no output
+// shows the token, and that commands use no proxy. Package e2e tests the work of operators.
 func TestOperate(t *testing.T) {
 	dir := rules(t, "a.yaml", good, "token", "swordfish-swordfish-swordfish-swordfish\n", "other", "trout-trout-trout-trout\n")
 	log := start(t, inProcess(append(local[:len(local):len(local)], "--config="+dir+"/a.yaml", "--admin-token-file="+dir+"/token")...))

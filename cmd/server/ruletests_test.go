@@ -41,7 +41,7 @@ func TestRuleTests(t *testing.T) {
 	})
 }
 
-// A signal ends a real process amid its tests. The report has what came before.
+// A signal stops a real process during its tests. The report contains the earlier results.
 func TestRuleTestsInterrupted(t *testing.T) {
 	long := "rules: [a.yaml]\ntests:\n- {name: long, domain: api, steps: [" +
 		strings.Repeat("{send: 1000000, request: [{user: a}], expect: {code: OVER_LIMIT}}, ", 100) + "]}\n"
@@ -49,7 +49,7 @@ func TestRuleTestsInterrupted(t *testing.T) {
 	command := inProcess("test", "--junit=report.xml", "bad_test.yaml", "fail_test.yaml", "long_test.yaml", "pass_test.yaml")
 	command.Dir = dir
 	log := start(t, command)
-	log.WaitFor(t, "four a day") // it has come to the third file
+	log.WaitFor(t, "four a day") // the third file follows
 	testenv.OK(t, command.Process.Signal(syscall.SIGTERM))
 	_ = command.Wait()
 	compare(t, exitUsage, []string{"\ninterrupted: files=3 tests=2 failed=1 invalid=1\n"}, nil, command.ProcessState.ExitCode(), log.String(), "")

@@ -20,9 +20,8 @@ import (
 
 const secret = "swordfish"
 
-// secretForms are ways to write a secret into a setting of each kind: right, and mistyped.
-// Each is one start of the program; the package settings holds the texts of errors to many
-// more.
+// secretForms are valid and mistyped ways to write a secret into settings of each kind. Each
+// starts the program once. The package settings checks the errors of many more.
 var secretForms = map[string][]string{
 	"url":     {"redis://u:%s@127.0.0.1:1", "redis://127.0.0.1:1/%s", "redis://u:%s/x@127.0.0.1:1", "u:%s@127.0.0.1:1", "unix://u:%s@/nowhere.sock", "127.0.0.1:1,redis://u:%s@127.0.0.1:1"},
 	"headers": {"authorization:Bearer %s", "Bearer %s", "x=%s%%zz", "x:%s\x01", "%s x:y"},
@@ -30,8 +29,8 @@ var secretForms = map[string][]string{
 	"":        {"%s", "u:%s", " %s"},
 }
 
-// TestNoSecretIsShown gives the program each setting that may hold a secret, which is told by
-// its type, in several ways, and looks for the secret in all that it prints and serves.
+// TestNoSecretIsShown writes a secret into each setting that may contain one, which its type
+// or name shows, and searches for the secret in the program's output and pages.
 func TestNoSecretIsShown(t *testing.T) {
 	file := filepath.Join(rules(t, "secret", secret), "secret")
 	flags, found := serveFlags(), 0
@@ -68,7 +67,8 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// checkShown gives a secret to the program by a flag.
+// checkShown fails if the program shows the secret in args or environment, or exits without
+// naming the setting of flag.
 func checkShown(t *testing.T, flag *kong.Flag, args []string, environment ...string) {
 	t.Helper()
 	before := []string{
@@ -87,12 +87,12 @@ func checkShown(t *testing.T, flag *kong.Flag, args []string, environment ...str
 	}
 }
 
-// TestNoSecretIsShownElsewhere writes a secret where none belongs.
+// TestNoSecretIsShownElsewhere writes a secret into settings that should not contain one.
 func TestNoSecretIsShownElsewhere(t *testing.T) {
 	xds, traces := []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "FORCE_START_WITHOUT_INITIAL_CONFIG=true"}, []string{"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}
 	for _, c := range []struct {
 		args, env []string
-		names     string // the log
+		names     string // setting that the log must name
 	}{
 		{nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL=http://u:"+secret+"@127.0.0.1"), "CONFIG_GRPC_XDS_SERVER_URL"},
 		{nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL="+secret+"@127.0.0.1:1"), "CONFIG_GRPC_XDS_SERVER_URL"},
@@ -109,15 +109,15 @@ func TestNoSecretIsShownElsewhere(t *testing.T) {
 	}
 }
 
-// noSecretIn runs the program until it listens or ends, and looks for the secret in what it
-// prints, which it returns, and in what its pages show.
+// noSecretIn runs the program until it listens or exits, searches for the secret in its log
+// and pages, and returns the log.
 func noSecretIn(t *testing.T, args, environment []string) string {
 	t.Helper()
 	command := inProcess(slices.Concat(args, local, []string{"--config=" + rules(t, "a.yaml", good), "--log-level=debug"})...)
 	command.Env = append(append(command.Env, "DRAIN_TIMEOUT=100ms"), environment...)
 	log, ended := start(t, command), make(chan struct{})
 	go func() {
-		_ = command.Wait() // it may well fail
+		_ = command.Wait() // it fails for most settings
 		close(ended)
 	}()
 	shown := map[string]string{}
@@ -142,18 +142,18 @@ func noSecretIn(t *testing.T, args, environment []string) string {
 		}
 		return nil
 	})
-	_ = command.Process.Signal(syscall.SIGTERM) // unless it has ended
+	_ = command.Process.Signal(syscall.SIGTERM) // fails if the process has exited
 	<-ended
 	shown["log"] = log.String()
-	for place, text := range shown {
-		if found := regexp.MustCompile("(?i).*" + secret + ".*").FindString(text); found != "" { // also as the name of a header
-			t.Errorf("%v %v: %s shows it: %s", args, environment, place, found)
+	for source, text := range shown {
+		if found := regexp.MustCompile("(?i).*" + secret + ".*").FindString(text); found != "" { // names of headers change case
+			t.Errorf("%v %v: %s shows it: %s", args, environment, source, found)
 		}
 	}
 	return shown["log"]
 }
 
-// TestHelpShowsNoSecret asks for help while the environment holds secrets.
+// TestHelpShowsNoSecret prints help while the environment contains secrets.
 func TestHelpShowsNoSecret(t *testing.T) {
 	for _, flag := range serveFlags() {
 		if flag.Target.Type() == reflect.TypeFor[settings.Secret]() {

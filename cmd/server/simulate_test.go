@@ -43,7 +43,7 @@ func TestSimulate(t *testing.T) {
 	})
 }
 
-// A log that cannot be read to its end is in the report up to there, which is said first and last.
+// The report covers a damaged log up to the damage. It begins with a warning, and an error follows.
 func TestSimulateCutLog(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
 	t.Chdir(dir)
@@ -52,7 +52,7 @@ func TestSimulateCutLog(t *testing.T) {
 	_, err := w.Write([]byte(userLines))
 	testenv.OK(t, errors.Join(err, w.Close()))
 	testenv.OK(t, os.WriteFile("cut.gz", log.Bytes()[:log.Len()-8], 0o600))
-	log.Bytes()[log.Len()-6] ^= 1 // of the checksum
+	log.Bytes()[log.Len()-6] ^= 1 // a byte of the checksum
 	testenv.OK(t, os.WriteFile("corrupt.gz", log.Bytes(), 0o600))
 	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 2: gzip: invalid checksum"} {
 		why = log + ": " + why + "; the rest of the log is not in this report"
@@ -70,8 +70,8 @@ func TestSimulateCutLog(t *testing.T) {
 	}
 }
 
-// A file is written when all is done: none that is read, and none twice. What was there before stays
-// if there is no report, and nothing is left beside it.
+// Output files are written last, must differ from the inputs and from each other, and stay
+// unchanged if there is no report. No temporary file remains.
 func TestSimulateKeepsFiles(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines, "bad.log", "no\n", "old", "before\n")
 	t.Chdir(dir)
@@ -112,7 +112,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// A signal ends a run that waits for its standard input, and leaves all files as they were.
+// A signal stops a run that waits for its standard input, and all files stay unchanged.
 func TestSimulateInterrupted(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "denied", "before\n")
 	command := inProcess("simulate", "a.yaml", "-", "--envoy=envoy.yaml", "--html=page", "--denied=denied")
@@ -120,10 +120,10 @@ func TestSimulateInterrupted(t *testing.T) {
 	in := testenv.Must(command.StdinPipe())(t)
 	defer in.Close()
 	log := start(t, command)
-	const morePerPipe = 1 << 20 // than fits: it is read
+	const morePerPipe = 1 << 20 // more than a pipe buffers, so the program reads some
 	testenv.Must(io.WriteString(in, strings.Repeat(userLines, morePerPipe/len(userLines))))(t)
 	testenv.OK(t, command.Process.Signal(os.Interrupt))
-	_ = command.Wait() // its exit code tells
+	_ = command.Wait() // the exit code is checked below
 	compare(t, 2, []string{"weir: interrupted"}, nil, command.ProcessState.ExitCode(), log.String(), "")
 	wantFiles(t, dir, "a.yaml", "denied", "envoy.yaml")
 	if data, err := os.ReadFile(filepath.Join(dir, "denied")); err != nil || string(data) != "before\n" {

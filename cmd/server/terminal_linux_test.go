@@ -13,7 +13,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// terminal returns both ends of a new terminal: what is written to the second is read from the first.
+// terminal returns both ends of a new terminal. Data written to end is read from shown.
 func terminal(t *testing.T) (shown, end *os.File) {
 	t.Helper()
 	shown = testenv.Must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
@@ -26,7 +26,7 @@ func terminal(t *testing.T) (shown, end *os.File) {
 	return shown, end
 }
 
-// On a terminal, progress is gone when the report comes.
+// On a terminal, the progress is cleared before the report.
 func TestSimulateOnTerminal(t *testing.T) {
 	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines)
 	shown, end := terminal(t)
@@ -36,7 +36,7 @@ func TestSimulateOnTerminal(t *testing.T) {
 	command.Stdout, command.Stderr = end, end
 	testenv.OK(t, command.Start())
 	_ = end.Close()
-	data, _ := io.ReadAll(shown) // the error is that nobody writes any more
+	data, _ := io.ReadAll(shown) // fails when the program has closed the other end
 	testenv.OK(t, command.Wait())
 	const clear = "\r\x1b[K"
 	text := strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -46,7 +46,7 @@ func TestSimulateOnTerminal(t *testing.T) {
 	}
 }
 
-// What cannot be printed is an error of every command that prints.
+// Every command that prints fails if its output cannot be printed.
 func TestNowhereToPrint(t *testing.T) {
 	dir := rules(t, "a.yaml", good, "pass_test.yaml", passing)
 	wrong := rules(t, "a.yaml", bad)
