@@ -22,21 +22,21 @@ import (
 	"weir/internal/testenv"
 )
 
-// pod is a Kubernetes pod with Weir, Envoy and what they need, all at the
-// addresses that manifests name.
+// pod stands for a Kubernetes pod with Weir, Envoy, Redis and an upstream at the addresses
+// in the manifests.
 type pod struct {
 	*testenv.Pod
 	t      *testing.T
 	client *http.Client
 }
 
-// podEnvoy is where Envoy listens in a pod, podUpstream what it forwards to.
+// Addresses in a pod: podEnvoy is Envoy's listener, podUpstream is the upstream.
 const (
 	podEnvoy    = "127.0.0.1:8888"
 	podUpstream = "127.0.0.1:8000"
 )
 
-// newPod makes a pod with an upstream.
+// newPod creates a pod with an upstream.
 func newPod(t *testing.T) *pod {
 	t.Helper()
 	p := &pod{Pod: testenv.NewPod(t), t: t}
@@ -47,17 +47,16 @@ func newPod(t *testing.T) *pod {
 	return p
 }
 
-// redis starts a redis-server at its usual port.
+// redis starts a redis-server on its default port.
 func (p *pod) redis() {
 	p.t.Helper()
 	cmd := exec.Command(testenv.Program(p.t, "redis-server"), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", p.t.TempDir())
 	launch(p.t, cmd, func() error { return p.Start(cmd) })
 }
 
-// weir starts Weir as Kubernetes starts the image, with exactly the variables
-// in env. hosts are names of this pod, files what is mounted: directories of
-// ConfigMaps and Secrets, with the texts of their files. Nothing else is there,
-// nothing can be written, and the user is nobody.
+// weir starts Weir as Kubernetes starts the image, with exactly the variables in env. hosts
+// are names of this pod. files are mounted ConfigMaps and Secrets: the texts of files by
+// directory and name. There are no other files, nothing is writable, and the user is nobody.
 func (p *pod) weir(env []string, hosts string, files map[string]map[string]string) *process {
 	p.t.Helper()
 	root := p.t.TempDir()
@@ -66,7 +65,7 @@ func (p *pod) weir(env []string, hosts string, files map[string]map[string]strin
 	write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
 	for dir, texts := range files {
 		dir = filepath.Join(root, dir)
-		for name, text := range texts { // each is a link through ..data, which the kubelet turns to change all
+		for name, text := range texts { // a link through ..data, which the kubelet switches to change all files at once
 			write(p.t, filepath.Join(dir, "..version", name), text)
 			testenv.OK(p.t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
 		}
@@ -75,7 +74,7 @@ func (p *pod) weir(env []string, hosts string, files map[string]map[string]strin
 	cmd := exec.Command("/bin/ratelimit")
 	cmd.Env = env
 	w := launch(p.t, cmd, func() error { return p.StartContainer(cmd, root) })
-	// The kernel says that it is nobody, and that its root directory is read-only.
+	// Check in /proc that the user is nobody and the root directory is read-only.
 	for file, want := range map[string]string{"status": "Uid:\t65534\t65534\t65534\t65534\n", "mountinfo": " / ro,"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", w.cmd.Process.Pid, file))
 		if err != nil || !strings.Contains(string(text), want) {
@@ -97,7 +96,7 @@ func (p *pod) envoy(bootstrap map[string]any) *envoy {
 	return &envoy{process: front, addr: podEnvoy, client: p.client}
 }
 
-// waitFor waits until url has an answer with this status.
+// waitFor waits until a GET of url returns status.
 func (p *pod) waitFor(status int, url string, headers ...string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, func() error {
@@ -109,7 +108,7 @@ func (p *pod) waitFor(status int, url string, headers ...string) {
 	})
 }
 
-// envoyGatewayEnvironment is that of the container envoy-ratelimit which Envoy
+// envoyGatewayEnvironment is the environment of the container envoy-ratelimit that Envoy
 // Gateway 1.9.1 starts with its defaults and a Redis at redis.redis.svc.
 var envoyGatewayEnvironment = []string{
 	"RUNTIME_ROOT=/data",
@@ -137,10 +136,10 @@ var envoyGatewayEnvironment = []string{
 	"PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 }
 
-// envoyGatewayResource are what Envoy Gateway makes of the BackendTrafficPolicy in
-// examples/envoy-gateway, and of one whose rule is about one value of a header. There is a
-// level for the route, one for the rule of a policy, and one for each header that must
-// match; a header of which each value has a limit of its own is a key without a value.
+// envoyGatewayResource contains the rules that Envoy Gateway generates from the
+// BackendTrafficPolicy in examples/envoy-gateway, and from a policy with a rule for one
+// value of a header. The levels are the route, the rule of the policy and each header that
+// must match. If each value of a header has its own limit, the header's key has no value.
 const envoyGatewayResource = `{
 	"name": "default/gateway/http", "domain": "default/gateway/http",
 	"descriptors": [{
@@ -154,10 +153,10 @@ const envoyGatewayResource = `{
 	}]
 }`
 
-// What Envoy Gateway starts, with another image: its environment and nothing
-// else but patience, its certificates, nobody as user, a read-only root. Beside
-// it a control plane like that of Envoy Gateway, before it an Envoy as that
-// configures one.
+// Weir replaces the rate limit service of Envoy Gateway. It has the same environment except
+// for longer timeouts, the same certificates, user nobody and a read-only root. A control
+// plane like Envoy Gateway's sends the rules, and Envoy has the configuration that Envoy
+// Gateway generates.
 func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -168,7 +167,7 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	pair := testenv.Must(tls.X509KeyPair(cert, key))(t)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(authority.PEM())
-	plane := p.ControlPlane(t, "127.0.0.1:18001", grpc.Creds(credentials.NewTLS(&tls.Config{ // it wants to see a certificate
+	plane := p.ControlPlane(t, "127.0.0.1:18001", grpc.Creds(credentials.NewTLS(&tls.Config{ // it requires client certificates
 		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 	})))
 	i := newIdentity(t, authority, authority.PEM(), "*.envoy-gateway-system")
@@ -207,8 +206,8 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	)
 }
 
-// envoyGatewayBootstrap is the bootstrap of examples/envoy with the filter, the
-// route and the cluster that Envoy Gateway makes. The filter is patient, and the
+// envoyGatewayBootstrap returns the bootstrap of examples/envoy with the filter, route and
+// cluster that Envoy Gateway generates, except that the filter is patient and the
 // certificate comes from files.
 func envoyGatewayBootstrap(t *testing.T, i identity) map[string]any {
 	t.Helper()
@@ -240,7 +239,7 @@ routes:
 	}.bootstrap(t, "127.0.0.1:8081")
 }
 
-// istioEnvironment is that of the Deployment in Istio's
+// istioEnvironment is the environment of the Deployment in Istio's
 // samples/ratelimit/rate-limit-service.yaml.
 var istioEnvironment = []string{
 	"LOG_LEVEL=debug",
@@ -255,9 +254,9 @@ var istioEnvironment = []string{
 	"GRPC_HOST=::",
 }
 
-// Istio's Deployment with another image: its environment and nothing else but
-// patience, its mounts, nobody as user, a read-only root. Before it, an Envoy with
-// what Istio makes of the EnvoyFilters.
+// Weir replaces the image in Istio's Deployment. It has the same environment except for longer
+// timeouts, the same mounts, user nobody and a read-only root. Envoy has the configuration
+// that Istio generates from the EnvoyFilters.
 func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -286,8 +285,8 @@ func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	e.want("/login", "x-user: alice", 200, 200)
 }
 
-// The loop of the example's README, through an Envoy with the filters of the gateway and one
-// with those for a sidecar.
+// The loop in the example's README prints its documented output, with the EnvoyFilters of the
+// gateway and with the EnvoyFilters of a sidecar.
 func TestIstioFilters(t *testing.T) {
 	t.Parallel()
 	loop := documentedBlock(t, "examples/istio/README.md", "for i in")
@@ -304,8 +303,8 @@ func TestIstioFilters(t *testing.T) {
 	}
 }
 
-// istioBootstrap is the bootstrap of examples/envoy without its limits, but
-// with what Istio adds for Weir's service and for the EnvoyFilters in a file. The
+// istioBootstrap returns the bootstrap of examples/envoy with Istio's cluster for Weir's
+// service and the patches of the EnvoyFilters in a file instead of its own limits. The
 // filter is patient.
 func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
 	t.Helper()
@@ -356,8 +355,8 @@ func manifests(t *testing.T, file string) []map[string]any {
 	return docs
 }
 
-// What the reference starts with, no rules at all or those of the good files
-// only, would let requests pass that somebody meant to limit.
+// Weir does not start without rules, or if one of the files is invalid. The reference does,
+// and then admits requests that should be limited.
 func TestNoStartWithLessThanAllRules(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -389,8 +388,8 @@ func TestNoStartWithLessThanAllRules(t *testing.T) {
 	}
 }
 
-// The rules come from a control plane as docs/xds.md says, and the stream does not hold up
-// the end.
+// The command in docs/xds.md gets the rules from a control plane. The open stream does not
+// delay the shutdown.
 func TestRulesFromControlPlane(t *testing.T) {
 	t.Parallel()
 	plane := testenv.StartControlPlane(t)

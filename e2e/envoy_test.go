@@ -17,26 +17,26 @@ import (
 	"weir/internal/testenv"
 )
 
-// gateway is how the Envoy of a test differs from the one of an example. The texts are
-// YAML in Envoy's own words.
+// gateway describes the differences between the Envoy of a test and the Envoy of an example.
+// The texts are YAML of Envoy's configuration.
 type gateway struct {
-	example     string            // whose bootstrap it is, by default examples/envoy/envoy.yaml
-	edit        *strings.Replacer // changes its text
+	example     string            // path of the bootstrap, by default examples/envoy/envoy.yaml
+	edit        *strings.Replacer // changes the text of the bootstrap
 	cluster     string            // fields of Weir's cluster
 	rateLimit   string            // fields of the first filter
-	filters     string            // HTTP filters in front of it, a list
-	virtualHost string            // the routes and their rate limits, if not those of the example
+	filters     string            // list of HTTP filters in front of the first filter
+	virtualHost string            // fields of a virtual host that replaces the example's
 	manager     string            // further fields of the HTTP connection manager
 	http2       bool              // the upstream speaks HTTP/2, as for gRPC
-	upstream    string            // host:port, by default one that answers with the URL
+	upstream    string            // host:port, by default an upstream that answers with the URL
 	memory      bool              // Weir counts in memory, not in Redis
 }
 
-// patient is how the tests set the rate-limit filter unless they are about its fields:
-// no decision is too late on a busy machine, and none that fails goes unnoticed.
+// patient are fields of the rate-limit filter in all tests that do not set them. No decision
+// is too late on a busy machine, and no failed decision goes unnoticed.
 var patient = map[string]any{"timeout": "60s", "failure_mode_deny": true}
 
-// bootstrap returns the configuration of Envoy, with the addresses of one Weir or more.
+// bootstrap returns the configuration of Envoy for servers at the addresses in weirs.
 func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
 	t.Helper()
 	if g.example == "" {
@@ -84,11 +84,11 @@ func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
 // envoy is a running Envoy.
 type envoy struct {
 	*process
-	addr, admin string       // where it serves and where it is asked about itself, host:port
-	client      *http.Client // who asks it
+	addr, admin string       // host:port of the listener and of the admin port
+	client      *http.Client // sends the requests of ask and want
 }
 
-// runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until it serves.
+// runEnvoy runs Envoy on ports that the system chooses, and waits until it serves.
 func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	t.Helper()
 	for _, listener := range []any{get(t, doc, "admin"), get(t, doc, "static_resources", "listeners", 0)} {
@@ -109,12 +109,12 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 		if err != nil {
 			return err
 		}
-		listening, _, isOne := strings.Cut(answer.body, "\n") // of a name and an address
+		listening, _, isOne := strings.Cut(answer.body, "\n") // a line is a name and an address
 		_, e.addr, _ = strings.Cut(listening, "::")
 		if !isOne || strings.HasSuffix(e.addr, ":0") {
 			return fmt.Errorf("it listens at %q", answer.body)
 		}
-		// It has the address before it takes connections.
+		// Envoy reports the address before it accepts connections.
 		answer, err = fetch("http://" + e.admin + "/stats?filter=workers_started")
 		if err == nil && !strings.Contains(answer.body, "workers_started: 1\n") {
 			err = errors.New(answer.body)
@@ -131,14 +131,14 @@ func (e *envoy) stat(name string) int {
 	return testenv.Must(strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(a.body, name+": "))))(e.t)
 }
 
-// connectionManager is the configuration of the only HTTP connection manager.
+// connectionManager returns the configuration of the only HTTP connection manager.
 func connectionManager(t *testing.T, doc map[string]any) map[string]any {
 	t.Helper()
 	return get(t, doc, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
 }
 
-// setUpstreams changes the addresses of the clusters: Weir, then the upstream. No
-// connection to them takes too long, which those with TLS might on a busy machine.
+// setUpstreams sets the addresses of the clusters: Weir first, then the upstream. It also sets
+// a long connect timeout, because connections with TLS take long on a busy machine.
 func setUpstreams(t *testing.T, doc map[string]any, clusters ...[]string) {
 	t.Helper()
 	for i, addrs := range clusters {
@@ -160,7 +160,7 @@ func writeBootstrap(t *testing.T, doc map[string]any) string {
 	return file
 }
 
-// parse reads YAML into what into points to, adding to what is there.
+// parse decodes YAML into the value that into points to. Maps keep their other keys.
 func parse(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(text), into); err != nil {
@@ -168,7 +168,7 @@ func parse(t *testing.T, text string, into any) {
 	}
 }
 
-// get follows path, of names and indices, down a YAML document to a mapping.
+// get returns the mapping at path, a list of names and indices, in a YAML document.
 func get(t *testing.T, node any, path ...any) map[string]any {
 	t.Helper()
 	for _, step := range path {
@@ -191,7 +191,7 @@ func get(t *testing.T, node any, path ...any) map[string]any {
 	return m
 }
 
-// address is an address in Envoy's form.
+// address returns an address in the form of Envoy's configuration.
 func address(t *testing.T, addr string) map[string]any {
 	t.Helper()
 	if path, unix := strings.CutPrefix(addr, "unix:"); unix {

@@ -21,28 +21,28 @@ import (
 	"weir/internal/testenv"
 )
 
-// stack is everything between a client and an upstream.
+// stack contains the programs between a client and an upstream.
 type stack struct {
 	*envoy
 	weir  *weir
-	redis *testenv.Redis // nil where counters are in memory
+	redis *testenv.Redis // nil if counters are in memory
 	rules string         // directory of the rules
 }
 
-// patientWithRedis are the settings that let Weir, too, wait for Redis on a busy
-// machine, whether or not its caller has a deadline.
+// patientWithRedis are settings with which Weir, too, waits long for Redis on a busy machine,
+// whether or not its caller has a deadline.
 var patientWithRedis = []string{"REQUEST_TIMEOUT=50s", "REDIS_TIMEOUT=50s"}
 
-// onRedis are the settings of a Weir with its counters in redis.
+// onRedis returns the settings of a Weir with its counters in redis.
 func onRedis(redis *testenv.Redis) []string {
 	return append([]string{"REDIS_URL=" + redis.Addr()}, patientWithRedis...)
 }
 
-// start starts Weir with the given rules and environment on a Redis of its own, and
-// Envoy before it.
+// start starts Weir with the given rules and environment, a new Redis for it, and Envoy in
+// front of it.
 func (g gateway) start(t *testing.T, rules string, env ...string) *stack {
 	t.Helper()
-	testenv.Envoy(t) // before anything is built and started for nothing
+	testenv.Envoy(t) // skips the test before it builds and starts other programs
 	awayFromMidnight(t)
 	s := &stack{rules: writeRules(t, rules)}
 	if !g.memory {
@@ -54,8 +54,8 @@ func (g gateway) start(t *testing.T, rules string, env ...string) *stack {
 	return s
 }
 
-// inEachStore runs test on a stack that keeps its counters in memory and on one
-// that keeps them in Redis.
+// inEachStore runs test on a stack with counters in memory and on a stack with counters in
+// Redis.
 func inEachStore(t *testing.T, rules string, test func(t *testing.T, s *stack)) {
 	t.Parallel()
 	for name, g := range map[string]gateway{"memory": {memory: true}, "redis": {}} {
@@ -70,14 +70,14 @@ func inEachStore(t *testing.T, rules string, test func(t *testing.T, s *stack)) 
 type asked struct {
 	path     string
 	headers  []string // each "name: value"
-	limit    string   // what the header x-ratelimit-limit has, each time
+	limit    string   // header x-ratelimit-limit of each answer
 	statuses []int
 }
 
-// by are the headers of a user.
+// by returns the headers of a user.
 func by(user string) []string { return []string{"x-user: " + user} }
 
-// times is a status that comes so often.
+// times returns a list of n times status, followed by then.
 func times(n, status int, then ...int) (statuses []int) {
 	for range n {
 		statuses = append(statuses, status)
@@ -85,7 +85,7 @@ func times(n, status int, then ...int) (statuses []int) {
 	return append(statuses, then...)
 }
 
-// wantNext compares the next n of some statuses.
+// wantNext receives n statuses and compares each with status.
 func wantNext(t *testing.T, statuses <-chan int, n, status int) {
 	t.Helper()
 	for range n {
@@ -95,7 +95,7 @@ func wantNext(t *testing.T, statuses <-chan int, n, status int) {
 	}
 }
 
-// wantLimits asks Envoy and compares statuses and limits.
+// wantLimits sends the requests of each series to Envoy and compares statuses and limits.
 func (e *envoy) wantLimits(series ...asked) {
 	e.t.Helper()
 	for _, s := range series {
@@ -108,7 +108,7 @@ func (e *envoy) wantLimits(series ...asked) {
 	}
 }
 
-// connection returns a connection of gRPC, which ends with the test.
+// connection returns a gRPC connection that is closed when the test ends.
 func connection(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -117,13 +117,13 @@ func connection(t *testing.T, addr string, options ...grpc.DialOption) *grpc.Cli
 	return conn
 }
 
-// dial returns a client of the rate-limit service at addr, on a connection of its own.
+// dial returns a client of the rate-limit service at addr, on a new connection.
 func dial(t *testing.T, addr string) service.RateLimitServiceClient {
 	t.Helper()
 	return service.NewRateLimitServiceClient(connection(t, "passthrough:///"+addr))
 }
 
-// descriptor is a descriptor of keys and values.
+// descriptor returns a descriptor with alternating keys and values.
 func descriptor(pairs ...string) *ratelimit.RateLimitDescriptor {
 	d := new(ratelimit.RateLimitDescriptor)
 	for i := 0; i < len(pairs); i += 2 {
@@ -132,35 +132,35 @@ func descriptor(pairs ...string) *ratelimit.RateLimitDescriptor {
 	return d
 }
 
-// request is a request of the domain api.
+// request returns a request of the domain api.
 func request(descriptors ...*ratelimit.RateLimitDescriptor) *service.RateLimitRequest {
 	return &service.RateLimitRequest{Domain: "api", Descriptors: descriptors}
 }
 
-// decide lets a client ask, for as long as it takes on a busy machine.
+// decide sends a request to Weir. It waits long, because the machine may be busy.
 func decide(client service.RateLimitServiceClient, r *service.RateLimitRequest) (*service.RateLimitResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return client.ShouldRateLimit(ctx, r)
 }
 
-// peek looks at the limit of a descriptor on a new connection.
+// peek asks for the limit of a descriptor with 0 hits, on a new connection.
 func (w *weir) peek(domain string, pairs ...string) (*service.RateLimitResponse, error) {
 	w.t.Helper()
 	d := descriptor(pairs...)
 	d.HitsAddend = wrapperspb.UInt64(0)
 	conn := connection(w.t, "passthrough:///"+w.grpc)
-	defer conn.Close() // many may be needed until the test ends
+	defer conn.Close() // not when the test ends, because tests peek often
 	return decide(service.NewRateLimitServiceClient(conn), &service.RateLimitRequest{Domain: domain, Descriptors: []*ratelimit.RateLimitDescriptor{d}})
 }
 
-// remaining is how much the limit of a descriptor of the domain api still admits.
+// remaining returns the requests that the limit of a descriptor in domain api still admits.
 func (w *weir) remaining(key, value string) uint32 {
 	w.t.Helper()
 	return testenv.Must(w.peek("api", key, value))(w.t).Statuses[0].LimitRemaining
 }
 
-// waitForRemaining waits until a descriptor of a domain has exactly so much left.
+// waitForRemaining waits until a descriptor of a domain has exactly want requests left.
 func (w *weir) waitForRemaining(want uint32, domain string, pairs ...string) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
@@ -179,8 +179,8 @@ type answer struct {
 	body   string
 }
 
-// client opens a connection per request, so that a process under test that
-// counts or drains connections meets no idle one.
+// client opens a connection for each request, so that processes which count or drain
+// connections have no idle connections from the tests.
 var client = &http.Client{
 	Timeout:   patience,
 	Transport: &http.Transport{DisableKeepAlives: true},
@@ -191,7 +191,7 @@ func fetch(url string, headers ...string) (answer, error) {
 	return exchange(client, http.MethodGet, url, "", headers...)
 }
 
-// exchange sends a request by means of a client and reads the answer.
+// exchange sends a request with client and reads the answer.
 func exchange(client *http.Client, method, url, body string, headers ...string) (answer, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -213,7 +213,7 @@ func exchange(client *http.Client, method, url, body string, headers ...string) 
 	return answer{resp.StatusCode, resp.Header, string(read)}, nil
 }
 
-// ask gets path from Envoy, which must answer.
+// ask sends a GET request for path to Envoy, which must answer.
 func (e *envoy) ask(path string, headers ...string) answer {
 	e.t.Helper()
 	a, err := exchange(e.client, http.MethodGet, "http://"+e.addr+path, "", headers...)
@@ -223,7 +223,7 @@ func (e *envoy) ask(path string, headers ...string) answer {
 	return a
 }
 
-// askInBackground asks for path; the channel gets the answer when there is one.
+// askInBackground sends a GET request for path and returns a channel for the answer.
 func (e *envoy) askInBackground(path, user string) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
@@ -236,16 +236,16 @@ func (e *envoy) askInBackground(path, user string) <-chan answer {
 	return answers
 }
 
-// abandon sends a request, waits until ready, and closes the connection.
+// abandon sends a request, closes the connection when ready returns, and ignores the answer.
 func (e *envoy) abandon(path, user string, ready func(answer *bufio.Reader)) {
 	e.t.Helper()
 	conn := connect(e.t, e.addr)
-	defer conn.Close() // connect does so only when the test ends
+	defer conn.Close() // connect closes it only when the test ends
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nhost: a\r\nx-user: %s\r\n\r\n", path, user)
 	ready(bufio.NewReader(conn))
 }
 
-// want asks Envoy for path as often as there are statuses, and compares.
+// want sends a request for path to Envoy for each of the statuses, and compares.
 func (e *envoy) want(path, header string, statuses ...int) {
 	e.t.Helper()
 	for i, want := range statuses {
@@ -255,7 +255,7 @@ func (e *envoy) want(path, header string, statuses ...int) {
 	}
 }
 
-// connect returns a connection to addr, on which nothing takes longer than patience.
+// connect returns a connection to addr whose deadline is patience.
 func connect(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)
@@ -264,7 +264,7 @@ func connect(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// serve serves HTTP and returns the address.
+// serve starts an HTTP server that runs until the test ends, and returns its address.
 func serve(t *testing.T, handler http.Handler) string {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -275,17 +275,17 @@ func serve(t *testing.T, handler http.Handler) string {
 // echo is an upstream that answers with the URL.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "upstream got %s", r.URL) })
 
-// awayFromMidnight waits if the day, in UTC, is about to end: the tests count per
-// day, and a day that ends in between would begin a new count. It builds the
-// program first, which may take longer than all that follows.
+// awayFromMidnight waits if the day, in UTC, is about to end. The tests use limits per day,
+// and midnight would reset their counters. It first builds the program, which may take
+// longer than the test itself.
 func awayFromMidnight(t *testing.T) {
 	t.Helper()
 	program(t)
 	awayFromEnd(24 * time.Hour)
 }
 
-// awayFromEnd waits for the end of the period that the epoch is divided into, if
-// it is near: on a busy machine a few requests may take half a minute.
+// awayFromEnd waits for the end of the current period, such as the current minute, if it is
+// near. On a busy machine a few requests may take half a minute.
 func awayFromEnd(period time.Duration) {
 	now := time.Now()
 	if end := now.Truncate(period).Add(period); end.Sub(now) < min(period/2, 2*time.Minute) {

@@ -12,11 +12,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// identity is a directory with what one side of TLS shows and trusts: tls.crt,
-// tls.key and ca.crt.
+// identity is a directory with the TLS files of a client or server: its certificate tls.crt
+// with tls.key, and the authorities that it trusts in ca.crt.
 type identity string
 
-// newIdentity makes an identity. Without issuer it has nothing to show.
+// newIdentity creates an identity. If issuer is nil, it has no certificate.
 func newIdentity(t *testing.T, issuer *testenv.Authority, trusted []byte, names ...string) identity {
 	t.Helper()
 	i := identity(t.TempDir())
@@ -29,7 +29,7 @@ func newIdentity(t *testing.T, issuer *testenv.Authority, trusted []byte, names 
 
 func (i identity) file(name string) string { return filepath.Join(string(i), name) }
 
-// show replaces the certificate and its key.
+// show replaces the certificate and its key by new ones from issuer.
 func (i identity) show(t *testing.T, issuer *testenv.Authority, names ...string) {
 	t.Helper()
 	certificate, key := issuer.Issue(t, names...)
@@ -37,8 +37,8 @@ func (i identity) show(t *testing.T, issuer *testenv.Authority, names ...string)
 	replaceFile(t, i.file("tls.key"), string(key))
 }
 
-// cluster are the fields of a cluster of Envoy that speaks TLS with who has a name, or with
-// anybody. It shows the certificate, if there is one.
+// cluster returns the fields of an Envoy cluster that speaks TLS and sends the certificate, if
+// there is one. The server's certificate must contain name, unless name is empty.
 func (i identity) cluster(name string) string {
 	var sni, expected, shown string
 	if name != "" {
@@ -62,8 +62,8 @@ transport_socket:
 `, sni, i.file("ca.crt"), expected, shown)
 }
 
-// Envoy and Weir authenticate each other; a client that is not the Envoy that Weir
-// expects gets no answer, and files that are replaced are used without restart.
+// Envoy and Weir authenticate each other. Other clients than the expected Envoy get no answer.
+// Weir uses replaced files without a restart.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -91,13 +91,13 @@ func TestMutualTLS(t *testing.T) {
 		}
 	}
 
-	// The certificate is replaced while Envoy asks.
+	// The certificate is replaced while Envoy sends requests.
 	server.show(t, after, "weir.example")
 	testenv.Becomes(t, "issuer", after.Name(), func() string {
 		trusted.want("/", "x-user: alice", 429)
 		return issuerOf(t, w.grpc)
 	})
-	// The authority is replaced: the Envoy that was a stranger takes over.
+	// The authority is replaced, so Weir accepts renewed and finally refuses trusted.
 	becomes := func(e *envoy, status int) {
 		t.Helper()
 		testenv.Becomes(t, "status", status, func() int { return e.ask("/", "x-user: alice").status })
@@ -109,9 +109,8 @@ func TestMutualTLS(t *testing.T) {
 	renewed.want("/", "x-user: alice", 429)
 }
 
-// documentedTLS are the settings that docs/operations.md shows, with the files of an
-// identity: GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and
-// GRPC_CLIENT_TLS_SAN.
+// documentedTLS returns the settings in docs/operations.md, with the files of an identity:
+// GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN.
 func documentedTLS(t *testing.T, i identity) (env []string) {
 	t.Helper()
 	for line := range strings.SplitSeq(documentedBlock(t, "docs/operations.md", "GRPC_SERVER_USE_TLS=true"), "\n") {
@@ -121,12 +120,12 @@ func documentedTLS(t *testing.T, i identity) (env []string) {
 	return env
 }
 
-// issuerOf returns who issued the certificate that a listener shows.
+// issuerOf returns the issuer of the certificate of a listener.
 func issuerOf(t *testing.T, addr string) (issuer string) {
 	t.Helper()
-	// Without a certificate to show there is no connection.
+	// The connection always fails, because VerifyConnection returns an error.
 	_, _ = tls.Dial("tcp", addr, &tls.Config{
-		InsecureSkipVerify: true, // to look at it is all that is wanted
+		InsecureSkipVerify: true, // the test only reads the certificate
 		VerifyConnection: func(state tls.ConnectionState) error {
 			issuer = state.PeerCertificates[0].Issuer.CommonName
 			return errors.New("it has been seen")

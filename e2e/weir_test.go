@@ -23,7 +23,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// binaries is where the program is built, once for all tests.
+// binaries is the directory of the program, which is built once for all tests.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func program(t *testing.T) string {
 // weir is a running Weir.
 type weir struct {
 	*process
-	grpc, http, metrics, debug string // where it listens, host:port
+	grpc, http, metrics, debug string // host:port of its listeners
 }
 
 // anyPort are the settings that let the system choose every port.
@@ -71,20 +71,20 @@ func startWeir(t *testing.T, rules string, env ...string) *weir {
 	return w
 }
 
-// runWeir runs a command that is or starts a Weir, from the repository's root.
+// runWeir runs the program, or a command that starts it, in the root of the repository.
 func runWeir(t *testing.T, env []string, command ...string) *weir {
 	t.Helper()
 	return &weir{process: run(t, testenv.Repository(t), append(slices.Clone(anyPort), env...), command[0], command[1:]...)}
 }
 
-// waitUntilHealthy waits for the log to say where Weir listens, and for its
-// health check to agree.
+// waitUntilHealthy waits until Weir has logged its addresses and its health check succeeds.
 func (w *weir) waitUntilHealthy() {
 	w.t.Helper()
 	w.waitForHealth(200, "")
 }
 
-// waitForHealth waits until the health check has an answer with this status and text.
+// waitForHealth waits until the health check answers with a status and a body that contains
+// the text.
 func (w *weir) waitForHealth(status int, body string) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
@@ -100,7 +100,7 @@ func (w *weir) waitForHealth(status int, body string) {
 	})
 }
 
-// readAddresses reads from the log where Weir listens.
+// readAddresses reads Weir's addresses from its log. It fails if they are not logged yet.
 func (w *weir) readAddresses() error {
 	for line := range strings.Lines(w.output.String()) {
 		var entry struct {
@@ -115,7 +115,7 @@ func (w *weir) readAddresses() error {
 	return errors.New("it has not logged where it listens")
 }
 
-// waitForMetric waits until Weir shows the given line among its metrics.
+// waitForMetric waits until Weir's metrics contain the given line.
 func (w *weir) waitForMetric(line string) {
 	w.t.Helper()
 	waitForText(w.t, "http://"+w.metrics+"/metrics", line+"\n")
@@ -133,7 +133,7 @@ func waitForText(t *testing.T, url, text string) {
 	})
 }
 
-// metric reads the sum of a metric's series, whose labels contain a text.
+// metric returns the sum of those series of a metric whose labels contain a text.
 func (w *weir) metric(name, labels string) (sum float64) {
 	w.t.Helper()
 	a := testenv.Must(fetch("http://" + w.metrics + "/metrics"))(w.t)
@@ -144,7 +144,7 @@ func (w *weir) metric(name, labels string) (sum float64) {
 	return sum
 }
 
-// rulesPerDay let so many requests a day of each value of a key pass.
+// rulesPerDay returns rules that admit an amount of requests a day for each value of a key.
 func rulesPerDay(key string, amount int) string {
 	return fmt.Sprintf("domain: api\ndescriptors: [{key: %s, rate_limit: {unit: day, requests_per_unit: %d}}]\n", key, amount)
 }
@@ -159,7 +159,7 @@ func writeRules(t *testing.T, rules string) string {
 	return dir
 }
 
-// replaceRules puts rules in the place of those that writeRules wrote.
+// replaceRules replaces the rules that writeRules wrote.
 func replaceRules(t *testing.T, dir, rules string) {
 	t.Helper()
 	replaceFile(t, filepath.Join(dir, "rules.yaml"), rules)
@@ -173,15 +173,15 @@ func replaceFile(t *testing.T, file, text string) {
 	testenv.OK(t, os.Rename(next, file))
 }
 
-// write writes a file and the directories on the way to it.
+// write writes a file and creates its parent directories.
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
-// patience is how long anything may take that happens by itself: generous,
-// because nothing waits longer than it has to.
+// patience is the longest time that tests wait for an event. It is generous, because they stop
+// waiting as soon as the event happens.
 const patience = 2 * time.Minute
 
 // process is a program that belongs to one test.
@@ -193,9 +193,8 @@ type process struct {
 	exited chan struct{} // closed when the program has ended
 }
 
-// run starts a program with the test's environment and env on top of it. It is
-// killed with everything it started when the test ends; if the test failed, its
-// output is logged.
+// run starts a program with the test's environment and env. When the test ends, run kills the
+// program and its children. If the test failed, it logs the output.
 func run(t *testing.T, dir string, env []string, name string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -204,16 +203,16 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 	return launch(t, cmd, cmd.Start)
 }
 
-// output runs a command line in the repository, which must succeed, and returns what it prints.
+// output runs a command line in the repository and returns its output. It must succeed.
 func output(t *testing.T, command string, env ...string) string {
 	t.Helper()
 	return testenv.Must(shell(t, testenv.Repository(t), command, env...))(t)
 }
 
-// shell runs a command line in a directory, with weir in its PATH, and returns what it prints.
+// shell runs a command line in a directory, with weir in its PATH, and returns its output.
 func shell(t *testing.T, dir, command string, env ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // in which it may compile something
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the command may compile a program
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Shell(t), "-ec", command)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(withProgram(t), env...), time.Second
@@ -224,20 +223,19 @@ func shell(t *testing.T, dir, command string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// withProgram is the environment, in which weir is the program.
+// withProgram returns the environment with the program weir in its PATH.
 func withProgram(t *testing.T) []string {
 	t.Helper()
 	return append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH"))
 }
 
-// launch starts cmd by means of start. What run does for a program, it does
-// for this one.
+// launch starts cmd by calling start. Like run, it kills the program and logs its output.
 func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
 	t.Helper()
 	p := &process{t: t, name: cmd.Path, cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout = cmp.Or[io.Writer](cmd.Stdout, &p.output)
 	cmd.Stderr = cmp.Or[io.Writer](cmd.Stderr, &p.output)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // one signal reaches all
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signal reaches the children, too
 	if err := start(); err != nil {
 		t.Fatalf("starting %s: %v", p.name, err)
 	}
@@ -254,7 +252,7 @@ func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
 	return p
 }
 
-// signal sends sig to the program and everything it started, unless it has ended.
+// signal sends sig to the program and its children, unless the program has ended.
 func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.exited:
@@ -282,7 +280,7 @@ func (p *process) wantExit(want int) {
 	}
 }
 
-// kill ends the program as a crash would.
+// kill kills the program, as a crash would.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.exited
