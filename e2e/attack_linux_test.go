@@ -25,19 +25,19 @@ import (
 
 const mib = 1 << 20
 
-// mostMemory is the most memory that the program has used since it started.
+// mostMemory returns the peak memory use of the program since its start.
 func (w *weir) mostMemory() uint64 {
 	w.t.Helper()
 	p := testenv.Must(procfs.NewProc(w.cmd.Process.Pid))(w.t)
 	return testenv.Must(p.NewStatus())(w.t).VmHWM
 }
 
-// tooLate is when an Envoy of the usual settings does not wait any more, five times.
+// tooLate is five times the default timeout of Envoy's filter. Slower answers are too late.
 const tooLate = 100 * time.Millisecond
 
-// lateDuring has two servers asked four hundred times a second each during an attack on the
-// first. It returns the share of answers of the first that come too late, and twice that of
-// the other, as far as other programs of the machine make it late.
+// lateDuring sends 400 requests a second to each of two servers during an attack on the
+// first. It returns the share of late answers from the first, and as an allowance for a busy
+// machine twice the share from the other.
 func lateDuring(t *testing.T, attacked, undisturbed *weir, attack func()) (late, others float64) {
 	t.Helper()
 	var asked, lates [2]atomic.Int64
@@ -68,7 +68,7 @@ func lateDuring(t *testing.T, attacked, undisturbed *weir, attack func()) (late,
 	return share(0), 2 * share(1)
 }
 
-// wantAnswer asks once for a neighbour.
+// wantAnswer sends one request of a neighbour, a client that is not attacking.
 func wantAnswer(t *testing.T, client service.RateLimitServiceClient) {
 	t.Helper()
 	if _, err := decide(client, request(descriptor("user", "alice"))); err != nil {
@@ -76,17 +76,17 @@ func wantAnswer(t *testing.T, client service.RateLimitServiceClient) {
 	}
 }
 
-// large is a header that takes one byte when it comes again: HPACK keeps it in a table.
+// large is a header that takes one byte when it is repeated, because HPACK keeps it in a table.
 var large = hpack.HeaderField{Name: "attack-bin", Value: strings.Repeat("A", 3600)}
 
-// anAttack is what each of some connections does.
+// anAttack describes an attack that each of several connections makes.
 type anAttack struct {
 	name        string
 	connections int
 	settings    []http2.Setting
-	make        func(a *attacker) // the frames to send
-	stays       bool              // the attackers do not leave
-	late        float64           // share of a neighbour's answers that may come too late, 0: a few
+	make        func(a *attacker) // writes the frames to send
+	stays       bool              // the attackers stay connected
+	late        float64           // tolerated share of late answers to a neighbour, if more than 0.04
 }
 
 var attacks = []anAttack{
@@ -97,7 +97,7 @@ var attacks = []anAttack{
 		}
 	}},
 	{name: "100,000 requests without bodies on one connection", connections: 1, make: repeated(100_000, opens)},
-	{name: "1,000 on each of 100", connections: 100, make: repeated(1000, opens), late: 0.5}, // for the second or two that the attack lasts
+	{name: "1,000 on each of 100", connections: 100, make: repeated(1000, opens), late: 0.5}, // the attack lasts a second or two
 	{name: "100 half-sent requests on each of 200", connections: 200, make: repeated(100, halves), stays: true},
 	{name: "a half-sent request on each of 600", connections: 600, make: halves},
 	{name: "followed health checks", connections: 25, make: repeated(4000, floods("/grpc.health.v1.Health/Watch", make([]byte, 5)))},
@@ -117,7 +117,7 @@ var attacks = []anAttack{
 // oneDescriptor is a message with one descriptor, without entries.
 var oneDescriptor = []byte{0, 0, 0, 0, 7, 0x0a, 3, 'a', 'p', 'i', 0x12, 0}
 
-// repeated makes the frames so often.
+// repeated returns a function that writes the frames n times.
 func repeated(n int, frames func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		for range n {
@@ -129,13 +129,13 @@ func repeated(n int, frames func(*attacker)) func(*attacker) {
 // opens opens a request and sends no message.
 func opens(a *attacker) { a.open(rateLimitMethod) }
 
-// halves opens a request and sends half of a message of a KiB.
+// halves opens a request and sends half of its message of 1 KiB.
 func halves(a *attacker) {
 	a.open(rateLimitMethod)
 	_ = a.framer.WriteData(a.stream, false, append([]byte{0, 0, 0, 4, 0}, make([]byte, 512)...))
 }
 
-// floods makes a request with large headers.
+// floods sends a request with large headers.
 func floods(method string, message []byte) func(*attacker) {
 	return func(a *attacker) {
 		a.open(method, large, large, large)
@@ -143,14 +143,14 @@ func floods(method string, message []byte) func(*attacker) {
 	}
 }
 
-// TestAttacksOnGRPC attacks servers. What an attack takes is bounded, neighbours are
-// served meanwhile, and soon all is as it was.
+// TestAttacksOnGRPC attacks servers. The memory that an attack takes is bounded, neighbours
+// are served during it, and afterwards its goroutines end.
 func TestAttacksOnGRPC(t *testing.T) {
 	control := startWeir(t, writeRules(t, userRules(1_000_000)))
 	for _, tt := range attacks {
 		t.Run(tt.name, func(t *testing.T) {
 			late, bound := 1.0, 0.0
-			for try := 0; late > bound && try < 3; try++ { // other programs may want the processors
+			for try := 0; late > bound && try < 3; try++ { // other programs may be using the processors
 				late, bound = tt.run(t, control)
 			}
 			if late > bound {
@@ -160,9 +160,9 @@ func TestAttacksOnGRPC(t *testing.T) {
 	}
 }
 
-// run attacks a server beside one that nobody attacks. It returns the share of answers to
-// a neighbour that come too late, and the bound of that share: what other programs of the
-// machine do differs from one second to the next.
+// run attacks a server while the server control is left alone. It returns the share of late
+// answers to a neighbour, and the bound of that share. The bound grows with the late answers
+// of control, because the load of the machine varies from second to second.
 func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 	w := startWeir(t, writeRules(t, userRules(1_000_000)))
 	before := w.metric("go_goroutines", "")
@@ -181,7 +181,7 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 		t.Errorf("the attack took %d MiB of memory, want at most 500", used/mib)
 	}
 
-	const goroutines = 3 // of a connection
+	const goroutines = 3 // for each connection
 	most := before + 100
 	for _, a := range attackers {
 		if !tt.stays {
@@ -189,15 +189,15 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 		}
 	}
 	if tt.stays {
-		most += float64(goroutines*len(attackers)) + 5000 // from which on calls have a deadline
+		most += float64(goroutines*len(attackers)) + 5000 // with more, calls have a deadline
 	}
 	testenv.Until(t, "the goroutines of the attack have ended", func() bool { return w.metric("go_goroutines", "") <= most })
 	wantAnswer(t, dial(t, w.grpc))
 	return late, max(tt.late, 0.04) + others
 }
 
-// TestLargeRequests sends many large requests at a time on one connection, and one that is
-// almost the largest that is permitted.
+// TestLargeRequests sends many large requests at a time on one connection. One of them has
+// almost the maximum size.
 func TestLargeRequests(t *testing.T) {
 	t.Parallel()
 	client := dial(t, startWeir(t, writeRules(t, userRules(1_000_000))).grpc)
@@ -218,8 +218,8 @@ func TestLargeRequests(t *testing.T) {
 	callers.Wait()
 }
 
-// readSlowly asks for a page and reads next to nothing, again and again where the server
-// closes the connection, until ctx ends.
+// readSlowly requests a page and reads a few bytes a second. When the server closes the
+// connection, it starts again, until ctx ends.
 func readSlowly(ctx context.Context, addr, path string) {
 	for ; ctx.Err() == nil; testenv.Pass(10 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
@@ -237,14 +237,14 @@ func readSlowly(ctx context.Context, addr, path string) {
 	}
 }
 
-// clientAt is a client with an address of its own, as Prometheus and the kubelet
-// have.
+// clientAt returns a client that connects from ip, as Prometheus and the kubelet have their
+// own addresses.
 func clientAt(ip string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 }
 
-// wantPage gets a page with a client at an address.
+// wantPage gets a page from the address ip. The page must contain part.
 func wantPage(t *testing.T, ip, url, part string) {
 	t.Helper()
 	a, err := exchange(clientAt(ip), http.MethodGet, url, "")
@@ -253,8 +253,8 @@ func wantPage(t *testing.T, ip, url, part string) {
 	}
 }
 
-// TestSlowReadersOfPages lets 300 clients read /rlconfig, and 90 others, as slowly as they
-// can. They may not take the memory or the processors from decisions, nor the place from
+// TestSlowReadersOfPages lets 300 clients read /rlconfig, and 90 others read other pages, as
+// slowly as they can. They must not use up the memory, delay decisions, or keep out
 // Prometheus and probes.
 func TestSlowReadersOfPages(t *testing.T) {
 	const users, atOnce, grows = 20_000, 100, 150 * mib
@@ -265,14 +265,14 @@ func TestSlowReadersOfPages(t *testing.T) {
 	}
 	w := startWeir(t, writeRules(t, rules.String()))
 	client := dial(t, w.grpc)
-	for i := 0; i < users; i += atOnce { // every limit counts, so that it has its metrics
+	for i := 0; i < users; i += atOnce { // so that every limit has metrics
 		all := request()
 		for j := range atOnce {
 			all.Descriptors = append(all.Descriptors, descriptor("user", fmt.Sprintf("user-%d", i+j)))
 		}
 		testenv.Must(decide(client, all))(t)
 	}
-	wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
+	wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", `key2="`) // Prometheus has read them before
 	before := w.mostMemory()
 
 	control := startWeir(t, writeRules(t, userRules(1_000_000)))
@@ -292,7 +292,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 			}
 		}
 		for range 2 {
-			testenv.Pass(time.Second) // of an attack
+			testenv.Pass(time.Second) // while the attack continues
 			pages()
 		}
 	})
@@ -307,8 +307,8 @@ func TestSlowReadersOfPages(t *testing.T) {
 	pages()
 }
 
-// TestMoreConnectionsThanFileDescriptors opens more connections to gRPC than the program
-// may have files. It must answer who is connected already, and others at all other ports.
+// TestMoreConnectionsThanFileDescriptors opens more gRPC connections than the program may
+// have open files. It must answer existing connections, and all other ports.
 func TestMoreConnectionsThanFileDescriptors(t *testing.T) {
 	t.Parallel()
 	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, userRules(10))}, "/bin/sh", "-c", `ulimit -n 300 && exec "$0"`, program(t))
@@ -336,21 +336,21 @@ func TestConnectionThatSaysNothing(t *testing.T) {
 // rateLimitMethod is the path of the call that Envoy makes.
 const rateLimitMethod = service.RateLimitService_ShouldRateLimit_FullMethodName
 
-// attacker is a client that speaks HTTP/2 frame by frame, so that it can leave
-// requests unfinished as no library would.
+// attacker is a client that writes single HTTP/2 frames. Unlike a library, it can leave
+// requests unfinished.
 type attacker struct {
 	conn   net.Conn
-	out    bytes.Buffer // frames that are not sent yet; to write to it does not fail
+	out    bytes.Buffer // frames that are not sent yet; writes to it never fail
 	framer *http2.Framer
 	block  bytes.Buffer
 	hpack  *hpack.Encoder
-	stream uint32 // the last one that was opened
+	stream uint32 // ID of the last stream that was opened
 
 	heard chan struct{} // the server has answered a ping
-	gone  chan struct{} // closed when the server has hung up
+	gone  chan struct{} // closed when the server has disconnected
 }
 
-// attack connects to a gRPC server. What the server sends is read and dropped.
+// attack connects to a gRPC server. It reads and discards the frames of the server.
 func attack(t *testing.T, addr string, settings ...http2.Setting) *attacker {
 	t.Helper()
 	conn := connect(t, addr)
@@ -378,7 +378,7 @@ func attack(t *testing.T, addr string, settings ...http2.Setting) *attacker {
 	return a
 }
 
-// open begins a request to method and leaves it open.
+// open writes the headers of a request to method and leaves the request open.
 func (a *attacker) open(method string, more ...hpack.HeaderField) {
 	a.block.Reset()
 	fields := []hpack.HeaderField{
@@ -392,12 +392,12 @@ func (a *attacker) open(method string, more ...hpack.HeaderField) {
 	_ = a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: a.stream, BlockFragment: a.block.Bytes(), EndHeaders: true})
 }
 
-// strike sends the frames that were made, and waits until the server has read
-// them, for a while: it may leave an attacker waiting, or hang up.
+// strike sends the frames and waits until the server has read them. It gives up after a
+// while, because the server may disconnect or let an attacker wait.
 func (a *attacker) strike() {
 	const while = 3 * time.Second
 	_ = a.framer.WritePing(false, [8]byte{})
-	_ = a.conn.SetWriteDeadline(time.Now().Add(while)) // fails if it has hung up
+	_ = a.conn.SetWriteDeadline(time.Now().Add(while)) // fails if the server has disconnected
 	if _, err := a.conn.Write(a.out.Bytes()); err != nil {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// fifo makes a pipe at path, in the place of what is there. Nobody writes to it.
+// fifo replaces the file at path by a named pipe without a writer.
 func fifo(t *testing.T, path string) {
 	t.Helper()
 	next := path + ".next"
@@ -23,7 +23,7 @@ func fifo(t *testing.T, path string) {
 	testenv.OK(t, os.Rename(next, path))
 }
 
-// fullPipe is a pipe that takes no more bytes: a write to it blocks.
+// fullPipe returns the writing end of a full pipe. A write to it blocks.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -34,11 +34,11 @@ func fullPipe(t *testing.T) *os.File {
 	for chunk := make([]byte, 4096); err == nil; {
 		_, err = syscall.Write(fd, chunk)
 	}
-	testenv.OK(t, syscall.SetNonblock(fd, false)) // the program shares this
+	testenv.OK(t, syscall.SetNonblock(fd, false)) // the program inherits this mode
 	return writer
 }
 
-// TestEndOfWhatHangsAtStart lets the start wait for what never comes.
+// TestEndOfWhatHangsAtStart checks that commands exit after a signal while a write hangs.
 func TestEndOfWhatHangsAtStart(t *testing.T) {
 	t.Parallel()
 	dir, rules := t.TempDir(), writeRules(t, userRules(3))
@@ -65,7 +65,7 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 	}
 }
 
-// waitUntilIdle waits until the program sleeps, so that it waits for what hangs.
+// waitUntilIdle waits until the program uses no processor, and so has reached the hanging write.
 func (p *process) waitUntilIdle() {
 	p.t.Helper()
 	before := -1.0
@@ -79,8 +79,8 @@ func (p *process) waitUntilIdle() {
 	})
 }
 
-// TestRulesThatBecomeAPipe replaces the rules of a server by a pipe, on which a read
-// would never return. For certificates, the package follow has this test.
+// TestRulesThatBecomeAPipe replaces the rules of a server by a pipe, from which a read would
+// never return. Package follow has the same test for certificates.
 func TestRulesThatBecomeAPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(writeRules(t, userRules(3)), "rules.yaml")
@@ -95,7 +95,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 	w.waitForEnd()
 }
 
-// TestStdoutThatBreaks asks a Weir that logs all its decisions to a pipe that is closed.
+// TestStdoutThatBreaks sends requests to a Weir that logs all decisions to a closed pipe.
 func TestStdoutThatBreaks(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()

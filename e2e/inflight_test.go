@@ -21,7 +21,7 @@ import (
 
 const longestHold = 5 * time.Second
 
-// highest is the largest of the numbers that it was given.
+// highest is the largest number that note has been called with.
 type highest struct{ atomic.Int64 }
 
 func (h *highest) note(n int64) {
@@ -29,8 +29,8 @@ func (h *highest) note(n int64) {
 	}
 }
 
-// TestNeverMoreInFlightThanTheLimit has 1,000 callers of two servers on one Redis, of
-// which one is killed while its callers have something in flight, and they with it.
+// TestNeverMoreInFlightThanTheLimit runs 1,000 callers of two servers on one Redis. One of the
+// servers is killed with its callers while they hold units.
 func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
 	t.Parallel()
 	redis := testenv.RedisServer(t)
@@ -91,22 +91,22 @@ descriptors:
 	}
 }
 
-// flights is what is in flight, counted where it is.
+// flights counts the requests in flight, on the side of the callers.
 type flights struct {
 	*testing.T
 	now, landed, lost, denied atomic.Int64
 	most                      highest
 }
 
-// fly holds something as often as times, or until its caller dies.
+// fly takes a hold and releases it, times times or until ctx ends.
 func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient, caller string, times int) {
 	for n := 0; n < times && ctx.Err() == nil; n++ {
 		id := fmt.Sprint(caller, " ", n)
-		f.lost.Add(1) // until it is released, or surely not taken
+		f.lost.Add(1) // until the hold is denied or released
 		asked := time.Now()
 		switch f.ask(ctx, client, id, false) {
 		case service.RateLimitResponse_UNKNOWN:
-			return // it may be held
+			return // Weir may have taken the hold
 		case service.RateLimitResponse_OVER_LIMIT:
 			f.lost.Add(-1)
 			f.denied.Add(1)
@@ -114,7 +114,7 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 			n--
 			continue
 		}
-		if time.Since(asked) < longestHold/2 { // on a machine that is very busy it may have ended already
+		if time.Since(asked) < longestHold/2 { // on a very busy machine the hold may have expired
 			f.most.note(f.now.Add(1))
 			time.Sleep(20*time.Millisecond + rand.N(20*time.Millisecond))
 			f.now.Add(-1)
@@ -123,15 +123,15 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 			return
 		}
 		if rand.IntN(4) == 0 {
-			f.ask(ctx, client, id, true) // twice
+			f.ask(ctx, client, id, true) // a second release has no effect
 		}
 		f.lost.Add(-1)
 		f.landed.Add(1)
 	}
 }
 
-// ask takes the hold of a name, or gives it back. The code is UNKNOWN if the caller
-// died meanwhile.
+// ask takes the hold with an ID or, if refund is set, releases it. The code is UNKNOWN if the
+// call fails, such as when the caller has died.
 func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient, id string, refund bool) service.RateLimitResponse_Code {
 	d := descriptor("user", "alice", "request_id", id)
 	if refund {
@@ -147,8 +147,8 @@ func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient
 	return resp.OverallCode
 }
 
-// Of the requests of a user, three are in flight, and never a fourth, however those
-// before have ended. The upstream counts.
+// Three requests of a user can be in flight and never a fourth, no matter how earlier
+// requests have ended. The upstream counts them.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -164,7 +164,7 @@ func TestInFlight(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	// A lost unit would come back after a minute, so a minute is an hour here.
+	// A lost unit would expire after a minute, so the test uses an hour instead.
 	rules := strings.Replace(readDocument(t, "examples/in-flight/rules/in-flight.yaml"), "unit: minute", "unit: hour", 1)
 	s := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream}.start(t, rules)
 	waitForFree := func(want uint32) {
@@ -189,7 +189,7 @@ func TestInFlight(t *testing.T) {
 	wantNext(t, statuses, 3, 200)
 	waitForFree(3)
 
-	// Clients leave, before the upstream answers and while Weir decides.
+	// Clients disconnect, first before the upstream answers and then while Weir decides.
 	for i := range 4 {
 		s.abandon("/", "alice", func(*bufio.Reader) { begins(5 + i) })
 		waitForFree(3)
@@ -201,8 +201,8 @@ func TestInFlight(t *testing.T) {
 		testenv.Becomes(t, "calls", calls, func() int { return s.stat("cluster.weir.upstream_rq_total") })
 	}
 	for range 3 {
-		s.abandon("/", "alice", func(*bufio.Reader) { called() }) // to take
-		called()                                                  // to release
+		s.abandon("/", "alice", func(*bufio.Reader) { called() }) // the call that takes a unit
+		called()                                                  // the call that releases it
 	}
 	release(s.redis)
 	waitForFree(3)

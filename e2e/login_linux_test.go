@@ -11,15 +11,14 @@ import (
 	"weir/internal/testenv"
 )
 
-// gate is the Envoy of examples/login, with Weir behind it and a login that counts who
-// tries.
+// gate is the Envoy of examples/login with Weir and an upstream that counts login tries.
 type gate struct {
 	*stack
 	tries  atomic.Int32
-	answer chan struct{} // closed when wrong passwords may be answered
+	answer chan struct{} // closed when the upstream may answer wrong passwords
 }
 
-// startGate starts them with the files of the example, whose text edit changes.
+// startGate starts a gate with the files of the example. edit changes their text.
 func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	t.Helper()
 	g := &gate{answer: make(chan struct{})}
@@ -36,18 +35,18 @@ func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	return g
 }
 
-// login is a try of a user with a password.
+// login returns the body of a login request.
 func login(user, password string) string {
 	return `{"user": "` + user + `", "password": "` + password + `"}`
 }
 
-// try tries to log in from an address of this machine, and returns the status.
+// try sends a login request from an address of this machine and returns the status.
 func (g *gate) try(from, body string) int {
 	g.t.Helper()
 	return testenv.Must(exchange(clientAt(from), http.MethodPost, "http://"+g.addr+"/login", body, "content-type: application/json"))(g.t).status
 }
 
-// want tries so often and compares.
+// want sends n login requests and compares their statuses.
 func (g *gate) want(n, status int, from, body string) {
 	g.t.Helper()
 	for i := range n {
@@ -57,7 +56,8 @@ func (g *gate) want(n, status int, from, body string) {
 	}
 }
 
-// waitFor tries until the status is as wished: a failure counts a moment after its answer.
+// waitFor repeats a login request until it has the status. A failure counts shortly after its
+// answer.
 func (g *gate) waitFor(status int, from, body string) {
 	g.t.Helper()
 	testenv.Becomes(g.t, "status", status, func() int { return g.try(from, body) })
@@ -68,7 +68,7 @@ func TestLogin(t *testing.T) {
 	const here, elsewhere = "127.0.0.1", "127.0.0.2"
 	g := startGate(t, strings.NewReplacer())
 	close(g.answer)
-	g.want(20, 200, here, login("alice", "right")) // which never count
+	g.want(20, 200, here, login("alice", "right")) // successful logins never count
 	for range 2 {
 		g.want(1, 401, here, login("alice", "wrong"))
 		g.want(1, 200, here, login("alice", "right"))
@@ -83,7 +83,7 @@ func TestLogin(t *testing.T) {
 	g.want(1, 200, here, login("bob", "right"))
 	g.want(1, 200, elsewhere, login("alice", "right"))
 
-	// Bodies without a user count together, so that they help nobody to guess.
+	// Bodies without a user share a counter, so that they do not help to guess passwords.
 	for _, body := range []string{"no JSON", "{}", `{"user": ["alice"]}`, `{"name": "alice"}`, `{"user": null}`, ""} {
 		g.try(elsewhere, body)
 	}
@@ -91,7 +91,7 @@ func TestLogin(t *testing.T) {
 	g.want(1, 200, elsewhere, login("alice", "right"))
 }
 
-// The fourth try, a peek of the example, begins a ban that goes on after the window.
+// The peek before the fourth try begins a ban that outlasts the window.
 func TestLoginBan(t *testing.T) {
 	t.Parallel()
 	g := startGate(t, strings.NewReplacer("unit: minute, unit_multiplier: 10", "unit: second, unit_multiplier: 2", "15m", "5s"))
@@ -105,15 +105,15 @@ func TestLoginBan(t *testing.T) {
 	}
 }
 
-// As its README says, the example can count tries before and refund those that
-// succeed, so that no more are at the login at the same time than may fail.
+// As the example's README says, Envoy can count tries before they reach the login and refund
+// successful ones, so that no more tries are in flight than may fail.
 func TestLoginCountsTriesBefore(t *testing.T) {
 	t.Parallel()
 	const here, tries = "127.0.0.1", 20
 	g := startGate(t, strings.NewReplacer(", deny_for: 15m", "", `"401"`, `"200"`, "hits_addend: {number: 0}", "",
 		"apply_on_stream_done: true", "apply_on_stream_done: true\n                                  hits_addend: {number: 1, is_negative_hits: true}"))
 	for range tries {
-		g.waitFor(200, here, login("alice", "right")) // until those before are refunded
+		g.waitFor(200, here, login("alice", "right")) // repeats until earlier tries are refunded
 	}
 	g.weir.waitForRemaining(3, "login", "remote_address", here, "user", "alice", "status", "200")
 	g.tries.Store(0)
@@ -121,7 +121,7 @@ func TestLoginCountsTriesBefore(t *testing.T) {
 	for range tries {
 		go func() { statuses <- g.try(here, login("alice", "wrong")) }()
 	}
-	wantNext(t, statuses, tries-3, 429) // while three wait for their answers
+	wantNext(t, statuses, tries-3, 429) // three tries wait for their answers
 	close(g.answer)
 	wantNext(t, statuses, 3, 401)
 	if got := g.tries.Load(); got != 3 {

@@ -23,8 +23,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// closedAndOpen starts a stack whose Envoy denies what Weir cannot decide, and a second
-// Envoy that lets it pass. Each has the status of such a request.
+// closedAndOpen starts a stack whose Envoy denies requests that Weir cannot decide, and a
+// second Envoy that admits them. undecided has the status of such a request at each Envoy.
 func closedAndOpen(t *testing.T) (closed *stack, undecided map[*envoy]int) {
 	t.Helper()
 	closed = gateway{}.start(t, userRules(2))
@@ -32,11 +32,11 @@ func closedAndOpen(t *testing.T) (closed *stack, undecided map[*envoy]int) {
 	return closed, map[*envoy]int{closed.envoy: 500, open: 200}
 }
 
-// hold makes Redis take the scripts of Weir and hold them back until release.
+// hold makes Redis accept Weir's scripts, but run them only after release.
 func hold(r *testenv.Redis)    { r.Command("CLIENT PAUSE 60000 WRITE") }
 func release(r *testenv.Redis) { r.Command("CLIENT UNPAUSE") }
 
-// waitForHeldScript waits until a Redis on hold has a script of Weir.
+// waitForHeldScript waits until Redis has received a script after hold.
 func waitForHeldScript(t *testing.T, r *testenv.Redis) {
 	t.Helper()
 	testenv.Until(t, "Redis holds a script back", func() bool { return !strings.Contains(r.Command("INFO clients"), "blocked_clients:0\r") })
@@ -48,20 +48,20 @@ func TestEnvoyDecidesWhileRedisIsAway(t *testing.T) {
 	s.want("/", "x-user: alice", 200, 200, 429)
 	s.redis.Stop()
 	for e, status := range undecided {
-		e.want("/", "x-user: bob", times(3, status)...) // alice is remembered to be over
+		e.want("/", "x-user: bob", times(3, status)...) // not alice, whom Weir remembers to be over her limit
 	}
-	// Another server would not do better: this one stays in service.
+	// Other servers would fail, too, so this one stays in service.
 	if a, err := fetch("http://" + s.weir.http + "/healthcheck"); err != nil || a.status != 200 {
 		t.Errorf("health check without Redis: %d %s, %v; want 200", a.status, a.body, err)
 	}
 	s.redis.Start()
-	// The counters went with the old Redis.
+	// The counters were lost when Redis stopped.
 	testenv.Becomes(t, "status", 200, func() int { return s.ask("/", "x-user: alice").status })
 	s.want("/", "x-user: alice", 200, 429)
 }
 
-// Requests that wait for Redis when it dies are answered because of that, not
-// because somebody's patience ends, and decisions go on when it is back.
+// Requests that wait for Redis when it dies are answered at once, without a timeout. Decisions
+// continue when Redis is back.
 func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 	t.Parallel()
 	s, undecided := closedAndOpen(t)
@@ -86,8 +86,8 @@ func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 	s.want("/", "x-user: alice", 200, 200, 429)
 }
 
-// A decision that is under way when the process is told to end is still given, and the
-// process ends with exit code 0. Timeout 0 lets Envoy wait for as long as that takes.
+// A decision that is in progress when the process gets a signal is completed, and the process
+// exits with code 0. With timeout 0, Envoy waits without limit.
 func TestTerminationDrains(t *testing.T) {
 	t.Parallel()
 	s := gateway{rateLimit: "timeout: 0s"}.start(t, userRules(2), "DRAIN_TIMEOUT=50s")
@@ -95,7 +95,7 @@ func TestTerminationDrains(t *testing.T) {
 	hold(s.redis)
 	answers := s.askInBackground("/", "alice")
 	waitForHeldScript(t, s.redis)
-	s.weir.signal(syscall.SIGINT) // without the pause that comes after SIGTERM
+	s.weir.signal(syscall.SIGINT) // skips the pause that SIGTERM begins
 	testenv.Until(t, "Weir listens no more", func() bool {
 		conn, err := net.Dial("tcp", s.weir.grpc)
 		if err == nil {
@@ -110,14 +110,14 @@ func TestTerminationDrains(t *testing.T) {
 	s.weir.wantExit(0)
 }
 
-// A process that is told to end fails its health check and serves on, until the
-// pause is over or somebody cuts it short.
+// After SIGTERM, a process fails its health check and continues to serve during a pause, which
+// a second signal shortens.
 func TestPauseBeforeTheDrain(t *testing.T) {
 	t.Parallel()
-	const ever = 10 * time.Minute // longer than anybody waits
+	const ever = 10 * time.Minute // longer than patience
 	for name, test := range map[string]struct {
 		delay  time.Duration
-		second syscall.Signal // after the pause is seen, or 0 if it ends by itself
+		second syscall.Signal // sent during the pause, or 0 if it ends by itself
 	}{
 		"ends by itself":             {time.Second, 0},
 		"ends with a second SIGTERM": {ever, syscall.SIGTERM},
@@ -141,8 +141,7 @@ func TestPauseBeforeTheDrain(t *testing.T) {
 	}
 }
 
-// Envoy reaches Weir over a unix socket, also after a Weir that was killed and
-// left the socket behind.
+// Envoy reaches Weir over a unix socket, even if a killed Weir has left the socket behind.
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	setting := "GRPC_UDS=" + filepath.Join(t.TempDir(), "weir.sock")
@@ -157,8 +156,8 @@ func TestUnixSocket(t *testing.T) {
 	s.want("/", "x-user: alice", 200, 200, 429) // the counters were in memory
 }
 
-// TestBan lets a client of a real Envoy exceed a limit that bans, knock until the ban
-// ends, and come back then: with counters in Redis, and in memory.
+// TestBan lets a client of a real Envoy exceed a limit with a ban, repeat its requests during
+// the ban, and return after it, with counters in Redis and in memory.
 func TestBan(t *testing.T) {
 	const ban = 4 * time.Second
 	inEachStore(t, "domain: api\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 2, deny_for: 4s}}]\n", func(t *testing.T, s *stack) {
@@ -169,9 +168,9 @@ func TestBan(t *testing.T) {
 			a = s.ask("/", by("alice")...)
 			return a.status
 		}
-		for knock() != 429 { // until three come within a second
+		for knock() != 429 { // until three requests fall into one second
 		}
-		begins, began := asked, time.Now() // the ban begins in between
+		begins, began := asked, time.Now() // the ban begins between the two
 		if got := a.header.Get("retry-after"); got != "4" {
 			t.Errorf("retry-after is %s, want 4", got)
 		}
@@ -183,7 +182,7 @@ func TestBan(t *testing.T) {
 			if status != 429 || err != nil {
 				t.Fatalf("%v after the ban began: status %d, retry-after %q", asked.Sub(began), status, a.header.Get("retry-after"))
 			}
-			// It is in whole seconds, and later by less than one for a client that comes often.
+			// It has whole seconds, and is less than a second later for repeated requests.
 			if time.Now().Add(wait).Before(begins.Add(ban)) || asked.Add(wait).After(began.Add(ban+2*time.Second)) {
 				t.Errorf("%v after the ban began: retry-after is %v", asked.Sub(began), wait)
 			}
@@ -205,17 +204,17 @@ func TestBan(t *testing.T) {
 		if keys, deleted := s.redis.Command("DBSIZE"), s.redis.Command("DEL w1|api|user=alice|1s"); keys != "1" || deleted != "1" {
 			t.Errorf("%s keys, of which %s is deleted; want 1 and 1", keys, deleted)
 		}
-		testenv.Pass(time.Second + 100*time.Millisecond) // for which used-up limits are remembered
+		testenv.Pass(time.Second + 100*time.Millisecond) // Weir remembers used-up limits for a second
 		if got := knock(); got != 200 {
 			t.Errorf("after the ban was lifted: status %d", got)
 		}
 	})
 }
 
-// TestRollingRestart restarts two servers one after the other, while two Envoys
-// and a plain gRPC client ask both all the time, and no call may fail. One Envoy
-// checks their health, the other asks a DNS for their addresses as often as it does by
-// default, as behind the Service of the chart; the client only balances between them.
+// TestRollingRestart restarts two servers one after the other, while two Envoys and a gRPC
+// client send requests to both. No call may fail. One Envoy checks the health of the servers.
+// The other resolves their addresses by DNS at the default interval, as it does with the
+// chart's Service. The client balances between the two addresses.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	rules := writeRules(t, `
@@ -225,7 +224,7 @@ descriptors:
   - {key: user, value: dns, rate_limit: {unit: year, requests_per_unit: 1000000000}}
   - {key: user, value: client, rate_limit: {unit: year, requests_per_unit: 1000000000}}
 `)
-	// Addresses that nobody else uses, because the port must be had again.
+	// Other programs do not use these addresses, so the port is still free after a restart.
 	hosts := []string{"127.0.0.2", "127.0.0.3"}
 	port := "0"
 	start := func(host string) *weir {
@@ -250,7 +249,7 @@ descriptors:
 		load.wantReaches(servers[i])
 		load.wantReaches(servers[1-i])
 		servers[i].signal(syscall.SIGTERM)
-		testenv.Pass(2 * time.Second) // that Kubernetes takes
+		testenv.Pass(2 * time.Second) // until Kubernetes removes the address
 		ready.set(hosts[1-i])
 		servers[i].wantExit(0)
 		servers[i] = start(host)
@@ -259,15 +258,15 @@ descriptors:
 	load.wantReaches(servers[1])
 }
 
-// load asks in several ways at once until it is stopped.
+// load sends requests in several ways at once until it is stopped.
 type load struct {
 	t     *testing.T
 	users []string
 	stop  func()
 }
 
-// startLoad asks in each of the ways, named after the user they ask for, with
-// four workers. A call that fails fails the test.
+// startLoad starts four workers for each of the ways. The keys of ways are the users in the
+// requests. A failed call fails the test.
 func startLoad(t *testing.T, ways map[string]func() error) *load {
 	t.Helper()
 	l := &load{t: t}
@@ -279,7 +278,7 @@ func startLoad(t *testing.T, ways map[string]func() error) *load {
 		for range 4 {
 			tasks.Go(func() {
 				for every := time.Tick(5 * time.Millisecond); ; {
-					if err := ask(); err != nil { // a call is never cut off
+					if err := ask(); err != nil { // no call is cancelled, so each must succeed
 						t.Errorf("call %d, of %s: %v", calls.Load(), user, err)
 					}
 					calls.Add(1)
@@ -300,7 +299,7 @@ func startLoad(t *testing.T, ways map[string]func() error) *load {
 	return l
 }
 
-// wantReaches waits until a server is asked in all ways.
+// wantReaches waits until a server has received requests in all ways.
 func (l *load) wantReaches(w *weir) {
 	l.t.Helper()
 	for _, user := range l.users {
@@ -315,7 +314,7 @@ func (l *load) wantReaches(w *weir) {
 	}
 }
 
-// throughEnvoy asks for a user with an HTTP request that Envoy forwards.
+// throughEnvoy returns a function that sends an HTTP request of a user through Envoy.
 func throughEnvoy(e *envoy, user string) func() error {
 	client := &http.Client{Timeout: patience}
 	e.t.Cleanup(client.CloseIdleConnections)
@@ -328,8 +327,8 @@ func throughEnvoy(e *envoy, user string) func() error {
 	}
 }
 
-// balanced asks for the user client with a gRPC client that knows all addresses
-// and asks one after the other.
+// balanced returns a function that sends a gRPC request of the user client. The requests go to
+// the addresses in turn.
 func balanced(t *testing.T, addrs ...string) func() error {
 	t.Helper()
 	known := manual.NewBuilderWithScheme("known")
@@ -346,9 +345,9 @@ func balanced(t *testing.T, addrs ...string) func() error {
 	}
 }
 
-// dns answers with the addresses that it has for every name.
+// dns is a DNS server that returns its hosts for every name.
 type dns struct {
-	cluster string // fields of a cluster of Envoy that asks it
+	cluster string // fields of an Envoy cluster that uses this server
 	hosts   atomic.Pointer[[]string]
 }
 

@@ -20,9 +20,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// flight is the Envoy of examples/in-flight between a rate limit service and an upstream that
-// remember what they see of the requests of each user. The service answers as the name of
-// the user says, the upstream as the path says.
+// flight is the Envoy of examples/in-flight between a rate limit service and an upstream, which
+// both record the requests of each user. The name of the user selects the answer of the
+// service, and the path selects the answer of the upstream.
 type flight struct {
 	*envoy
 	service.UnimplementedRateLimitServiceServer
@@ -32,25 +32,25 @@ type flight struct {
 	users map[string]*record
 }
 
-// record is what is seen of one user.
+// record contains the calls to the service and the requests to the upstream of one user.
 type record struct {
-	takes, gives int      // that Envoy asks for
-	ids          []string // of the requests, each once
-	cancelled    bool     // a call that is not answered
-	tries        int      // that reach the upstream
-	left         bool     // the upstream, before it has answered
+	takes, returns int      // calls to take a unit, and to return it
+	ids            []string // distinct request IDs
+	cancelled      bool     // Envoy has cancelled an unanswered call
+	tries          int      // requests that have reached the upstream
+	left           bool     // a request has ended before the upstream has answered
 }
 
-// String words the calls, takes first: their order is not known, because they may be on
-// their way at the same time.
+// String lists the calls, takes first. Their order is unknown, because they may be in flight
+// at the same time.
 func (u record) String() string {
-	if u.takes+u.gives == 0 {
+	if u.takes+u.returns == 0 {
 		return "-"
 	}
-	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("return ", u.gives))
+	return strings.TrimSpace(strings.Repeat("take ", u.takes) + strings.Repeat("return ", u.returns))
 }
 
-// holdRoutes are the routes of a flight, in Envoy's words.
+// holdRoutes are the routes of a flight, as YAML of Envoy's configuration.
 const holdRoutes = `
 routes:
   - match: {prefix: /retried}
@@ -68,7 +68,7 @@ routes:
     route: {cluster: slow, timeout: 0s}
 `
 
-// refusal is a filter that refuses requests with a header.
+// refusal is a filter that refuses requests with a value in the header x-refuse.
 const refusal = `
 - name: refuse
   typed_config:
@@ -76,8 +76,8 @@ const refusal = `
     rules: {action: DENY, policies: {refused: {permissions: [{header: {name: x-refuse, string_match: {exact: %s}}}], principals: [{any: true}]}}}
 `
 
-// startFlight starts it. With one filter, that one takes and returns. timeout is of the
-// filters, manager changes fields.
+// startFlight starts a flight. With oneFilter, one filter both takes and returns. timeout is
+// the timeout of the filters, and manager contains fields of the connection manager.
 func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight {
 	t.Helper()
 	testenv.Envoy(t)
@@ -86,13 +86,13 @@ func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight 
 	service.RegisterRateLimitServiceServer(server, f)
 	g := gateway{example: "examples/in-flight/envoy.yaml", filters: fmt.Sprintf(refusal, "before"), upstream: serve(t, f), manager: manager}
 	doc := g.bootstrap(t, testenv.ServeGRPC(t, server))
-	t.Cleanup(func() { close(f.ended) }) // so that the server can end
+	t.Cleanup(func() { close(f.ended) }) // lets the server stop
 	hcm := connectionManager(t, doc)
 	host := get(t, hcm, "route_config", "virtual_hosts", 0)
 	limits := get(t, host, "routes", 0, "typed_per_filter_config")
 	host["typed_per_filter_config"] = limits
 	parse(t, holdRoutes, &host)
-	filters := hcm["http_filters"].([]any) // that refuses, releases, takes, and the router
+	filters := hcm["http_filters"].([]any) // they refuse, return, take and route, in this order
 	for _, filter := range filters[1:3] {
 		get(t, filter, "typed_config")["timeout"] = timeout
 	}
@@ -124,7 +124,7 @@ func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case "/part":
 		fmt.Fprintln(w, "part")
-		_ = http.NewResponseController(w).Flush() // fails only if Envoy has gone
+		_ = http.NewResponseController(w).Flush() // fails only if Envoy has disconnected
 		if r.URL.Query().Has("reset") {
 			panic(http.ErrAbortHandler)
 		}
@@ -141,7 +141,7 @@ func (f *flight) ShouldRateLimit(ctx context.Context, request *service.RateLimit
 	user, id := d.GetEntries()[0].GetValue(), d.GetEntries()[1].GetValue()
 	f.note(user, func(u *record) {
 		if d.GetIsNegativeHits() {
-			u.gives++
+			u.returns++
 		} else {
 			u.takes++
 		}
@@ -158,12 +158,12 @@ func (f *flight) ShouldRateLimit(ctx context.Context, request *service.RateLimit
 	case kind == "unanswered":
 		<-ctx.Done()
 		f.note(user, func(u *record) { u.cancelled = true })
-		<-f.ended // or the answer may come just before Envoy gives up
+		<-f.ended // an earlier answer might arrive just before Envoy gives up
 	}
 	return &service.RateLimitResponse{OverallCode: service.RateLimitResponse_OK}, nil
 }
 
-// note changes what is seen of a user, and returns it.
+// note changes the record of a user and returns a copy of it.
 func (f *flight) note(user string, change func(*record)) record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,7 @@ func (f *flight) note(user string, change func(*record)) record {
 
 func (f *flight) of(user string) record { return f.note(user, func(*record) {}) }
 
-// waitForCalls waits until Envoy has asked so of a user.
+// waitForCalls waits until Envoy has made exactly these calls for a user.
 func (f *flight) waitForCalls(user, calls string) {
 	f.t.Helper()
 	testenv.Becomes(f.t, "calls for "+user, calls, func() string { return f.of(user).String() })
@@ -194,7 +194,8 @@ func (f *flight) waitForLeaving(user string) {
 	testenv.Until(f.t, user+" leaves the upstream", func() bool { return f.of(user).left })
 }
 
-// status asks for path, which must be answered so; 0: the answer is cut off.
+// status sends a request for path and compares the status. If want is 0, the answer must be
+// cut off.
 func (f *flight) status(path, user string, want int, headers ...string) {
 	f.t.Helper()
 	a, err := fetch("http://"+f.addr+path, append(headers, "x-user: "+user)...)
@@ -203,7 +204,7 @@ func (f *flight) status(path, user string, want int, headers ...string) {
 	}
 }
 
-// resetStream sends a request by HTTP/2 and resets its stream when the upstream works.
+// resetStream sends a request by HTTP/2 and resets its stream while the upstream works.
 func (f *flight) resetStream(user string) {
 	f.t.Helper()
 	var protocols http.Protocols
@@ -227,8 +228,8 @@ func (f *flight) resetStream(user string) {
 	f.waitForLeaving(user)
 }
 
-// settle waits until a request that is made now is returned. Envoy has one thread and
-// one connection to the service, so all that it asks about earlier requests has come.
+// settle sends another request and waits until Envoy has returned its unit. Envoy has one
+// thread and one connection to the service, so all calls for earlier requests have arrived.
 func (f *flight) settle(after string) {
 	f.t.Helper()
 	marker := "marker after " + after
@@ -245,11 +246,11 @@ func wantRow(t *testing.T, cells ...string) {
 	}
 }
 
-// TestStreamDone finds out which requests Envoy returns, of all that may become of
-// them, and compares with the table in examples/in-flight/README.md.
+// TestStreamDone finds out for which outcomes of a request Envoy returns its unit, and compares
+// them with the table in examples/in-flight/README.md.
 func TestStreamDone(t *testing.T) {
 	t.Parallel()
-	var ordinary, impatient [2]*flight // with two filters, with one
+	var ordinary, impatient [2]*flight // index 0 has two filters, index 1 has one
 	for i := range 2 {
 		ordinary[i] = startFlight(t, i == 1, "60s", "")
 		impatient[i] = startFlight(t, i == 1, "0.2s", "")
@@ -258,10 +259,10 @@ func TestStreamDone(t *testing.T) {
 		return func(f *flight, user string) { f.status(path, user, status, headers...) }
 	}
 	for _, c := range []struct {
-		row  string // in the table
+		row  string // first cell of its row in the table
 		user string
 		do   func(f *flight, user string)
-		both string // what the service gets, by default a take and a return
+		both string // calls with two filters and with one, by default a take and a return
 	}{
 		{row: "answered", user: "answered", do: gets("/", 200)},
 		{row: "denied by a limit", user: "denied", do: gets("/", 429)},
@@ -296,13 +297,13 @@ func TestStreamDone(t *testing.T) {
 		case "Weir does not answer within `timeout`":
 			on = impatient
 		case "client leaves while Weir decides":
-			wants[1] = "take" // the one case in which one filter does less
+			wants[1] = "take" // only here, one filter makes fewer calls than two
 		}
 		for i, want := range wants {
 			f := on[i]
 			c.do(f, c.user)
 			f.settle(c.user)
-			f.waitForCalls(c.user, want) // it may write down the last two in any order
+			f.waitForCalls(c.user, want) // the service may record the last two calls in any order
 			if got := f.of(c.user); len(got.ids) > 1 {
 				t.Errorf("%s, %d filters: the ids %q, want one", c.row, 2-i, got.ids)
 			}
@@ -323,14 +324,14 @@ func TestStreamDone(t *testing.T) {
 	wantRow(t, "Envoy is killed", "take", "take")
 }
 
-// TestClientsThatChooseTheirRequestID finds out when a client can choose x-request-id,
-// and so let many requests count as one.
+// TestClientsThatChooseTheirRequestID finds out when a client can choose x-request-id, and
+// make many requests count as one in this way.
 func TestClientsThatChooseTheirRequestID(t *testing.T) {
 	t.Parallel()
 	const chosen = "11111111-1111-4111-8111-111111111111"
 	for _, c := range []struct {
 		row, manager     string
-		chooses, without string // whether a client's id is taken, and what comes of a request without one
+		chooses, without string // whether Envoy keeps a client's ID, and the calls for a request without ID
 	}{
 		{"`use_remote_address: true`", "", "no", "take return"},
 		{"without it", "use_remote_address: false", "yes", "take return"},
