@@ -24,12 +24,12 @@ import (
 	"weir/internal/testenv"
 )
 
-// fileLog is the log of a connection manager in a file; a format may follow.
+// fileLog is a format for the access log of a connection manager: the file, and further fields.
 const fileLog = `{name: envoy.access_loggers.file, typed_config: {"@type": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: %q%s}}`
 
-// What Weir adds to its answer reaches those it is meant for: headers the client, and
-// dynamic metadata Envoy's access log. Of a large amount, the protocol has 32 bits only:
-// Envoy's headers saturate, those of Weir do not.
+// The headers in Weir's answer reach the client, and its dynamic metadata reaches Envoy's
+// access log. Amounts have 32 bits in Envoy's protocol, so a large amount saturates in
+// Envoy's headers, but not in Weir's.
 func TestHeadersAndMetadataOfWeir(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "access.log")
@@ -62,8 +62,8 @@ descriptors:
 		user             string
 		status           int
 		limit, remaining string // in the headers of Weir
-		policy           string // in the header that Envoy makes of the answer
-		logged           string
+		policy           string // Envoy's header x-ratelimit-limit
+		logged           string // the metadata in the access log
 	}{
 		{"alice", 200, "2", "1", "2, 2;w=86400", of("alice", bronze)},
 		{"root", 200, "7", "6", "7, 7;w=1209600", of("root", `, "metadata": {"tier": "gold"}`)},
@@ -71,7 +71,7 @@ descriptors:
 		{"alice", 429, "2", "0", "2, 2;w=86400", of("alice", "")},
 		{"large-v2", 200, "1125899906842624", "1125899906842623", "4294967295, 4294967295;w=86400", of("large-v2", "")},
 		{"large-v2", 200, "1125899906842624", "1125899906842622", "4294967295, 4294967295;w=86400", of("large-v2", "")},
-		{"xlarge-v2", 200, "2", "1", "2, 2;w=86400", of("xlarge-v2", bronze)}, // a regular expression is for the whole value
+		{"xlarge-v2", 200, "2", "1", "2, 2;w=86400", of("xlarge-v2", bronze)}, // a regular expression must match the full value
 		{"small", 200, "2", "1", "2, 2;w=86400", of("small", "")},
 		{"tiny", 200, "2", "0", "2, 2;w=86400", of("tiny", "")}, // one counter for the list
 		{"small", 429, "2", "0", "2, 2;w=86400", of("small", "")},
@@ -101,7 +101,7 @@ descriptors:
 	}
 }
 
-// linesOf waits until a file has so many lines and returns them.
+// linesOf waits until a file has count lines and returns them.
 func linesOf(t *testing.T, file string, count int) (lines []string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
@@ -115,7 +115,7 @@ func linesOf(t *testing.T, file string, count int) (lines []string) {
 	return lines
 }
 
-// A client that speaks gRPC learns from its status that it is over a limit.
+// A gRPC client that exceeds a limit gets the status RESOURCE_EXHAUSTED.
 func TestGRPCClientsGetResourceExhausted(t *testing.T) {
 	t.Parallel()
 	upstream := grpc.NewServer()
@@ -182,7 +182,7 @@ filters:
       cluster: echo
 `, &chain)
 	e := runEnvoy(t, doc)
-	for i := range 4 { // each on a connection of its own
+	for i := range 4 { // fetch opens a new connection each time
 		a, err := fetch("http://" + e.addr)
 		if admitted := err == nil && a.status == 200; admitted != (i < 2) {
 			t.Errorf("connection %d: status %d, %v; want two connections", i+1, a.status, err)
@@ -195,8 +195,8 @@ filters:
 	}
 }
 
-// TestHeadersOfEnvoy has Envoy send the largest headers of tracing that it takes from a client,
-// which the bound of the headers admits. A denial has the ID that Envoy sends with it.
+// TestHeadersOfEnvoy sends the largest tracing headers that Envoy takes from a client through
+// Envoy. Weir's limit on headers admits them. A denial contains the request ID that Envoy sends.
 func TestHeadersOfEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -226,10 +226,10 @@ tracing:
 	}
 }
 
-// What an answer costs is known only afterwards: a language model tells with it
-// how many tokens it took. So Envoy peeks before the request, with no hits, and
-// charges when the stream is done, with what a header of the answer says, or
-// with what a filter has found in its body.
+// The cost of an answer is known only afterwards: a language model reports the tokens that
+// it used in the answer. So Envoy peeks before the request, with 0 hits, and charges when
+// the stream is done. It takes the number of tokens from a header of the answer, or from a
+// filter that reads the body.
 const tokenRoutes = `
 routes:
   - match: {path: /body}
@@ -259,7 +259,7 @@ routes:
           - *charge
 `
 
-// tokenFilters find the tokens in the body of an answer.
+// tokenFilters contains a filter that reads the number of tokens from the body of an answer.
 const tokenFilters = `
 - name: envoy.filters.http.json_to_metadata
   typed_config:
@@ -270,11 +270,11 @@ const tokenFilters = `
           on_present: {metadata_namespace: model, key: tokens}
 `
 
-// model is an upstream whose answers take as many tokens as the query says. With
-// hold in the query it answers only in part until it is released.
+// model is an upstream whose answers report the number of tokens in the query. If the query
+// contains hold, the answer stops in the middle until release is closed.
 type model struct {
 	addr    string
-	asked   atomic.Int32
+	asked   atomic.Int32 // number of requests
 	release chan struct{}
 }
 
@@ -294,7 +294,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("content-type", "application/json")
 	fmt.Fprint(w, `{"text": "How do you do", `)
 	if query.Has("hold") {
-		_ = http.NewResponseController(w).Flush() // fails only if Envoy has gone
+		_ = http.NewResponseController(w).Flush() // fails only if Envoy has disconnected
 		select {
 		case <-m.release:
 		case <-r.Context().Done():
@@ -312,7 +312,7 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 		asked := m.asked.Load()
 		s.want(path+"?tokens=60", "x-user: "+user, 200)
 		s.weir.waitForRemaining(40, "api", "user", user)
-		s.want(path+"?tokens=70", "x-user: "+user, 200) // how many it takes, nobody can know
+		s.want(path+"?tokens=70", "x-user: "+user, 200) // admitted, because the cost is not known yet
 		s.weir.waitForRemaining(0, "api", "user", user)
 		s.want(path+"?tokens=1", "x-user: "+user, 429, 429)
 		if got := m.asked.Load() - asked; got != 2 {
@@ -321,8 +321,8 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	}
 	s.want("/body?tokens=1", "x-user: somebody else", 200)
 
-	// Who would rather not let many requests in before the first is charged reserves an
-	// amount, and gives it back when it is known what the answer took.
+	// To admit fewer requests before the first charge, a route can reserve an amount before
+	// the request and refund it when the cost of the answer is known.
 	answers := s.askInBackground("/reserved?tokens=20&hold", "reserving")
 	s.weir.waitForRemaining(50, "api", "user", "reserving")
 	close(m.release)
@@ -331,15 +331,15 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	}
 	s.weir.waitForRemaining(80, "api", "user", "reserving")
 
-	// All that was taken is charged, not just what fitted.
+	// Tokens beyond the limit are charged, too.
 	replaceRules(t, s.rules, userRules(200))
 	for _, user := range []string{"reader of the body", "reader of the header"} {
 		s.weir.waitForRemaining(70, "api", "user", user)
 	}
 }
 
-// Of a quota of two, which is peeked at before and charged after, the reference admits
-// three requests, and Weir does where it is asked for the counting of the reference.
+// With a limit of two, peeked at before and charged after each answer, the reference admits
+// three requests. So does Weir if a setting selects the counting of the reference.
 func TestPeeksAtAUsedUpQuota(t *testing.T) {
 	t.Parallel()
 	for setting, statuses := range map[string][]int{"": {200, 200, 429}, "false": {200, 200, 200, 429}} {
@@ -356,8 +356,8 @@ func TestPeeksAtAUsedUpQuota(t *testing.T) {
 	}
 }
 
-// A charge is completed although the client has left in the middle of the answer, or Envoy
-// no longer waits for its outcome.
+// A charge is completed even if the client leaves in the middle of the answer, or if Envoy
+// no longer waits for the result of the charge.
 func TestTokensAreChargedWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)

@@ -30,20 +30,20 @@ import (
 	"weir/internal/testenv"
 )
 
-// askFor asks n times for a request with an entry that has any bytes.
+// askFor sends n requests with an entry whose value may contain any bytes.
 func askFor(t *testing.T, w *weir, n int, key, value string) {
 	t.Helper()
 	conn := connection(t, w.grpc)
-	stand := strings.Repeat("z", len(value)) // which is text
+	stand := strings.Repeat("z", len(value)) // Marshal accepts valid UTF-8 only
 	message := testenv.Must(proto.Marshal(request(descriptor(key, stand))))(t)
-	raw := new(emptypb.Empty) // which is sent as the bytes that it does not know
+	raw := new(emptypb.Empty) // is sent as its unknown fields, which are arbitrary bytes
 	raw.ProtoReflect().SetUnknown([]byte(strings.Replace(string(message), stand, value, 1)))
 	for range n {
 		testenv.OK(t, conn.Invoke(t.Context(), service.RateLimitService_ShouldRateLimit_FullMethodName, raw, new(emptypb.Empty)))
 	}
 }
 
-var updatePictures = flag.Bool("update-pictures", false, "write docs/console/*.png anew")
+var updatePictures = flag.Bool("update-pictures", false, "write docs/console/*.png again")
 
 const consoleRules = `domain: api
 descriptors:
@@ -60,7 +60,7 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 10}
 `
 
-// TestConsole has a browser show what a server does under traffic.
+// TestConsole opens the console of a server under traffic in a browser.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	browser, redis := testenv.Browser(t), testenv.RedisServer(t)
@@ -83,8 +83,8 @@ func TestConsole(t *testing.T) {
 	t.Run("signing in", func(t *testing.T) { signsIn(browser, t) })
 }
 
-// showsNow finds the abusive user and the rule, sees the panels change by themselves, and
-// sees that a load fails.
+// showsNow checks that the first page shows the abusive user and the rule, updates its panels
+// by itself, and shows a failed load of rules.
 func showsNow(p *tab, w *weir, rules string) {
 	p.open("/")
 	if text := p.get("document.body.innerText"); !strings.Contains(text, "/console") {
@@ -115,18 +115,18 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-rates", "Minute until")
 }
 
-// showsRules sees rates while there is traffic, and finds a rule by a filter.
+// showsRules checks that the page of rules shows rates during traffic, and filters rules.
 func showsRules(p *tab, w *weir) {
 	p.open("/console/rules")
 	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
-	askFor(p.t, w, 50, "user", "mallory") // since the page looked for the first time
+	askFor(p.t, w, 50, "user", "mallory") // after the page has read the counts once
 	p.wants("panel-rules", "/s asked", "/s over")
 	p.do(chromedp.SendKeys(chromedp.ID("filter"), "EXPORT"+kb.Enter))
 	p.wants("panel-rules", "1 of 3 rules.", "path=/export/*")
 	p.lacks("#panel-rules", "user")
 }
 
-// letsPass goes from a key to an exception for it without a mouse, and removes it again.
+// letsPass adds an exception for a key with the keyboard alone, and removes it again.
 func letsPass(p *tab, w *weir) {
 	p.open("/console/")
 	p.presses(kb.Tab)
@@ -149,7 +149,7 @@ func letsPass(p *tab, w *weir) {
 	p.presses(kb.Enter)
 	p.wants("main", "The exception is removed.", "There are no exceptions.")
 
-	// What cannot be added stays in the form, with the reason.
+	// An invalid exception stays in the form, with an error message.
 	for _, field := range [][]string{{"#domain", "api"}, {"#descriptor", "user=bob"}, {"#for", "soon"}, {"#reason", "why not", kb.Enter}} {
 		p.tabTo(field[0])
 		p.presses(field[1:]...)
@@ -160,7 +160,7 @@ func letsPass(p *tab, w *weir) {
 	}
 }
 
-// keepsText types, closes details and selects while the panels change.
+// keepsText checks that panels keep typed text, closed details and selections when they change.
 func keepsText(p *tab, w *weir) {
 	p.open("/console/rules")
 	first := p.get(`document.querySelector(".tree details").id`)
@@ -188,7 +188,7 @@ func keepsText(p *tab, w *weir) {
 	}
 }
 
-// showsAsText asks for values that would do harm as markup.
+// showsAsText checks that values that would be harmful as markup are shown as text.
 func showsAsText(p *tab, w *weir) {
 	long := strings.Repeat("y", 10_000)
 	values := []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(2)>`, "\x1b[31mred\x1b[0m\u202etxt", "\xff\xfe\x00a", `{{.}} javascript:alert(3)`, long}
@@ -200,7 +200,7 @@ func showsAsText(p *tab, w *weir) {
 	p.wants("panel-keys", shown...)
 	p.wants("panel-last", shown[1:]...)
 	for _, value := range values[:5] {
-		// From a key one click leads to the form with exactly this value.
+		// The link of a key leads to the form with exactly this value.
 		p.open("/console/")
 		links := p.get(`[...document.querySelectorAll("#panel-keys td:first-child a")].map(a => a.href).join("\n")`)
 		found := slices.IndexFunc(strings.Split(links, "\n"), func(link string) bool {
@@ -218,7 +218,7 @@ func showsAsText(p *tab, w *weir) {
 	p.wants("main", `there are no rules for the domain "<b>"`)
 }
 
-// fits looks at each page in a narrow window and a wide one, in light and dark colours.
+// fits checks the width, contrasts and names of each page in two widths and colour schemes.
 func fits(p *tab) {
 	pages := []string{"", "?window=hour&servers=all", "rules", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
 	for _, scheme := range []string{"light", "dark"} {
@@ -244,7 +244,7 @@ func fits(p *tab) {
 	}
 }
 
-// contrasts lists the texts whose contrast is less than that of WCAG AA.
+// contrasts lists texts with less contrast than WCAG AA requires.
 const contrasts = `(() => {
 	const parse = c => c.match(/[0-9.]+/g).map(Number);
 	const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -258,7 +258,7 @@ const contrasts = `(() => {
 	return bad.join("\n");
 })()`
 
-// unnamed lists what has no name for a screen reader, and headers of tables without scope.
+// unnamed lists elements without a name for screen readers, and table headers without scope.
 const unnamed = `[
 	...[...document.querySelectorAll("input:not([type=hidden]), select")].filter(e => !e.labels.length),
 	...[...document.querySelectorAll("th")].filter(e => !e.scope),
@@ -266,7 +266,7 @@ const unnamed = `[
 	...[...document.querySelectorAll("section")].filter(e => !document.getElementById(e.getAttribute("aria-labelledby"))),
 ].map(e => e.outerHTML.slice(0, 80)).join("\n")`
 
-// worksWithoutScripts adds and removes an exception and resets counters by forms alone.
+// worksWithoutScripts adds and removes an exception and resets counters by plain forms.
 func worksWithoutScripts(t *testing.T, w *weir) {
 	base := "http://" + w.debug + "/console/"
 	post := func(path string, form url.Values, want string) string {
@@ -303,7 +303,8 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	post("exceptions/remove", url.Values{"id": {"none"}}, `role="alert"`)
 }
 
-// signsIn looks at the console from elsewhere, with a wrong token, the right one, and none.
+// signsIn opens the console from an outer address, with no token, a wrong one and the right
+// one, and from the machine itself without a token.
 func signsIn(browser context.Context, t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	testenv.OK(t, os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600))
@@ -325,7 +326,7 @@ func signsIn(browser context.Context, t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
 	p.wants("main", "Sign in", "Token")
 
-	// On the machine itself, one sees all, and signs in to change anything.
+	// On the machine itself, users see everything, but must sign in to change anything.
 	p = newTab(browser, t, net.JoinHostPort("127.0.0.1", port))
 	p.open("/console/exceptions")
 	p.wants("main", "To change anything, sign in.")
@@ -334,8 +335,8 @@ func signsIn(browser context.Context, t *testing.T) {
 	}
 }
 
-// takePictures takes those of docs/console.md of a server under load, or looks whether they
-// are there.
+// takePictures checks that the screenshots of docs/console.md exist. With -update-pictures it
+// first takes them from a server under load.
 func takePictures(browser context.Context, t *testing.T) {
 	var p *tab
 	var rules string
@@ -356,20 +357,20 @@ func takePictures(browser context.Context, t *testing.T) {
 			p.picture(picture, rules, "config")
 		}
 		if info, err := os.Stat(picture); err != nil || info.Size() >= 150_000 {
-			t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
+			t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it again", name, err)
 		}
 	}
 }
 
-// picture takes one of the page, which says something else of where the rules are.
+// picture takes a screenshot of the page, on which say replaces the path rules.
 func (p *tab) picture(file, rules, say string) {
 	p.t.Helper()
 	p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, %q); return ""; })()`, rules, say))
 	testenv.OK(p.t, os.WriteFile(file, testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t), 0o644))
 }
 
-// underLoad opens a tab on a server that has been asked for five minutes, and is until the
-// test ends. It returns where the rules are, too.
+// underLoad opens a tab on a server that has been under load for five minutes. The load
+// continues until the test ends. rules is the directory of the rules.
 func underLoad(browser context.Context, t *testing.T) (p *tab, rules string) {
 	rules = writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1))
 	w := startWeir(t, rules, onRedis(testenv.RedisServer(t))...)
@@ -392,14 +393,14 @@ type tab struct {
 	base string // address of the server
 
 	mu    sync.Mutex
-	wrong []string // what no page of the console may do
+	wrong []string // forbidden events, such as a script error
 }
 
-// watch lets each page report what its policy refused, from the first byte on.
+// watch is a script that logs each violation of the page's content security policy.
 const watch = `document.addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI))`
 
-// newTab opens a tab. When its test ends, it must not have opened a dialog, run a script
-// that failed or was refused, nor asked another server for anything.
+// newTab opens a tab. The test fails if the tab opens a dialog, a script fails or is refused,
+// or a page sends a request to another server.
 func newTab(browser context.Context, t *testing.T, addr string) *tab {
 	t.Helper()
 	opened, closes := chromedp.NewContext(browser)
@@ -425,7 +426,7 @@ func newTab(browser context.Context, t *testing.T, addr string) *tab {
 	return p
 }
 
-// look notes what no page may do.
+// look records events that are not allowed on any page.
 func (p *tab) look(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -445,7 +446,7 @@ func (p *tab) look(event any) {
 	}
 }
 
-// do does what it is given, which must succeed.
+// do runs actions, which must succeed.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	testenv.OK(p.t, chromedp.Do(p.ctx, actions...))
@@ -457,7 +458,7 @@ func (p *tab) open(path string) {
 	p.do(chromedp.Navigate(p.base + path))
 }
 
-// get returns what an expression of JavaScript is, as text.
+// get evaluates a JavaScript expression and returns its value as text.
 func (p *tab) get(expression string) string {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
@@ -467,12 +468,12 @@ func (p *tab) get(expression string) string {
 	return text
 }
 
-// wants waits until what has an id shows all texts.
+// wants waits until the element with an id shows all texts.
 func (p *tab) wants(id string, texts ...string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, func() error {
 		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`String(document.getElementById(%q)?.innerText)`, id)))
-		if err != nil { // the page has just gone for another one
+		if err != nil { // the tab is loading another page
 			return err
 		}
 		for _, want := range texts {
@@ -484,7 +485,7 @@ func (p *tab) wants(id string, texts ...string) {
 	})
 }
 
-// lacks fails the test if an element that a selector names shows any of the texts.
+// lacks fails the test if the element at a selector shows any of the texts.
 func (p *tab) lacks(selector string, texts ...string) {
 	p.t.Helper()
 	got := p.get(fmt.Sprintf(`document.querySelector(%q).innerText`, selector))
@@ -495,7 +496,7 @@ func (p *tab) lacks(selector string, texts ...string) {
 	}
 }
 
-// presses presses keys, one after the other.
+// presses sends key strokes in order.
 func (p *tab) presses(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
@@ -503,8 +504,7 @@ func (p *tab) presses(keys ...string) {
 	}
 }
 
-// tabTo presses Tab until an element that a selector names has the focus, which must be
-// visible.
+// tabTo presses Tab until the element at a selector has the focus. The focus must be visible.
 func (p *tab) tabTo(selector string) {
 	p.t.Helper()
 	for range 100 {

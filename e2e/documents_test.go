@@ -12,9 +12,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// blockTest names the test that runs a block of code in documents or compares it with what
-// runs. The document may be a pattern, or * for all. Without a language or a start, it is
-// about all blocks. Where nothing here can run a block, why says so.
+// blockTest names the test of a code block in documents. document may be a pattern, or * for
+// all documents. An empty language or start matches all blocks. If no test can run the
+// block, why is the reason.
 type blockTest struct{ document, language, start, test, why string }
 
 func (b blockTest) isAbout(document string, block codeBlock) bool {
@@ -22,7 +22,7 @@ func (b blockTest) isAbout(document string, block codeBlock) bool {
 	return err == nil && (named || b.document == "*") && (b.language == "" || b.language == block.language) && strings.HasPrefix(block.text, b.start)
 }
 
-// blockTests has one for each block, of which the first counts.
+// blockTests has a row for each code block. The first row that matches applies.
 var blockTests = []blockTest{
 	{document: "*", language: "console", test: "TestCommandsOfDocuments"},
 	{document: "README.md", language: "sh", test: "TestReadme"},
@@ -62,10 +62,10 @@ var blockTests = []blockTest{
 	{document: "examples/xds/README.md", test: "TestXDSExampleReadme"},
 }
 
-// Every block of code in every document is run by a test, or says why it is not.
+// Every code block in every document has a test, or a reason for having none.
 func TestEveryBlockIsTested(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{} // the texts of the files with each test
+	tests := map[string]string{} // source text of the files with each test, by its name
 	definition := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	testenv.OK(t, filepath.WalkDir(testenv.Repository(t), func(file string, _ os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(file, "_test.go") {
@@ -102,7 +102,7 @@ func TestEveryBlockIsTested(t *testing.T) {
 	}
 }
 
-// documents are all that users read, from the root of the repository.
+// documents returns the paths of all documents, relative to the root of the repository.
 func documents(t *testing.T) (names []string) {
 	t.Helper()
 	root := testenv.Repository(t)
@@ -112,8 +112,8 @@ func documents(t *testing.T) (names []string) {
 	return names
 }
 
-// The commands and flags that sentences name exist. What blocks of code hold is
-// run by the tests above.
+// The commands and flags that documents name within sentences exist. The tests in blockTests
+// run the code blocks.
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
@@ -124,13 +124,13 @@ func TestInlineCommands(t *testing.T) {
 	for _, command := range commands {
 		help.WriteString("command " + command + "\n" + output(t, "weir help "+command))
 	}
-	others := []string{"--mode", "--time"} // of Envoy and of docker
+	others := []string{"--mode", "--time"} // flags of Envoy and of docker
 	span, flag := regexp.MustCompile("`([^`\n]+)`"), regexp.MustCompile(`(?:^| )(--[a-z][a-z-]*)`)
 	command := regexp.MustCompile(`^(?:weir|bin/weir|go run \./cmd/server) ([a-z]+)`)
 	foreign := regexp.MustCompile(`^(?:kubectl|docker compose|helm) `)
 	seen := 0
 	for _, document := range documents(t) {
-		if document == "CHANGELOG.md" { // it names what there was
+		if document == "CHANGELOG.md" { // it names removed flags, too
 			continue
 		}
 		for _, found := range span.FindAllStringSubmatch(readDocument(t, document), -1) {
@@ -157,8 +157,8 @@ func TestInlineCommands(t *testing.T) {
 	}
 }
 
-// Every make command of the documents has a target, with variables that the
-// Makefile knows. CI runs those targets.
+// Every make command in the documents has a target and uses variables of the Makefile. CI
+// sets the same environment.
 func TestMakeCommands(t *testing.T) {
 	t.Parallel()
 	makefile, ci := readDocument(t, "Makefile"), readDocument(t, ".ci/run")
@@ -186,8 +186,8 @@ func TestMakeCommands(t *testing.T) {
 	}
 }
 
-// wordsAtMost bounds the words of each document, so that a new fact takes the place of
-// an old one.
+// wordsAtMost is the maximum number of words of each document, so that a new fact replaces an
+// old one.
 var wordsAtMost = map[string]int{
 	"README.md": 800, "MIGRATING.md": 900, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 900, "docs/at-3am.md": 760, "docs/compatibility.md": 220, "docs/console.md": 130,
@@ -214,8 +214,8 @@ func TestDocumentsAreShort(t *testing.T) {
 	}
 }
 
-// MIGRATING.md checks rules with the program, and with the image, whose command
-// follows the image's name.
+// The commands in MIGRATING.md validate rules, with the program and with the image. In the
+// second, the program's command line follows the name of the image.
 func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -232,7 +232,7 @@ func TestMigratingCommands(t *testing.T) {
 	}
 }
 
-// docs/performance.md measures a server from outside, with and without limits.
+// The command in docs/performance.md measures a server from outside, with and without limits.
 func TestDocumentedBench(t *testing.T) {
 	t.Parallel()
 	w := startWeir(t, "config")
@@ -248,11 +248,10 @@ func TestDocumentedBench(t *testing.T) {
 	}
 }
 
-// codeBlock is a fenced or indented block of a Markdown file. Indented ones have no
-// language.
+// codeBlock is a fenced or indented block of a Markdown file. Indented blocks have no language.
 type codeBlock struct{ language, text string }
 
-// blockOfCode is a fenced block or, after an empty line, an indented one.
+// blockOfCode matches a fenced block or, after an empty line, an indented block.
 var blockOfCode = regexp.MustCompile("(?m)^```(.*)\n((?s:.*?))\n?^```$|^\n((?:^ {4}.*\n)+)")
 
 // codeBlocks returns the blocks of code in a Markdown file.
@@ -267,7 +266,7 @@ func codeBlocks(t *testing.T, file string) (blocks []codeBlock) {
 	return blocks
 }
 
-// readDocument reads a file of the repository, or of elsewhere.
+// readDocument reads a file. A relative path starts at the root of the repository.
 func readDocument(t *testing.T, file string) string {
 	t.Helper()
 	if !filepath.IsAbs(file) {

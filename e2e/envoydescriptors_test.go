@@ -16,16 +16,16 @@ import (
 	"weir/internal/testenv"
 )
 
-// sent is a request, of which Envoy makes descriptors and weir descriptors foretells them.
+// sent is a request to Envoy, for which "weir descriptors" predicts the descriptors.
 type sent struct {
 	method, authority, path string // by default GET, localhost and /
 	headers                 []string
 	from                    string // the address that Envoy trusts, by default 192.0.2.1
-	added                   string // a header as Envoy has it after it has read the request
-	done                    string // the value of a descriptor that Envoy sends after the answer
+	added                   string // header that Envoy adds or changes when it reads the request
+	done                    string // value of a descriptor that Envoy sends after the answer
 }
 
-// envoyRequests use all that e2e/testdata/descriptors.yaml has.
+// envoyRequests use every feature in e2e/testdata/descriptors.yaml.
 var envoyRequests = []sent{
 	{authority: "api.example.com"}, {authority: "API.Example.Com:8443"}, {authority: "www.example.com"},
 	{authority: "x-v2.example.com"}, {authority: "-v2.example.com"}, {authority: "www.test"}, {authority: "www."},
@@ -56,13 +56,13 @@ var envoyRequests = []sent{
 	{path: "/other"},
 }
 
-// Which descriptors a real Envoy sends, as Weir's log of decisions has them, is what weir descriptors
-// prints for the same requests.
+// The descriptors that "weir descriptors" prints are the descriptors that a real Envoy sends for
+// the same requests, as Weir's decision log shows.
 func TestDescriptorsOfEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	const file = "e2e/testdata/descriptors.yaml"
-	output(t, testenv.Envoy(t)+" --mode validate --log-level error -c "+file) // deprecated fields are no errors
+	output(t, testenv.Envoy(t)+" --mode validate --log-level error -c "+file) // deprecated fields are allowed
 	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
 		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
 	gateway := runEnvoy(t, gateway{example: file}.bootstrap(t, w.grpc))
@@ -78,7 +78,7 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 		asked, err = decidedDescriptors(w.output.String())
 		return err
 	})
-	// Envoy does not use the hits_addend of a route's rate limits, as a note of weir descriptors says.
+	// Envoy ignores the hits_addend of a route's rate limits. A note of "weir descriptors" says so.
 	for value, remaining := range map[string]int{"now": 999, "specific": 1000} {
 		record := regexp.MustCompile(fmt.Sprintf(`"value":"%s".*"remaining":%d\b`, value, remaining))
 		if !record.MatchString(w.output.String()) {
@@ -86,7 +86,7 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 		}
 	}
 	// The admin port shows the same configuration, with or without the filters.
-	whole, routes := gateway.dump(t, ""), gateway.dump(t, "?resource=static_route_configs")
+	full, routes := gateway.dump(t, ""), gateway.dump(t, "?resource=static_route_configs")
 	for i, r := range envoyRequests {
 		wants := func(file string, options ...string) {
 			if got := r.foretold(t, file, options...); !slices.Equal(got, asked[i]) {
@@ -95,15 +95,15 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 		}
 		wants(file)
 		if i%4 == 0 {
-			wants(whole)
-			if r.path == "/match" || r.path == "/headers" { // others depend on filters
+			wants(full)
+			if r.path == "/match" || r.path == "/headers" { // other paths depend on filters
 				wants(routes, "--domain=first")
 			}
 		}
 	}
 }
 
-// dump writes a dump of the admin port into a file and returns its path.
+// dump writes the configuration dump of Envoy's admin port to a file and returns its path.
 func (e *envoy) dump(t *testing.T, query string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.json")
@@ -111,7 +111,7 @@ func (e *envoy) dump(t *testing.T, query string) string {
 	return file
 }
 
-// send sends a request and reads the answer.
+// send sends the request and reads the answer.
 func (s sent) send(t *testing.T, addr string) {
 	t.Helper()
 	request := fmt.Sprintf("%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
@@ -125,7 +125,7 @@ func (s sent) send(t *testing.T, addr string) {
 	}
 }
 
-// foretold returns what weir descriptors prints of a request, one descriptor per line.
+// foretold returns the output of "weir descriptors" for the request, a line per descriptor.
 func (s sent) foretold(t *testing.T, file string, options ...string) (lines []string) {
 	t.Helper()
 	args := []string{
@@ -161,8 +161,8 @@ func (s sent) foretold(t *testing.T, file string, options ...string) (lines []st
 	return lines
 }
 
-// descriptorText returns a descriptor for comparisons. Of a value that is no UTF-8, all bytes
-// are in value_base64.
+// descriptorText returns the text of a descriptor for comparisons. If a value is not UTF-8,
+// value_base64 has all its bytes, and value is dropped.
 func descriptorText(domain string, entries []map[string]string) string {
 	for _, e := range entries {
 		if e["value_base64"] != "" {
@@ -172,8 +172,8 @@ func descriptorText(domain string, entries []map[string]string) string {
 	return fmt.Sprint(domain, " ", entries)
 }
 
-// decidedDescriptors returns the descriptors in a log of decisions, for each of the requests
-// that a request for /marker follows.
+// decidedDescriptors returns the descriptors in a decision log for each of envoyRequests. In
+// the log, a request for /marker follows each of them.
 func decidedDescriptors(log string) (asked [][]string, err error) {
 	var lines []string
 	for line := range strings.Lines(log) {

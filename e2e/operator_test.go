@@ -15,13 +15,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// operator asks and steers a server by commands.
+// operator queries and controls a server with commands.
 type operator struct {
 	t           *testing.T
-	dir, server string // where commands run, and whom they ask
+	dir, server string // working directory of the commands, and the server's debug address
 }
 
-// shell runs a command line, which must succeed and print what matches all patterns.
+// shell runs a command line, which must succeed and print text that matches all patterns.
 func (o operator) shell(command string, patterns ...string) string {
 	o.t.Helper()
 	out := testenv.Must(shell(o.t, o.dir, command, "WEIR_SERVER=http://"+o.server, "USER=ops"))(o.t)
@@ -41,8 +41,8 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 20}
 `
 
-// TestOperator finds one abusive user among 1,000 on two servers, whose name it does not
-// know, denies it on both, and sees that end.
+// TestOperator finds an abusive user with an unknown name among 1,000 users on two servers,
+// denies the user on both, and ends the denial.
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	awayFromMidnight(t)
@@ -51,24 +51,24 @@ func TestOperator(t *testing.T) {
 	one, two := startWeir(t, rules, onRedis(redis)...), startWeir(t, rules, onRedis(redis)...)
 	abuse(t, one, two)
 
-	// Three commands.
+	// With three commands.
 	o := operator{t, t.TempDir(), one.debug}
 	top := o.shell("weir top", `on 2 servers`, `rule user \(.*rules.yaml:5:5\)`, `20 per day`, `DENIED +SINCE`)
 	found := regexp.MustCompile(`(?m)^ +(\d+) +\d\d:\d\d:\d\d .* (user=\S+)$`).FindStringSubmatch(top)
-	if found == nil || found[1] != "280" { // 300 less the 20 that pass
+	if found == nil || found[1] != "280" { // 300 requests, of which 20 are admitted
 		t.Fatalf("the first key is %q in\n%s", found, top)
 	}
 	o.shell("weir peek api "+found[2], `20 per day +20 of 20 +0`)
 	o.shell("weir except add api "+found[2]+` --deny --for 1h --reason "scraping"`, `deny api `+found[2]+` until`)
 
-	// Or one click, which leads to the user, the rule and the counters.
+	// In the console, one click leads to the user, the rule and the counters.
 	p := newTab(browser, t, two.debug)
 	p.open("/console/?servers=all")
 	p.wants("panel-keys", "280", found[2], "20 per day", "rules.yaml:5:5")
 	p.get(`document.querySelector("#panel-keys .descriptor a").click()`)
 	p.wants("panel-explain", "rules.yaml:5:5", "20 per day", "An exception applies: deny", "denies every request", "denied")
 
-	// It holds on both, whatever the counters say.
+	// The exception applies on both servers, even if the counters are reset.
 	user := strings.TrimPrefix(found[2], "user=")
 	both := func(user string, want service.RateLimitResponse_Code) {
 		one.waitFor(user, want)
@@ -79,7 +79,7 @@ func TestOperator(t *testing.T) {
 	both("quiet", service.RateLimitResponse_OK)
 	o.shell("weir except list", `deny +.*(60|59) min\).* ops +api `+found[2])
 
-	// It ends on both: at once by a click, and by itself when its time is over.
+	// The exception ends on both servers, at once by a click or when it expires.
 	p.open("/console/exceptions")
 	p.get(`document.querySelector("[id^=remove-]").click()`)
 	both(user, service.RateLimitResponse_OK)
@@ -98,8 +98,8 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// abuse sends requests of 1,000 users to both servers: 300 of one of them, one or two of
-// each other.
+// abuse sends requests of 1,000 users to the servers. Each server gets 150 requests of one
+// user, and one request of every other user.
 func abuse(t *testing.T, servers ...*weir) {
 	t.Helper()
 	var users []string
@@ -125,7 +125,7 @@ func abuse(t *testing.T, servers ...*weir) {
 	senders.Wait()
 }
 
-// waitFor waits until a user gets an answer.
+// waitFor waits until a peek at the limit of a user returns want.
 func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
@@ -137,7 +137,7 @@ func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
 	})
 }
 
-// at3AM has, for each command of docs/at-3am.md, what it shows.
+// at3AM contains patterns for the output of each command in docs/at-3am.md.
 var at3AM = map[string][]string{
 	"weir top":                    {`rule user \(.*api.yaml:6:5\)`, `SINCE`, `user=alice`},
 	"weir top --window minute":    {`5 per minute: \d+ denied`},
@@ -153,7 +153,7 @@ var at3AM = map[string][]string{
 	"curl --fail-with-body -X POST http://127.0.0.1:6070/-/reload": {`rules loaded`},
 }
 
-// TestAt3AM runs the commands of docs/at-3am.md, in their order.
+// TestAt3AM runs the commands in docs/at-3am.md in order.
 func TestAt3AM(t *testing.T) {
 	t.Parallel()
 	root, redis := testenv.Repository(t), testenv.RedisServer(t)
@@ -181,8 +181,8 @@ func TestAt3AM(t *testing.T) {
 	}
 }
 
-// TestDenialsHoldHashes finds a denied user by the hash of its name alone, in the page of
-// denials, in the log of decisions and in Redis.
+// TestDenialsHoldHashes checks that the page of denials, the decision log and Redis contain
+// the hash of a denied user's name, and that the page and the log do not contain the name.
 func TestDenialsHoldHashes(t *testing.T) {
 	t.Parallel()
 	const hashOfAlice = "#K9gGyX8OAK8aH8Myj6djqQ"
@@ -207,11 +207,11 @@ func TestDenialsHoldHashes(t *testing.T) {
 	}
 }
 
-// The log of decisions has lines as docs/operations.md shows one, which has a trace, too.
+// The decision log has lines like the example in docs/operations.md, apart from its trace ID.
 func TestDocumentedDecision(t *testing.T) {
 	t.Parallel()
 	w := startWeir(t, writeRules(t, "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 5}\n"), "DECISION_LOG=denied")
-	askFor(t, w, 11, "user", "alice") // in two minutes at most
+	askFor(t, w, 11, "user", "alice") // one is denied, even if the requests fall into two minutes
 	want := decision(t, strings.Replace(documentedBlock(t, "docs/operations.md", `{"time"`), `"shop"`, `"api"`, 1))
 	delete(want, "trace_id")
 	var line string
@@ -224,7 +224,7 @@ func TestDocumentedDecision(t *testing.T) {
 	}
 }
 
-// decision returns a line of the log, without times and the path of its rules.
+// decision returns the fields of a log line, without times and the path of the rules.
 func decision(t *testing.T, line string) map[string]string {
 	t.Helper()
 	var decoded map[string]any

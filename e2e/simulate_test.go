@@ -22,7 +22,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// simulated is what the test reads of a report of weir simulate.
+// simulated contains the fields that the tests read from a report of weir simulate.
 type simulated struct {
 	Lines, Unreadable int64
 	Requests          uint64
@@ -32,7 +32,7 @@ type simulated struct {
 	Notes []string
 }
 
-// knownLog is a log of the generator, and what is known of it.
+// knownLog is a generated log with its abusers and the amounts that simulate must suggest.
 type knownLog struct {
 	file    string
 	Abusers []struct{ Address string }
@@ -47,7 +47,8 @@ func buildGenerator(t *testing.T) string {
 	return generator
 }
 
-// generate makes a log of an hour in which some clients come often and three far too often.
+// generate creates the log of an hour in which some clients send many requests and three send
+// far too many.
 func generate(t *testing.T, lines int) (log knownLog) {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,13 +59,13 @@ func generate(t *testing.T, lines int) (log knownLog) {
 	return log
 }
 
-// simulate runs weir simulate, and returns its report and the clients of the lines that would
-// be denied.
+// simulate runs weir simulate. It returns the report, and the clients of the requests that
+// would be denied, by the number of their line.
 func simulate(t *testing.T, rules, log, envoy string, flags ...string) (report simulated, denied map[int]string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "denied")
 	out := output(t, fmt.Sprintf("weir simulate %s %s --envoy %s --output json --denied %s ", rules, log, envoy, file)+strings.Join(flags, " "))
-	if err := json.Unmarshal([]byte(out), &report); err != nil { // or something is on stderr
+	if err := json.Unmarshal([]byte(out), &report); err != nil { // also if there is text on stderr
 		t.Fatalf("%v in:\n%s", err, out)
 	}
 	denied = map[int]string{}
@@ -98,9 +99,9 @@ func readLogged(t *testing.T, file string) (list []logged) {
 	return list
 }
 
-// TestSimulate chooses a limit as a new user would: weir simulate suggests amounts. The same requests through a real Envoy and Weir with the suggested
-// rules are denied as it said, one by one. And what Envoy then logs of them, in both of its
-// formats, is denied by a replay as it was by Weir.
+// TestSimulate chooses a limit as a new user would, from the amounts that weir simulate
+// suggests. With this limit, a real Envoy and Weir deny exactly the requests in the report. A
+// replay of Envoy's logs of these requests, in both formats, denies them, too.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -142,7 +143,7 @@ func TestSimulate(t *testing.T) {
 	}
 	t.Logf("%d requests through Envoy, of which %d are denied as the report says", len(requests), len(got))
 
-	got = nil // by what Envoy logged
+	got = nil // from here on, lines of Envoy's log
 	linesOf(t, logs["json"], len(requests))
 	for _, r := range readLogged(t, logs["json"]) {
 		if r.Status == 429 {
@@ -161,12 +162,12 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// simulatedFormat is a log of Envoy in JSON as weir simulate reads it.
+// simulatedFormat is a JSON format of Envoy's log that weir simulate can read.
 const simulatedFormat = "{start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%', " +
 	"response_code: '%RESPONSE_CODE%', duration: '%DURATION%', authority: '%REQ(:AUTHORITY)%', downstream_remote_address: '%DOWNSTREAM_REMOTE_ADDRESS%'}"
 
-// logging is an Envoy that writes its log in JSON and in its default text, and of which a
-// connection manager has further fields. It sends the address of the client.
+// logging returns an Envoy that logs in JSON and in its default text format, and sends the
+// address of the client to Weir. manager has further fields of its connection manager.
 func logging(t *testing.T, jsonFormat, manager string) (g gateway, logs map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -175,8 +176,8 @@ func logging(t *testing.T, jsonFormat, manager string) (g gateway, logs map[stri
 	return gateway{manager: manager, virtualHost: forwarded.virtualHost}, logs
 }
 
-// TestLargeLog runs the commands of docs/simulate.md for a log with a known truth, with
-// fewer lines.
+// TestLargeLog runs the commands in docs/simulate.md, for a log with fewer lines. The report
+// must agree with the truth that the generator writes.
 func TestLargeLog(t *testing.T) {
 	t.Parallel()
 	root, dir := testenv.Repository(t), t.TempDir()
@@ -197,7 +198,7 @@ func TestLargeLog(t *testing.T) {
 	if len(truth.Abusers) != 3 {
 		t.Fatalf("%d abusers", len(truth.Abusers))
 	}
-	report, _, _ := strings.Cut(out, "\n{") // where the truth begins
+	report, _, _ := strings.Cut(out, "\n{") // the truth follows
 	for _, a := range truth.Abusers {
 		if !strings.Contains(report, "remote_address="+a.Address+" ") {
 			t.Errorf("the report does not name %s", a.Address)
@@ -218,8 +219,8 @@ func TestLargeLog(t *testing.T) {
 	}
 }
 
-// The client that a real Envoy trusts, by its connection or by x-forwarded-for, is the one of weir descriptors and of
-// a replay of its logs.
+// "weir descriptors" and a replay of Envoy's logs find the client address that a real Envoy
+// trusts, from the connection or from x-forwarded-for.
 func TestClientsOfEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -267,9 +268,9 @@ func TestClientsOfEnvoy(t *testing.T) {
 			}
 			for format, log := range logs {
 				linesOf(t, log, len(lists))
-				_, clients := simulate(t, rules, log, config) // all of which it denies
+				_, clients := simulate(t, rules, log, config) // the rules deny all requests
 				for i, want := range trusted {
-					// The default text has the loopback address of a connection nowhere.
+					// The default text format does not contain the loopback address of the connection.
 					if got := clients[i+1]; got != want && (format == "json" || want != "127.0.0.1") {
 						t.Errorf("%s: %q is from %q, and Envoy trusts %s", format, lists[i], got, want)
 					}
@@ -279,8 +280,8 @@ func TestClientsOfEnvoy(t *testing.T) {
 	}
 }
 
-// Of what a real Envoy logs, a replay counts the requests for which it asked Weir, and no other. Lines of text that
-// headers forge are unreadable.
+// A replay of a real Envoy's logs counts exactly the requests for which Envoy asked Weir. Text
+// lines with fields that headers forge are unreadable.
 func TestLinesOfNoRequest(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -308,8 +309,8 @@ func TestLinesOfNoRequest(t *testing.T) {
 	}
 }
 
-// sendBytes sends a request as it is, and returns what Envoy answers first. It may end the
-// connection instead.
+// sendBytes sends the bytes of a request and returns the first part of Envoy's answer, which
+// is empty if Envoy closes the connection.
 func sendBytes(t *testing.T, addr, request string) string {
 	t.Helper()
 	conn := connect(t, addr)
