@@ -1,4 +1,4 @@
-{{- /* Also the name of the Service, which has no dots. */ -}}
+{{- /* This is also the name of the Service, so it must not contain dots. */ -}}
 {{- define "weir.fullname" -}}
 {{- $full := .Values.fullnameOverride -}}
 {{- if not $full -}}
@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- /* The ConfigMap with the rules, "" without one. */ -}}
+{{- /* The ConfigMap with the rules, or "" if there is none. */ -}}
 {{- define "weir.rules" -}}
 {{- if .Values.rules.existingConfigMap -}}
 {{- .Values.rules.existingConfigMap -}}
@@ -65,7 +65,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- toJson $volumes -}}
 {{- end -}}
 
-{{- /* The variables that other values set, by name, with the values that do. */ -}}
+{{- /* The variables that other values set: by name, the path of the chart's value and the variable's value. */ -}}
 {{- define "weir.env" -}}
 {{- $env := dict "DEBUG_HOST" (list "debug.service" (ternary "0.0.0.0" "127.0.0.1" .Values.debug.service)) -}}
 {{- with .Values.redis.url }}{{ $_ := set $env "REDIS_URL" (list "redis.url" .) }}{{ end -}}
@@ -87,18 +87,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- toJson $env -}}
 {{- end -}}
 
-{{- /* All variables by name: the value, "" if it is elsewhere, and which of the chart's values sets it. */ -}}
+{{- /* All variables by name: the value, or "" if it is in another object, and the chart's value that sets it. */ -}}
 {{- define "weir.variables" -}}
 {{- $variables := dict -}}
 {{- range $name, $pair := include "weir.env" . | fromJson }}{{ $_ := set $variables $name (dict "value" (index $pair 1) "from" (index $pair 0)) }}{{ end -}}
 {{- range $name, $value := .Values.env }}{{ $_ := set $variables $name (dict "value" (toString $value) "from" "env") }}{{ end -}}
 {{- range .Values.extraEnv }}{{ $_ := set $variables .name (dict "value" (default "" .value) "from" "extraEnv" "elsewhere" (hasKey . "valueFrom")) }}{{ end -}}
-{{- /* As for Weir, an empty one is not set. */ -}}
+{{- /* Like Weir, treat an empty variable as not set. */ -}}
 {{- range $name, $variable := $variables }}{{ if not (or $variable.value $variable.elsewhere) }}{{ $_ := unset $variables $name }}{{ end }}{{ end -}}
 {{- toJson $variables -}}
 {{- end -}}
 
-{{- /* The names of the settings, each in `. */ -}}
+{{- /* The names of the settings, each between two `. */ -}}
 {{- define "weir.settings" -}}
 {{- regexFindAll "`[A-Z0-9_]+`" (.Files.Get "files/settings.md") -1 | join "" -}}
 {{- end -}}
