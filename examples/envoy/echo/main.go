@@ -1,5 +1,5 @@
-// Command echo is the upstream of the example: it answers every request with
-// the request.
+// Command echo is the upstream of the example. It answers every request with
+// the text of the request.
 package main
 
 import (
@@ -21,6 +21,6 @@ func main() {
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {
-	// Only a client that has gone fails here.
+	// Write fails only if the client has disconnected.
 	_ = r.Write(w)
 }

@@ -1,5 +1,5 @@
-// Command slow is the upstream of the example: its answers take until somebody asks
-// it for /finish, which ends the oldest request. It answers /quick at once.
+// Command slow is the upstream of the example. Its requests wait until a request for
+// /finish, which answers the oldest of them. It answers /quick at once.
 package main
 
 import (
@@ -18,8 +18,8 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("listening on %s", listener.Addr())
-	finish := make(chan struct{}) // the one that has waited longest receives first
-	// Only a client that has gone fails below.
+	finish := make(chan struct{}) // the longest waiting request receives first
+	// Writes fail only if the client has disconnected.
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-finish:

@@ -1,6 +1,6 @@
-// Command model is the upstream of the example: it answers like a language
-// model, at once and without sense, and takes as many tokens as the request
-// permits (max_tokens). With stream it answers in events.
+// Command model is the upstream of the example. It sends a fixed answer like a
+// language model and reports as many tokens as the request permits
+// (max_tokens). If the request sets stream, the answer consists of events.
 package main
 
 import (
@@ -33,7 +33,7 @@ func complete(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body is no request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	// Only a client that has gone fails below.
+	// Writes fail only if the client has disconnected.
 	if !request.Stream {
 		w.Header().Set("content-type", "application/json")
 		fmt.Fprintf(w, `{"choices": [{"message": {"content": "How do you do?"}}], "usage": {"total_tokens": %d}}`+"\n", request.MaxTokens)

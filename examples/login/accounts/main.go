@@ -1,5 +1,5 @@
-// Command accounts is the upstream of the example: it knows two users and their
-// passwords. A right password is answered with 200, a wrong one with 401.
+// Command accounts is the upstream of the example. It has two users with
+// passwords, and answers a right password with 200 and a wrong one with 401.
 package main
 
 import (
@@ -38,5 +38,5 @@ func login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong user or password", http.StatusUnauthorized)
 		return
 	}
-	fmt.Fprintf(w, "welcome, %s\n", try.User) // fails only for a client that has gone
+	fmt.Fprintf(w, "welcome, %s\n", try.User) // fails only if the client has disconnected
 }

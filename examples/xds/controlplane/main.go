@@ -37,7 +37,7 @@ func main() {
 	snapshots, plane := cache.NewSnapshotCache(false, cache.IDHash{}, nil), grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(plane, server.NewServer(context.Background(), snapshots, answers))
 	go func() { log.Fatal(plane.Serve(listener)) }()
-	// Each text has a new version: one that Weir has had would not be sent after a refusal.
+	// Each text gets a new version. After a refusal, an old version would not be sent again.
 	version, sent := 0, ""
 	for range time.Tick(100 * time.Millisecond) {
 		if text, err := os.ReadFile(*file); err == nil && string(text) != sent {
