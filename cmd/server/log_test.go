@@ -80,6 +80,6 @@ func TestLossyWriter(t *testing.T) {
 		}
 		l.close(time.Minute)
 		<-l.ended
-		fmt.Fprintln(l, "after the end") // returns
+		fmt.Fprintln(l, "after the end") // must return
 	})
 }

@@ -146,7 +146,7 @@ func noSecretIn(t *testing.T, args, environment []string) string {
 	<-ended
 	shown["log"] = log.String()
 	for source, text := range shown {
-		if found := regexp.MustCompile("(?i).*" + secret + ".*").FindString(text); found != "" { // names of headers change case
+		if found := regexp.MustCompile("(?i).*" + secret + ".*").FindString(text); found != "" { // the server may change the case of header names
 			t.Errorf("%v %v: %s shows it: %s", args, environment, source, found)
 		}
 	}
