@@ -35,7 +35,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once, unless serve handles it
+	context.AfterFunc(ctx, stop) // a second signal kills the process, unless serve handles it
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -191,7 +191,7 @@ func (l likeServer) load(files []descriptors.File, paths ...string) (*descriptor
 	return tree, nil
 }
 
-// Run explains what happens to a descriptor.
+// Run prints how the server would handle a descriptor.
 func (e explanation) Run(p *program) error {
 	cluster := e.Redis.Named() && e.Redis.Clustered()
 	options := e.options()
