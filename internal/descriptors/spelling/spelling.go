@@ -21,6 +21,9 @@ func Nearest(word string, candidates []string) string {
 	}
 	best, least := "", 3
 	for _, c := range candidates {
+		if len(c) >= len(word)+least {
+			continue // also where it would take long
+		}
 		if n := editDistance(word, c); n < least && n < len(c)-1 {
 			best, least = c, n
 		}

@@ -98,6 +98,9 @@ func Has(n *yaml.Node, field string) bool {
 // Pairs calls visit for each key and value of a mapping, and then for those of
 // the mappings that it merges (<<).
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
+	if merged && d.inAlias > 0 {
+		d.aliased += len(n.Content) / 2 // also of those that are not visited
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; key.Tag != "!!merge" {
 			visit(key, n.Content[i+1], merged)
