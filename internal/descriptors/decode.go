@@ -19,6 +19,7 @@ type decoder struct {
 	*tables
 	domain string
 	root   *node  // of the domain
+	long   *node  // what tooLong returns
 	way    []step // from the domain to the descriptor that is being read
 
 	level       level       // whose fields are being read
@@ -115,8 +116,15 @@ type level struct {
 	given         strictyaml.Given
 }
 
+// maxWay bounds the keys and values above a rule, in bytes: the names of each rule repeat them.
+const maxWay = 64 << 10
+
 // descriptors reads a list into the children of a node.
 func (d *decoder) descriptors(parent *node, list *yaml.Node) {
+	if len(parent.way()) > maxWay {
+		d.Problem(strictyaml.At(list), "the keys and values that lead here are too long, at most %d bytes are allowed", maxWay)
+		return
+	}
 	parent.makeRoom(len(list.Content))
 	i := 0
 	d.Items(list, func(n *yaml.Node) {
@@ -156,6 +164,9 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
 		d.ProblemIn("share_threshold", l.given.At("share_threshold"), "nothing to share: this needs networks, regex, a list of values or a value with a wildcard (*)")
+	}
+	if l.given.Has("rate_limit") && !l.hasLimit && children == 0 {
+		d.WarnIn("rate_limit", l.given.At("rate_limit"), "rate_limit is empty, so the rule limits nothing: write a limit, or remove the field")
 	}
 	if l.below && !l.hasLimit {
 		d.ProblemIn("below", l.given.At("below"), "below needs a rate_limit beside it")
@@ -281,9 +292,8 @@ func (d *decoder) setHold(r *Rule) {
 			continue
 		}
 		r.Hold = key
-		if holds := d.tree.holds[d.domain]; !slices.Contains(holds, key) {
-			d.tree.holds[d.domain] = append(holds, key)
-			d.holding[limiter.Entry{Key: d.domain, Value: key}] = r
+		if e := (limiter.Entry{Key: d.domain, Value: key}); !d.tree.holds[e] {
+			d.tree.holds[e], d.holding[e] = true, r
 		}
 	}
 	switch above := r.Above; {

@@ -13,7 +13,7 @@
 //     they say;
 //   - warning.go and hidden.go report what is allowed and hardly meant;
 //   - match.go finds rules, by patterns.go, wildcard.go, regex.go and network.go where a
-//     value is not listed;
+//     value is not listed, within the bound of work.go;
 //   - explain.go, dump.go and label.go show rules to people and metrics.
 //
 // ARCHITECTURE.md, "To add", lists what another field needs.

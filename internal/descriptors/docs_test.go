@@ -85,6 +85,8 @@ func TestDocumentedLists(t *testing.T) {
 		{"`::ffff:10.1.2.3`", "remote_address=::ffff:10.1.2.3", "shop|remote_address=[10.1.0.0/16]"},
 		{"|`remote_address=2001:db8::1`, with a zone such as `%eth0`, too|`2001:db8::/32`|", "remote_address=2001:db8::1%eth0", "shop|remote_address=[10.0.0.0/8+1]"},
 		{"|`remote_address=10.1.2.3:443`|none", "remote_address=10.1.2.3:443", ""},
+		{"|`remote_address=010.1.2.3`, or with a blank after it|none", "remote_address=010.1.2.3", ""},
+		{"or with a blank after it", "remote_address=10.1.2.3 ", ""},
 		{"|`path=/v2/users`|the regular expression|", "path=/v2/users", "shop|path=\"~/v[0-9]+/(orders|users)\""},
 		{"|`path=/v2/users/7`|none", "path=/v2/users/7", ""},
 	} {

@@ -113,8 +113,8 @@ func (n *node) path() (way []*node) {
 
 // word is n as Spell writes it. A key that has the name of a rule without key is quoted.
 func (n *node) word() string {
-	if n.parent != nil && n.how == Nowhere {
-		return noKey
+	if n.parent != nil && n.how == Nowhere || n.how == TooLong {
+		return n.entry.Key
 	}
 	return Spell(n.named())
 }

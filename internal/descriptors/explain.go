@@ -56,6 +56,7 @@ const (
 	ByRegex               // the node's regular expression is the first of both
 	ByKey                 // the node is for any value
 	NamesHold             // it leads to no node, but names the hold of the rule
+	TooLong               // its value takes too much Work: it leads to a rule that denies
 )
 
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.
@@ -64,7 +65,9 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	if n == nil {
 		return Trace{}
 	}
-	rule, holdEntry := t.MatchHold(domain, entries)
+	work := MaxWork
+	rule, holdEntry, _ := t.MatchHold(domain, entries, &work)
+	work = MaxWork
 	trace := Trace{Rule: rule}
 	way, leading := []*node{n}, entries // those that lead somewhere, or are to
 	if holdEntry >= 0 {
@@ -75,14 +78,16 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 			trace.Levels = append(trace.Levels, Level{Entry: e, How: NamesHold})
 			continue
 		}
-		next := n.next(e)
+		next := n.next(e, &work)
 		trace.Levels = append(trace.Levels, n.leads(e, next))
 		if next == nil {
 			break
 		}
-		n, way = next, append(way, next)
+		if n, way = next, append(way, next); n.how == TooLong {
+			break
+		}
 	}
-	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.rule != nil
+	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.rule != nil || n.how == TooLong
 	if !trace.Ends {
 		children := slices.SortedStableFunc(slices.Values(n.children), func(a, b *node) int {
 			return cmp.Or(cmp.Compare(a.entry.Key, b.entry.Key), cmp.Compare(a.entry.Value, b.entry.Value))
@@ -90,7 +95,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		for _, child := range children {
 			trace.Children = append(trace.Children, child.named())
 		}
-		trace.Hidden = hidden(way, leading)
+		trace.Hidden = hidden(way, leading, &work)
 	}
 	return trace
 }
@@ -98,10 +103,10 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 // hidden finds a node that would lead entries to a rule if a more specific one did
 // not hide it, the one furthest from the domain. nodes are those that entries led
 // to, from the domain on.
-func hidden(nodes []*node, entries []limiter.Entry) *Hidden {
+func hidden(nodes []*node, entries []limiter.Entry, work *Work) *Hidden {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
-		for general := range nodes[i].all(entries[i]) { // the first leads nowhere
-			if way := general.follow(entries[i+1:]); way != nil {
+		for general := range nodes[i].all(entries[i], work) { // the first leads nowhere
+			if way := general.follow(entries[i+1:], work); way != nil {
 				return &Hidden{By: nodes[i+1].named(), General: general.named(), Way: way[1:]}
 			}
 		}
@@ -110,10 +115,10 @@ func hidden(nodes []*node, entries []limiter.Entry) *Hidden {
 }
 
 // follow returns n and what entries lead to from there on, nil if that is no rule.
-func (n *node) follow(entries []limiter.Entry) []limiter.Entry {
+func (n *node) follow(entries []limiter.Entry, work *Work) []limiter.Entry {
 	way := []limiter.Entry{n.named()}
 	for _, e := range entries {
-		if n = n.next(e); n == nil {
+		if n = n.next(e, work); n == nil || n.how == TooLong {
 			return nil
 		}
 		way = append(way, n.named())

@@ -14,15 +14,16 @@ import (
 const (
 	maxNamed = 100 // nodes that lack what a more general one has; further ones are counted
 	maxLost  = 3   // limits that one of them lacks are named
-	// maxSteps bounds how many nodes, and regular expressions, are compared. Few specific
-	// nodes have many children and all that the general one has, so most trees take far less.
-	maxSteps = 500_000
+	// maxCompared bounds the comparisons of nodes and patterns. Few specific nodes have many
+	// children and all that the general one has, so most trees take far less.
+	maxCompared = 16 * MaxWork
+	aNode       = 32 // what comparing two nodes takes of it
 )
 
 // hiding looks for limits that specific nodes hide.
 type hiding struct {
 	*loader
-	steps   int     // nodes compared, and regular expressions
+	work    Work    // left for comparisons
 	lacking []*node // that lack limits
 }
 
@@ -36,7 +37,7 @@ type valued struct {
 // warnOfHidden warns of limits that no request reaches for some values, and of
 // nodes for any value that it reaches for none.
 func (l *loader) warnOfHidden() {
-	h := hiding{loader: l}
+	h := hiding{loader: l, work: maxCompared}
 	for _, v := range l.valued {
 		n, anyValue := v.node, v.parent.exact[limiter.Entry{Key: v.entry.Key}]
 		generals := []*node{anyValue}
@@ -78,25 +79,19 @@ func (l *loader) warnOfHidden() {
 // there, as far as that is soon found out. A wildcard is a value of those that match its
 // very text: a '*' in that text then lies where any run of characters may.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
-	p := v.parent.patterns[v.entry.Key]
-	if p != nil && p.count > maxCompared {
-		return nil
+	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
+		return nil // they are too many
 	}
+	seen := map[*node]bool{}
 	for _, value := range v.values {
 		runtime.Gosched()
-		if p != nil {
-			h.steps += len(p.regexes)
-		}
-		if h.steps > maxSteps {
-			break
-		}
 		found := false
-		for other := range v.parent.all(limiter.Entry{Key: v.entry.Key, Value: value}) {
+		for other := range v.parent.all(limiter.Entry{Key: v.entry.Key, Value: value}, &h.work) {
 			if other == v.node {
 				found = true
 			} else if found {
-				if !slices.Contains(generals, other) {
-					generals = append(generals, other)
+				if !seen[other] {
+					seen[other], generals = true, append(generals, other)
 				}
 				break
 			}
@@ -129,14 +124,14 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 		list = append(list, "what no rule below it matches")
 	}
 	for _, child := range general.children {
-		if h.steps++; h.steps > maxSteps || len(list) > maxLost {
+		if !h.work.take(aNode) || len(list) > maxLost {
 			break
 		}
 		if !child.limited {
 			continue
 		}
 		below := strings.TrimPrefix(way+"|"+Spell(child.named()), "itself|")
-		if same, known := specific.same(child); !known {
+		if same, known := specific.same(child, &h.work); !known {
 			continue
 		} else if same == nil {
 			list = append(list, below)
@@ -149,7 +144,7 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 
 // same returns the child of n that an entry for other, the child of another node,
 // leads to, or nil. That is not always known for what a regular expression matches.
-func (n *node) same(other *node) (child *node, known bool) {
+func (n *node) same(other *node, work *Work) (child *node, known bool) {
 	e, p := other.entry, n.patterns[other.entry.Key]
 	switch {
 	case other.how == ByNetwork:
@@ -160,5 +155,6 @@ func (n *node) same(other *node) (child *node, known bool) {
 	case other.how == ByRegex:
 		e.Value = ""
 	}
-	return n.next(e), true
+	child = n.next(e, work)
+	return child, *work >= 0
 }

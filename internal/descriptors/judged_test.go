@@ -27,7 +27,9 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 	}
 	for _, way := range ways {
 		want, wantHold := list.matchHold(way)
-		rule, hold := tree.MatchHold("api", way)
+		work := MaxWork
+		asked := way
+		rule, hold, way := tree.MatchHold("api", asked, &work)
 		if len(want) > 0 && hold != wantHold || len(want) == 0 && hold >= 0 {
 			t.Fatalf("%q in %s: the hold is at %d, want %d", way, file, hold, wantHold)
 		}
@@ -51,8 +53,8 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 			t.Fatalf("%q in %s: got the rules %v, want %v (line, levels, hold)", whole, file, got, want)
 		}
 		root := tree.domains["api"]
-		all := append(slices.Collect(root.all(whole[0])), nil)
-		if first := root.next(whole[0]); all[0] != first {
+		all := append(slices.Collect(root.all(asked[0], &work)), nil)
+		if first := root.next(asked[0], &work); all[0] != first {
 			t.Fatalf("%q in %s: leads to %v, but first of all to %v", whole, file, first, all)
 		}
 		found = append(found, len(got))

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,7 +27,6 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 	switch {
 	case strictyaml.IsNull(n):
 		l.hasLimit = false
-		d.Warn(strictyaml.At(n), "rate_limit is empty, so the rule limits nothing: write a limit, or remove the field")
 	case isEmptyList(n): // a rule whose limits were all commented out must not pass for one that allows everything
 		d.Problem(strictyaml.At(n), "the list is empty; add at least one limit")
 	case n.Kind == yaml.SequenceNode:
@@ -41,12 +41,14 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
 	alike := map[string]uint32{} // how many count like this
+	names, hold := map[string]bool{}, ""
 	d.Items(list, func(n *yaml.Node) {
 		limit := d.limit(n)
 		if limit == nil {
 			return
 		}
-		d.distinct(l.Limits, limit)
+		d.distinct(names, hold, limit)
+		names[limit.Name], hold = true, cmp.Or(hold, limit.HoldKey())
 		l.Limits = append(l.Limits, limit)
 		kind := string(limit.AppendKind(nil))
 		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
@@ -62,16 +64,15 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// distinct reports what the limit that was read has in common with others of its rule: a
-// name, which tells them apart in metrics and in replaces. Holds must have the same key.
-func (d *decoder) distinct(others []*limiter.Limit, limit *limiter.Limit) {
+// distinct reports what the limit that was read has in common with others of its rule: one of
+// their names, which tell them apart in metrics and in replaces. Their holds must have its key.
+func (d *decoder) distinct(names map[string]bool, hold string, limit *limiter.Limit) {
 	given, key := &d.limitFields.given, limit.HoldKey()
-	if limit.Name != "" && slices.ContainsFunc(others, func(o *limiter.Limit) bool { return o.Name == limit.Name }) {
+	if limit.Name != "" && names[limit.Name] {
 		d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
 	}
-	i := slices.IndexFunc(others, func(o *limiter.Limit) bool { return o.HoldKey() != "" })
-	if i >= 0 && key != "" && key != others[i].HoldKey() {
-		d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, others[i].HoldKey())
+	if hold != "" && key != "" && key != hold {
+		d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, hold)
 	}
 }
 

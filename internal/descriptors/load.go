@@ -107,7 +107,7 @@ type loader struct {
 func newLoader(opts Options) *loader {
 	return &loader{
 		opts:    opts,
-		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[string][]string)},
+		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[limiter.Entry]bool)},
 		names:   make(map[limiter.Entry]bool),
 		holding: make(map[limiter.Entry]*Rule),
 	}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"weir/internal/limiter"
 )
@@ -12,9 +13,9 @@ import (
 // many goroutines. The zero Tree has no rules.
 type Tree struct {
 	domains map[string]*node
-	labels  map[string]string   // of the domains, in metrics
-	holds   map[string][]string // by domain: the keys of entries that name holds
-	rules   []*Rule             // in the order of the files
+	labels  map[string]string      // of the domains, in metrics
+	holds   map[limiter.Entry]bool // by domain and key: whether entries with that key name holds
+	rules   []*Rule                // in the order of the files
 
 	warnings Problems
 }
@@ -133,30 +134,35 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 // nil. The limits of Above apply, too. It does not go back to try another way, and does not
 // allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
-	rule, _ := t.MatchHold(domain, entries)
+	work := MaxWork
+	rule, _, _ := t.MatchHold(domain, entries, &work)
 	return rule
 }
 
-// MatchHold is Match. It also returns which entry names the hold of the rule, and so
-// belongs to no level; -1 if there is none. If the rule needs a hold, its limits in flight must
-// then deny.
-func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int) {
-	root := t.domains[domain]
-	if root == nil {
-		return nil, -1
+// MatchHold is Match for one of the descriptors of a request, which share work. It also
+// returns which entry names the hold of the rule, and so belongs to no level; -1 if there is
+// none. If the rule needs a hold, its limits in flight must then deny. And it returns the
+// entries as they are counted: in a copy with canonical addresses where networks match.
+func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
+	n, holdEntry := t.domains[domain], -1
+	if n == nil {
+		return nil, -1, entries
 	}
-	n, holdEntry := root, -1
 	var without *Rule // if the entry that may name a hold does not
 	for i, e := range entries {
-		next := n.next(e)
-		if next != nil {
-			n = next
+		if next := n.next(e, work); next != nil {
+			switch n = next; n.how {
+			case ByNetwork:
+				entries = canonical(entries, i)
+			case TooLong:
+				return n.rule, -1, entries
+			}
 			continue
 		}
 		if rule = n.keyless; rule == nil {
 			rule = n.above()
 		}
-		if holdEntry >= 0 || !slices.Contains(t.holds[domain], e.Key) {
+		if holdEntry >= 0 || !t.holds[limiter.Entry{Key: domain, Value: e.Key}] {
 			return rule.named(without, holdEntry, entries)
 		}
 		holdEntry, without = i, rule
@@ -165,9 +171,25 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 		rule = n.above()
 	}
 	if holdEntry < 0 && rule != nil && rule.Hold == "" { // nearly always
-		return rule, -1
+		return rule, -1, entries
 	}
 	return rule.named(without, holdEntry, entries)
+}
+
+// canonical returns entries with the address at i in its one form, without a zone: in a
+// copy, unless it is in that form already. Each way to write an address would have a counter
+// of its own otherwise.
+func canonical(entries []limiter.Entry, i int) []limiter.Entry {
+	if !strings.Contains(entries[i].Value, ":") { // IPv4 has one form
+		return entries
+	}
+	var room [longestAddress]byte
+	address, _ := parseAddress(entries[i].Value)
+	if text := address.AppendTo(room[:0]); string(text) != entries[i].Value {
+		entries = slices.Clone(entries)
+		entries[i].Value = string(text)
+	}
+	return entries
 }
 
 // above returns the nearest rule, from n upwards, whose limits hold below it, or nil.
@@ -180,16 +202,16 @@ func (n *node) above() *Rule {
 	return nil
 }
 
-// named returns r and which entry names its hold. If that is not the one that was
-// taken for it, it returns without, as if that entry had led nowhere.
-func (r *Rule) named(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int) {
+// named returns r, which entry names its hold, and entries. If that entry is not the one
+// taken for it, it returns without, as if the one taken had led nowhere.
+func (r *Rule) named(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
 	}
 	if holdEntry < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
 		holdEntry = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
 	}
-	return r, holdEntry
+	return r, holdEntry, entries
 }
 
 // Passed returns the last rule that a descriptor passes and whose limits hold below it.
@@ -224,12 +246,12 @@ func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 // and value, else what patterns find, else the one with its key for any value.
 // An entry without value is no exception: the wildcard * alone matches it, or a
 // regular expression that matches "".
-func (n *node) next(e limiter.Entry) *node {
+func (n *node) next(e limiter.Entry, work *Work) *node {
 	if child := n.exact[e]; child != nil {
 		return child
 	}
 	if p := n.patterns[e.Key]; p != nil {
-		if child := p.find(e.Value); child != nil {
+		if child := p.find(e.Value, work); child != nil {
 			return child
 		}
 	}
@@ -237,20 +259,21 @@ func (n *node) next(e limiter.Entry) *node {
 }
 
 // all yields the child that an entry leads to and those that it would lead to if
-// that were not there, and so on. It may yield one several times.
-func (n *node) all(e limiter.Entry) iter.Seq[*node] {
+// that were not there, and so on. It may yield one several times. It ends when too little
+// work is left.
+func (n *node) all(e limiter.Entry, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if child := n.exact[e]; child != nil && !yield(child) {
 			return
 		}
 		if p := n.patterns[e.Key]; p != nil {
-			for child := range p.all(e.Value) {
+			for child := range p.all(e.Value, work) {
 				if !yield(child) {
 					return
 				}
 			}
 		}
-		if child := n.exact[limiter.Entry{Key: e.Key}]; child != nil {
+		if child := n.exact[limiter.Entry{Key: e.Key}]; child != nil && *work >= 0 {
 			yield(child)
 		}
 	}

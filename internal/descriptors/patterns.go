@@ -18,6 +18,8 @@ type patterns struct {
 	steps     int   // of the regular expressions
 	whole     *node // the first that matches every value, so that none after it is reached
 	last      *node // of wildcards and regular expressions
+	tooLong   *node // for a value that takes too much work
+	compared  Work  // left for comparing wildcards with each other, see isHidden
 }
 
 // regexChild is a child for values that a regular expression matches.
@@ -27,8 +29,9 @@ type regexChild struct {
 }
 
 // find returns the child that a value leads to, or nil: the one with the longest
-// prefix if the value is an address, else the first in the order of the files.
-func (p *patterns) find(value string) *node {
+// prefix if the value is an address, else the first in the order of the files, else
+// tooLong if too little work is left to know.
+func (p *patterns) find(value string, work *Work) *node {
 	if p.networks != nil {
 		if address, ok := parseAddress(value); ok {
 			if child, found := p.networks.Lookup(address); found {
@@ -36,32 +39,38 @@ func (p *patterns) find(value string) *node {
 			}
 		}
 	}
-	if len(p.regexes) == 0 { // as nearly always
-		return p.wildcards.find(value, 0)
+	if p.count == 0 {
+		return nil
 	}
-	return p.findText(value, 0)
+	child := p.findText(value, 0, work)
+	if *work < 0 {
+		return p.tooLong
+	}
+	return child
 }
 
 // findText returns the first wildcard or regular expression in the order of the
-// files that matches value and is not before from, or nil. Regular expressions are
-// tried one after the other, which maxRegexSteps bounds.
-func (p *patterns) findText(value string, from int32) *node {
-	best := p.wildcards.find(value, from)
+// files that matches value and is not before from, or nil, also if too little work is left.
+func (p *patterns) findText(value string, from int32, work *Work) *node {
+	best := p.wildcards.find(value, from, work)
 	for i := range p.regexes {
 		r := &p.regexes[i]
 		if best != nil && best.order < r.child.order {
 			break
 		}
-		if r.child.order >= from && r.matches(value) {
+		if r.child.order >= from && r.matches(value, work) {
 			return r.child
 		}
+	}
+	if *work < 0 {
+		return nil
 	}
 	return best
 }
 
 // all yields what find would return if what it yielded before were not there. It
-// may yield one child several times.
-func (p *patterns) all(value string) iter.Seq[*node] {
+// may yield one child several times. It ends when too little work is left.
+func (p *patterns) all(value string, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if address, ok := parseAddress(value); ok && p.networks != nil {
 			for _, child := range p.networks.Supernets(host(address)) {
@@ -70,7 +79,7 @@ func (p *patterns) all(value string) iter.Seq[*node] {
 				}
 			}
 		}
-		for child := p.findText(value, 0); child != nil; child = p.findText(value, child.order+1) {
+		for child := p.findText(value, 0, work); child != nil; child = p.findText(value, child.order+1, work) {
 			if !yield(child) {
 				return
 			}
@@ -88,7 +97,6 @@ func (p *patterns) addWildcard(child *node, text string) {
 func (p *patterns) addRegex(child *node, re *regex) {
 	p.order(child, child.entry.Value == ".*")
 	p.regexes = append(p.regexes, regexChild{re, child})
-	p.steps += re.steps
 }
 
 // order notes which place child, the last in the file so far, has among these children,

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxRegexSteps bounds what the regular expressions of one node and key may take for a
-// value: the instructions of their programs, about one for each character. Each may
-// run once for each byte of the value, which takes about 12 ns.
+// maxRegexSteps bounds the steps of all regular expressions of one node and key: the
+// instructions of their programs, about one for each character. Each may run once for each
+// byte of the value.
 const maxRegexSteps = 2000
 
 // A regular expression stands for whole values. A . matches a newline as well, as *
@@ -20,20 +20,23 @@ const beforeRegex, afterRegex = `\A(?s:`, `)\z`
 // regex is a regular expression of the rules.
 type regex struct {
 	compiled *regexp.Regexp
+	prefix   string // of every value that matches, may be ""
 	literal  string // is in every value that matches, may be ""
 	steps    int
 }
 
-// matches reports whether the whole value matches. Most values that do not, lack the
-// literal, which is found out much sooner.
-func (r *regex) matches(value string) bool {
-	return strings.Contains(value, r.literal) && r.compiled.MatchString(value)
+// matches reports whether the whole value matches, and false if too little work is left.
+// Most values that do not match lack the prefix or the literal, which takes much less.
+func (r *regex) matches(value string, work *Work) bool {
+	return work.take(1) && strings.HasPrefix(value, r.prefix) &&
+		work.scan(value) && strings.Contains(value, r.literal) &&
+		work.take(r.steps*(1+len(value))) && r.compiled.MatchString(value)
 }
 
 // parseRegex compiles a regular expression, or returns what is wrong with it.
 func parseRegex(text string) (re *regex, wrong string) {
 	whole := beforeRegex + text + afterRegex
-	_, err := syntax.Parse(text, syntax.Perl) // by itself: a)(b is one only with what is around it
+	alone, err := syntax.Parse(text, syntax.Perl) // by itself: a)(b is one only with what is around it
 	var parsed *syntax.Regexp
 	if err == nil {
 		parsed, err = syntax.Parse(whole, syntax.Perl) // and \Q is one only without
@@ -42,7 +45,11 @@ func parseRegex(text string) (re *regex, wrong string) {
 		return nil, invalidRegex(text, err)
 	}
 	re = &regex{literal: literal(parsed)}
-	program, err := syntax.Compile(parsed.Simplify())
+	program, err := syntax.Compile(alone.Simplify())
+	if err == nil {
+		re.prefix, _ = program.Prefix() // that of parsed is empty, because of its \A
+		program, err = syntax.Compile(parsed.Simplify())
+	}
 	if err == nil && len(program.Inst) > maxRegexSteps {
 		return nil, tooManySteps(len(program.Inst))
 	}

@@ -54,7 +54,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	n := l.node
 	parent, p := n.parent, n.parent.patterns[n.entry.Key]
 	if n.how == ByNetwork || n.how == ByWildcard || n.how == ByRegex {
-		p = parent.patternsOf(n.entry.Key)
+		p = d.patternsOf(parent, n.entry.Key)
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
@@ -78,8 +78,10 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		if l.regex == nil { // which is a problem already
 			break
 		}
-		if p.addRegex(n, l.regex); p.steps > maxRegexSteps {
+		if p.steps += l.regex.steps; p.steps > maxRegexSteps {
 			d.ProblemIn("regex", l.given.At("regex"), "%s", tooManySteps(p.steps))
+		} else {
+			p.addRegex(n, l.regex)
 		}
 	case ByWildcard:
 		p.addWildcard(n, l.value)
@@ -94,15 +96,30 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 
 // patternsOf returns the children of n for values of a key that are not listed, which it
 // makes if there are none yet.
-func (n *node) patternsOf(key string) *patterns {
+func (d *decoder) patternsOf(n *node, key string) *patterns {
 	p := n.patterns[key]
 	if p == nil {
-		if p = new(patterns); n.patterns == nil {
+		if p = (&patterns{tooLong: d.tooLong(), compared: MaxWork}); n.patterns == nil {
 			n.patterns = make(map[string]*patterns)
 		}
 		n.patterns[key] = p
 	}
 	return p
+}
+
+// tooLong returns the node of the domain to which values lead that take too much Work. Its
+// rule denies, also in quota mode and without Redis, and is none of the tree's.
+func (d *decoder) tooLong() *node {
+	if d.long != nil {
+		return d.long
+	}
+	const name = "(too long)" // what people and metrics call it
+	d.long = &node{parent: d.root, how: TooLong, entry: limiter.Entry{Key: name}, file: d.root.file, line: d.root.line, column: d.root.column}
+	set := limiter.LabelSet{Domain: sanitize(d.domain), Key1: name, Rule: name, Limit: "deny"}
+	d.long.rule = &Rule{node: d.long, Limits: []*limiter.Limit{limiter.MustLimit(limiter.Spec{
+		Name: set.Limit, Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny, Series: set.Series(),
+	})}}
+	return d.long
 }
 
 // twin returns the child that stands where n is to stand, or nil. A list has none: its
@@ -132,7 +149,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 			d.repeated(item, n, n.parent.exact[e], value)
 			n.parent.exact[e] = n
 			if isWildcard(value) {
-				p := n.parent.patternsOf(e.Key)
+				p := d.patternsOf(n.parent, e.Key)
 				d.isHidden(n, value, p, strictyaml.At(item))
 				p.addWildcard(n, value)
 			}

@@ -40,19 +40,16 @@ func (l *loader) warnOfDomains() {
 	}
 }
 
-// maxCompared bounds how many wildcards of a node and key are compared with each
-// other, which takes the square of their number.
-const maxCompared = 256
-
 // isHidden reports whether an earlier wildcard or regular expression with the same key
 // leaves a wildcard or a regular expression of n nothing to match, and warns of it. An
 // earlier wildcard does so if it matches the very text of a wildcard: a '*' in that
 // text then lies where any run of characters may. What else a regular expression leaves
-// is not known.
+// is not known, nor what comes after more wildcards than can be compared: each with each
+// would take the square of their number.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
 	earlier := p.whole
-	if earlier == nil && n.how != ByRegex && p.count <= maxCompared {
-		earlier = p.wildcards.find(text, 0)
+	if earlier == nil && n.how != ByRegex {
+		earlier = p.wildcards.find(text, 0, &p.compared)
 	}
 	if earlier == nil || earlier == n {
 		return false

@@ -49,8 +49,8 @@ func (w *wildcards) add(child *node, text string) {
 }
 
 // find returns the first child in the order of the file that matches value and is
-// not before from, or nil.
-func (w *wildcards) find(value string, from int32) *node {
+// not before from, or nil, also if too little work is left.
+func (w *wildcards) find(value string, from int32, work *Work) *node {
 	var best *node
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
@@ -60,17 +60,26 @@ func (w *wildcards) find(value string, from int32) *node {
 		if end < s.prefix {
 			continue
 		}
+		if !work.take(4 + (s.prefix+s.suffix)/16) { // of the look-up
+			return nil
+		}
 		same := w.byEnds[ends{value[:s.prefix], value[end:]}]
 		for i := range same {
 			c := &same[i]
 			if best != nil && best.order < c.child.order {
 				break
 			}
-			if c.child.order >= from && c.matches(value[s.prefix:end]) {
+			if !work.take(1) {
+				return nil
+			}
+			if c.child.order >= from && c.matches(value[s.prefix:end], work) {
 				best = c.child
 				break
 			}
 		}
+	}
+	if *work < 0 {
+		return nil
 	}
 	return best
 }
@@ -78,8 +87,11 @@ func (w *wildcards) find(value string, from int32) *node {
 // matches reports whether the part of a value between the ends holds the middle
 // texts in their order. Taking each where it occurs first is enough: it leaves
 // the most for those that follow.
-func (c *wildcard) matches(rest string) bool {
+func (c *wildcard) matches(rest string, work *Work) bool {
 	for _, text := range c.middle {
+		if !work.scan(rest) {
+			return false
+		}
 		i := strings.Index(rest, text)
 		if i < 0 {
 			return false

@@ -99,14 +99,14 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		return Counters{}, nil, nil, err
 	}
 	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
-	if e := d.Plan.Exceptions.Load().Find(domain, entries); e != nil {
-		answer.Exception = new(exceptionOf(e))
-	}
 	tree := d.Tree()
 	if tree == nil {
 		return answer, nil, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
-	rule, entries := named(tree, domain, entries)
+	rule, entries, counted := named(tree, domain, entries)
+	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
+		answer.Exception = new(exceptionOf(e))
+	}
 	if rule != nil {
 		answer.Rule, answer.Place = rule.Way(), rule.Place()
 	}
@@ -119,17 +119,18 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	return answer, rule, p.Hits, nil
 }
 
-// named returns the rule of a descriptor, and its entries with one that names a hold, if
-// the rule needs one: any does to find the counter.
-func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*descriptors.Rule, []limiter.Entry) {
-	rule, holdEntry := tree.MatchHold(domain, entries)
+// named returns the rule of a descriptor, its entries with one that names a hold, if the rule
+// needs one: any does to find the counter. And it returns the entries as they are counted.
+func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
+	work := descriptors.MaxWork
+	rule, holdEntry, counted := tree.MatchHold(domain, entries, &work)
 	switch {
 	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
-		return rule, entries
+		return rule, entries, counted
 	case holdEntry >= 0:
 		entries = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
-	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"})
+	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"}), counted
 }
 
 // counters returns those of a rule and of those above that hold below, with what the counters

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 const rules = `domain: api
@@ -158,4 +159,37 @@ type broken struct{ limiter.CounterStore }
 
 func (broken) Peek(context.Context, []limiter.Hit) ([]limiter.Counter, error) {
 	return nil, limiter.ErrUnavailable
+}
+
+// Where networks match, all forms of an address are one client: to requests, and to operators.
+func TestAnAddressHasOneCounter(t *testing.T) {
+	for _, forms := range [][]string{
+		{"10.1.2.3", "::ffff:10.1.2.3", "::FFFF:0a01:0203"},
+		{"2001:db8::1", "2001:DB8::1", "2001:0db8::0001", "2001:db8:0:0:0:0:0:1"},
+		{"fe80::1", "fe80::1%a", "FE80::1%b"},
+	} {
+		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['::/0', 0.0.0.0/0], rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
+		f.InForce = newServer(t, nil).Exceptions
+		f.Plan.Exceptions = f.InForce.Current()
+		for _, form := range forms {
+			f.ask(t.Context(), 1, "ip="+form)
+		}
+		for _, form := range forms {
+			a, err := f.Peek(t.Context(), NewDescriptor("api", entries("ip="+form)))
+			if want := "p:w1|api|ip=" + forms[0] + "|1h"; err != nil || a.Limits[0].Used != uint64(len(forms)) || a.Limits[0].Key != want {
+				t.Errorf("%s: got %+v, error %v, want %d of %s", form, a.Limits, err, len(forms), want)
+			}
+		}
+		last := NewDescriptor("api", entries("ip="+forms[len(forms)-1]))
+		if a, err := f.Reset(t.Context(), last, "ann", "peer"); err != nil || a.Limits[0].Used != 0 {
+			t.Errorf("%s: reset to %+v, error %v", forms[0], a.Limits, err)
+		}
+		testenv.Must(f.AddException(t.Context(), NewException{Descriptor: last, Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
+		for _, form := range forms {
+			a, err := f.Peek(t.Context(), NewDescriptor("api", entries("ip="+form)))
+			if f.ask(t.Context(), 1, "ip="+form) != 1 || err != nil || a.Exception == nil {
+				t.Errorf("%s: an exception for %s does not apply, or Peek does not show it: %+v, error %v", form, last.Entries[0].Value, a, err)
+			}
+		}
+	}
 }

@@ -102,9 +102,16 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 
 // AddException adds an exception for somebody at the address peer.
 func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
+	tree := d.Tree()
+	domain, entries, err := n.Bytes()
+	if err == nil && tree != nil { // applies to the descriptors as they are counted
+		work := descriptors.MaxWork
+		_, _, entries = tree.MatchHold(domain, entries, &work)
+		n.Descriptor = NewDescriptor(domain, entries)
+	}
 	added, err := d.InForce.Add(ctx, n, peer)
-	if tree := d.Tree(); err == nil && tree != nil {
-		if domain, _, _ := n.Bytes(); !tree.HasDomain(domain) {
+	if err == nil && tree != nil {
+		if !tree.HasDomain(domain) {
 			added.Note = "no rule has the domain " + descriptors.Spell(limiter.Entry{Key: domain})
 			if near := spelling.Nearest(domain, tree.DomainNames()); near != "" {
 				added.Note += fmt.Sprintf(", did you mean %s?", descriptors.Spell(limiter.Entry{Key: near}))

@@ -94,6 +94,7 @@ type Result struct {
 	holds     []byte           // names of holds, likewise
 	entries   []limiter.Entry  // of matches, without the one that names a hold
 	labels    []byte           // likewise, of those with values of the request
+	work      descriptors.Work // left to find rules
 }
 
 // match is what applies to one descriptor of a request.
@@ -124,7 +125,7 @@ type level struct {
 // says what is wrong with r, which must not change until res has its statuses.
 func (pl *Planner) Prepare(res *Result, tree *descriptors.Tree, r *Request) error {
 	res.Reset()
-	res.planner, res.Tree = pl, tree
+	res.planner, res.Tree, res.work = pl, tree, descriptors.MaxWork
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (res *Result) Reset() {
 // its rule and of those above, or an exception in the place of all. The error is about an
 // invalid value, see Result.Invalid.
 func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) (invalid error) {
-	m := match{entries: d.Entries, firstLevel: len(res.levels)}
+	m := match{firstLevel: len(res.levels)}
 	var (
 		rule      *descriptors.Rule // that d leads to
 		holdEntry int               // which entry names a hold of it, -1: none does
@@ -172,7 +173,7 @@ func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) (
 		// above. deniedBy is its rule in metrics: a fixed word, nothing of the request.
 		deniedBy string
 	)
-	rule, holdEntry = res.Tree.MatchHold(domain, d.Entries)
+	rule, holdEntry, m.entries = res.Tree.MatchHold(domain, d.Entries, &res.work)
 	if d.HasOverride {
 		if brought, from, invalid = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); invalid != nil {
 			invalid, deniedBy = fmt.Errorf("limit: %w", invalid), "override"

@@ -57,7 +57,7 @@ type Answer struct {
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
 type Level struct {
 	Entry string `json:"entry"`
-	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold or none
+	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold, long or none
 	Node  string `json:"node,omitempty"`
 	// Network is the network of the node that contains the address.
 	Network string `json:"network,omitempty"`
@@ -66,7 +66,7 @@ type Level struct {
 // matches has the words for Level.Match.
 var matches = [...]string{
 	descriptors.Nowhere: "none", descriptors.ByValue: "value", descriptors.ByList: "list", descriptors.ByNetwork: "network",
-	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold",
+	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold", descriptors.TooLong: "long",
 }
 
 // Explain answers a question. It fails if a server would refuse the request or deny it for an

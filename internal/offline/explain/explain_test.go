@@ -98,6 +98,10 @@ func TestExplain(t *testing.T) {
 		"list":          {"team=blue,path=/v2/a", nil},
 		"network":       {"from=::ffff:10.2.0.1", nil},
 		"narrower":      {"from=10.1.0.1", nil},
+		"too_long": {"k=" + strings.Repeat("a", 600) + ",user=a", func(q *Question) {
+			file := descriptors.File{Name: "long.yaml", Data: []byte("domain: shop\ndescriptors: [{key: k, regex: '.*a(.?){480}[yz]', descriptors: [{key: user}]}]")}
+			q.Tree = testenv.Must(descriptors.Load([]descriptors.File{file}, descriptors.Options{}))(t)
+		}},
 
 		"below":           {"user=alice,path=/login", levels},
 		"below_leaf":      {"user=root,path=/", nil},

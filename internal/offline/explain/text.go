@@ -51,6 +51,7 @@ var texts = map[string]string{
 	"regex":    "matches the regular expression NODE",
 	"key":      "matches NODE with any value",
 	"hold":     "names the hold",
+	"long":     "is too long to compare it with all patterns, and so is denied",
 
 	"admitted": "admitted, so denied hits are not counted",
 	"always":   "always, so denied hits are counted too",

@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
+)
+
+const patternRules = `
+domain: api
+descriptors:
+  - {key: path, regex: '.*a(.?){480}[yz]'}
+  - {key: path, shadow_mode: true, rate_limit: {name: path, unit: day, requests_per_unit: 1}}
+  - {key: user, rate_limit: {name: user, unit: day, requests_per_unit: 9}}
+  - {key: tenant, rate_limit: {unit: day, requests_per_unit: 9, algorithm: concurrency}, descriptors: [{key: path, value: /a*b*c}]}
+`
+
+// A client cannot slip past a limit by values that are too long for the patterns of the rules,
+// nor hold up others by them.
+func TestTooLongValues(t *testing.T) {
+	long := "path=" + strings.Repeat("a", 60<<10)
+	var exceptions atomic.Pointer[Exceptions]
+	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named(long).Entries, Effect: Allow}}))
+	const deny, user = "deny w1|api|x1d", "user w1|api|user=a|1d"
+	for _, test := range []struct {
+		name   string
+		opts   Options
+		asked  []Descriptor
+		want   []string
+		denied bool
+	}{
+		{"others count", Options{}, []Descriptor{named("user=a"), named(long)}, []string{user, deny}, true},
+		{"a hundred", Options{}, slices.Repeat([]Descriptor{named(long)}, 100), slices.Repeat([]string{deny}, 100), true},
+		{"quotas", Options{QuotaMode: true}, []Descriptor{named("user=a"), named(long)}, []string{user, deny}, true},
+		{"shadow mode", Options{ShadowMode: true}, []Descriptor{named(long)}, []string{deny}, false},
+		{"a sent limit", Options{}, []Descriptor{named(long).with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, []string{" w1|api|path=#TD4IkFophHLEt04C5VQDCw|1d", deny}, true},
+		{"an entry that names a hold elsewhere", Options{}, []Descriptor{named("request_id=x", long)}, []string{deny}, true},
+		{"a refund", Options{}, []Descriptor{named(long).refund()}, nil, false},
+		{"a value of usual length", Options{}, []Descriptor{named("path=" + long[:300])}, []string{"path w1|api|path=#PzhmvIIlQXWhxEw4BEpxMw|1d"}, false},
+		{"an exception", Options{Exceptions: &exceptions}, []Descriptor{named(long)}, nil, false},
+	} {
+		tree := load(t, patternRules)
+		testenv.InProcessorTime(t, 50*time.Millisecond, func() {
+			p := planned(t, test.opts, tree, test.asked...)
+			decide(p, map[string]*limiter.State{})
+			if got := hitsOf(p); !slices.Equal(got, test.want) || p.Denied != test.denied || p.Unmatched > 0 {
+				t.Errorf("%s: got the hits %q, %t, %d unmatched, want %q, %t", test.name, got, p.Denied, p.Unmatched, test.want, test.denied)
+			}
+		})
+	}
+}
