@@ -31,16 +31,10 @@ func newServiceOf(name, rules string) *service {
 	s := &service{tree: tree, now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	s.decider = plan.Decider{
 		Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
-		Store: memory.New(memory.Options{Now: func() time.Time { return s.now }}), Usage: uncounted{},
+		Store: memory.New(memory.Options{Now: func() time.Time { return s.now }}),
 	}
 	return s
 }
-
-// uncounted is a plan.Usage that counts nothing.
-type uncounted struct{}
-
-func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
-func (uncounted) CountFailure()                           {}
 
 // answer is the answer to a request.
 type answer struct {
@@ -54,7 +48,10 @@ func (s *service) ask(domain string, addend uint64, refund bool, spelled ...stri
 	for _, text := range spelled {
 		request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: entriesOf(text), HasHitsAddend: addend != 1, HitsAddend: addend, Refund: refund})
 	}
-	result := must(s.decider.Decide(context.Background(), &request))
+	var result plan.Result
+	if err := s.decider.Decide(context.Background(), &request, &result); err != nil {
+		panic(err)
+	}
 	return answer{result.Denied, result.Statuses}
 }
 

@@ -112,7 +112,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	}
 	options := d.Plan
 	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
-	var p plan.Result
+	var p plan.Plan
 	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}

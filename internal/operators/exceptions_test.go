@@ -119,10 +119,11 @@ func allowing(value string, lasts time.Duration) NewException {
 // use applies the exception for an entry to a request.
 func use(t *testing.T, s *server, text string) {
 	t.Helper()
-	var p plan.Result
+	decider := plan.Decider{
+		Planner: plan.New(plan.Options{Exceptions: s.Current()}), Rules: func() *descriptors.Tree { return new(descriptors.Tree) },
+	}
 	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(text)}}}
-	testenv.OK(t, plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request))
-	p.SetStatuses(false)
+	testenv.OK(t, decider.Decide(t.Context(), &request, new(plan.Result)))
 }
 
 func (s *server) add(n NewException) Exception {

@@ -75,14 +75,11 @@ func (f *fixture) ask(ctx context.Context, times int, words string) (denials int
 
 func (f *fixture) decide(ctx context.Context, r *plan.Request) (denied bool) {
 	f.Helper()
-	var p plan.Result
-	testenv.OK(f.T, plan.New(f.Plan).Prepare(&p, f.tree, r))
-	if len(p.Hits) > 0 {
-		denied = testenv.Must(f.Store.Decide(ctx, p.Hits, p.Decisions))(f.T)
-	}
-	p.SetStatuses(denied)
-	f.Observe(ctx, began, r, &p)
-	return denied
+	var result plan.Result
+	decider := plan.Decider{Planner: plan.New(f.Plan), Rules: f.Tree, Store: f.Store}
+	testenv.OK(f.T, decider.Decide(ctx, r, &result))
+	f.Observe(ctx, began, r, &result)
+	return result.Denied
 }
 
 // newLimit returns a limit with a label.

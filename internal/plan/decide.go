@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -20,7 +21,8 @@ type Decider struct {
 	Spread *limiter.RetrySpread
 	// Failover decides what Store cannot. nil: nobody does.
 	Failover *failover.Failover
-	Usage    Usage
+	// Usage counts the hits. nil disables it.
+	Usage Usage
 }
 
 // Usage counts what is asked of limits.
@@ -42,32 +44,38 @@ func (e RequestError) Error() string { return e.Err.Error() }
 // Unwrap returns e.Err.
 func (e RequestError) Unwrap() error { return e.Err }
 
-// Decide decides r. The Result is a part of r, which uses its memory again for the next one: it
-// is valid until r is decided again or reset. An error is ErrNoRules, a RequestError, or that
-// of the store. With the last there is a Result, too, which only says what was asked.
-func (d *Decider) Decide(ctx context.Context, r *Request) (*Result, error) {
+// Decide decides r. It replaces what res holds, using its memory again. res refers to the memory
+// of r. An error is ErrNoRules, a RequestError, or the error of the store; after the store's
+// error, res.Plan is set.
+func (d *Decider) Decide(ctx context.Context, r *Request, res *Result) error {
+	res.Reset()
 	tree := d.Rules()
 	if tree == nil {
-		return nil, ErrNoRules
+		return ErrNoRules
 	}
-	res := &r.result
-	if err := d.Prepare(res, tree, r); err != nil {
-		return nil, RequestError{err}
+	if err := d.fill(&res.Plan, tree, r); err != nil {
+		return RequestError{err}
 	}
-	denied := false
-	if len(res.Hits) > 0 {
+	denied, hits := false, res.Plan.Hits
+	if len(hits) > 0 {
 		var err error
-		if denied, err = d.Store.Decide(ctx, res.Hits, res.Decisions); err == nil {
+		res.Decisions = slices.Grow(res.Decisions, len(hits))[:len(hits)]
+		if denied, err = d.Store.Decide(ctx, hits, res.Decisions); err == nil {
 			d.Failover.StoreDecided()
 			if denied && d.Spread != nil {
-				d.Spread.Spread(res.Hits, res.Decisions)
+				d.Spread.Spread(hits, res.Decisions)
 			}
-		} else if denied, err = d.Failover.Decide(ctx, res.Hits, res.Decisions, err); err != nil {
-			d.Usage.CountFailure()
-			return res, err
+		} else if denied, err = d.Failover.Decide(ctx, hits, res.Decisions, err); err != nil {
+			if d.Usage != nil {
+				d.Usage.CountFailure()
+			}
+			return err
 		}
-		d.Usage.Count(res.Hits, res.Decisions)
+		if d.Usage != nil {
+			d.Usage.Count(hits, res.Decisions)
+		}
 	}
-	res.SetStatuses(denied)
-	return res, nil
+	res.useExceptions()
+	res.setStatuses(&d.Options, denied)
+	return nil
 }

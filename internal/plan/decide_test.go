@@ -13,6 +13,7 @@ import (
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // usage counts what a Decider tells of.
@@ -51,7 +52,8 @@ func asks(keys ...string) *plan.Request {
 func ExampleDecider() {
 	d := decider(memory.New(memory.Options{}), new(usage))
 	for range 2 {
-		result, err := d.Decide(context.Background(), asks("user"))
+		var result plan.Result
+		err := d.Decide(context.Background(), asks("user"), &result)
 		fmt.Println(result.Denied, result.Statuses[0].Remaining, err)
 	}
 	// Output:
@@ -74,18 +76,19 @@ func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
 		var got usage
 		d := decider(down{}, &got)
 		d.Failover = tc.failover
-		result, err := d.Decide(t.Context(), tc.request)
-		if !errors.Is(err, tc.err) || got != tc.want || result.Unmatched != 1 {
-			t.Errorf("%s: got %+v, %d unmatched, error %v, want %+v, 1, %v", tc.name, got, result.Unmatched, err, tc.want, tc.err)
+		var result plan.Result
+		err := d.Decide(t.Context(), tc.request, &result)
+		if !errors.Is(err, tc.err) || got != tc.want || result.Plan.Unmatched != 1 {
+			t.Errorf("%s: got %+v, %d unmatched, error %v, want %+v, 1, %v", tc.name, got, result.Plan.Unmatched, err, tc.want, tc.err)
 		}
 	}
 }
 
 func TestWhatIsNotDecided(t *testing.T) {
 	d := decider(down{}, new(usage))
-	_, bad := d.Decide(t.Context(), new(plan.Request))
+	bad := d.Decide(t.Context(), new(plan.Request), new(plan.Result))
 	d.Rules = func() *descriptors.Tree { return nil }
-	if _, err := d.Decide(t.Context(), asks("user")); !errors.As(bad, new(plan.RequestError)) || !errors.Is(err, plan.ErrNoRules) {
+	if err := d.Decide(t.Context(), asks("user"), new(plan.Result)); !errors.As(bad, new(plan.RequestError)) || !errors.Is(err, plan.ErrNoRules) {
 		t.Errorf("got %v, want what is wrong with the request; and %v, want %v", bad, err, plan.ErrNoRules)
 	}
 }
@@ -112,17 +115,15 @@ func TestUnnamedHolds(t *testing.T) {
 				d := deciderOf("{key: user, rate_limit: ["+tc.limits+"]}", tc.opts, store, new(usage))
 				d.Failover = failover.New(limiter.FailureError, nil, nil)
 				r := &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries}}}
-				res, err := d.Decide(t.Context(), r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				var res plan.Result
+				testenv.OK(t, d.Decide(t.Context(), r, &res))
 				s := res.Statuses[0]
 				got := fmt.Sprint(s.Limit.Name, " ", s.OverLimit, " ", s.Remaining)
-				if !strings.HasPrefix(got, tc.status) || res.Denied != tc.denied || res.WouldBeDenied() != tc.wouldBe || res.Invalid == nil {
-					t.Errorf("%q of %s on %T: got %s, denied %t, invalid: %v", entries, tc.limits, store, got, res.Denied, res.Invalid)
+				if !strings.HasPrefix(got, tc.status) || res.Denied != tc.denied || res.WouldBeDenied != tc.wouldBe || res.Plan.Invalid == nil {
+					t.Errorf("%q of %s on %T: got %s, denied %t, invalid: %v", entries, tc.limits, store, got, res.Denied, res.Plan.Invalid)
 				}
-				if i := slices.IndexFunc(res.Decisions, func(d limiter.Decision) bool { return d.Over }); i >= 0 && res.Hits[i].Limit.Series.Labels().Limit != "flight" {
-					t.Errorf("%s: metrics count %+v", tc.limits, res.Hits[i].Limit.Series.Labels())
+				if i := slices.IndexFunc(res.Decisions, func(d limiter.Decision) bool { return d.Over }); i >= 0 && res.Plan.Hits[i].Limit.Series.Labels().Limit != "flight" {
+					t.Errorf("%s: metrics count %+v", tc.limits, res.Plan.Hits[i].Limit.Series.Labels())
 				}
 			}
 		}

@@ -1,16 +1,15 @@
-// Package plan says what a request asks of limits, and what their decisions mean
-// for it. It is the only place where a request becomes hits, and where decisions
-// become statuses; it reads no bytes and keeps no counters.
+// Package plan turns requests into the hits of limits, and the decisions about hits into
+// statuses. It is the only package that does so. It parses no bytes and keeps no counters.
 //
-// A Request goes in, and a Result comes out. Read decide.go first, then in the order in
-// which a request passes them:
+// A Request goes in. A Plan is what it asks, and a Result is what came of it. Start with
+// decide.go, then read the files in the order of a request:
 //
-//	decide.go    Decider: rules and store of the moment, and all steps of a decision
-//	request.go   Request: what is asked, and what is wrong with it
-//	plan.go      Prepare: Request and rules -> Hits
-//	override.go  the limits that requests bring along
-//	exception.go what exceptions make of limits
-//	made.go      remembers the limits that overrides and exceptions make
-//	status.go    SetStatuses: Decisions -> Statuses
-//	outcome.go   what each limit meant, for those who observe
+//	decide.go    Decider: the current rules, the store, and all steps of a decision
+//	request.go   Request: what a client asks, and whether that is valid
+//	plan.go      Planner: Request and rules -> Plan, with its Hits
+//	override.go  limits that requests send
+//	exception.go exceptions of operators, and how they change limits
+//	made.go      remembers the limits made for overrides and exceptions
+//	status.go    Plan and Decisions -> Result, with its Statuses
+//	outcome.go   the outcome of each limit, for observers
 package plan

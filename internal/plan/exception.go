@@ -117,9 +117,9 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedOf is the key of a limit that stands in place of others: a multiple of a limit, or
+// exceptedKey is the key of a limit that stands in place of others: a multiple of a limit, or
 // a denial of everything.
-type exceptedOf struct {
+type exceptedKey struct {
 	limit      *limiter.Limit // that is multiplied or denied, or nil
 	factor     float64        // 0 if everything is denied
 	domain, by string         // without limit: domain and rule of the denial in metrics
@@ -127,7 +127,7 @@ type exceptedOf struct {
 
 // multiple returns l times factor.
 func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
-	limits, _ := pl.excepted.get(exceptedOf{limit: l, factor: factor}, func() ([]*limiter.Limit, error) {
+	limits, _ := pl.excepted.get(exceptedKey{limit: l, factor: factor}, func() ([]*limiter.Limit, error) {
 		return []*limiter.Limit{l.Times(factor)}, nil
 	})
 	return limits[0]
@@ -136,7 +136,7 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 // denial returns one limit that denies everything and from which nothing is taken. In place of
 // of.limit it has the name, period, mode and metrics of that limit. The domain is empty if it
 // has no rules.
-func (pl *Planner) denial(of exceptedOf) []*limiter.Limit {
+func (pl *Planner) denial(of exceptedKey) []*limiter.Limit {
 	limits, _ := pl.excepted.get(of, func() ([]*limiter.Limit, error) { // nothing in it is from a request
 		s := limiter.Spec{Name: "deny", Unit: limiter.Day}
 		if l := of.limit; l != nil {
@@ -148,4 +148,23 @@ func (pl *Planner) denial(of exceptedOf) []*limiter.Limit {
 		return []*limiter.Limit{limiter.MustLimit(s)}, nil
 	})
 	return limits
+}
+
+// useExceptions counts the uses of exceptions. A request that an exception denies may be tried
+// again when the exception expires.
+func (res *Result) useExceptions() {
+	for i := range res.Plan.matches {
+		m := &res.Plan.matches[i]
+		if m.exception == nil {
+			continue
+		}
+		m.exception.used.Add(1)
+		if m.exception.Uses != nil {
+			m.exception.Uses.Inc()
+		}
+		if m.exception.Effect == Deny && res.Decisions[m.firstHit].Over { // its only hit
+			left := max(time.Until(m.exception.Until), 1)
+			res.Decisions[m.firstHit].RetryAfter, res.Decisions[m.firstHit].ResetAfter = left, left
+		}
+	}
 }

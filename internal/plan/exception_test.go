@@ -86,14 +86,9 @@ func (w *world) end() { w.planner.Exceptions.Store(nil) }
 // decide decides a request.
 func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	w.t.Helper()
-	p := new(Result)
-	testenv.OK(w.t, w.planner.Prepare(p, w.tree, &Request{Domain: domain, Descriptors: ds}))
-	denied := false
-	if len(p.Hits) > 0 {
-		denied = testenv.Must(w.store.Decide(w.t.Context(), p.Hits, p.Decisions))(w.t)
-	}
-	p.SetStatuses(denied)
-	return p
+	res := new(Result)
+	decide(w.t, w.planner, w.tree, w.store, &Request{Domain: domain, Descriptors: ds}, res)
+	return res
 }
 
 // want asks until it is denied, or 20 times, and wants so many to pass.
@@ -148,12 +143,12 @@ func TestExceptionOfTheAmountOfAll(t *testing.T) {
 		w.except("3x", "user=bob")
 		d := named("user=bob", "path=/x").with(Override{RequestsPerUnit: 1, Unit: limiter.Day})
 		for i := range 4 {
-			p := w.decide("api", d)
-			if p.Denied != (i == 3) || p.Hits[0].Limit.RequestsPerUnit != 3 || p.Hits[1].Limit.RequestsPerUnit != 6 {
-				w.t.Errorf("request %d: denied %t, hits %+v", i, p.Denied, p.Hits)
+			res := w.decide("api", d)
+			if res.Denied != (i == 3) || res.Plan.Hits[0].Limit.RequestsPerUnit != 3 || res.Plan.Hits[1].Limit.RequestsPerUnit != 6 {
+				w.t.Errorf("request %d: denied %t, hits %+v", i, res.Denied, res.Plan.Hits)
 			}
-			for o := range p.Outcomes(&Request{Domain: "api", Descriptors: []Descriptor{d}}) {
-				if o.Exception == nil || o.Hit.Limit == p.Hits[1].Limit && (o.Rule == nil || o.Rule.Way() != "user") {
+			for o := range res.Outcomes(&Request{Domain: "api", Descriptors: []Descriptor{d}}) {
+				if o.Exception == nil || o.Hit.Limit == res.Plan.Hits[1].Limit && (o.Rule == nil || o.Rule.Way() != "user") {
 					w.t.Errorf("got outcome %+v", o)
 				}
 			}
@@ -188,8 +183,8 @@ func TestExceptionThatAllows(t *testing.T) {
 func TestExceptionOfALimitThatReplaces(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("allow", "special=alice")
-		if p := w.decide("api", named("usual=x"), named("special=alice")); p.Denied || len(p.Hits) != 0 {
-			w.t.Errorf("allowed: denied %t, hits %+v", p.Denied, p.Hits)
+		if res := w.decide("api", named("usual=x"), named("special=alice")); res.Denied || len(res.Plan.Hits) != 0 {
+			w.t.Errorf("allowed: denied %t, hits %+v", res.Denied, res.Plan.Hits)
 		}
 		if !w.decide("api", named("usual=x"), named("special=bob")).Denied || !w.decide("api", named("usual=x")).Denied {
 			w.t.Error("others are not denied")
@@ -207,10 +202,10 @@ func TestExceptionThatDenies(t *testing.T) {
 			peek.HasHitsAddend = true
 			tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // charged always, but here
 			for _, d := range []Descriptor{d, peek, tokens, d, tokens} {
-				p := w.decide("api", named("user=bob"), d)
-				s := p.Statuses[1]
-				if !p.Denied || !s.OverLimit || s.UntilReset > time.Hour || s.UntilReset < 50*time.Minute || p.RetryAfter() <= 0 || s.Limit.Series.Labels().Rule != "exception" {
-					w.t.Errorf("%+v: denied %t, status %+v, retry after %v", d, p.Denied, s, p.RetryAfter())
+				res := w.decide("api", named("user=bob"), d)
+				s := res.Statuses[1]
+				if !res.Denied || !s.OverLimit || s.UntilReset > time.Hour || s.UntilReset < 50*time.Minute || res.RetryAfter() <= 0 || s.Limit.Series.Labels().Rule != "exception" {
+					w.t.Errorf("%+v: denied %t, status %+v, retry after %v", d, res.Denied, s, res.RetryAfter())
 				}
 			}
 		}
@@ -220,8 +215,8 @@ func TestExceptionThatDenies(t *testing.T) {
 
 		e := &Exception{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: Deny}
 		w.add(e)
-		if p := w.decide("\xff", named("a=\xff", "b=c")); !p.Denied || p.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
-			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", p.Denied, e.Used(), p.Hits)
+		if res := w.decide("\xff", named("a=\xff", "b=c")); !res.Denied || res.Plan.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
+			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", res.Denied, e.Used(), res.Plan.Hits)
 		}
 	})
 }
@@ -236,8 +231,8 @@ func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 		w.want("hashed, 3x", 4, "user=alice")
 		w.end()
 		w.except("deny", "user=carol")
-		if p := w.decide("api", named("user=carol")); !p.Denied || strings.Contains(string(p.Hits[0].Key), "carol") {
-			w.t.Errorf("denied %t with key %s", p.Denied, p.Hits[0].Key)
+		if res := w.decide("api", named("user=carol")); !res.Denied || strings.Contains(string(res.Plan.Hits[0].Key), "carol") {
+			w.t.Errorf("denied %t with key %s", res.Denied, res.Plan.Hits[0].Key)
 		}
 		w.want("shared", 2, "shared=xa")
 		w.except("2x", "shared=xb")
@@ -263,13 +258,13 @@ func TestExceptionsAndHolds(t *testing.T) {
 					ended = named(user, fmt.Sprint("request_id=", id))
 				}
 				ended.Refund = true
-				if p := w.decide("api", ended); p.Denied || len(p.Hits) != 1 {
-					w.t.Errorf("%s: what ends: denied %t, hits %+v", effect, p.Denied, p.Hits)
+				if res := w.decide("api", ended); res.Denied || len(res.Plan.Hits) != 1 {
+					w.t.Errorf("%s: what ends: denied %t, hits %+v", effect, res.Denied, res.Plan.Hits)
 				}
 			}
 			if effect != "0.5x" {
-				if p := w.decide("api", named(user)); p.Denied != (effect == "deny") {
-					w.t.Errorf("%s without a name: denied %t", effect, p.Denied)
+				if res := w.decide("api", named(user)); res.Denied != (effect == "deny") {
+					w.t.Errorf("%s without a name: denied %t", effect, res.Denied)
 				}
 			}
 			w.end()
@@ -283,9 +278,9 @@ func TestExceptionsInModes(t *testing.T) {
 	for _, shadow := range []bool{true, false} {
 		inWorlds(t, Options{ShadowMode: shadow, QuotaMode: true}, func(w *world) {
 			w.except("deny", "user=alice")
-			p := w.decide("api", named("user=alice"), named("user=bob"))
-			if p.Denied == shadow || p.WouldBeDenied() != shadow || !p.Statuses[0].OverLimit {
-				w.t.Errorf("shadow mode %t: denied %t, would be %t", shadow, p.Denied, p.WouldBeDenied())
+			res := w.decide("api", named("user=alice"), named("user=bob"))
+			if res.Denied == shadow || res.WouldBeDenied != shadow || !res.Statuses[0].OverLimit {
+				w.t.Errorf("shadow mode %t: denied %t, would be %t", shadow, res.Denied, res.WouldBeDenied)
 			}
 		})
 	}

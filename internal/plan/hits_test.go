@@ -178,7 +178,7 @@ func TestHits(t *testing.T) {
 			"deny w1|api|x=y|x1d", "descriptor 0: limit: windows of 5 months do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are 1, 2, 3, 4, 6, 12",
 		}},
 	} {
-		var p Result
+		var p Plan
 		testenv.OK(t, New(test.opts).Prepare(&p, load(t, test.rules), &Request{Domain: "api", Descriptors: test.asked}))
 		got := hitsOf(&p)
 		if p.Invalid != nil {
@@ -250,12 +250,10 @@ func TestStatusBelow(t *testing.T) {
 		{"x=y", 1, false, "rest false 0 api|(no key)"},
 		{"x=y", 2, true, "rest true 0 api|(no key)"},
 	} {
-		var p Result
-		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
-		testenv.OK(t, New(Options{}).Prepare(&p, tree, r))
-		decide(&p, map[string]*limiter.State{})
-		if got := statusOf(p.Statuses[0]); got != test.want || p.Denied != test.denied {
-			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, p.Denied, test.want, test.denied)
+		var res Result
+		decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}, &res)
+		if got := statusOf(res.Statuses[0]); got != test.want || res.Denied != test.denied {
+			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, res.Denied, test.want, test.denied)
 		}
 	}
 }
@@ -263,7 +261,7 @@ func TestStatusBelow(t *testing.T) {
 // A tighter limit that is tried beside the real one is enforced, and takes its place,
 // without starting at 0.
 func TestTrialKeepsItsCount(t *testing.T) {
-	counters := map[string]*limiter.State{}
+	store := counters{}
 	for i, step := range []struct {
 		limits     string
 		asks, pass int
@@ -276,9 +274,10 @@ func TestTrialKeepsItsCount(t *testing.T) {
 	} {
 		tree := load(t, "{domain: api, descriptors: [{key: user, "+step.limits+"}]}")
 		for n := range step.asks {
-			p := planned(t, Options{}, tree, words("user=alice"))
-			if decide(p, counters); p.Denied != (n >= step.pass) {
-				t.Errorf("step %d, request %d: denied %t", i, n, p.Denied)
+			var res Result
+			decide(t, New(Options{}), tree, store, &Request{Domain: "api", Descriptors: []Descriptor{words("user=alice")}}, &res)
+			if res.Denied != (n >= step.pass) {
+				t.Errorf("step %d, request %d: denied %t", i, n, res.Denied)
 			}
 		}
 	}

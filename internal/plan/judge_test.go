@@ -82,7 +82,10 @@ func TestJudgedOverrides(t *testing.T) {
 		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "3 per day fixed_window"}},
 		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "3 per day fixed_window"}},
 	} {
-		p := planned(t, Options{}, tree, words(test.descriptor).with(Override{test.amount, test.unit, test.multiplier}))
+		var res Result
+		d := words(test.descriptor).with(Override{test.amount, test.unit, test.multiplier})
+		decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", Descriptors: []Descriptor{d}}, &res)
+		p := &res.Plan
 		var got []string
 		for _, h := range p.Hits {
 			got = append(got, describe(h.Limit))
@@ -91,8 +94,7 @@ func TestJudgedOverrides(t *testing.T) {
 			t.Errorf("%s with %d per %d %s: got %q with %d unmatched, want %q", test.descriptor, test.amount, test.multiplier, test.unit, got, p.Unmatched, test.want)
 		}
 		unjudged := slices.Contains([]string{"nobody=a", "shared=xy", "user=a path=/login"}, test.descriptor)
-		p.SetStatuses(false)
-		if rule := p.Statuses[0].Rule; (rule == nil) != unjudged {
+		if rule := res.Statuses[0].Rule; (rule == nil) != unjudged {
 			t.Errorf("%s: the answer carries what %v says", test.descriptor, rule)
 		}
 		key, _, _ := strings.Cut(test.descriptor, "=")
@@ -104,7 +106,7 @@ func TestJudgedOverrides(t *testing.T) {
 
 // Limits under different judges are different, and remembered alike.
 func TestJudgedOverridesAreRemembered(t *testing.T) {
-	planner, p := New(Options{}), new(Result)
+	planner, p := New(Options{}), new(Plan)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}}
 	for _, most := range []string{"10000", "20000"} {
 		tree := load(t, strings.Replace(judgedRules, "10000", most, 1))

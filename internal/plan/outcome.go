@@ -48,12 +48,11 @@ func (res *Result) AnyOver() bool {
 // overwritten by the next one.
 func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
-		wouldBe := res.WouldBeDenied()
 		var o Outcome
-		for i := range res.matches {
-			m, d := &res.matches[i], &r.Descriptors[i]
-			o = Outcome{Descriptor: d, Rule: m.rule, Exception: m.exception, Counted: m.entries}
-			if m.first == m.end {
+		for i := range res.Plan.matches {
+			m, d := &res.Plan.matches[i], &r.Descriptors[i]
+			o = Outcome{Descriptor: d, Rule: m.reported, Exception: m.exception, Counted: m.entries}
+			if m.firstHit == m.endHit {
 				if res.Denied {
 					o.Kind = Withheld
 				}
@@ -61,12 +60,12 @@ func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 					return
 				}
 			}
-			hit := m.first
-			for _, of := range res.levels[m.firstLevel:m.endLevel] {
-				o.Rule, o.Counted, o.Patterns = of.rule, of.entries, of.patterns
-				for ; hit < of.end; hit++ {
-					o.Hit, o.Decision = &res.Hits[hit], &res.Decisions[hit]
-					o.Kind = res.kind(o.Hit, o.Decision, wouldBe)
+			hit := m.firstHit
+			for _, level := range res.Plan.levels[m.firstLevel:m.endLevel] {
+				o.Rule, o.Counted, o.Patterns = level.rule, level.entries, level.patterns
+				for ; hit < level.endHit; hit++ {
+					o.Hit, o.Decision = &res.Plan.Hits[hit], &res.Decisions[hit]
+					o.Kind = res.kind(o.Hit, o.Decision)
 					if !yield(&o) {
 						return
 					}
@@ -76,27 +75,15 @@ func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	}
 }
 
-// WouldBeDenied reports whether the request is admitted only because of ShadowMode.
-func (res *Result) WouldBeDenied() bool {
-	if !res.planner.ShadowMode {
-		return false
-	}
-	var v limiter.Verdict
-	for i := range res.Hits {
-		v.Add(res.planner.Mode(res.Hits[i].Limit), res.Decisions[i].Over)
-	}
-	return v.Denied()
-}
-
-// kind returns what a hit meant. wouldBe is what WouldBeDenied returns.
-func (res *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
+// kind classifies a hit.
+func (res *Result) kind(h *limiter.Hit, d *limiter.Decision) OutcomeKind {
 	switch {
 	case !d.Over && res.Denied && !d.Charged:
 		return Withheld
 	case !d.Over:
 		return Admitted
 	case h.EffectiveMode() == limiter.Shadow:
-		if h.Limit.Mode == limiter.Shadow || wouldBe {
+		if h.Limit.Mode == limiter.Shadow || res.WouldBeDenied {
 			return Shadowed
 		}
 		return Admitted // a quota, of which others have room

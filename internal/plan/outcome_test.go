@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"weir/internal/limiter"
-	"weir/internal/testenv"
 )
 
 // TestOutcomes asks until limits are over, and wants what each limit meant.
@@ -46,7 +43,7 @@ descriptors:
 		{"no limit", false, "free nobody", "free admitted, nobody admitted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			planner, tree, counters := New(Options{ShadowMode: tt.shadow}), load(t, rules), map[string]*limiter.State{}
+			planner, tree, store := New(Options{ShadowMode: tt.shadow}), load(t, rules), counters{}
 			r := Request{Domain: "api"}
 			for key := range strings.FieldsSeq(tt.keys) {
 				r.Descriptors = append(r.Descriptors, named(key+"=x"))
@@ -54,10 +51,9 @@ descriptors:
 			var got []string
 			for range 2 {
 				got = nil
-				var p Result
-				testenv.OK(t, planner.Prepare(&p, tree, &r))
-				decide(&p, counters)
-				for o := range p.Outcomes(&r) {
+				var res Result
+				decide(t, planner, tree, store, &r, &res)
+				for o := range res.Outcomes(&r) {
 					words := []string{o.Descriptor.Entries[0].Key}
 					if o.Hit != nil {
 						words = append(words, o.Hit.Limit.Series.Labels().Limit)

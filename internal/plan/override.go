@@ -9,36 +9,46 @@ import (
 	"weir/internal/limiter"
 )
 
-// overrideOf is what the limits of an override depend on. It has nothing of a request,
-// whose texts may be long and any.
-type overrideOf struct {
-	domain string // as a label
+// overrideKey has all that the limits of an override depend on. It contains no text of a
+// request, because clients choose those and their length.
+type overrideKey struct {
+	domain string // its label
 	Override
-	judge descriptors.Override // of the rule; the zero one if there is none
+	judge descriptors.Override // of the rule, or the zero value if there is none
 }
 
-// override returns the limit that d brings along, which a rule may judge, and what applies
-// from above. rule is the one in whose place it is, nil if there is none, and holdEntry which
-// entry names a hold of that. domain is its label, empty if it has no rules: then nothing is
-// limited.
-func (pl *Planner) override(domain string, d *Descriptor, rule *descriptors.Rule, holdEntry int) (own level, above *descriptors.Rule, err error) {
-	of := overrideOf{domain: domain, Override: d.Override}
-	if rule != nil {
-		entries := len(d.Entries)
-		if holdEntry >= 0 {
-			entries--
-		}
-		above = rule.Passed(entries)
-		if rule.Override != nil {
-			own.rule, own.patterns, of.judge = rule, rule.Patterns, *rule.Override
+// addOverride adds the level of m's override, which replaces m's rule and which that rule may
+// judge. It returns the lowest rule that applies beside it, or nil if there is none. A domain
+// without rules has no limits. If the override is invalid, addOverride adds a limit that denies
+// everything, and says why.
+func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (above *descriptors.Rule, err error) {
+	key := overrideKey{domain: p.Tree.DomainLabel(domain), Override: o}
+	if key.domain == "" {
+		return nil, nil
+	}
+	added := level{entries: m.entries}
+	m.reported = nil
+	if m.rule != nil {
+		above = m.rule.Passed(len(m.entries))
+		if m.rule.Override != nil {
+			m.reported, added.rule, added.patterns, key.judge = m.rule, m.rule, m.rule.Patterns, *m.rule.Override
 		}
 	}
-	if domain != "" {
-		own.limits, err = pl.overrides.get(of, func() ([]*limiter.Limit, error) {
-			return of.newLimits(domain, of.judge, pl.CalendarMonths)
-		})
+	added.limits, err = pl.overrideLimits(key)
+	if err != nil {
+		err = fmt.Errorf("limit: %w", err)
+		added = level{entries: m.entries, limits: pl.denial(exceptedKey{domain: key.domain, by: "override"})}
 	}
-	return own, above, err
+	m.inFlight = added.limits[0].HoldKey() != ""
+	p.addLevel(added)
+	return above, err
+}
+
+// overrideLimits returns the limits of key. It makes them only once.
+func (pl *Planner) overrideLimits(key overrideKey) ([]*limiter.Limit, error) {
+	return pl.overrides.get(key, func() ([]*limiter.Limit, error) {
+		return key.newLimits(key.domain, key.judge, pl.CalendarMonths)
+	})
 }
 
 // Check returns what is wrong with o.

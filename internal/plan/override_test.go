@@ -16,23 +16,22 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	pl := New(Options{})
 	limit := func(domain string, n uint32) *limiter.Limit {
 		t.Helper()
-		d := Descriptor{Override: Override{RequestsPerUnit: n, Unit: limiter.Second}}
-		brought, _, err := pl.override(domain, &d, nil, -1)
-		if err != nil || len(brought.limits) != 1 || brought.limits[0].RequestsPerUnit != uint64(n) || brought.limits[0].Series.Domain() != domain {
-			t.Fatalf("got %v, %v, want one limit of %d in domain %s", brought.limits, err, n, domain)
+		limits, err := pl.overrideLimits(overrideKey{domain: domain, Override: Override{RequestsPerUnit: n, Unit: limiter.Second}})
+		if err != nil || len(limits) != 1 || limits[0].RequestsPerUnit != uint64(n) || limits[0].Series.Domain() != domain {
+			t.Fatalf("got %v, %v, want one limit of %d in domain %s", limits, err, n, domain)
 		}
-		return brought.limits[0]
+		return limits[0]
 	}
 	l := limit("api", 7)
-	twice, deny := pl.multiple(l, 2), pl.denial(exceptedOf{domain: "api", by: "exception"})[0]
-	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial(exceptedOf{domain: "api", by: "exception"})[0] != deny {
+	twice, deny := pl.multiple(l, 2), pl.denial(exceptedKey{domain: "api", by: "exception"})[0]
+	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial(exceptedKey{domain: "api", by: "exception"})[0] != deny {
 		t.Error("a limit was made twice, or serves two domains")
 	}
 	// Callers may send any domain: their overrides are not made.
 	tree, before := load(t, "domain: api"), len(pl.overrides.known)
 	for i := range 10 {
 		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
-		testenv.OK(t, pl.Prepare(new(Result), tree, &r))
+		testenv.OK(t, pl.Prepare(new(Plan), tree, &r))
 	}
 	if n := len(pl.overrides.known); n != before {
 		t.Errorf("%d overrides are kept for ten unknown domains, want none", n-before)
@@ -55,7 +54,7 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	for range 4 {
 		callers.Go(func() {
 			d := named("user=a").with(Override{})
-			r, p := &Request{Domain: "api", Descriptors: []Descriptor{d}}, new(Result)
+			r, p := &Request{Domain: "api", Descriptors: []Descriptor{d}}, new(Plan)
 			for n := range uint32(maxMade + 100) {
 				r.Descriptors[0].Override = Override{RequestsPerUnit: 1 + n, Unit: limiter.Hour}
 				if err := planner.Prepare(p, tree, r); err != nil || p.Hits[0].Limit.RequestsPerUnit != 2*uint64(1+n) {
@@ -80,7 +79,7 @@ func TestWrongOverrides(t *testing.T) {
 		errs := []error{o.Check()}
 		for _, descriptor := range []string{"tenant=a", "trial=a", "nobody=a"} {
 			r := &Request{Domain: "api", Descriptors: []Descriptor{words(descriptor).with(o)}}
-			var p Result
+			var p Plan
 			testenv.OK(t, New(Options{}).Prepare(&p, tree, r))
 			errs = append(errs, p.Invalid)
 		}

@@ -52,11 +52,11 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 	return o.Mode(l)
 }
 
-// Planner prepares Results, several at a time.
+// Planner makes Plans. It is safe for use by several goroutines.
 type Planner struct {
-	Options   // not to be changed
-	overrides made[overrideOf]
-	excepted  made[exceptedOf]
+	Options   // must not be changed
+	overrides made[overrideKey]
+	excepted  made[exceptedKey]
 }
 
 // New returns a Planner.
@@ -66,247 +66,227 @@ func New(opts Options) *Planner {
 	return &Planner{Options: opts}
 }
 
-// Result is what is decided for one request: its hits and, when they are decided, its
-// statuses. The zero value is ready for Prepare, and so is one that was used
-// before, whose memory is used again.
-type Result struct {
-	// Hits is what a store must decide. Without hits it need not be asked.
+// Plan is what a request asks of limits. The zero value is ready for Prepare, and so is a Plan
+// that was used before: its memory is then used again.
+type Plan struct {
+	// Hits are the hits that a store must decide. Without hits, the store need not be asked.
 	Hits []limiter.Hit
-	// Decisions is for what the store decides, as long as Hits.
-	Decisions []limiter.Decision
-	// Tree has the rules that the request was decided by.
+	// Tree has the rules that made the hits.
 	Tree *descriptors.Tree
-	// Unmatched is how many descriptors have neither a rule nor an override.
+	// Unmatched is the number of descriptors that have neither a rule nor an override.
 	Unmatched int
-	// Invalid says which value could not be decided, nil if there was none. Clients choose
-	// values, and Envoy lets a request pass after an error. So an invalid value counts as an
-	// exceeded limit of its descriptor, and all other limits count the request as usual.
+	// Invalid describes the first value that cannot be decided, or is nil if there is none.
+	// Clients choose values, and Envoy lets a request pass after an error. So an invalid value
+	// counts as an exceeded limit of its descriptor, and all other limits count the request as
+	// usual.
 	Invalid error
-	// Denied and Statuses, one for each descriptor in order, are there after SetStatuses.
-	Denied   bool
-	Statuses []Status
 
-	planner   *Planner
 	matches   []match          // one for each descriptor
 	levels    []level          // of all matches, one after the other
 	replacing []*limiter.Limit // limits of the levels that replace others, each once
-	keys      []byte           // of hits, one after the other
-	holds     []byte           // names of holds, likewise
-	entries   []limiter.Entry  // of matches, without the one that names a hold
-	labels    []byte           // likewise, of those with values of the request
-	work      descriptors.Work // left to find rules
+	keys      []byte           // of all hits, one after the other
+	holds     []byte           // names of holds, one after the other
+	entries   []limiter.Entry  // of matches with a hold, without the entry that names it
+	labels    []byte           // of hits whose labels have values of the request
+	work      descriptors.Work // left for matching values with patterns
 }
 
 // match is what applies to one descriptor of a request.
 type match struct {
-	rule      *descriptors.Rule // nil: none, or an override that no rule judges
+	rule      *descriptors.Rule // that the descriptor leads to, or nil if there is none
+	reported  *descriptors.Rule // in the status: rule, or nil if an override replaces it unjudged
 	entries   []limiter.Entry   // of the descriptor, without the one that names its hold
-	hold      []byte            // name of its hold, nil if it has none
-	exception *Exception
-	unlimited bool // one of the limits admits everything, or an exception does
-	inFlight  bool // some of the limits count requests in flight
+	hold      []byte            // name of the descriptor's hold, or nil if it has none
+	exception *Exception        // that applies to the descriptor, or nil if there is none
+	unlimited bool              // a limit or an exception admits everything
+	inFlight  bool              // a limit counts requests in flight
 
-	firstLevel, endLevel int // of Result.levels: what the rule or the override says, then what applies from above
-	first, end           int // of Result.Hits: those of the limits that are counted
+	firstLevel, endLevel int // range of Plan.levels: first the rule or the override, then the rules above
+	firstHit, endHit     int // range of Plan.Hits
 }
 
-// level is what one rule, or what stands in its place, has for a descriptor.
+// level is the limits of one rule, of an override or of an exception.
 type level struct {
-	rule   *descriptors.Rule // nil of an override that no rule judges, and of an exception
-	limits []*limiter.Limit  // replaced ones included
-	// What spells their counters, as limiter.Keys.Append takes it.
+	rule   *descriptors.Rule // or nil for an exception and an override that no rule judges
+	limits []*limiter.Limit  // including those that other limits replace
+	// entries and patterns spell the counters, see limiter.Keys.Append.
 	entries  []limiter.Entry
 	patterns []string
 
-	end int // of Result.Hits: where those of this level end
+	endHit int // end of the level's hits in Plan.Hits
 }
 
-// Prepare fills res with the hits that the rules of tree make of r. The error
-// says what is wrong with r, which must not change until res has its statuses.
-func (pl *Planner) Prepare(res *Result, tree *descriptors.Tree, r *Request) error {
-	res.Reset()
-	res.planner, res.Tree, res.work = pl, tree, descriptors.MaxWork
+// Prepare fills p with the hits that the rules of tree make of r. An error says why r is
+// invalid; p then has no hits. p refers to the memory of r.
+func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
+	p.Reset()
+	return pl.fill(p, tree, r)
+}
+
+// fill is Prepare for an empty Plan.
+func (pl *Planner) fill(p *Plan, tree *descriptors.Tree, r *Request) error {
+	p.Tree, p.work = tree, descriptors.MaxWork
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
-	inForce := pl.Exceptions.Load()
+	exceptions := pl.Exceptions.Load()
 	for i := range r.Descriptors {
-		if err := res.addMatch(r.Domain, &r.Descriptors[i], inForce); err != nil && res.Invalid == nil {
-			res.Invalid = fmt.Errorf("descriptor %d: %w", i, err)
+		if err := pl.addMatch(p, r.Domain, &r.Descriptors[i], exceptions); err != nil && p.Invalid == nil {
+			p.Invalid = fmt.Errorf("descriptor %d: %w", i, err)
 		}
 	}
-	for i := range res.matches { // when it is known what is replaced
-		res.addHits(r, i)
+	for i := range p.matches { // after all matches, because any of them may replace limits
+		pl.addHits(p, r, i)
 	}
-	res.Decisions = slices.Grow(res.Decisions, len(res.Hits))[:len(res.Hits)]
 	return nil
 }
 
-// Reset forgets the request, and with it every reference to its bytes and to the
-// rules, but keeps the memory of the slices.
-func (res *Result) Reset() {
-	clear(res.matches)
-	clear(res.levels)
-	clear(res.replacing)
-	clear(res.Hits)
-	clear(res.Statuses)
-	clear(res.entries)
-	*res = Result{
-		Hits: res.Hits[:0], Decisions: res.Decisions[:0], Statuses: res.Statuses[:0],
-		matches: res.matches[:0], levels: res.levels[:0], replacing: res.replacing[:0],
-		keys: res.keys[:0], holds: res.holds[:0], entries: res.entries[:0], labels: res.labels[:0],
+// Reset removes all references to the request and to the rules, but keeps the memory of the
+// slices.
+func (p *Plan) Reset() {
+	clear(p.Hits)
+	clear(p.matches)
+	clear(p.levels)
+	clear(p.replacing)
+	clear(p.entries)
+	*p = Plan{
+		Hits: p.Hits[:0], matches: p.matches[:0], levels: p.levels[:0], replacing: p.replacing[:0],
+		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0],
 	}
 }
 
-// addMatch finds what applies to a descriptor: the limit that it brings along, then the limits of
-// its rule and of those above, or an exception in the place of all. The error is about an
-// invalid value, see Result.Invalid.
-func (res *Result) addMatch(domain string, d *Descriptor, inForce *Exceptions) (invalid error) {
-	m := match{firstLevel: len(res.levels)}
-	var (
-		rule      *descriptors.Rule // that d leads to
-		holdEntry int               // which entry names a hold of it, -1: none does
-		brought   level
-		from      *descriptors.Rule // whose limits apply, and those of the rules above it
-		// deniedBy is not empty if a value of d cannot be decided, and then invalid says why. A
-		// limit that denies everything stands in place of the sent limit, beside the limits from
-		// above. deniedBy is its rule in metrics: a fixed word, nothing of the request.
-		deniedBy string
-	)
-	rule, holdEntry, m.entries = res.Tree.MatchHold(domain, d.Entries, &res.work)
-	if d.HasOverride {
-		if brought, from, invalid = res.planner.override(res.Tree.DomainLabel(domain), d, rule, holdEntry); invalid != nil {
-			invalid, deniedBy = fmt.Errorf("limit: %w", invalid), "override"
-		}
-		m.rule = brought.rule
-	} else {
-		m.rule, from = rule, rule
-	}
-	if deniedBy != "" {
-		brought = level{limits: res.planner.denial(exceptedOf{domain: res.Tree.DomainLabel(domain), by: deniedBy})}
-	}
-	if m.rule == nil && brought.limits == nil {
-		res.Unmatched++
-	}
-
+// addMatch adds what applies to a descriptor: its levels, or an exception in their place. The
+// error says which value of the descriptor is invalid, see Plan.Invalid.
+func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
+	rule, holdEntry, entries := p.Tree.MatchHold(domain, d.Entries, &p.work)
+	m := match{rule: rule, reported: rule, entries: entries, firstLevel: len(p.levels)}
 	if holdEntry >= 0 {
-		res.nameHold(&m, holdEntry)
+		p.nameHold(&m, holdEntry)
 	}
-	m.inFlight = from != nil && from.Hold != "" || len(brought.limits) > 0 && brought.limits[0].HoldKey() != ""
-	if m.inFlight && m.hold == nil {
-		invalid = fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", rule.Hold, rule)
+	invalid := pl.addLevels(p, &m, domain, d)
+	if len(p.levels) == m.firstLevel {
+		p.Unmatched++
 	}
-	if d.HasOverride || deniedBy != "" {
-		brought.entries = m.entries
-		res.addLevel(brought)
-	}
-	for ; from != nil; from = from.Above {
-		res.addLevel(level{rule: from, limits: from.Limits, entries: from.Counted(m.entries), patterns: from.Patterns})
-	}
-
 	// An exception does not stop a refund. Otherwise units taken before it could not be
 	// released.
-	if e := inForce.Find(domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
+	if e := exceptions.Find(domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
 		m.exception = e
 	}
 	switch {
 	case m.exception.is(Allow):
-		m.unlimited, res.levels, invalid = true, res.levels[:m.firstLevel], nil
+		m.unlimited, p.levels, invalid = true, p.levels[:m.firstLevel], nil
 	case m.exception.is(Deny):
-		denies := level{limits: res.planner.denial(exceptedOf{domain: res.Tree.DomainLabel(domain), by: "exception"}), entries: m.exception.Entries}
-		res.levels, invalid = append(res.levels[:m.firstLevel], denies), nil
+		denial := pl.denial(exceptedKey{domain: p.Tree.DomainLabel(domain), by: "exception"})
+		p.levels, invalid = append(p.levels[:m.firstLevel], level{limits: denial, entries: m.exception.Entries}), nil
 	}
-	m.endLevel = len(res.levels)
-	res.matches = append(res.matches, m)
+	m.endLevel = len(p.levels)
+	p.matches = append(p.matches, m)
 	return invalid
 }
 
 // nameHold sets the name of the hold of m from the entry at holdEntry, unless its value is
-// empty, and takes that entry out of m's entries, so that it is in no key.
-func (res *Result) nameHold(m *match, holdEntry int) {
+// empty. It removes that entry from m's entries, so that no key contains it.
+func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
-		start := len(res.holds)
-		res.holds = append(res.holds, value...) // only to hash it without allocating
-		digest := sha256.Sum256(res.holds[start:])
-		res.holds = append(res.holds[:start], digest[:limiter.HoldSize]...)
-		m.hold = res.holds[start:len(res.holds):len(res.holds)]
+		start := len(p.holds)
+		p.holds = append(p.holds, value...) // only to hash it without allocating
+		digest := sha256.Sum256(p.holds[start:])
+		p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
+		m.hold = p.holds[start:len(p.holds):len(p.holds)]
 	}
-	first := len(res.entries)
-	res.entries = append(append(res.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
-	m.entries = res.entries[first:len(res.entries):len(res.entries)]
+	first := len(p.entries)
+	p.entries = append(append(p.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
+	m.entries = p.entries[first:len(p.entries):len(p.entries)]
+}
+
+// addLevels adds the levels of m: its override or its rule, then the rules above that also
+// apply below. The error says why the override is invalid, or that a hold has no name.
+func (pl *Planner) addLevels(p *Plan, m *match, domain string, d *Descriptor) (err error) {
+	lowest := m.rule // the lowest rule whose limits apply
+	if d.HasOverride {
+		lowest, err = pl.addOverride(p, m, domain, d.Override)
+	}
+	m.inFlight = m.inFlight || lowest != nil && lowest.Hold != ""
+	for rule := lowest; rule != nil; rule = rule.Above {
+		p.addLevel(level{rule: rule, limits: rule.Limits, entries: rule.Counted(m.entries), patterns: rule.Patterns})
+	}
+	if m.inFlight && m.hold == nil {
+		return fmt.Errorf("rule %[2]s needs an entry %[1]q with a value that names the request in flight", m.rule.Hold, m.rule)
+	}
+	return err
 }
 
 // addLevel adds a level and collects its limits that replace others.
-func (res *Result) addLevel(of level) {
-	res.levels = append(res.levels, of)
-	for _, l := range of.limits {
-		if len(l.Replaces) > 0 && !slices.Contains(res.replacing, l) {
-			res.replacing = append(res.replacing, l)
+func (p *Plan) addLevel(added level) {
+	p.levels = append(p.levels, added)
+	for _, l := range added.limits {
+		if len(l.Replaces) > 0 && !slices.Contains(p.replacing, l) {
+			p.replacing = append(p.replacing, l)
 		}
 	}
 }
 
 // isReplaced reports whether a limit of the request replaces l, even if that limit is itself replaced.
-func (res *Result) isReplaced(l *limiter.Limit) bool {
-	return l.Name != "" && !l.Veto && slices.ContainsFunc(res.replacing, func(by *limiter.Limit) bool {
+func (p *Plan) isReplaced(l *limiter.Limit) bool {
+	return l.Name != "" && !l.Veto && slices.ContainsFunc(p.replacing, func(by *limiter.Limit) bool {
 		_, found := slices.BinarySearch(by.Replaces, l.Name)
 		return found
 	})
 }
 
-// addHits makes a hit of every limit of a match that is counted: neither unlimited, which
-// cannot be replaced, nor replaced.
-func (res *Result) addHits(r *Request, i int) {
-	m, d := &res.matches[i], &r.Descriptors[i]
-	m.first = len(res.Hits)
+// addHits makes a hit of every limit of a match, except for unlimited limits, which cannot be
+// replaced, and for replaced limits.
+func (pl *Planner) addHits(p *Plan, r *Request, i int) {
+	m, d := &p.matches[i], &r.Descriptors[i]
+	m.firstHit = len(p.Hits)
 	for j := m.firstLevel; j < m.endLevel; j++ {
-		of := &res.levels[j]
-		var labels, begin []byte // of the hits, and of their keys
-		if of.rule != nil {
-			start := len(res.labels)
-			if res.labels = of.rule.AppendLabels(res.labels, m.entries); len(res.labels) > start { // not only the rules say it
-				labels = res.labels[start:len(res.labels):len(res.labels)]
+		level := &p.levels[j]
+		var labels, begin []byte // of the level's hits, and of their keys
+		if level.rule != nil {
+			start := len(p.labels)
+			if p.labels = level.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // they have values of the request
+				labels = p.labels[start:len(p.labels):len(p.labels)]
 			}
 		}
-		for _, l := range of.limits {
-			holds := l.HoldKey() != ""
+		for _, l := range level.limits {
+			isHold := l.HoldKey() != ""
 			switch {
 			case l.Unlimited:
 				m.unlimited = true
 				continue
-			case d.Refund && (l.Veto || m.inFlight && (!holds || m.hold == nil)):
+			case d.Refund && (l.Veto || m.inFlight && (!isHold || m.hold == nil)):
 				continue // A request that ends releases its hold, but its start still counts. A denial took nothing.
-			case res.isReplaced(l):
+			case p.isReplaced(l):
 				continue
-			case holds && m.hold == nil:
-				l = res.planner.denial(exceptedOf{limit: l})[0]
+			case isHold && m.hold == nil:
+				l = pl.denial(exceptedKey{limit: l})[0]
 			}
-			at := len(res.keys)
+			start := len(p.keys)
 			if begin == nil {
-				res.keys = res.planner.Keys.Append(res.keys, r.Domain, of.entries, of.patterns)
-				begin = res.keys[at:]
+				p.keys = pl.Keys.Append(p.keys, r.Domain, level.entries, level.patterns)
+				begin = p.keys[start:]
 			} else {
-				res.keys = append(res.keys, begin...)
+				p.keys = append(p.keys, begin...)
 			}
-			res.keys = l.AppendKind(res.keys)
+			p.keys = l.AppendKind(p.keys)
 			if m.exception.is(Amount) {
-				l = res.planner.multiple(l, m.exception.Factor) // on the same counter
+				l = pl.multiple(l, m.exception.Factor) // on the same counter
 			}
-			res.Hits = append(res.Hits, limiter.Hit{
+			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,
-				Key:    res.keys[at:len(res.keys):len(res.keys)],
+				Key:    p.keys[start:len(p.keys):len(p.keys)],
 				Cost:   r.Cost(d),
 				Refund: d.Refund,
-				Always: d.chargedAlways(cmp.Or(l.Charge, res.planner.Charge, limiter.Auto)),
-				Mode:   res.planner.DecidingMode(l),
+				Always: d.chargedAlways(cmp.Or(l.Charge, pl.Charge, limiter.Auto)),
+				Mode:   pl.DecidingMode(l),
 				Labels: labels,
 			})
-			if holds {
-				h := &res.Hits[len(res.Hits)-1]
+			if isHold {
+				h := &p.Hits[len(p.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
 			}
 		}
-		of.end = len(res.Hits)
+		level.endHit = len(p.Hits)
 	}
-	m.end = len(res.Hits)
+	m.endHit = len(p.Hits)
 }

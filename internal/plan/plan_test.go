@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,29 +54,38 @@ func (d Descriptor) refund() Descriptor {
 	return d
 }
 
-// planned is what becomes of a request before it is decided.
-func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descriptor) *Result {
+// planned returns the plan of a request.
+func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descriptor) *Plan {
 	t.Helper()
-	p := new(Result)
+	p := new(Plan)
 	testenv.OK(t, New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}))
 	return p
 }
 
-// decide decides p on counters whose states are in states, and sets its statuses.
-func decide(p *Result, counters map[string]*limiter.State) {
+// counters is a store whose clock stands at 0. It has the states by key.
+type counters map[string]*limiter.State
+
+func (c counters) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
 	var states []*limiter.State
-	for i := range p.Hits {
-		key := string(p.Hits[i].Key)
-		if counters[key] == nil {
-			counters[key] = new(limiter.State)
+	for i := range hits {
+		key := string(hits[i].Key)
+		if c[key] == nil {
+			c[key] = new(limiter.State)
 		}
-		states = append(states, counters[key])
+		states = append(states, c[key])
 	}
-	p.SetStatuses(limiter.Decide(p.Hits, states, nil, 0, p.Decisions))
+	return limiter.Decide(hits, states, nil, 0, out), nil
+}
+
+// decide decides r into res.
+func decide(t *testing.T, pl *Planner, tree *descriptors.Tree, store limiter.Store, r *Request, res *Result) {
+	t.Helper()
+	d := Decider{Planner: pl, Rules: func() *descriptors.Tree { return tree }, Store: store}
+	testenv.OK(t, d.Decide(t.Context(), r, res))
 }
 
 // hitsOf spells the hits of a request, each with what is not usual.
-func hitsOf(p *Result) (hits []string) {
+func hitsOf(p *Plan) (hits []string) {
 	for _, h := range p.Hits {
 		hit := h.Limit.Name + " " + string(h.Key)
 		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
@@ -115,50 +125,55 @@ func TestPlan(t *testing.T) {
 	tokens := named("user=alice")
 	tokens.HitsAddend, tokens.HasHitsAddend = 4, true
 	r := &Request{Domain: "api", HitsAddend: 3, Descriptors: []Descriptor{tokens, named("free=x"), named("nobody=x"), named("user=bob")}}
-	var p Result
-	testenv.OK(t, New(Options{QuotaMode: true}).Prepare(&p, load(t, rules), r))
-	decide(&p, map[string]*limiter.State{})
-	if got, want := hitsOf(&p), []string{
+	var res Result
+	decide(t, New(Options{QuotaMode: true}), load(t, rules), counters{}, r, &res)
+	if got, want := hitsOf(&res.Plan), []string{
 		"burst w1|api|user=alice|1s user_alice; cost 4 always",
 		"day w1|api|user=alice|1d user_alice; cost 4 always",
 		"burst w1|api|user=bob|1s user_bob; cost 3",
 		"day w1|api|user=bob|1d user_bob; cost 3 always",
-	}; !slices.Equal(got, want) || p.Hits[0].Mode != limiter.Quota {
-		t.Errorf("hits are\n%q in mode %d, want\n%q as quotas", got, p.Hits[0].Mode, want)
+	}; !slices.Equal(got, want) || res.Plan.Hits[0].Mode != limiter.Quota {
+		t.Errorf("hits are\n%q in mode %d, want\n%q as quotas", got, res.Plan.Hits[0].Mode, want)
 	}
 	var statuses []string
-	for _, s := range p.Statuses {
+	for _, s := range res.Statuses {
 		statuses = append(statuses, fmt.Sprint(statusOf(s), " ", s.UntilReset))
 	}
 	if want := []string{"burst true 0 api|user 0s", "false 4294967295 api|free 0s", "false 0 0s", "burst true 0 api|user 0s"}; !slices.Equal(statuses, want) {
 		t.Errorf("statuses are\n%q, want\n%q", statuses, want)
 	}
-	if p.Denied || p.Unmatched != 1 {
-		t.Errorf("denied %t, %d unmatched, want an admitted request with one", p.Denied, p.Unmatched)
+	if res.Denied || res.Plan.Unmatched != 1 {
+		t.Errorf("denied %t, %d unmatched, want an admitted request with one", res.Denied, res.Plan.Unmatched)
 	}
 }
 
-// A plan that is used again is what a new one would be.
-func TestPlanIsUsedAgain(t *testing.T) {
+// A result that is used again equals a new one.
+func TestResultIsUsedAgain(t *testing.T) {
 	var used Result
 	planner, tree := New(Options{}), load(t, rules)
 	for _, descriptors := range [][]Descriptor{
 		{named("user=a"), named("vip=a"), named("nobody=a")}, {named("user=a")}, {named("free=a")}, {named("user=a"), named("user=b")},
 	} {
 		var texts []string
-		for _, p := range []*Result{&used, new(Result)} {
-			testenv.OK(t, planner.Prepare(p, tree, &Request{Domain: "api", Descriptors: descriptors}))
-			decide(p, map[string]*limiter.State{})
-			texts = append(texts, fmt.Sprint(hitsOf(p), len(p.Statuses), len(p.replacing), p.Unmatched, p.Denied))
+		for _, res := range []*Result{&used, new(Result)} {
+			decide(t, planner, tree, counters{}, &Request{Domain: "api", Descriptors: descriptors}, res)
+			texts = append(texts, fmt.Sprint(hitsOf(&res.Plan), len(res.Decisions), len(res.Statuses), len(res.Plan.replacing), res.Plan.Unmatched, res.Denied))
 		}
 		if texts[0] != texts[1] {
 			t.Errorf("%v: got %s, want %s", descriptors, texts[0], texts[1])
 		}
 	}
 	used.Reset()
-	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
+	if hits := used.Plan.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Plan.Unmatched != 0 {
 		t.Error("something of the request is kept")
 	}
+}
+
+// denies is a store that denies every request.
+type denies struct{}
+
+func (denies) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, error) {
+	return true, nil
 }
 
 // Plans are used again and again. A descriptor passes through at most as many rules as it has
@@ -182,13 +197,13 @@ func TestPlansAllocateNothing(t *testing.T) {
 		"an override":  {judgedRules, []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, 2},
 		"levels below": {"domain: api\ndescriptors: [" + deep + "]\n", slices.Repeat([]Descriptor{words(strings.Repeat("a=1 ", 2*depth))}, 100), 100 * depth},
 	} {
-		p, planner, tree := new(Result), New(Options{Exceptions: &exceptions}), load(t, test.rules)
+		res, planner, tree := new(Result), New(Options{Exceptions: &exceptions}), load(t, test.rules)
+		d := Decider{Planner: planner, Rules: func() *descriptors.Tree { return tree }, Store: denies{}}
 		r := &Request{Domain: "api", Descriptors: test.descriptors}
 		if n := testing.AllocsPerRun(10, func() {
-			testenv.OK(t, planner.Prepare(p, tree, r))
-			p.SetStatuses(true)
-		}); n != 0 || len(p.Hits) != test.hits {
-			t.Errorf("%s: %v allocations and %d hits, want none and %d", name, n, len(p.Hits), test.hits)
+			testenv.OK(t, d.Decide(context.Background(), r, res))
+		}); n != 0 || len(res.Plan.Hits) != test.hits {
+			t.Errorf("%s: %v allocations and %d hits, want none and %d", name, n, len(res.Plan.Hits), test.hits)
 		}
 	}
 }

@@ -13,15 +13,12 @@ type Request struct {
 	Domain      string
 	HitsAddend  uint32 // units that each descriptor asks for, 0 means 1
 	Descriptors []Descriptor
-
-	result Result // of a Decider
 }
 
-// Reset forgets what r asks and what was decided, and with it every reference to its
-// bytes and to the rules, but keeps the memory of the slices.
+// Reset empties r. It removes all references to the request's bytes, but keeps the memory of
+// the slice.
 func (r *Request) Reset() {
 	clear(r.Descriptors)
-	r.result.Reset()
 	r.Domain, r.HitsAddend, r.Descriptors = "", 0, r.Descriptors[:0]
 }
 

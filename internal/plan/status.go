@@ -10,6 +10,24 @@ import (
 	"weir/internal/limiter"
 )
 
+// Result is what came of a request. Its zero value is ready for use.
+type Result struct {
+	Plan      Plan
+	Decisions []limiter.Decision // one for each of the plan's hits
+	Statuses  []Status           // one for each descriptor
+	Denied    bool
+	// WouldBeDenied is true if the request is admitted only because of ShadowMode.
+	WouldBeDenied bool
+}
+
+// Reset removes all references to the request and to the rules, but keeps the memory of the
+// slices.
+func (res *Result) Reset() {
+	res.Plan.Reset()
+	clear(res.Statuses)
+	res.Decisions, res.Statuses, res.Denied, res.WouldBeDenied = res.Decisions[:0], res.Statuses[:0], false, false
+}
+
 // Status is what becomes of one descriptor. Its times are whole seconds.
 type Status struct {
 	OverLimit bool
@@ -23,37 +41,37 @@ type Status struct {
 	ResetAfter time.Duration // until the whole limit is free again
 }
 
-// SetStatuses says by res.Decisions what becomes of the request and of its descriptors.
-func (res *Result) SetStatuses(denied bool) {
+// setStatuses sets what the decisions mean for the request and for each of its descriptors.
+func (res *Result) setStatuses(opts *Options, denied bool) {
 	res.Denied = denied
-	for i := range res.matches {
-		m := &res.matches[i]
-		res.Statuses = append(res.Statuses, Status{Rule: m.rule})
+	res.WouldBeDenied = opts.ShadowMode && res.deniedWithoutShadowMode(opts)
+	for i := range res.Plan.matches {
+		m := &res.Plan.matches[i]
+		res.Statuses = append(res.Statuses, Status{Rule: m.reported})
 		s := &res.Statuses[i]
-		if e := m.exception; e != nil {
-			e.used.Add(1)
-			if e.Uses != nil {
-				e.Uses.Inc()
-			}
-			if e.Effect == Deny && res.Decisions[m.first].Over { // its only hit: until e ends
-				left := max(time.Until(e.Until), 1)
-				res.Decisions[m.first].RetryAfter, res.Decisions[m.first].ResetAfter = left, left
-			}
-		}
 		switch {
-		case m.first < m.end:
-			decisive := m.first
-			for j := m.first + 1; j < m.end; j++ {
+		case m.firstHit < m.endHit:
+			decisive := m.firstHit
+			for j := m.firstHit + 1; j < m.endHit; j++ {
 				if res.compare(j, decisive) < 0 {
 					decisive = j
 				}
 			}
-			s.describe(res.Hits[decisive].Limit, &res.Decisions[decisive])
-			s.Mode = res.planner.Mode(s.Limit)
+			s.describe(res.Plan.Hits[decisive].Limit, &res.Decisions[decisive])
+			s.Mode = opts.Mode(s.Limit)
 		case m.unlimited:
 			s.Remaining = math.MaxUint32
 		}
 	}
+}
+
+// deniedWithoutShadowMode reports whether the decisions would deny the request without ShadowMode.
+func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
+	var v limiter.Verdict
+	for i := range res.Plan.Hits {
+		v.Add(opts.Mode(res.Plan.Hits[i].Limit), res.Decisions[i].Over)
+	}
+	return v.Denied()
 }
 
 // compare returns a negative number if the outcome of hit i says more about
@@ -63,7 +81,7 @@ func (res *Result) SetStatuses(denied bool) {
 func (res *Result) compare(i, j int) int {
 	a, b := &res.Decisions[i], &res.Decisions[j]
 	return cmp.Or(
-		cmp.Compare(weight(res.Hits[j].Limit, b), weight(res.Hits[i].Limit, a)),
+		cmp.Compare(weight(res.Plan.Hits[j].Limit, b), weight(res.Plan.Hits[i].Limit, a)),
 		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, -1, becomes the longest
 		cmp.Compare(a.Remaining, b.Remaining),
 	)
@@ -104,9 +122,9 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 func (res *Result) RetryAfter() time.Duration {
 	var longest uint64 // Never, -1, becomes the longest
 	var quotas []uint64
-	for i := range res.Hits {
+	for i := range res.Plan.Hits {
 		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit is not over
-		switch res.Hits[i].EffectiveMode() {
+		switch res.Plan.Hits[i].EffectiveMode() {
 		case limiter.Enforced:
 			longest = max(longest, wait)
 		case limiter.Quota:

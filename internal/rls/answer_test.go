@@ -107,7 +107,7 @@ func TestCharge(t *testing.T) {
 				opts.Charge = tc.server
 				c := decide(t, opts.service(), "kept="+note+" nobody=a")
 				var got [4]int64
-				for i := range c.result.Hits[1:] {
+				for i := range c.result.Plan.Hits[1:] {
 					got[i] = c.result.Decisions[i].Remaining
 				}
 				if got != want || !c.result.Denied {

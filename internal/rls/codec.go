@@ -58,7 +58,7 @@ type call struct {
 	began   time.Time
 	request plan.Request
 	entries []limiter.Entry // of all descriptors of the request, one after the other
-	result  *plan.Result
+	result  plan.Result
 	reply   []byte // the answer as it is sent
 }
 
@@ -72,5 +72,6 @@ func (s *Service) release(c *call) {
 func (c *call) reset() {
 	clear(c.entries)
 	c.request.Reset()
-	c.size, c.wire, c.entries, c.result, c.reply = 0, nil, c.entries[:0], nil, c.reply[:0]
+	c.result.Reset()
+	c.size, c.wire, c.entries, c.reply = 0, nil, c.entries[:0], c.reply[:0]
 }

@@ -162,7 +162,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		answer := response(t, c.reply)
-		if c.result == nil {
+		if len(c.result.Statuses) == 0 {
 			return // it is too large
 		}
 		if got, want := len(answer.GetStatuses()), len(c.request.Descriptors); got != want {

@@ -84,7 +84,7 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 	if response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		return http.StatusOK, body, nil
 	}
-	if c.result == nil { // it was too large
+	if len(c.result.Statuses) == 0 { // the request was too large to be decided
 		return http.StatusTooManyRequests, body, nil
 	}
 	if wait := c.result.RetryAfter(); wait != limiter.Never {

@@ -100,10 +100,9 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if err := c.decode(s.opts.Decider.MaxDescriptors); err != nil {
 		return s.undecided(ctx, c, plan.RequestError{Err: err})
 	}
-	var err error
-	c.result, err = s.opts.Decider.Decide(ctx, &c.request)
-	if c.result != nil && c.result.Unmatched > 0 {
-		s.metrics.noteUnmatched(c.result.Tree, c.request.Domain, c.result.Unmatched)
+	err := s.opts.Decider.Decide(ctx, &c.request, &c.result)
+	if asked := &c.result.Plan; asked.Unmatched > 0 {
+		s.metrics.noteUnmatched(asked.Tree, c.request.Domain, asked.Unmatched)
 	}
 	if err != nil {
 		return s.undecided(ctx, c, err)
@@ -113,16 +112,16 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	} else {
 		s.metrics.admitted.Inc()
 	}
-	if c.result.Invalid != nil {
-		s.opts.Logger.Debug("bad request", "err", c.result.Invalid)
+	if invalid := c.result.Plan.Invalid; invalid != nil {
+		s.opts.Logger.Debug("bad request", "err", invalid)
 	}
-	if c.result.WouldBeDenied() {
+	if c.result.WouldBeDenied {
 		s.metrics.globalShadow.Inc()
 	}
 	if s.opts.Observe != nil {
-		s.opts.Observe(ctx, c.began, &c.request, c.result)
+		s.opts.Observe(ctx, c.began, &c.request, &c.result)
 	}
-	c.reply = s.appendResponse(c.reply, &c.request, c.result)
+	c.reply = s.appendResponse(c.reply, &c.request, &c.result)
 	return nil
 }
 

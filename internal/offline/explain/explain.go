@@ -77,7 +77,7 @@ func Explain(q Question) (Answer, error) {
 		d.HitsAddend, d.HasHitsAddend = *q.HitsAddend, true
 	}
 	request := plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
-	var p plan.Result
+	var p plan.Plan
 	if err := plan.New(q.Options).Prepare(&p, q.Tree, &request); err != nil {
 		return Answer{}, err
 	}

@@ -182,25 +182,20 @@ func TestDeniedAsByTheServer(t *testing.T) {
 	}
 }
 
-// uncounted is a plan.Usage that counts nothing.
-type uncounted struct{}
-
-func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
-func (uncounted) CountFailure()                           {}
-
 // askTwice sends a request twice to a server with fresh counters. It returns whether the first
 // request is denied, and the remaining units after each.
 func askTwice(t *testing.T, q Question) (denied bool, left, then uint64) {
 	t.Helper()
 	decider := plan.Decider{
-		Planner: plan.New(q.Options), Rules: func() *descriptors.Tree { return q.Tree }, Store: memory.New(memory.Options{}), Usage: uncounted{},
+		Planner: plan.New(q.Options), Rules: func() *descriptors.Tree { return q.Tree }, Store: memory.New(memory.Options{}),
 	}
 	d := plan.Descriptor{Entries: q.Descriptor}
 	if q.HitsAddend != nil {
 		d.HitsAddend, d.HasHitsAddend = *q.HitsAddend, true
 	}
 	request := plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
-	first := testenv.Must(decider.Decide(t.Context(), &request))(t)
-	denied, left = first.Denied, first.Statuses[0].Remaining
-	return denied, left, testenv.Must(decider.Decide(t.Context(), &request))(t).Statuses[0].Remaining
+	var first, second plan.Result
+	testenv.OK(t, decider.Decide(t.Context(), &request, &first))
+	testenv.OK(t, decider.Decide(t.Context(), &request, &second))
+	return first.Denied, first.Statuses[0].Remaining, second.Statuses[0].Remaining
 }

@@ -62,12 +62,13 @@ var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Qu
 
 // addLimits adds the limits of rule and of the rules above it that also apply below.
 // It decides the hits of p on fresh counters at the start of a window.
-func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) {
+func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
-	a.Denied = limiter.Decide(p.Hits, states, nil, 0, p.Decisions)
+	decisions := make([]limiter.Decision, len(p.Hits))
+	a.Denied = limiter.Decide(p.Hits, states, nil, 0, decisions)
 	next := 0 // index of the next hit; each counted limit has one hit, in order
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
@@ -77,7 +78,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) 
 				shown.Above, shown.Place = r.String(), r.Place()
 			}
 			if next < len(p.Hits) && p.Hits[next].Limit == l {
-				shown.addCounter(q, p.Hits[next].Key, &p.Decisions[next])
+				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
 				next++
 			}
 			a.Limits = append(a.Limits, shown)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
 )
@@ -66,14 +65,8 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 
 type outcome struct {
 	admitted, denied int
-	last             *plan.Result // result of the step's last request
+	last             plan.Result // result of the step's last request
 }
-
-// uncounted is a plan.Usage that counts nothing.
-type uncounted struct{}
-
-func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
-func (uncounted) CountFailure()                           {}
 
 // run runs one test, and returns its failures. It fails only if ctx is done.
 func (f *File) run(ctx context.Context, t *test) (failures []string, err error) {
@@ -82,7 +75,6 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 		Planner: plan.New(f.opts.Options),
 		Rules:   func() *descriptors.Tree { return f.tree },
 		Store:   memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(t.start+now)) }}),
-		Usage:   uncounted{},
 	}
 	for i := range t.steps {
 		s := &t.steps[i]
@@ -93,7 +85,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 		var o outcome
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
-			o.last, err = decider.Decide(ctx, &s.request)
+			err = decider.Decide(ctx, &s.request, &o.last)
 			switch {
 			case ctx.Err() != nil:
 				return nil, ctx.Err()

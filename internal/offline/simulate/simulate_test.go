@@ -82,7 +82,7 @@ func (e entry) json() string {
 // serverDenies returns the numbers of the lines that a server with a memory store would deny.
 func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []int) {
 	now := time.Time{}
-	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Result{}
+	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Plan{}
 	for i, e := range list {
 		now = e.at
 		request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "remote_address", Value: e.address}}}}}
@@ -90,7 +90,7 @@ func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []
 			request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: []limiter.Entry{{Key: "user", Value: e.user}, {Key: "path", Value: e.path}}})
 		}
 		testenv.OK(t, planner.Prepare(&p, tree, &request))
-		if over, err := store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {
+		if over, err := store.Decide(t.Context(), p.Hits, make([]limiter.Decision, len(p.Hits))); err != nil {
 			t.Fatal(err)
 		} else if over {
 			denied = append(denied, i+1)

@@ -62,7 +62,7 @@ type source struct {
 	request envoyconfig.Request
 	results []envoyconfig.Result
 	planner *plan.Planner
-	plan    plan.Result
+	plan    plan.Plan
 	ask     plan.Request
 	names   map[string]bool // the names in Config.Needs that at least one line has
 	domains map[string]bool // domains with requests that have no limit
