@@ -10,43 +10,41 @@ import (
 	"weir/internal/limiter/failover"
 )
 
-// Decider decides requests: by the rules of the moment, on the counters of a store.
+// Decider decides requests by the current rules and the counters of a store.
 type Decider struct {
 	*Planner
-	// Rules returns the rules of the moment, nil if none are loaded.
+	// Rules returns the current rules, or nil if none are loaded.
 	Rules func() *descriptors.Tree
 	Store limiter.Store
-	// Spread gives denied requests times to come back, one after the other. nil: they get
-	// the exact time.
+	// Spread gives denied requests different times to retry. If nil, they all get the exact
+	// time.
 	Spread *limiter.RetrySpread
-	// Failover decides what Store cannot. nil: nobody does.
+	// Failover decides requests when Store fails. nil disables it.
 	Failover *failover.Failover
-	// Usage counts the hits. nil disables it.
-	Usage Usage
+	Usage    Usage // nil disables it
 }
 
-// Usage counts what is asked of limits.
+// Usage counts hits and failures for metrics.
 type Usage interface {
 	// Count counts the hits of a request that was decided.
 	Count(hits []limiter.Hit, decisions []limiter.Decision)
-	// CountFailure counts a request that neither the store nor a failure mode decided.
+	// CountFailure counts a request that neither the store nor the failover decided.
 	CountFailure()
 }
 
 // ErrNoRules means that no rules are loaded.
 var ErrNoRules = errors.New("no rules are loaded")
 
-// RequestError says what is wrong with a request.
+// RequestError means that a request is invalid.
 type RequestError struct{ Err error }
 
 func (e RequestError) Error() string { return e.Err.Error() }
 
-// Unwrap returns e.Err.
 func (e RequestError) Unwrap() error { return e.Err }
 
-// Decide decides r. It replaces what res holds, using its memory again. res refers to the memory
-// of r. An error is ErrNoRules, a RequestError, or the error of the store; after the store's
-// error, res.Plan is set.
+// Decide decides r and stores the result in res, whose memory it uses again. res refers to the
+// memory of r until it is reset. Decide fails with ErrNoRules, a RequestError or the error of
+// the store. After an error of the store, only res.Plan is set.
 func (d *Decider) Decide(ctx context.Context, r *Request, res *Result) error {
 	res.Reset()
 	tree := d.Rules()

@@ -16,13 +16,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// usage counts what a Decider tells of.
+// usage counts the calls of a Decider.
 type usage struct{ hits, failures int }
 
 func (u *usage) Count(hits []limiter.Hit, _ []limiter.Decision) { u.hits += len(hits) }
 func (u *usage) CountFailure()                                  { u.failures++ }
 
-// down is a store that is not there.
+// down is a store that always fails.
 type down struct{}
 
 func (down) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, error) {
@@ -61,7 +61,7 @@ func ExampleDecider() {
 	// true 0 <nil>
 }
 
-func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
+func TestStoreCallsAndUsage(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		request  *plan.Request
@@ -84,7 +84,7 @@ func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotDecided(t *testing.T) {
+func TestUndecidedRequests(t *testing.T) {
 	d := decider(down{}, new(usage))
 	bad := d.Decide(t.Context(), new(plan.Request), new(plan.Result))
 	d.Rules = func() *descriptors.Tree { return nil }
@@ -93,12 +93,12 @@ func TestWhatIsNotDecided(t *testing.T) {
 	}
 }
 
-// Without a name for its hold, a request counts as one beyond that limit, in the mode of the
-// limit and with its metrics, also if the store fails. Other limits count it as usual.
+// A request without a name for its hold exceeds that limit, in the mode of the limit and in its
+// metrics, even if the store fails. Other limits count it as usual.
 func TestUnnamedHolds(t *testing.T) {
 	const flight, rate = "{name: flight, unit: minute, requests_per_unit: 3, algorithm: concurrency", "{name: rate, unit: minute, requests_per_unit: 9, failure_mode: allow"
 	for _, tc := range []struct {
-		limits, status  string // the status names its limit
+		limits, status  string // the status begins with the name of its limit
 		opts            plan.Options
 		denied, wouldBe bool
 	}{

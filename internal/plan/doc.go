@@ -1,15 +1,15 @@
 // Package plan turns requests into the hits of limits, and the decisions about hits into
 // statuses. It is the only package that does so. It parses no bytes and keeps no counters.
 //
-// A Request goes in. A Plan is what it asks, and a Result is what came of it. Start with
-// decide.go, then read the files in the order of a request:
+// A Request becomes a Plan, which has its hits, and then a Result. Start with decide.go, then
+// read the files in the order of a request:
 //
 //	decide.go    Decider: the current rules, the store, and all steps of a decision
-//	request.go   Request: what a client asks, and whether that is valid
+//	request.go   Request, and whether it is valid
 //	plan.go      Planner: Request and rules -> Plan, with its Hits
 //	override.go  limits that requests send
 //	exception.go exceptions of operators, and how they change limits
-//	made.go      remembers the limits made for overrides and exceptions
+//	cache.go     remembers the limits that were made for overrides and exceptions
 //	status.go    Plan and Decisions -> Result, with its Statuses
 //	outcome.go   the outcome of each limit, for observers
 package plan

@@ -12,40 +12,40 @@ import (
 	"weir/internal/limiter"
 )
 
-// Effect is what an exception does.
+// Effect is the kind of change that an exception makes.
 type Effect string
 
 // The effects.
 const (
-	Allow  Effect = "allow"  // no limit holds
+	Allow  Effect = "allow"  // no limit applies
 	Deny   Effect = "deny"   // every request is denied
 	Amount Effect = "amount" // the amounts of all limits are multiplied
 )
 
-// Effects are all there are.
+// Effects lists all effects.
 var Effects = []Effect{Allow, Deny, Amount}
 
-// Exception is what operators decide in the place of the rules, until a time, for the
-// descriptors of a domain that begin with its entries. It is immutable but for its uses.
+// Exception changes the limits for the descriptors of a domain that begin with its entries. An
+// operator adds it, and it expires. It is immutable, except for the number of its uses.
 type Exception struct {
 	ID             string
 	Domain         string
 	Entries        []limiter.Entry
 	Effect         Effect
-	Factor         float64 // of Amount
+	Factor         float64 // for the effect Amount
 	Created, Until time.Time
 	By, Reason     string
 
-	// Uses counts those of all exceptions with this effect, as a prometheus.Counter. nil:
-	// nobody does.
+	// Uses counts the uses of all exceptions with this effect, for example as a
+	// prometheus.Counter. nil disables it.
 	Uses interface{ Inc() }
 	used atomic.Uint64
 }
 
-// is reports whether there is an exception, with that effect.
+// is reports whether e has that effect. It returns false if e is nil.
 func (e *Exception) is(effect Effect) bool { return e != nil && e.Effect == effect }
 
-// Used returns how many descriptors e was applied to by this process.
+// Used returns how many times this server applied e to a descriptor.
 func (e *Exception) Used() uint64 { return e.used.Load() }
 
 // What returns the effect with its factor, such as "amount 10x".
@@ -56,15 +56,15 @@ func (e *Exception) What() string {
 	return string(e.Effect)
 }
 
-// Exceptions are those in force at one time. It is immutable. nil has none.
+// Exceptions is an immutable set of exceptions. nil is the empty set.
 type Exceptions struct {
-	all     []*Exception          // the newest first
-	longest int                   // how many entries one has at most
-	index   map[string]*Exception // by domain and entries, as appendText spells them
+	all     []*Exception          // newest first
+	longest int                   // highest number of entries of an exception
+	index   map[string]*Exception // by domain and entries in the encoding of appendText
 }
 
-// NewExceptions returns the set of all, nil if there are none. Of those for the same
-// descriptors, only the newest applies.
+// NewExceptions returns the set of all exceptions in the list, or nil if it is empty. It keeps and
+// sorts the list. If several have the same domain and entries, only the newest applies.
 func NewExceptions(all []*Exception) *Exceptions {
 	if len(all) == 0 {
 		return nil
@@ -86,12 +86,12 @@ func NewExceptions(all []*Exception) *Exceptions {
 	return es
 }
 
-// appendText appends text so that no other texts together have the same bytes.
+// appendText appends text with its length, so that different lists of texts have different keys.
 func appendText(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
 
-// All returns the exceptions, the newest first. They must not be changed.
+// All returns the exceptions, newest first. The caller must not change the slice.
 func (es *Exceptions) All() []*Exception {
 	if es == nil {
 		return nil
@@ -99,9 +99,9 @@ func (es *Exceptions) All() []*Exception {
 	return es.all
 }
 
-// Find returns the exception that applies to a descriptor, nil if none does: of those
-// whose entries the descriptor begins with the one that has most. It does not allocate for
-// usual texts.
+// Find returns the exception that applies to a descriptor, or nil if none does. If the descriptor
+// begins with the entries of several exceptions, the longest of these applies. Find allocates
+// only if the texts have more than 512 bytes together.
 func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Exception) {
 	if es == nil {
 		return nil
@@ -117,12 +117,12 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedKey is the key of a limit that stands in place of others: a multiple of a limit, or
-// a denial of everything.
+// exceptedKey identifies a limit that replaces others: a multiple of a limit, or a limit that
+// denies everything.
 type exceptedKey struct {
-	limit      *limiter.Limit // that is multiplied or denied, or nil
-	factor     float64        // 0 if everything is denied
-	domain, by string         // without limit: domain and rule of the denial in metrics
+	limit      *limiter.Limit // limit to multiply or deny, or nil
+	factor     float64        // 0 denies everything
+	domain, by string         // labels for domain and rule in metrics, if there is no limit
 }
 
 // multiple returns l times factor.
@@ -133,16 +133,16 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 	return limits[0]
 }
 
-// denial returns one limit that denies everything and from which nothing is taken. In place of
-// of.limit it has the name, period, mode and metrics of that limit. The domain is empty if it
-// has no rules.
-func (pl *Planner) denial(of exceptedKey) []*limiter.Limit {
-	limits, _ := pl.excepted.get(of, func() ([]*limiter.Limit, error) { // nothing in it is from a request
+// denial returns one limit that denies everything and is never charged. If key has a limit, the
+// denial has the name, period, mode and metrics of that limit. key.domain is empty for a domain
+// without rules.
+func (pl *Planner) denial(key exceptedKey) []*limiter.Limit {
+	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // the limit contains no text of a request
 		s := limiter.Spec{Name: "deny", Unit: limiter.Day}
-		if l := of.limit; l != nil {
+		if l := key.limit; l != nil {
 			s = limiter.Spec{Name: l.Name, Unit: l.Unit, UnitMultiplier: l.UnitMultiplier, Mode: l.Mode, Series: l.Series}
 		} else {
-			s.Series = limiter.LabelSet{Domain: cmp.Or(of.domain, "unknown"), Key1: of.by, Rule: of.by, Limit: "deny"}.Series()
+			s.Series = limiter.LabelSet{Domain: cmp.Or(key.domain, "unknown"), Key1: key.by, Rule: key.by, Limit: "deny"}.Series()
 		}
 		s.Veto, s.Charge, s.FailureMode = true, limiter.Admitted, limiter.FailureDeny
 		return []*limiter.Limit{limiter.MustLimit(s)}, nil
@@ -150,8 +150,8 @@ func (pl *Planner) denial(of exceptedKey) []*limiter.Limit {
 	return limits
 }
 
-// useExceptions counts the uses of exceptions. A request that an exception denies may be tried
-// again when the exception expires.
+// useExceptions counts the uses of exceptions. If an exception denies the request, the time to
+// retry is the time until the exception expires.
 func (res *Result) useExceptions() {
 	for i := range res.Plan.matches {
 		m := &res.Plan.matches[i]

@@ -37,7 +37,7 @@ descriptors:
   - {key: special, rate_limit: {unit: year, requests_per_unit: 0, replaces: [{name: usual}]}}
 `
 
-// world is a server on a store: what it decides, and what operators say.
+// world is a server with a store and with exceptions of operators.
 type world struct {
 	t       *testing.T
 	planner *Planner
@@ -46,7 +46,7 @@ type world struct {
 	holds   int
 }
 
-// inWorlds runs test on each store, empty.
+// inWorlds runs test with an empty store of each kind.
 func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	for _, name := range []string{"memory", "redis"} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	}
 }
 
-// except adds an exception such as "deny", "allow" or "3x".
+// except adds an exception with an effect such as "deny", "allow" or "3x".
 func (w *world) except(effect string, words ...string) {
 	w.t.Helper()
 	e := &Exception{Domain: "api", Entries: named(words...).Entries, Effect: Effect(effect)}
@@ -74,16 +74,14 @@ func (w *world) except(effect string, words ...string) {
 	w.add(e)
 }
 
-// add puts e in force.
+// add adds e to the exceptions in force.
 func (w *world) add(e *Exception) {
 	e.Created, e.Until = time.Now(), time.Now().Add(time.Hour)
 	w.planner.Exceptions.Store(NewExceptions(append(slices.Clone(w.planner.Exceptions.Load().All()), e)))
 }
 
-// end ends all exceptions.
 func (w *world) end() { w.planner.Exceptions.Store(nil) }
 
-// decide decides a request.
 func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	w.t.Helper()
 	res := new(Result)
@@ -91,7 +89,7 @@ func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	return res
 }
 
-// want asks until it is denied, or 20 times, and wants so many to pass.
+// want sends a request until it is denied, at most 20 times, and checks how many were admitted.
 func (w *world) want(when string, passing int, words ...string) {
 	w.t.Helper()
 	passed := 0
@@ -111,16 +109,16 @@ func (w *world) want(when string, passing int, words ...string) {
 	}
 }
 
-const all = 20 // as many as are asked
+const all = 20 // number of requests that want sends if none is denied
 
-// Another amount counts on the same counter, by each algorithm, and a ban does not hold.
-func TestExceptionOfTheAmount(t *testing.T) {
+// A limit with another amount uses the same counter, with each algorithm, and bans do not apply.
+func TestExceptionWithAmount(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		keys := append(limiter.AlgorithmNames(), "banned", "user")
 		for _, key := range keys {
 			used, unused := key+"=used", key+"=unused"
 			w.want(key+" before", 2, used)
-			w.want(key+" before, again", 0, used) // so that the denial is remembered
+			w.want(key+" before, again", 0, used) // so that the store remembers the denial
 			w.except("3x", used)
 			w.except("0.5x", unused)
 			w.want(key+" 3x", 4, used)
@@ -134,8 +132,8 @@ func TestExceptionOfTheAmount(t *testing.T) {
 	})
 }
 
-// Limits from above and limits that requests bring along have another amount, too.
-func TestExceptionOfTheAmountOfAll(t *testing.T) {
+// An exception also changes the limits from rules above and overrides.
+func TestExceptionWithAmountOfAllLimits(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("3x", "user=alice", "path=/")
 		w.want("path and user", 3, "user=alice", "path=/")
@@ -156,7 +154,7 @@ func TestExceptionOfTheAmountOfAll(t *testing.T) {
 	})
 }
 
-// What is allowed passes and takes nothing, whatever is used up or banned.
+// An allowed request passes and takes nothing, even if its limits are used up or it is banned.
 func TestExceptionThatAllows(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		for _, key := range append(limiter.AlgorithmNames(), "banned", "user", "quota") {
@@ -178,9 +176,8 @@ func TestExceptionThatAllows(t *testing.T) {
 	})
 }
 
-// The limits that the limit of an allowed descriptor replaces stay off, so that they do not deny
-// it.
-func TestExceptionOfALimitThatReplaces(t *testing.T) {
+// Limits that the limit of an allowed descriptor replaces stay replaced, so that they cannot deny.
+func TestExceptionForReplacingLimit(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("allow", "special=alice")
 		if res := w.decide("api", named("usual=x"), named("special=alice")); res.Denied || len(res.Plan.Hits) != 0 {
@@ -192,7 +189,7 @@ func TestExceptionOfALimitThatReplaces(t *testing.T) {
 	})
 }
 
-// What is denied takes nothing, from no limit of its request, also where there is no rule.
+// A denied request takes nothing from any of its limits, even if it matches no rule.
 func TestExceptionThatDenies(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("deny", "user=alice")
@@ -200,7 +197,7 @@ func TestExceptionThatDenies(t *testing.T) {
 		for _, d := range []Descriptor{named("user=alice"), named("user=alice", "path=/", "x=y"), named("nobody=x")} {
 			peek, tokens := d, d
 			peek.HasHitsAddend = true
-			tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // charged always, but here
+			tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // usually charged even if denied
 			for _, d := range []Descriptor{d, peek, tokens, d, tokens} {
 				res := w.decide("api", named("user=bob"), d)
 				s := res.Statuses[1]
@@ -221,8 +218,7 @@ func TestExceptionThatDenies(t *testing.T) {
 	})
 }
 
-// With digests in keys, and with one counter for all values, exceptions are for the values
-// of requests.
+// Exceptions apply to the values of requests, even if keys have digests or values share a counter.
 func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 	keys := testenv.Must(limiter.NewKeys("", true))(t)
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
@@ -243,8 +239,8 @@ func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 	})
 }
 
-// What is in flight when an exception begins is given back under it, and what begins
-// under it needs no name.
+// Requests that are in flight when an exception begins can release their holds. Requests that
+// begin during the exception need no name.
 func TestExceptionsAndHolds(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		for _, effect := range []string{"allow", "deny", "0.5x"} {
@@ -273,7 +269,8 @@ func TestExceptionsAndHolds(t *testing.T) {
 	})
 }
 
-// SHADOW_MODE denies nothing, but says what would be. QUOTA_MODE outweighs no exception.
+// With SHADOW_MODE an exception denies nothing, but the status shows it. QUOTA_MODE does not
+// change exceptions.
 func TestExceptionsInModes(t *testing.T) {
 	for _, shadow := range []bool{true, false} {
 		inWorlds(t, Options{ShadowMode: shadow, QuotaMode: true}, func(w *world) {

@@ -10,7 +10,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// naive finds the exception of a descriptor by trying all.
+// naive finds the exception for a descriptor by comparing all exceptions.
 func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exception) {
 	for _, e := range all {
 		begins := e.Domain == domain && len(e.Entries) <= len(entries) && slices.Equal(e.Entries, entries[:len(e.Entries)])
@@ -21,9 +21,9 @@ func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exc
 	return found
 }
 
-// TestExceptionIsWhatTryingAllFinds draws few texts, so that descriptors meet, and some that
-// look alike when they are joined.
-func TestExceptionIsWhatTryingAllFinds(t *testing.T) {
+// The test draws from few texts, so that many descriptors have exceptions. Some texts are equal
+// when they are joined.
+func TestFindAgreesWithNaiveSearch(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"a", "b", "a\x00b", "b\x00", "\xff", "=", ",", "ab"}
 	text := func() string { return texts[random.IntN(len(texts))] }

@@ -85,7 +85,7 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 3}
 `
 
-// each is the descriptors that commas are between.
+// each returns the descriptors in text, which are separated by commas.
 func each(text string) (list []Descriptor) {
 	for part := range strings.SplitSeq(text, ",") {
 		list = append(list, words(part))
@@ -93,8 +93,8 @@ func each(text string) (list []Descriptor) {
 	return list
 }
 
-// The limits of all levels become hits, the nearest first, each on the counter that its rule
-// has alone.
+// The limits of all levels become hits, starting with the lowest rule. Each rule has its own
+// counter.
 func TestHits(t *testing.T) {
 	costly := words("user=alice request_id=r1")
 	costly.HitsAddend, costly.HasHitsAddend = 7, true
@@ -107,7 +107,7 @@ func TestHits(t *testing.T) {
 		opts  Options
 		rules string
 		asked []Descriptor
-		want  []string // hits, and what is invalid
+		want  []string // the hits, and the error about an invalid value
 	}{
 		{Options{}, belowRules, each("user=alice"), []string{minute, day}},
 		{Options{}, belowRules, each("user=alice path=/login"), []string{"login w1|api|user=alice|path=/login|1h", minute, day}},
@@ -121,27 +121,26 @@ func TestHits(t *testing.T) {
 		{Options{}, belowRules, each("nobody=x y=z"), []string{"rest w1|api|nobody=x|y=z|1s"}},
 		// Each descriptor that passes through a rule hits its counters.
 		{Options{}, belowRules, each("user=alice,user=alice path=/cart"), []string{minute, day, minute, day}},
-		// A name that one descriptor replaces is replaced in all, above, too.
+		// If one descriptor replaces a limit, it is replaced in all, and in rules above, too.
 		{Options{}, belowRules, each("user=alice path=/export,user=bob path=/cart"), []string{
 			"export w1|api|user=alice|path=/export|1m", day, "day w1|api|user=bob|1d user_bob;",
 		}},
 
-		// What names the hold is in no key, of no limit of the rule, wherever it stands. It costs
-		// 1, and is never charged always.
+		// The entry that names the hold is in no key, wherever it stands. A hold costs 1, and is
+		// never charged if the request is denied.
 		{Options{}, flightRules, []Descriptor{costly}, []string{
 			"flight w1|api|user=alice|c1m user_alice; hold", "rate w1|api|user=alice|1m user_alice; cost 7 always",
 		}},
 		{Options{Charge: limiter.Always}, flightRules, each("request_id=r1 user=alice"), []string{
 			"flight w1|api|user=alice|c1m user_alice; hold", "rate w1|api|user=alice|1m user_alice; always",
 		}},
-		// What ends gives back its hold, but that it began still counts.
+		// A request that ends releases its hold, but its start still counts.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").refund()}, []string{"flight w1|api|user=alice|c1m user_alice; refund hold"}},
-		// Without a name, limits in flight deny, and others count as usual. A refund releases nothing.
+		// Without a name, concurrency limits deny, and others count as usual. A refund releases nothing.
 		{Options{}, flightRules, each("x=y,user=alice"), []string{denied, rate, "descriptor 1: rule api|user" + unnamed}},
 		{Options{}, flightRules, each("request_id= user=alice"), []string{denied, rate, "descriptor 0: rule api|user" + unnamed}},
 		{Options{}, flightRules, []Descriptor{words("user=alice request_id=").refund()}, []string{"descriptor 0: rule api|user" + unnamed}},
-		// Limits in flight that hold below need the name, too, and so they do beside a limit that
-		// the request brings along.
+		// Concurrency limits from a rule above need the name, too, even beside an override.
 		{Options{}, flightBelowRules, each("user=alice request_id=r1 path=/"), []string{" w1|api|user=alice|path=/|1h", " w1|api|user=alice|c1m hold"}},
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice request_id=r1 path=/").refund()}, []string{" w1|api|user=alice|c1m refund hold"}},
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice path=/").with(five)}, []string{
@@ -153,25 +152,23 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{
 			" w1|api|user=alice|path=/|1d", " w1|api|user=alice|x1m", "descriptor 0: rule api|user|path" + unnamed,
 		}},
-		// A limit that a request brings along in the place of one in flight counts all requests
-		// together, and a refund gives back what it has counted.
+		// An override that replaces a concurrency limit counts requests, and refunds work as usual.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
-		// Limits from above count it, also in place of a rule without key.
+		// Limits from above also count, even if the override replaces a rule without key.
 		{Options{}, keylessBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{" w1|api|user=alice|path=/|1d", " w1|api|user=alice|1m"}},
-		// It counts what the rule would: without the name, and all values on one counter if they
-		// share it.
+		// A judged override has the keys of the rule: without the name, and shared by values.
 		{Options{}, replacedRules, []Descriptor{words("user=a").with(hour)}, []string{" w1|api|user=a|1h"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip request_id=1").with(hour)}, []string{" w1|api|user=vip|c1h hold"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip").with(hour)}, []string{" w1|api|user=vip|x1h", "descriptor 0: rule api|user=vip" + unnamed}},
 		{Options{}, replacedRules, []Descriptor{words("tenant=t1").with(hour)}, []string{" w1|api|tenant~t*|1h", " w1|api|tenant~t*|1m"}},
-		// The counters are those of the whole descriptor, also where a rule judges it.
+		// The key has the full descriptor, with and without a judge.
 		{Options{}, judgedRules, []Descriptor{words("trial=a").with(hour)}, []string{" w1|api|trial=a|f1h trial_a; always"}},
 		{Options{}, judgedRules, []Descriptor{words("shared=xy").with(hour)}, []string{" w1|api|shared=xy|1h"}},
-		// Months of a calendar are those of limits that requests bring along, too.
+		// Calendar months apply to overrides, too.
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(month)}, []string{" w1|api|x=y|1M@"}},
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(year)}, []string{" w1|api|x=y|365d"}},
 		{Options{CalendarMonths: true}, rules, []Descriptor{words("x=y").with(oddMonths)}, []string{
@@ -190,7 +187,7 @@ func TestHits(t *testing.T) {
 	}
 }
 
-// A limit may replace thousands, named in any order.
+// A limit may replace thousands of limits, whose names are in any order.
 func TestManyReplacedLimits(t *testing.T) {
 	const many = 10_000
 	var names, limits strings.Builder
@@ -206,7 +203,7 @@ func TestManyReplacedLimits(t *testing.T) {
 	})
 }
 
-// What is named alike is one hold.
+// Entries with the same value name the same hold.
 func TestNamesOfHolds(t *testing.T) {
 	p := planned(t, Options{}, load(t, flightRules), each("user=a request_id=r1,request_id=r1 user=b,user=a request_id=r2")...)
 	if a, b, c := string(p.Hits[0].Hold), string(p.Hits[2].Hold), string(p.Hits[4].Hold); a != b || a == c || len(a) != limiter.HoldSize {
@@ -214,7 +211,7 @@ func TestNamesOfHolds(t *testing.T) {
 	}
 }
 
-// A rule without key that shares has one counter, which no descriptor has.
+// A shared rule without key has one counter, which differs from the counters of all descriptors.
 func TestSharedRuleWithoutKey(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
@@ -230,8 +227,8 @@ func TestSharedRuleWithoutKey(t *testing.T) {
 	}
 }
 
-// The status is about the tightest limit of all levels; a trial comes last. What the
-// answer carries comes from the rule that the descriptor ends at.
+// The status shows the tightest limit of all levels; limits in shadow mode come last. Its rule is
+// the rule at which the descriptor ends.
 func TestStatusBelow(t *testing.T) {
 	tree := load(t, belowRules)
 	for _, test := range []struct {
@@ -258,8 +255,8 @@ func TestStatusBelow(t *testing.T) {
 	}
 }
 
-// A tighter limit that is tried beside the real one is enforced, and takes its place,
-// without starting at 0.
+// A tighter limit is tried in shadow mode beside the real one, then enforced, and then replaces
+// it, without starting at 0.
 func TestTrialKeepsItsCount(t *testing.T) {
 	store := counters{}
 	for i, step := range []struct {

@@ -49,8 +49,8 @@ func describe(l *limiter.Limit) string {
 	return text
 }
 
-// A rule with override says how the limit of a request is counted, and what it admits
-// at most, in whatever unit the request asks.
+// A rule with override determines how an override is counted and how much it admits at most, in
+// any unit.
 func TestJudgedOverrides(t *testing.T) {
 	tree := load(t, judgedRules)
 	const second, minute, hour, day, year = limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Year
@@ -66,7 +66,7 @@ func TestJudgedOverrides(t *testing.T) {
 		{"tenant=a", 0, minute, 0, []string{"0 per minute token_bucket burst 1"}},
 		{"tenant=a", 10_000, second, 60, []string{"10000 per 60 seconds token_bucket burst 1000"}},
 		{"tenant=a", 10_001, minute, 0, []string{"10000 per minute token_bucket burst 1000"}},
-		// In another period, what is admitted at most holds, too.
+		// In another period, the maximum also applies.
 		{"tenant=a", 10_000, second, 0, []string{"10000 per second token_bucket burst 1000", "10000 per minute token_bucket burst 1000"}},
 		{"tenant=a", 1_000_000, day, 0, []string{"1000000 per day token_bucket burst 100000", "10000 per minute token_bucket burst 1000"}},
 		{"tenant=a", 4_294_967_295, year, 100, []string{"10000 per minute token_bucket burst 1000"}}, // cannot be counted exactly
@@ -74,10 +74,10 @@ func TestJudgedOverrides(t *testing.T) {
 		{"trial=a", 4_294_967_295, second, 0, []string{"4294967295 per second first_hit mode 1 charge 3 failure deny"}},
 		{"quota=a", 60, day, 7, []string{"50 per 7 days sliding_window mode 2 charge 0 failure default"}},
 
-		// Of a rule without override, nothing is left.
+		// An override replaces all of a rule without override.
 		{"shared=xy", 60, day, 0, []string{"60 per day fixed_window"}},
 		{"nobody=a", 60, day, 0, []string{"60 per day fixed_window"}},
-		// What holds from above holds all the same.
+		// Limits from above apply as usual.
 		{"user=a", 60, day, 0, []string{"5 per day fixed_window"}},
 		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "3 per day fixed_window"}},
 		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "3 per day fixed_window"}},
@@ -104,7 +104,7 @@ func TestJudgedOverrides(t *testing.T) {
 	}
 }
 
-// Limits under different judges are different, and remembered alike.
+// The limits of different judges are different, and all are remembered.
 func TestJudgedOverridesAreRemembered(t *testing.T) {
 	planner, p := New(Options{}), new(Plan)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}}

@@ -8,44 +8,44 @@ import (
 	"weir/internal/limiter"
 )
 
-// Outcome is what one limit meant for a request, or that a descriptor had none.
+// Outcome describes how one limit contributed to a decision. A descriptor without limits also has
+// an Outcome.
 type Outcome struct {
 	Kind       OutcomeKind
 	Descriptor *Descriptor
-	Rule       *descriptors.Rule // of the limit; nil: none, an override that no rule judges, or an exception
-	Exception  *Exception        // that applies to the descriptor; nil: none
-	// Counted and Patterns spell the counter of the limit, see limiter.Keys.Append.
+	Rule       *descriptors.Rule // rule of the limit, or nil for an exception and for an override that no rule judges
+	Exception  *Exception        // or nil if none applies to the descriptor
+	// Counted and Patterns spell the limit's counter, see limiter.Keys.Append.
 	Counted  []limiter.Entry
 	Patterns []string
-	// Hit and Decision are nil where no limit was counted.
+	// Hit and Decision are nil if no limit was counted.
 	Hit      *limiter.Hit
 	Decision *limiter.Decision
 }
 
-// OutcomeKind says whether a limit denied.
+// OutcomeKind classifies an Outcome.
 type OutcomeKind uint8
 
 // The kinds of outcomes.
 const (
 	Admitted OutcomeKind = iota
-	Denied               // the limit was over and the request denied
-	Withheld             // the limit had room, but another one denied the request
-	Shadowed             // the limit was over, and denied nothing because of a shadow mode
+	Denied               // the limit was exceeded and the request denied
+	Withheld             // the limit had room, but another limit denied the request
+	Shadowed             // the limit was exceeded, but denied nothing because of a shadow mode
 )
 
 var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 
-// String returns the kind's name.
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
-// AnyOver reports whether a hit was over its limit.
+// AnyOver reports whether a hit exceeded its limit.
 func (res *Result) AnyOver() bool {
 	return slices.ContainsFunc(res.Decisions, func(d limiter.Decision) bool { return d.Over })
 }
 
-// Outcomes yields the outcome of each hit, and of each descriptor without hits, in the
-// order of the descriptors. res has its statuses, and r is its request. What is yielded is
-// overwritten by the next one.
+// Outcomes yields an outcome for each hit and for each descriptor without hits, in the order of
+// the descriptors. r must be the request that res was decided for. Each outcome is valid until
+// the next one is yielded.
 func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
 		var o Outcome
@@ -86,10 +86,10 @@ func (res *Result) kind(h *limiter.Hit, d *limiter.Decision) OutcomeKind {
 		if h.Limit.Mode == limiter.Shadow || res.WouldBeDenied {
 			return Shadowed
 		}
-		return Admitted // a quota, of which others have room
+		return Admitted // a quota, while another quota has room
 	case res.Denied:
 		return Denied
 	default:
-		return Admitted // likewise
+		return Admitted // also a quota
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOutcomes asks until limits are over, and wants what each limit meant.
+// The second request exceeds some limits, and each limit must have the right outcome.
 func TestOutcomes(t *testing.T) {
 	const rules = `
 domain: api

@@ -9,18 +9,18 @@ import (
 	"weir/internal/limiter"
 )
 
-// overrideKey has all that the limits of an override depend on. It contains no text of a
-// request, because clients choose those and their length.
+// overrideKey contains everything that the limits of an override depend on. It contains no text
+// of a request, because clients choose such texts and their length.
 type overrideKey struct {
-	domain string // its label
+	domain string // label of the domain
 	Override
-	judge descriptors.Override // of the rule, or the zero value if there is none
+	judge descriptors.Override // of the rule, or the zero value if no rule judges the override
 }
 
 // addOverride adds the level of m's override, which replaces m's rule and which that rule may
-// judge. It returns the lowest rule that applies beside it, or nil if there is none. A domain
-// without rules has no limits. If the override is invalid, addOverride adds a limit that denies
-// everything, and says why.
+// judge. In a domain without rules it adds nothing. It returns the lowest rule whose limits also
+// apply, or nil if there is none. If the override is invalid, addOverride adds a limit that
+// denies everything, and returns the reason.
 func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (above *descriptors.Rule, err error) {
 	key := overrideKey{domain: p.Tree.DomainLabel(domain), Override: o}
 	if key.domain == "" {
@@ -44,22 +44,22 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 	return above, err
 }
 
-// overrideLimits returns the limits of key. It makes them only once.
+// overrideLimits returns the limits of key and remembers them. It fails if key is invalid.
 func (pl *Planner) overrideLimits(key overrideKey) ([]*limiter.Limit, error) {
 	return pl.overrides.get(key, func() ([]*limiter.Limit, error) {
 		return key.newLimits(key.domain, key.judge, pl.CalendarMonths)
 	})
 }
 
-// Check returns what is wrong with o.
+// Check returns an error if o is invalid.
 func (o Override) Check() error {
 	_, err := o.newLimits("", descriptors.Override{}, false)
 	return err
 }
 
-// newLimits returns the limit of o. Where judge says what is admitted at most, that
-// holds, too: in the same period the lower amount, else both limits. To compare rates
-// would not be enough: a limit per year passes all of it at once.
+// newLimits returns the limits of o. If judge has a maximum, that also applies: newLimits returns
+// the lower of two limits with the same period, and both limits if the periods differ. Comparing
+// rates would not be enough, because a limit per year can be used up at once.
 func (o Override) newLimits(domain string, judge descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
@@ -74,9 +74,9 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	most, errOfMost := judge.NewMost()
 	switch {
 	case errOfMost != nil:
-		return nil, errOfMost // no judge of a Tree has one
+		return nil, errOfMost // which rules of a Tree do not cause
 	case err != nil && o.Check() == nil:
-		return []*limiter.Limit{most}, nil // its algorithm cannot count so much
+		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks
 	case err != nil:
 		return nil, err
 	case asked.Period() != most.Period():
@@ -88,7 +88,7 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	}
 }
 
-// OverrideUnitNames returns the names of the units that an override can have, shortest first.
+// OverrideUnitNames returns the names of the units that overrides can have, shortest unit first.
 func OverrideUnitNames() []string {
 	return slices.DeleteFunc(limiter.UnitNames(), func(name string) bool { return name == limiter.Week.String() })
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// Limits of overrides and of exceptions are made once, and not too many are remembered.
+// The limits of overrides and exceptions are made once, and a bounded number is remembered.
 func TestMadeLimitsAreBounded(t *testing.T) {
 	pl := New(Options{})
 	limit := func(domain string, n uint32) *limiter.Limit {
@@ -27,7 +27,7 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	if limit("api", 7) != l || limit("web", 7) == l || pl.multiple(l, 2) != twice || pl.denial(exceptedKey{domain: "api", by: "exception"})[0] != deny {
 		t.Error("a limit was made twice, or serves two domains")
 	}
-	// Callers may send any domain: their overrides are not made.
+	// Clients may send any domain. No limits are made for domains without rules.
 	tree, before := load(t, "domain: api"), len(pl.overrides.known)
 	for i := range 10 {
 		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
@@ -36,16 +36,16 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	if n := len(pl.overrides.known); n != before {
 		t.Errorf("%d overrides are kept for ten unknown domains, want none", n-before)
 	}
-	for n := range uint32(2 * maxMade) {
+	for n := range uint32(2 * maxCached) {
 		pl.multiple(limit("api", n), 3)
-		if len(pl.overrides.known) > maxMade || len(pl.excepted.known) > maxMade {
+		if len(pl.overrides.known) > maxCached || len(pl.excepted.known) > maxCached {
 			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(pl.overrides.known), len(pl.excepted.known))
 		}
 	}
 }
 
-// Requests that are prepared at the same time share the limits that are made for them,
-// also while these are forgotten because there are too many.
+// Concurrent requests share the limits that are made for them, even while the memory of them is
+// emptied because it is full.
 func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	exceptions := new(atomic.Pointer[Exceptions])
 	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named("user=a").Entries, Effect: Amount, Factor: 2}}))
@@ -55,7 +55,7 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 		callers.Go(func() {
 			d := named("user=a").with(Override{})
 			r, p := &Request{Domain: "api", Descriptors: []Descriptor{d}}, new(Plan)
-			for n := range uint32(maxMade + 100) {
+			for n := range uint32(maxCached + 100) {
 				r.Descriptors[0].Override = Override{RequestsPerUnit: 1 + n, Unit: limiter.Hour}
 				if err := planner.Prepare(p, tree, r); err != nil || p.Hits[0].Limit.RequestsPerUnit != 2*uint64(1+n) {
 					t.Errorf("got %+v, error %v, want twice %d", p.Hits, err, 1+n)
@@ -67,9 +67,9 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	callers.Wait()
 }
 
-// Envoy knows no week, so what is tested with one would never be asked. What is wrong with a
-// request is wrong under every rule.
-func TestWrongOverrides(t *testing.T) {
+// Envoy knows no week, so overrides must not have one. An invalid override is invalid under every
+// rule.
+func TestInvalidOverrides(t *testing.T) {
 	const unknown = "unknown unit; use one of second, minute, hour, day, month, year"
 	tree := load(t, judgedRules)
 	for o, want := range map[Override]string{

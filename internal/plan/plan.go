@@ -14,16 +14,16 @@ import (
 // Options are the settings of the server on which answers depend.
 type Options struct {
 	Keys           limiter.Keys
-	Charge         limiter.Charge              // of limits that do not say it themselves; the zero value means Auto
-	CalendarMonths bool                        // count limits of months that requests bring along by the calendar of UTC
-	ShadowMode     bool                        // deny nothing, but say in the statuses what would be
-	QuotaMode      bool                        // take every enforced limit for a quota
-	MaxDescriptors int                         // of one request, which is refused if it has more; 0 means 100
-	Exceptions     *atomic.Pointer[Exceptions] // those in force; nil: there are never any
+	Charge         limiter.Charge              // of limits that set none; the zero value means Auto
+	CalendarMonths bool                        // count overrides of months by the calendar, in UTC
+	ShadowMode     bool                        // deny nothing, but let statuses show exceeded limits
+	QuotaMode      bool                        // treat every enforced limit as a quota
+	MaxDescriptors int                         // maximum in a request; 0 means 100
+	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
 }
 
-// SwitchedOn says which switches are on that change the answer to every request: left on by
-// mistake, they would go unnoticed.
+// SwitchedOn returns a note about each mode that is on and changes the answer to every request.
+// Operators might otherwise not notice that it was left on by mistake.
 func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
 	if shadowMode {
 		notes = append(notes, "SHADOW_MODE is on: no request is denied")
@@ -34,8 +34,8 @@ func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
 	return notes
 }
 
-// Mode returns the mode of l that statuses are about. With QuotaMode an enforced limit
-// is a quota, unless it is of an exception.
+// Mode returns the mode of l in statuses. With QuotaMode, an enforced limit is a quota, unless
+// it denies because of an exception or an invalid value.
 func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
 	if o.QuotaMode && l.Mode == limiter.Enforced && !l.Veto {
 		return limiter.Quota
@@ -43,8 +43,8 @@ func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
 	return l.Mode
 }
 
-// DecidingMode returns the mode in which hits on l are decided. With ShadowMode it is
-// Shadow, and statuses are still about Mode.
+// DecidingMode returns the mode in which hits on l are decided. With ShadowMode it is Shadow,
+// although statuses still show Mode.
 func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 	if o.ShadowMode {
 		return limiter.Shadow
@@ -55,8 +55,8 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 // Planner makes Plans. It is safe for use by several goroutines.
 type Planner struct {
 	Options   // must not be changed
-	overrides made[overrideKey]
-	excepted  made[exceptedKey]
+	overrides cache[overrideKey]
+	excepted  cache[exceptedKey]
 }
 
 // New returns a Planner.
@@ -66,12 +66,12 @@ func New(opts Options) *Planner {
 	return &Planner{Options: opts}
 }
 
-// Plan is what a request asks of limits. The zero value is ready for Prepare, and so is a Plan
-// that was used before: its memory is then used again.
+// Plan is the list of hits that a request makes on limits. Prepare accepts the zero value, and
+// also a used Plan, whose memory it uses again.
 type Plan struct {
-	// Hits are the hits that a store must decide. Without hits, the store need not be asked.
+	// Hits must be decided by a store. If there are none, the store need not be asked.
 	Hits []limiter.Hit
-	// Tree has the rules that made the hits.
+	// Tree contains the rules of the hits.
 	Tree *descriptors.Tree
 	// Unmatched is the number of descriptors that have neither a rule nor an override.
 	Unmatched int
@@ -83,32 +83,32 @@ type Plan struct {
 
 	matches   []match          // one for each descriptor
 	levels    []level          // of all matches, one after the other
-	replacing []*limiter.Limit // limits of the levels that replace others, each once
+	replacing []*limiter.Limit // limits of the levels that replace other limits, without duplicates
 	keys      []byte           // of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // of matches with a hold, without the entry that names it
-	labels    []byte           // of hits whose labels have values of the request
+	labels    []byte           // of the hits whose labels contain values of the request
 	work      descriptors.Work // left for matching values with patterns
 }
 
-// match is what applies to one descriptor of a request.
+// match is the rule, the levels and the exception that apply to one descriptor of a request.
 type match struct {
-	rule      *descriptors.Rule // that the descriptor leads to, or nil if there is none
-	reported  *descriptors.Rule // in the status: rule, or nil if an override replaces it unjudged
-	entries   []limiter.Entry   // of the descriptor, without the one that names its hold
+	rule      *descriptors.Rule // the rule that the descriptor leads to, or nil if there is none
+	reported  *descriptors.Rule // the rule in the status: rule, or nil if an override replaces it unjudged
+	entries   []limiter.Entry   // of the descriptor, without the entry that names its hold
 	hold      []byte            // name of the descriptor's hold, or nil if it has none
-	exception *Exception        // that applies to the descriptor, or nil if there is none
+	exception *Exception        // or nil if none applies to the descriptor
 	unlimited bool              // a limit or an exception admits everything
 	inFlight  bool              // a limit counts requests in flight
 
-	firstLevel, endLevel int // range of Plan.levels: first the rule or the override, then the rules above
-	firstHit, endHit     int // range of Plan.Hits
+	firstLevel, endLevel int // range in Plan.levels: first the rule or the override, then the rules above
+	firstHit, endHit     int // range in Plan.Hits
 }
 
-// level is the limits of one rule, of an override or of an exception.
+// level contains the limits of one rule, of an override or of an exception.
 type level struct {
 	rule   *descriptors.Rule // or nil for an exception and an override that no rule judges
-	limits []*limiter.Limit  // including those that other limits replace
+	limits []*limiter.Limit  // including replaced limits
 	// entries and patterns spell the counters, see limiter.Keys.Append.
 	entries  []limiter.Entry
 	patterns []string
@@ -116,8 +116,8 @@ type level struct {
 	endHit int // end of the level's hits in Plan.Hits
 }
 
-// Prepare fills p with the hits that the rules of tree make of r. An error says why r is
-// invalid; p then has no hits. p refers to the memory of r.
+// Prepare fills p with the hits of r by the rules of tree. It fails if r is invalid; p then has
+// no hits. p refers to the memory of r until it is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
 	return pl.fill(p, tree, r)
@@ -155,8 +155,8 @@ func (p *Plan) Reset() {
 	}
 }
 
-// addMatch adds what applies to a descriptor: its levels, or an exception in their place. The
-// error says which value of the descriptor is invalid, see Plan.Invalid.
+// addMatch adds the match of a descriptor and its levels, which an exception may replace. It
+// returns an error if a value of the descriptor is invalid, see Plan.Invalid.
 func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
 	rule, holdEntry, entries := p.Tree.MatchHold(domain, d.Entries, &p.work)
 	m := match{rule: rule, reported: rule, entries: entries, firstLevel: len(p.levels)}
@@ -167,8 +167,8 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	if len(p.levels) == m.firstLevel {
 		p.Unmatched++
 	}
-	// An exception does not stop a refund. Otherwise units taken before it could not be
-	// released.
+	// Exceptions do not stop refunds. Otherwise units that were taken before the exception
+	// could not be released.
 	if e := exceptions.Find(domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
 		m.exception = e
 	}
@@ -199,10 +199,10 @@ func (p *Plan) nameHold(m *match, holdEntry int) {
 	m.entries = p.entries[first:len(p.entries):len(p.entries)]
 }
 
-// addLevels adds the levels of m: its override or its rule, then the rules above that also
-// apply below. The error says why the override is invalid, or that a hold has no name.
+// addLevels adds the levels of m: its override or its rule, then the rules above whose limits
+// also apply to m. It returns an error if the override is invalid or a hold has no name.
 func (pl *Planner) addLevels(p *Plan, m *match, domain string, d *Descriptor) (err error) {
-	lowest := m.rule // the lowest rule whose limits apply
+	lowest := m.rule // lowest rule whose limits apply
 	if d.HasOverride {
 		lowest, err = pl.addOverride(p, m, domain, d.Override)
 	}
@@ -226,7 +226,7 @@ func (p *Plan) addLevel(added level) {
 	}
 }
 
-// isReplaced reports whether a limit of the request replaces l, even if that limit is itself replaced.
+// isReplaced reports whether a limit of the request replaces l. That limit may itself be replaced.
 func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	return l.Name != "" && !l.Veto && slices.ContainsFunc(p.replacing, func(by *limiter.Limit) bool {
 		_, found := slices.BinarySearch(by.Replaces, l.Name)
@@ -234,17 +234,17 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	})
 }
 
-// addHits makes a hit of every limit of a match, except for unlimited limits, which cannot be
-// replaced, and for replaced limits.
+// addHits adds a hit for every limit of match i that is neither unlimited nor replaced. Other
+// limits cannot replace an unlimited one.
 func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 	m, d := &p.matches[i], &r.Descriptors[i]
 	m.firstHit = len(p.Hits)
 	for j := m.firstLevel; j < m.endLevel; j++ {
 		level := &p.levels[j]
-		var labels, begin []byte // of the level's hits, and of their keys
+		var labels, prefix []byte // labels of the level's hits, and the beginning of their keys
 		if level.rule != nil {
 			start := len(p.labels)
-			if p.labels = level.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // they have values of the request
+			if p.labels = level.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // they contain values of the request
 				labels = p.labels[start:len(p.labels):len(p.labels)]
 			}
 		}
@@ -255,18 +255,18 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				m.unlimited = true
 				continue
 			case d.Refund && (l.Veto || m.inFlight && (!isHold || m.hold == nil)):
-				continue // A request that ends releases its hold, but its start still counts. A denial took nothing.
+				continue // A refund releases only the hold: the request itself stays counted. A veto has taken nothing.
 			case p.isReplaced(l):
 				continue
 			case isHold && m.hold == nil:
 				l = pl.denial(exceptedKey{limit: l})[0]
 			}
 			start := len(p.keys)
-			if begin == nil {
+			if prefix == nil {
 				p.keys = pl.Keys.Append(p.keys, r.Domain, level.entries, level.patterns)
-				begin = p.keys[start:]
+				prefix = p.keys[start:]
 			} else {
-				p.keys = append(p.keys, begin...)
+				p.keys = append(p.keys, prefix...)
 			}
 			p.keys = l.AppendKind(p.keys)
 			if m.exception.is(Amount) {

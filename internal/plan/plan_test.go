@@ -30,7 +30,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-// named is a descriptor of entries that are written key=value.
+// named returns a descriptor with entries in the form key=value.
 func named(words ...string) (d Descriptor) {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
@@ -39,16 +39,16 @@ func named(words ...string) (d Descriptor) {
 	return d
 }
 
-// words is a descriptor of entries with blanks between them.
+// words returns a descriptor with entries that are separated by blanks.
 func words(text string) Descriptor { return named(strings.Fields(text)...) }
 
-// with is d with a limit that the request brings along.
+// with returns d with an override.
 func (d Descriptor) with(o Override) Descriptor {
 	d.Override, d.HasOverride = o, true
 	return d
 }
 
-// refund is d that gives back.
+// refund returns d as a refund.
 func (d Descriptor) refund() Descriptor {
 	d.Refund = true
 	return d
@@ -62,7 +62,7 @@ func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descrip
 	return p
 }
 
-// counters is a store whose clock stands at 0. It has the states by key.
+// counters is a store with the states by key. Its clock stands still at 0.
 type counters map[string]*limiter.State
 
 func (c counters) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
@@ -84,7 +84,7 @@ func decide(t *testing.T, pl *Planner, tree *descriptors.Tree, store limiter.Sto
 	testenv.OK(t, d.Decide(t.Context(), r, res))
 }
 
-// hitsOf spells the hits of a request, each with what is not usual.
+// hitsOf formats the hits of a request. It omits usual values.
 func hitsOf(p *Plan) (hits []string) {
 	for _, h := range p.Hits {
 		hit := h.Limit.Name + " " + string(h.Key)
@@ -108,7 +108,7 @@ func hitsOf(p *Plan) (hits []string) {
 	return hits
 }
 
-// statusOf is what a descriptor is answered: the limit, what is left, and the metadata's rule.
+// statusOf formats a status with its limit, the remaining units and the rule.
 func statusOf(s Status) string {
 	text := fmt.Sprintf("%t %d", s.OverLimit, s.Remaining)
 	if s.Limit != nil {
@@ -120,7 +120,7 @@ func statusOf(s Status) string {
 	return text
 }
 
-// What is asked becomes hits, and what is decided of them becomes statuses.
+// A request becomes hits, and their decisions become statuses.
 func TestPlan(t *testing.T) {
 	tokens := named("user=alice")
 	tokens.HitsAddend, tokens.HasHitsAddend = 4, true
@@ -176,9 +176,9 @@ func (denies) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, 
 	return true, nil
 }
 
-// Plans are used again and again. A descriptor passes through at most as many rules as it has
-// entries, so the hits of a request are bounded.
-func TestPlansAllocateNothing(t *testing.T) {
+// A used Result needs no new memory. A descriptor passes at most as many rules as it has entries,
+// so the number of hits is bounded.
+func TestDecisionsAllocateNothing(t *testing.T) {
 	const depth = 45
 	deep := strings.Repeat("{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [", depth) + strings.Repeat("]}", depth)
 	var exceptions atomic.Pointer[Exceptions]

@@ -8,10 +8,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// Request asks whether something may be done, as a RateLimitRequest of Envoy does.
+// Request asks for a decision, like Envoy's RateLimitRequest.
 type Request struct {
 	Domain      string
-	HitsAddend  uint32 // units that each descriptor asks for, 0 means 1
+	HitsAddend  uint32 // units that each descriptor asks for; 0 means 1
 	Descriptors []Descriptor
 }
 
@@ -22,42 +22,43 @@ func (r *Request) Reset() {
 	r.Domain, r.HitsAddend, r.Descriptors = "", 0, r.Descriptors[:0]
 }
 
-// Descriptor is what one limit, or those of one rule, are asked for.
+// Descriptor is one descriptor of a request.
 type Descriptor struct {
-	Entries       []limiter.Entry // may hold any bytes
-	Override      Override        // instead of the rules, if HasOverride
+	Entries       []limiter.Entry // their texts may contain any bytes
+	Override      Override        // replaces the limits of the rule if HasOverride
 	HasOverride   bool
-	HitsAddend    uint64 // instead of the request's, if HasHitsAddend; 0 is a peek
+	HitsAddend    uint64 // replaces the request's if HasHitsAddend; 0 is a peek
 	HasHitsAddend bool
-	Refund        bool // gives the units back
+	Refund        bool // refunds the units instead of taking them
 }
 
-// Override is the limit that a request brings along for one descriptor: a fixed window.
+// Override is a limit that a request sends for one descriptor. It is a fixed window unless a
+// rule judges it.
 type Override struct {
 	RequestsPerUnit uint32
-	Unit            limiter.Unit // not a week, which Envoy does not know; 0 is an undefined one
+	Unit            limiter.Unit // 0 if undefined; a week, which Envoy does not know, is invalid
 	UnitMultiplier  uint32       // 0 means 1
 }
 
-// MaxEntries is how many entries a descriptor may have. How many descriptors a
-// request may have is in Options.
+// MaxEntries is the maximum number of entries in a descriptor. Options has the maximum number of
+// descriptors in a request.
 const MaxEntries = 100
 
-// TooLargeError says which bound the size of a request exceeds. Clients choose values, and with
-// them the size. So the request must be denied: after an error, Envoy would let it pass.
+// TooLargeError means that a request exceeds a maximum size. Clients choose values, and thus the
+// size. So the request must be denied: after an error, Envoy would let it pass.
 type TooLargeError string
 
 func (e TooLargeError) Error() string { return string(e) }
 
-// ErrManyEntries is about a descriptor.
+// ErrManyEntries means that a descriptor has more than MaxEntries entries.
 var ErrManyEntries error = TooLargeError(fmt.Sprintf("more than the %d entries allowed", MaxEntries))
 
-// ManyDescriptorsError is about a request that has more descriptors than most.
+// ManyDescriptorsError returns the error for a request with more than most descriptors.
 func ManyDescriptorsError(most int) error {
 	return TooLargeError(fmt.Sprintf("the request has more than the %d descriptors allowed", most))
 }
 
-// Cost returns how many units d asks for, or gives back.
+// Cost returns the number of units that d asks for or refunds.
 func (r *Request) Cost(d *Descriptor) uint64 {
 	if d.HasHitsAddend {
 		return d.HitsAddend
@@ -65,7 +66,7 @@ func (r *Request) Cost(d *Descriptor) uint64 {
 	return uint64(max(r.HitsAddend, 1))
 }
 
-// check returns what is wrong with r, except for its overrides.
+// check returns an error if r is invalid. It does not check overrides.
 func (r *Request) check(maxDescriptors int) error {
 	switch {
 	case r.Domain == "":
@@ -87,11 +88,11 @@ func (r *Request) check(maxDescriptors int) error {
 	return nil
 }
 
-// chargedAlways reports whether the cost of d is written although it does not fit.
+// chargedAlways reports whether the cost of d is charged even if it does not fit.
 func (d *Descriptor) chargedAlways(charge limiter.Charge) bool {
 	if charge == limiter.Auto {
-		// A descriptor that says how much it used tells of what has happened
-		// already, such as the tokens of an answer.
+		// A descriptor with its own number reports units that are already used, such as the
+		// language model's tokens in an answer.
 		return d.HasHitsAddend && d.HitsAddend > 0
 	}
 	return charge == limiter.Always

@@ -10,7 +10,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// Result is what came of a request. Its zero value is ready for use.
+// Result is the outcome of a request. The zero value is ready for use.
 type Result struct {
 	Plan      Plan
 	Decisions []limiter.Decision // one for each of the plan's hits
@@ -28,20 +28,20 @@ func (res *Result) Reset() {
 	res.Decisions, res.Statuses, res.Denied, res.WouldBeDenied = res.Decisions[:0], res.Statuses[:0], false, false
 }
 
-// Status is what becomes of one descriptor. Its times are whole seconds.
+// Status is the answer to one descriptor. Its times are full seconds.
 type Status struct {
 	OverLimit bool
-	Rule      *descriptors.Rule // nil: none, or an override
-	Limit     *limiter.Limit    // that decided, nil if none was counted
+	Rule      *descriptors.Rule // nil if there is none, or if an override replaces it unjudged
+	Limit     *limiter.Limit    // the limit that decided, or nil if none was counted
 	Mode      limiter.Mode      // of Limit, see Options.Mode
-	Remaining uint64            // what Limit still admits
-	// UntilReset is when to try again if OverLimit, else when the limit is whole again. It is 0
-	// where there is no time to tell: no limit was counted, or there is no use in trying again.
+	Remaining uint64            // units that Limit still admits
+	// UntilReset is the time until the next attempt can succeed if OverLimit, and ResetAfter
+	// otherwise. It is 0 if no limit was counted or no later attempt can succeed.
 	UntilReset time.Duration
-	ResetAfter time.Duration // until the whole limit is free again
+	ResetAfter time.Duration // until the full limit is available again
 }
 
-// setStatuses sets what the decisions mean for the request and for each of its descriptors.
+// setStatuses sets the answer to the request and to each of its descriptors from the decisions.
 func (res *Result) setStatuses(opts *Options, denied bool) {
 	res.Denied = denied
 	res.WouldBeDenied = opts.ShadowMode && res.deniedWithoutShadowMode(opts)
@@ -65,7 +65,7 @@ func (res *Result) setStatuses(opts *Options, denied bool) {
 	}
 }
 
-// deniedWithoutShadowMode reports whether the decisions would deny the request without ShadowMode.
+// deniedWithoutShadowMode reports whether the request would be denied without ShadowMode.
 func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
 	var v limiter.Verdict
 	for i := range res.Plan.Hits {
@@ -74,15 +74,14 @@ func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
 	return v.Denied()
 }
 
-// compare returns a negative number if the outcome of hit i says more about
-// a descriptor than that of hit j: what is denied comes before what is admitted,
-// then who has to wait longer, then who has less left. A limit in shadow mode,
-// which clients are not to notice, comes after all others.
+// compare returns a negative number if the status should show the decision on hit i rather than
+// on hit j. Denied hits come before admitted ones, then longer waits, then fewer remaining
+// units. Limits in shadow mode come last, because clients should not notice them.
 func (res *Result) compare(i, j int) int {
 	a, b := &res.Decisions[i], &res.Decisions[j]
 	return cmp.Or(
 		cmp.Compare(weight(res.Plan.Hits[j].Limit, b), weight(res.Plan.Hits[i].Limit, a)),
-		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, -1, becomes the longest
+		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, which is -1, becomes the longest
 		cmp.Compare(a.Remaining, b.Remaining),
 	)
 }
@@ -98,9 +97,8 @@ func weight(l *limiter.Limit, d *limiter.Decision) int {
 	}
 }
 
-// describe returns the outcome of one hit. Envoy makes Retry-After of the time of
-// a denied status, so this one says when to come back, or nothing if there is
-// no use in it; the time of an admitted status is when the limit is whole again.
+// describe sets s from one decision. Envoy sends UntilReset of a denied status as Retry-After.
+// So UntilReset is then the time to wait, or 0 if waiting is useless.
 func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	s.Limit = l
 	s.ResetAfter = RoundUp(d.ResetAfter, time.Second)
@@ -117,13 +115,13 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	}
 }
 
-// RetryAfter returns when a denied request would be admitted, or Never: when no
-// enforced limit is over any more and, of the quotas, not all are.
+// RetryAfter returns how long a denied request must wait until it would be admitted, or Never. By
+// then no enforced limit is exceeded, and at least one quota, if there are any, has room.
 func (res *Result) RetryAfter() time.Duration {
-	var longest uint64 // Never, -1, becomes the longest
+	var longest uint64 // Never, which is -1, becomes the longest
 	var quotas []uint64
 	for i := range res.Plan.Hits {
-		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit is not over
+		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit is not exceeded
 		switch res.Plan.Hits[i].EffectiveMode() {
 		case limiter.Enforced:
 			longest = max(longest, wait)
@@ -137,8 +135,8 @@ func (res *Result) RetryAfter() time.Duration {
 	return time.Duration(longest)
 }
 
-// RoundUp returns d in whole units, at least one: Envoy drops fractions of seconds,
-// and a client told to come back at once would come too early.
+// RoundUp rounds d up to a multiple of unit, and at least to one unit. Envoy drops fractions of
+// seconds, and a client that retries at once would be too early.
 func RoundUp(d, unit time.Duration) time.Duration {
 	return max((d + unit - 1).Truncate(unit), unit)
 }

@@ -46,10 +46,10 @@ func TestTooLongValues(t *testing.T) {
 	} {
 		tree := load(t, patternRules)
 		testenv.InProcessorTime(t, 50*time.Millisecond, func() {
-			p := planned(t, test.opts, tree, test.asked...)
-			decide(p, map[string]*limiter.State{})
-			if got := hitsOf(p); !slices.Equal(got, test.want) || p.Denied != test.denied || p.Unmatched > 0 {
-				t.Errorf("%s: got the hits %q, %t, %d unmatched, want %q, %t", test.name, got, p.Denied, p.Unmatched, test.want, test.denied)
+			var res Result
+			decide(t, New(test.opts), tree, counters{}, &Request{Domain: "api", Descriptors: test.asked}, &res)
+			if got := hitsOf(&res.Plan); !slices.Equal(got, test.want) || res.Denied != test.denied || res.Plan.Unmatched > 0 {
+				t.Errorf("%s: got the hits %q, %t, %d unmatched, want %q, %t", test.name, got, res.Denied, res.Plan.Unmatched, test.want, test.denied)
 			}
 		})
 	}

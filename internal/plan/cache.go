@@ -1,0 +1,38 @@
+package plan
+
+import (
+	"sync"
+
+	"weir/internal/limiter"
+)
+
+// maxCached is the maximum number of keys in a cache.
+const maxCached = 4096
+
+// cache remembers the limits that were made for each key. When it is full, it is emptied.
+type cache[K comparable] struct {
+	mu    sync.RWMutex
+	known map[K][]*limiter.Limit
+}
+
+// get returns the limits of key. It calls create if they are not known, and returns its error,
+// which is not remembered.
+func (c *cache[K]) get(key K, create func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
+	c.mu.RLock()
+	limits, known := c.known[key]
+	c.mu.RUnlock()
+	if known {
+		return limits, nil
+	}
+	limits, err := create()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxCached {
+		c.known = map[K][]*limiter.Limit{}
+	}
+	c.known[key] = limits
+	return limits, nil
+}
