@@ -52,8 +52,8 @@ func TestModes(t *testing.T) {
 			if got = details.ReplaceAllString(got, ""); got != r[3] {
 				t.Errorf("got %s, want %s", got, r[3])
 			}
-			// The dashboards of the reference show how many requests SHADOW_MODE lets pass:
-			// those that would be denied without it, no others.
+			// The metric counts only the requests that would be denied without SHADOW_MODE, as
+			// the dashboards of envoyproxy/ratelimit expect.
 			without, _ := answerInModes(t, strings.ReplaceAll(r[1], "S", ""), r[2])
 			if isDenied := strings.HasPrefix(without, "OVER"); inShadow != (isDenied && strings.Contains(r[1], "S")) {
 				t.Errorf("counted as let pass: %t, without SHADOW_MODE %s", inShadow, without)
@@ -62,8 +62,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// answerInModes is the answer to a row of modes.txt, and whether the request was counted
-// as one that SHADOW_MODE let pass.
+// answerInModes returns the answer to a row of modes.txt, and whether the request was counted as
+// admitted only because of SHADOW_MODE.
 func answerInModes(t *testing.T, serverModes, keys string) (answer string, inShadow bool) {
 	t.Helper()
 	opts := options(t, modeRules)
@@ -80,18 +80,18 @@ func answerInModes(t *testing.T, serverModes, keys string) (answer string, inSha
 		}
 		all += descriptor + " "
 	}
-	answer = outline(response(t, decide(t, s, all).reply))
+	answer = outline(response(t, decide(t, s, all).response))
 	return answer, testutil.ToFloat64(s.metrics.globalShadow) == 1
 }
 
-// What becomes of a hit that fits, in a request that another limit denies.
+// A hit that fits, in a request that another limit denies, is charged or not.
 func TestCharge(t *testing.T) {
 	for _, tc := range []struct {
 		server limiter.Charge
-		// What is left of the limits of the rule kept, 9 each: of the one that
-		// says nothing, and of those with charge auto, admitted and always.
+		// Remaining units of the four limits of the rule kept, which allow 9 each: without
+		// charge, and with charge auto, admitted and always.
 		plain, ownAddend [4]int64
-		override         int64 // which says nothing
+		override         int64 // remaining units of an override
 	}{
 		{limiter.ByDefault, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}, 9},
 		{limiter.Auto, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}, 9},
@@ -118,8 +118,8 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// A peek that comes before usage is told: of a limit of 2 a third one passes where
-// all usage is charged, as in the reference, whose scripts of quotas rely on it.
+// Each request peeks first and reports its usage later. With charge always, a third peek passes a
+// limit of 2, as in envoyproxy/ratelimit, whose quota scripts rely on it.
 func TestPeeksBeforeUsage(t *testing.T) {
 	for charge, want := range map[limiter.Charge]int{limiter.ByDefault: 2, limiter.Auto: 2, limiter.Admitted: 2, limiter.Always: 3} {
 		opts := options(t, rules)
@@ -162,7 +162,7 @@ func TestHeaders(t *testing.T) {
 			s := opts.service()
 			var got *ratelimitv3.RateLimitResponse
 			for _, request := range tc.requests {
-				got = response(t, decide(t, s, request).reply)
+				got = response(t, decide(t, s, request).response)
 			}
 			spell := func(headers []*corev3.HeaderValue) (text string) {
 				for _, h := range headers {
@@ -178,7 +178,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// documentedJSON are the metadata and the request that docs/rules.md shows.
+// documentedJSON returns the metadata and the request in docs/rules.md.
 func documentedJSON(t *testing.T) (metadata, request string) {
 	t.Helper()
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
@@ -189,7 +189,7 @@ func documentedJSON(t *testing.T) (metadata, request string) {
 	return string(blocks[0][1]), string(blocks[1][1])
 }
 
-// The request to /json in the rule reference asks for what is told there.
+// The request to /json in docs/rules.md takes the units that the text claims.
 func TestDocumentedJSONRequest(t *testing.T) {
 	_, request := documentedJSON(t)
 	w := post(options(t, `
@@ -204,7 +204,7 @@ descriptors:
 	}
 }
 
-// The dynamic metadata in the rule reference is what such a request gets.
+// Weir returns the dynamic metadata in docs/rules.md.
 func TestDocumentedMetadata(t *testing.T) {
 	metadata, _ := documentedJSON(t)
 	opts := options(t, `
@@ -213,6 +213,6 @@ descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 20}, metadata: {team: core}}
 `)
 	opts.DynamicMetadata = true
-	got := response(t, decide(t, opts.service(), "domain:shop user=alice tenant=acme(7,10/HOUR) +2").reply)
+	got := response(t, decide(t, opts.service(), "domain:shop user=alice tenant=acme(7,10/HOUR) +2").response)
 	wantStruct(t, got.GetDynamicMetadata(), metadata)
 }

@@ -12,8 +12,8 @@ import (
 	"weir/internal/plan"
 )
 
-// ServerOptions are what a server needs that a Service is registered with: the
-// codec of its messages, and their size. Other services of that server work as ever.
+// ServerOptions returns the options for a gRPC server with a Service: the codec and the maximum
+// size of messages. They do not change other services of that server.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -21,13 +21,12 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// codec hands the bytes of a request to its call, and sends those of its reply.
-// All other messages, of the health service for example, are left to the
-// standard codec.
+// codec passes the bytes of a request to its call, and sends the bytes of a reply. It leaves all
+// other messages, for example of the health service, to the standard codec.
 type codec struct{ encoding.CodecV2 }
 
-// reply is the encoded response of a call. It is not part of the call, because
-// gRPC sends it when the call is over.
+// reply is an encoded response on its way to gRPC. It is not part of the call, because gRPC
+// sends it after the call has ended.
 type reply [1]mem.Buffer
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -37,9 +36,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal gives a call its own copy of the bytes, which its strings may share.
-// It does not decode them: gRPC reports what fails here as INTERNAL, while a
-// bad request is INVALID_ARGUMENT.
+// Unmarshal gives a call its own copy of the bytes, which the strings of the request may share.
+// It does not decode them, because gRPC reports errors of Unmarshal as INTERNAL, and an invalid
+// request must be INVALID_ARGUMENT.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, ok := v.(*call); ok {
 		if call.size = data.Len(); call.size <= maxBytes {
@@ -50,20 +49,20 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// call holds all that one request needs, so that the next one finds it
-// allocated. A call serves one request at a time.
+// call has the memory for one request at a time. Later requests use it again, to avoid
+// allocations.
 type call struct {
-	size    int    // of the request in bytes
-	wire    []byte // the request, which its strings are parts of, unless it is too large; never written
-	began   time.Time
-	request plan.Request
-	entries []limiter.Entry // of all descriptors of the request, one after the other
-	result  plan.Result
-	reply   []byte // the answer as it is sent
+	size     int    // of the encoded request in bytes
+	wire     []byte // the encoded request, or nil if it is too large; strings share it, so it is never written
+	began    time.Time
+	request  plan.Request
+	entries  []limiter.Entry // of all descriptors of the request, one after the other
+	result   plan.Result
+	response []byte // the encoded response
 }
 
-// release keeps the memory of c for a later call: its slices, but no reference to the bytes
-// of the request or to the rules. Nothing of c may be used any more.
+// release returns c to the pool without its references to the bytes of the request and to the
+// rules. The caller must not use c afterwards.
 func (s *Service) release(c *call) {
 	c.reset()
 	s.calls.Put(c)
@@ -73,5 +72,5 @@ func (c *call) reset() {
 	clear(c.entries)
 	c.request.Reset()
 	c.result.Reset()
-	c.size, c.wire, c.entries, c.reply = 0, nil, c.entries[:0], c.reply[:0]
+	c.size, c.wire, c.entries, c.response = 0, nil, c.entries[:0], c.response[:0]
 }

@@ -11,10 +11,9 @@ import (
 	"weir/internal/plan"
 )
 
-// maxBytes is the size of the largest request that is decided. A larger one is denied.
-// Beyond maxReceived gRPC itself refuses it, unread and with RESOURCE_EXHAUSTED, after which
-// Envoy lets the request pass: it has room for a header of 60 KiB, Envoy's default, in 68
-// descriptors.
+// Requests of more than maxBytes are denied. gRPC does not even read a request of more than
+// maxReceived: it refuses the request with RESOURCE_EXHAUSTED, and Envoy then lets it pass. So
+// maxReceived has room for a header of 60 KiB, Envoy's default, in 68 descriptors.
 const (
 	maxBytes    = 1 << 20
 	maxReceived = 4 << 20
@@ -22,11 +21,11 @@ const (
 
 var errMalformed = errors.New("the message is malformed")
 
-// decode reads the RateLimitRequest in c.wire into c.request, which is empty. The
-// strings are parts of c.wire, which must not change any more. As protobuf
-// demands, the last of several values of a field counts, messages are merged,
-// and unknown fields are skipped, as are known ones of another wire type.
-// Strings may hold any bytes.
+// decode parses the RateLimitRequest in c.wire into c.request, which must be empty. The strings
+// share the bytes of c.wire, which must not change afterwards. As protobuf demands, the last of
+// several values of a field applies, messages are merged, and unknown fields are skipped, as are
+// known fields of another wire type. Strings may contain any bytes. decode fails if the message
+// is malformed or, with a plan.TooLargeError, if the request is too large.
 func (c *call) decode(maxDescriptors int) error {
 	if c.size > maxBytes {
 		return plan.TooLargeError(fmt.Sprintf("the message has %d bytes, at most %d are allowed", c.size, maxBytes))
@@ -99,7 +98,7 @@ func decodeEntry(wire []byte) (e limiter.Entry, err error) {
 	return e, f.err
 }
 
-// mergeOverride reads a RateLimitOverride into o.
+// mergeOverride parses a RateLimitOverride into o, whose other fields it keeps.
 func mergeOverride(wire []byte, o *plan.Override) error {
 	f := fields{rest: wire}
 	for f.next() {
@@ -107,7 +106,7 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 		case f.is(1, protowire.VarintType):
 			o.RequestsPerUnit = uint32(f.varint)
 		case f.is(2, protowire.VarintType):
-			o.Unit = 0 // none
+			o.Unit = 0 // undefined
 			if unit := int32(f.varint); unit >= 0 && int(unit) < len(wireUnits)-1 {
 				o.Unit = wireUnits[unit]
 			}
@@ -122,13 +121,13 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 	return f.err
 }
 
-// wireUnits are the units by the numbers of RateLimitResponse.RateLimit.Unit. Those of
-// envoy.type.v3.RateLimitUnit, which overrides have, are the same but lack the week.
+// wireUnits are the units by their numbers in RateLimitResponse.RateLimit.Unit. Overrides use
+// envoy.type.v3.RateLimitUnit, which has the same numbers but no week.
 var wireUnits = [...]limiter.Unit{
 	1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year, limiter.Week,
 }
 
-// mergeWrapper reads a UInt32Value or UInt64Value into v.
+// mergeWrapper parses a UInt32Value or UInt64Value into v, which it keeps if there is no value.
 func mergeWrapper(wire []byte, v *uint64) error {
 	f := fields{rest: wire}
 	for f.next() {
@@ -139,20 +138,20 @@ func mergeWrapper(wire []byte, v *uint64) error {
 	return f.err
 }
 
-// fields walks over the fields of a message.
+// fields iterates over the fields of a message.
 type fields struct {
 	rest []byte
 	err  error
 
-	// The current field, with the value that its type says.
+	// The current field. Its value is in varint or bytes, depending on typ.
 	num    protowire.Number
 	typ    protowire.Type
 	varint uint64
 	bytes  []byte
 }
 
-// next goes to the next field. It returns false at the end of the message and,
-// with err set, where the message is malformed.
+// next moves to the next field. It returns false at the end of the message. If the message is
+// malformed, next sets err and returns false.
 func (f *fields) next() bool {
 	if len(f.rest) == 0 {
 		return false
@@ -183,7 +182,7 @@ func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }
 
-// text makes a string of b without copying it. b must not change any more.
+// text returns b as a string without copying it. b must not change afterwards.
 func text(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }

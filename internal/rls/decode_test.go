@@ -18,7 +18,7 @@ import (
 	"weir/internal/plan"
 )
 
-// requestOf is what decode must read from the encoding of m.
+// requestOf returns the request that decode must read from the encoding of m.
 func requestOf(m *ratelimitv3.RateLimitRequest) plan.Request {
 	r := plan.Request{Domain: m.GetDomain(), HitsAddend: m.GetHitsAddend()}
 	for _, md := range m.GetDescriptors() {
@@ -42,12 +42,12 @@ func requestOf(m *ratelimitv3.RateLimitRequest) plan.Request {
 	return r
 }
 
-// spell says what a request says, however its memory is laid out.
+// spell formats a request independently of its memory.
 func spell(r *plan.Request) string {
 	return fmt.Sprintf("%q %d %+v", r.Domain, r.HitsAddend, r.Descriptors)
 }
 
-// message builds a message field by field, in ways that no encoder would.
+// message is an encoded message. It can be built field by field as no encoder would do it.
 type message []byte
 
 func (m message) bytes(num protowire.Number, b []byte) message {
@@ -73,7 +73,7 @@ func (m message) group(num protowire.Number, body message) message {
 	return protowire.AppendTag(append(m, body...), num, protowire.EndGroupType)
 }
 
-// wires are encoded requests, whole ones and odd ones, for tests and fuzzing.
+// wires returns encoded requests, both usual and odd, for tests and fuzzing.
 func wires(t testing.TB) map[string][]byte {
 	full := request(t, "user=alice;path=(9223372036854775808,refund) user=bob(10/HOUR*3) {} +7")
 	multiplier := message{}.varint(1, 5)
@@ -106,8 +106,8 @@ func wires(t testing.TB) map[string][]byte {
 	}
 }
 
-// checkDecode compares decode with generated code, which refuses strings that
-// are not UTF-8 but is right about everything else.
+// checkDecode compares decode with generated code, which refuses strings that are not UTF-8 but
+// is otherwise correct.
 func checkDecode(t *testing.T, wire []byte) {
 	t.Helper()
 	c := call{wire: wire}
@@ -119,7 +119,7 @@ func checkDecode(t *testing.T, wire []byte) {
 	})
 	switch {
 	case wantErr != nil && strings.Contains(wantErr.Error(), "invalid UTF-8"):
-		// There is nothing to compare with.
+		// Generated code has no result to compare with.
 	case wantErr != nil && err == nil:
 		t.Errorf("accepted, want %v", wantErr)
 	case wantErr == nil && err != nil && (errors.Is(err, errMalformed) || !hasMany):
@@ -136,7 +136,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(checkDecode)
 }
 
-// Whatever is sent, there is an answer to each descriptor or a reason why not.
+// Every request gets a status for each descriptor, or an error with the reason.
 func FuzzDecide(f *testing.F) {
 	for _, wire := range wires(f) {
 		f.Add(wire)
@@ -161,9 +161,9 @@ func FuzzDecide(f *testing.F) {
 			}
 			return
 		}
-		answer := response(t, c.reply)
+		answer := response(t, c.response)
 		if len(c.result.Statuses) == 0 {
-			return // it is too large
+			return // the request is too large
 		}
 		if got, want := len(answer.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)

@@ -12,32 +12,31 @@ import (
 	"weir/internal/plan"
 )
 
-// Headers names the headers that show the limit closest to its end. The
-// zero value is none.
+// Headers has the names of headers that show the tightest limit. The zero value disables them.
 type Headers struct {
-	Limit     string // amount per period
-	Remaining string // what is left of it
-	Reset     string // seconds until the whole amount is free again
+	Limit     string // header for the units per period
+	Remaining string // header for the remaining units
+	Reset     string // header for the seconds until the full limit is available again
 }
 
-// appendResponse writes a RateLimitResponse. Fields with their default value are
-// left out, as generated code does.
+// appendResponse appends a RateLimitResponse. Like generated code, it omits fields with their
+// default value.
 func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result) []byte {
 	b = appendUint(b, 1, codeOf(result.Denied))
 	for i := range result.Statuses {
 		b = appendMessage(b, 2, func(b []byte) []byte { return appendStatus(b, &result.Statuses[i]) })
 	}
-	if of := tightest(result.Statuses); of != nil {
-		b = s.opts.ResponseHeaders.append(b, 3, of)
-		b = s.opts.RequestHeaders.append(b, 4, of)
+	if status := tightest(result.Statuses); status != nil {
+		b = s.opts.ResponseHeaders.append(b, 3, status)
+		b = s.opts.RequestHeaders.append(b, 4, status)
 	}
 	if s.opts.DynamicMetadata {
-		// The hits are counted by now: rather an answer without metadata than none.
-		if said, err := metadata(r, result.Statuses); err != nil {
+		// The hits are counted already. So a response without metadata is better than an error.
+		if encoded, err := metadata(r, result.Statuses); err != nil {
 			s.opts.Logger.Debug("no dynamic metadata", "err", err)
 		} else {
 			b = protowire.AppendTag(b, 6, protowire.BytesType)
-			b = protowire.AppendBytes(b, said)
+			b = protowire.AppendBytes(b, encoded)
 		}
 	}
 	return b
@@ -51,7 +50,7 @@ func codeOf(overLimit bool) uint64 {
 	return 1
 }
 
-// append writes the headers about s as HeaderValues of field num.
+// append appends the headers for s as HeaderValues in field num.
 func (h Headers) append(b []byte, num protowire.Number, s *plan.Status) []byte {
 	if h == (Headers{}) {
 		return b
@@ -67,9 +66,9 @@ func (h Headers) append(b []byte, num protowire.Number, s *plan.Status) []byte {
 	return b
 }
 
-// tightest returns the status that headers are about: the last one that denies
-// the request by itself, which a quota does not, else the first with the least left. It
-// is nil if no limit was counted.
+// tightest returns the status for the headers: the last status with an enforced limit that
+// denies the request or, without one, the first status with the fewest remaining units. It
+// returns nil if no limit was counted.
 func tightest(statuses []plan.Status) *plan.Status {
 	denies := func(s *plan.Status) bool { return s.OverLimit && s.Mode == limiter.Enforced }
 	var least *plan.Status
@@ -82,8 +81,8 @@ func tightest(statuses []plan.Status) *plan.Status {
 	return least
 }
 
-// appendStatus writes s as a DescriptorStatus. Of numbers that do not fit in 32 bits it says
-// the largest that does; headers say more.
+// appendStatus appends s as a DescriptorStatus. It replaces numbers that do not fit in 32 bits by
+// the largest that does. Headers show such numbers in full.
 func appendStatus(b []byte, s *plan.Status) []byte {
 	b = appendUint(b, 1, codeOf(s.OverLimit))
 	if l := s.Limit; l != nil {
@@ -118,13 +117,13 @@ func appendString(b []byte, num protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
 }
 
-// appendWrapped writes a message whose only field is field 1 with the value v:
-// a UInt32Value, or a Duration of v seconds.
+// appendWrapped appends a message that has only field 1, with the value v: a UInt32Value or a
+// Duration of v seconds.
 func appendWrapped(b []byte, num protowire.Number, v uint64) []byte {
 	return appendMessage(b, num, func(b []byte) []byte { return appendUint(b, 1, v) })
 }
 
-// appendMessage writes a field that is the message that write appends.
+// appendMessage appends a field with the message that write appends.
 func appendMessage(b []byte, num protowire.Number, write func(b []byte) []byte) []byte {
 	b = protowire.AppendTag(b, num, protowire.BytesType)
 	start := len(b)

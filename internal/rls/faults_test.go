@@ -16,11 +16,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// Faults that envoyproxy/ratelimit is known for, as far as requests and their
-// answers show them. Those of rules are in package descriptors.
+// Known faults of envoyproxy/ratelimit that requests and answers show, and which Weir must not
+// have. Package descriptors has tests for faults with rules.
 
-// It joins keys and values by "_" for its counters, so that these two descriptors
-// share one.
+// envoyproxy/ratelimit joins keys and values by "_", so that these two descriptors share a
+// counter.
 func TestFaultUnderscoreJoinsCounters(t *testing.T) {
 	const limit = "rate_limit: {unit: minute, requests_per_unit: 2}"
 	conn := serve(t, options(t, "{domain: api, descriptors: [{key: a, "+limit+"}, {key: a_b, "+limit+"}]}").service())
@@ -29,7 +29,8 @@ func TestFaultUnderscoreJoinsCounters(t *testing.T) {
 	}
 }
 
-// An override whose unit is undefined kills its process. Here it denies, and takes nothing.
+// An override with an undefined unit crashes envoyproxy/ratelimit. In Weir it denies the request
+// and takes nothing.
 func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
@@ -40,8 +41,8 @@ func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 	expect(t, conn, "user=a", "OK: OK 1 of 2/MINUTE for 30s")
 }
 
-// An addend of 2^63 or more becomes a negative number, which gives units back. Here it is
-// charged, so that nothing is left.
+// In envoyproxy/ratelimit, an addend of 2^63 or more becomes a negative number, which refunds
+// units. Weir charges it, so that no units remain.
 func TestFaultEnormousAddendRefunds(t *testing.T) {
 	for _, addend := range []uint64{1 << 63, 1<<63 + 1, math.MaxUint64} {
 		s := options(t, rules).service()
@@ -60,8 +61,8 @@ func TestFaultEnormousAddendRefunds(t *testing.T) {
 	}
 }
 
-// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, a rule in shadow mode that is over
-// its limit keeps all others of the request from being counted, and so enforced.
+// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, an exceeded limit in shadow mode keeps all other
+// limits of a request from being counted, and so from being enforced.
 func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 	for _, charge := range []limiter.Charge{limiter.Admitted, limiter.Auto, limiter.Always} {
 		for _, request := range []string{"tried=a path=/", "path=/ tried=a"} {
@@ -81,8 +82,8 @@ func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 	}
 }
 
-// Its cache of denied counters goes on denying when the limit is higher now: by
-// the override of a request, or by new rules.
+// The cache of denied counters in envoyproxy/ratelimit continues to deny after an override or new
+// rules have raised the limit.
 func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
 	opts := options(t, rules)
 	tree := opts.rules()
@@ -106,8 +107,8 @@ func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
 	admits("user=a", false)
 }
 
-// A rule with detailed_metric loses its metadata, and what descriptors of one
-// request say together stays in the rule of the first.
+// In envoyproxy/ratelimit, a rule with detailed_metric loses its metadata, and the merged metadata
+// of a request's descriptors stays in the rule of the first one.
 func TestFaultMetadataLostOrLeaked(t *testing.T) {
 	opts := options(t, `
 domain: api
@@ -140,12 +141,12 @@ descriptors:
 		{"path=/v2/b", `{"price": {"more": {"deeper": 2}}, "version": 2}`},
 		{"model=y", model},
 	} {
-		got := response(t, decide(t, s, tc.request).reply).GetDynamicMetadata()
+		got := response(t, decide(t, s, tc.request).response).GetDynamicMetadata()
 		wantStruct(t, got.GetFields()["metadata"].GetStructValue(), tc.want)
 	}
 }
 
-// Whatever is wrong with Redis, it answers UNKNOWN.
+// envoyproxy/ratelimit answers every error of Redis with UNKNOWN.
 func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	opts := options(t, rules)
 	opts.store = failing{}
@@ -156,11 +157,11 @@ func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	if got := testutil.ToFloat64(s.metrics.storeErrors); got != 1 {
 		t.Errorf("%v store errors are counted, want 1", got)
 	}
-	// Without a limit there is no need of the store.
+	// A request without a limit does not need the store.
 	expect(t, conn, "user=root stranger=a", "OK: OK 4294967295, OK")
 }
 
-// Every unknown domain and every override makes series that stay.
+// In envoyproxy/ratelimit, every unknown domain and every override makes permanent series.
 func TestFaultSeriesFromTraffic(t *testing.T) {
 	opts := options(t, rules)
 	s := opts.service()
@@ -184,8 +185,8 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 	}
 }
 
-// Envoy sends the raw bytes of a header. What is not UTF-8 is refused before it is
-// counted, and Envoy lets the request pass.
+// Envoy sends the raw bytes of a header. envoyproxy/ratelimit refuses bytes that are not UTF-8
+// before it counts the request, and Envoy then lets the request pass.
 func TestFaultInvalidUTF8BypassesLimits(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, value := range []string{"\xff", "\xfe", "\xff\xff", "\xef\xbf\xbd", "%ff", "a\x00b", strings.Repeat("\xff", 10_000)} {

@@ -29,8 +29,8 @@ import (
 //go:embed testdata/rules.yaml
 var rules string
 
-// now is the time of all decisions: 30 s before the end of a minute and an
-// hour, 30 s and 12 h before that of a day.
+// now is the time of all decisions: 30 s before the end of a minute and of an hour, and
+// 12 h and 30 s before the end of a day.
 var now = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
 
 func clock() time.Time { return now }
@@ -40,10 +40,10 @@ func load(t testing.TB, rules string) *descriptors.Tree {
 	return testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
 }
 
-// ServiceOptions are Options beside those of plan.
+// ServiceOptions has another name than plan.Options, so that setup can embed both.
 type ServiceOptions = Options
 
-// setup is what a service is made of.
+// setup has the parts of a service.
 type setup struct {
 	ServiceOptions
 	plan.Options
@@ -53,7 +53,7 @@ type setup struct {
 	registry *prometheus.Registry
 }
 
-// options are those of a service with these rules whose counters are in memory.
+// options returns the parts of a service with these rules and counters in memory.
 func options(t testing.TB, rules string) *setup {
 	t.Helper()
 	tree, registry := load(t, rules), prometheus.NewRegistry()
@@ -65,7 +65,7 @@ func options(t testing.TB, rules string) *setup {
 	}
 }
 
-// service makes the service, with the defaults of the server.
+// service returns a service with the server's default for NearLimitRatio.
 func (o *setup) service() *Service {
 	usage := telemetry.New(telemetry.Options{
 		Registerer: o.Registerer, NearLimitRatio: 0.8, Logger: o.Logger,
@@ -74,7 +74,7 @@ func (o *setup) service() *Service {
 	return New(o.ServiceOptions)
 }
 
-// serve runs s on a port of its own.
+// serve runs s on a free port and returns a connection to it.
 func serve(t testing.TB, s *Service) *grpc.ClientConn {
 	t.Helper()
 	server := grpc.NewServer(ServerOptions()...)
@@ -84,8 +84,8 @@ func serve(t testing.TB, s *Service) *grpc.ClientConn {
 	return conn
 }
 
-// request encodes a request as testdata/answers.txt writes it. Entries of a descriptor are
-// joined by semicolons. Strings may hold any bytes but blanks.
+// request encodes a request in the notation of testdata/answers.txt. Semicolons separate the
+// entries of a descriptor. Strings may contain any bytes except blanks.
 func request(t testing.TB, text string) message {
 	t.Helper()
 	number := func(s string) uint64 { return testenv.Must(strconv.ParseUint(s, 10, 64))(t) }
@@ -131,7 +131,7 @@ func request(t testing.TB, text string) message {
 	return m.string(1, domain)
 }
 
-// outline is an answer as testdata/answers.txt writes it.
+// outline formats an answer in the notation of testdata/answers.txt.
 func outline(r *ratelimitv3.RateLimitResponse) string {
 	code := func(c ratelimitv3.RateLimitResponse_Code) string { return strings.TrimSuffix(c.String(), "_LIMIT") }
 	var statuses []string
@@ -170,7 +170,7 @@ func expect(t *testing.T, conn *grpc.ClientConn, text, want string) {
 	}
 }
 
-// expectError compares an error of gRPC.
+// expectError compares the code and the message of a gRPC error.
 func expectError(t *testing.T, err error, code codes.Code, message string) {
 	t.Helper()
 	if s := grpcstatus.Convert(err); s.Code() != code || s.Message() != message {
@@ -178,7 +178,7 @@ func expectError(t *testing.T, err error, code codes.Code, message string) {
 	}
 }
 
-// decide returns the call that has decided a request.
+// decide decides a request and returns its call.
 func decide(t *testing.T, s *Service, text string) *call {
 	t.Helper()
 	c := s.calls.Get().(*call)
@@ -187,15 +187,15 @@ func decide(t *testing.T, s *Service, text string) *call {
 	return c
 }
 
-// response reads an answer, which generated code must be able to.
-func response(t testing.TB, reply []byte) *ratelimitv3.RateLimitResponse {
+// response parses an encoded response with generated code.
+func response(t testing.TB, encoded []byte) *ratelimitv3.RateLimitResponse {
 	t.Helper()
 	var m ratelimitv3.RateLimitResponse
-	testenv.OK(t, proto.Unmarshal(reply, &m))
+	testenv.OK(t, proto.Unmarshal(encoded, &m))
 	return &m
 }
 
-// rawCodec sends and receives bytes as they are.
+// rawCodec sends and receives bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string                  { return "proto" }
@@ -205,14 +205,13 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// askRaw sends a request that is encoded already, which need not be one that
-// generated code would send.
+// askRaw sends an encoded request. It may be one that generated code would not send.
 func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.RateLimitResponse, error) {
 	t.Helper()
-	var reply []byte
-	err := conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, &reply, grpc.ForceCodec(rawCodec{}))
+	var encoded []byte
+	err := conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, &encoded, grpc.ForceCodec(rawCodec{}))
 	if err != nil {
 		return nil, err
 	}
-	return response(t, reply), nil
+	return response(t, encoded), nil
 }

@@ -14,8 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// hostileRules limit each value of a key to two requests, whatever rule it leads to, and a
-// guard, whose value no client chooses, to three.
+// hostileRules limit each value of a key to two requests, with many kinds of rules. They limit a
+// guard, whose value clients cannot choose, to three requests.
 const hostileRules = `
 domain: api
 descriptors:
@@ -38,7 +38,7 @@ descriptors:
   - {rate_limit: {unit: year, requests_per_unit: 2}}
 `
 
-// What Envoy can take from a request.
+// Texts and numbers that Envoy can take from a request.
 var (
 	hostileTexts = []string{
 		"", " ", "\x00", "a\x00", "\xff", "a\xffb", "\xed\xa0\x80", "-1", "*", "a*", "|", "{x}", "a=b|1y", "%00", "\r\nx: y",
@@ -48,13 +48,13 @@ var (
 	hostileNumbers = []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 99, 101, 1 << 31, 1<<31 - 1, 1 << 32, 1 << 50, 1<<53 + 1, 1 << 63, math.MaxUint64}
 )
 
-// client asks a server as Envoy does with its default settings: after an error, the request passes.
+// client sends requests as Envoy does with default settings: after an error, a request passes.
 type client struct {
 	*testing.T
 	conn *grpc.ClientConn
 }
 
-// entries is a descriptor of keys and values.
+// entries returns a descriptor with these keys and values.
 func entries(texts ...string) (d message) {
 	for i := 0; i < len(texts); i += 2 {
 		d = d.bytes(1, message{}.string(1, texts[i]).string(2, texts[i+1]))
@@ -62,7 +62,7 @@ func entries(texts ...string) (d message) {
 	return d
 }
 
-// passes asks about the descriptors beside a guard, which more fields may follow.
+// passes reports whether a request passes with the descriptors, a guard and further fields.
 func (c client) passes(guard string, more message, descriptors ...message) bool {
 	m := message{}.string(1, "api").bytes(2, entries("guard", guard))
 	for _, d := range descriptors {
@@ -72,8 +72,8 @@ func (c client) passes(guard string, more message, descriptors ...message) bool 
 	return err != nil || answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 }
 
-// wantAtMost fails if a client gets more of six requests through than a polite one. It
-// returns how many.
+// wantAtMost sends six requests and returns how many pass. It fails if those are more than a
+// polite client would get through.
 func (c client) wantAtMost(polite int, name string, more message, descriptors ...message) (passed int) {
 	c.Helper()
 	for range 6 {
@@ -102,7 +102,7 @@ func TestHostileClient(t *testing.T) {
 func testHostileClient(t *testing.T, o *setup) {
 	c := client{t, serve(t, o.service())}
 
-	// Texts: the same six times, and all in turn.
+	// Texts: each text six times, and all texts in turn.
 	for _, key := range []string{"any", "value", "wildcard", "regex", "networks", "below", "banned", "flight", "unknown"} {
 		descriptor := func(v string) message {
 			switch key {
@@ -115,7 +115,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		}
 		polite, passed := 2, 0
 		if key == "flight" {
-			polite = 3 // of the guard, because a name may come again
+			polite = 3 // as the guard allows, because a hold may be taken again
 		}
 		if n := c.wantAtMost(polite, key, nil, descriptor("b")); n != polite {
 			t.Errorf("%s: %d requests of a polite client passed, want %d", key, n, polite)
@@ -131,7 +131,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		}
 	}
 
-	// Numbers, of which some admit any number of requests on their own limit.
+	// Numbers. Some of them make limits that admit any number of requests.
 	for _, n := range hostileNumbers {
 		number := message{}.varint(1, n)
 		for name, d := range map[string]message{
@@ -148,7 +148,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		c.wantAtMost(3, fmt.Sprint("addend of all ", n), message{}.varint(3, n))
 	}
 
-	// How many there are, and how large.
+	// Numbers and sizes of entries and descriptors.
 	for _, n := range []int{2, 20, 100, 101, 1000} {
 		var doubled message
 		for range n {
@@ -166,7 +166,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		c.wantAtMost(2, fmt.Sprint("60 KiB in ", n), nil, large...)
 	}
 
-	// Refunds release nothing but what they name.
+	// Refunds release only the hold that they name.
 	for _, id := range []string{"1", "2"} {
 		c.passes("refunds"+id, nil, entries("flight", "b", "request_id", id))
 	}

@@ -19,17 +19,15 @@ import (
 	"weir/internal/plan"
 )
 
-// JSONHandler serves POST /json, for clients that speak no gRPC: a
-// RateLimitRequest as protobuf JSON in, a RateLimitResponse as protobuf JSON
-// out, with status 200, or 429 if the request is over a limit. Then Retry-After says
-// when to come back in whole seconds, and Retry-After-Ms, as clients of OpenAI read it,
-// in milliseconds. Both are headers because clients that read protobuf JSON refuse a
-// member that they do not know.
+// JSONHandler serves POST /json for clients without gRPC. The body of the request is a
+// RateLimitRequest in protobuf JSON, and the body of the response a RateLimitResponse. The status
+// is 200, or 429 if the request is denied. Unless waiting is useless, a denied response has the
+// headers Retry-After, in full seconds, and Retry-After-Ms, in milliseconds for clients of OpenAI.
+// They are headers because strict clients of protobuf JSON refuse unknown members.
 //
-// A request without a decision gets one sentence of plain text: 400 for a bad
-// one, 405 for another method than POST, 413 for one that is too large, 503 and
-// Retry-After if the store failed, no rules are loaded or too many requests are
-// being decided.
+// A request without a decision gets one sentence of plain text, with status 400 if it is invalid,
+// 405 if the method is not POST, and 413 if the body is too large. If the store failed, no
+// rules are loaded or too many requests are in flight, the status is 503 with Retry-After.
 func (s *Service) JSONHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -48,19 +46,19 @@ func (s *Service) JSONHandler() http.Handler {
 				code = http.StatusInternalServerError
 			default:
 				code = http.StatusServiceUnavailable
-				w.Header().Set("Retry-After", "1") // nobody knows when the store is back
+				w.Header().Set("Retry-After", "1") // it is unknown when the store will be back
 			}
 			http.Error(w, plaintext.Lines(grpcstatus.Convert(err).Message()), code)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
+		_, _ = w.Write(append(body, '\n')) //nolint:gosec // the body is JSON, not HTML; an error means that the client has left
 	})
 }
 
-// decideJSON decides the request in the body of r, and returns the answer. It sets the
-// headers of a denied one. Its errors are gRPC statuses.
+// decideJSON decides the request in the body of r. It returns the status and the body of the
+// response, and sets the headers of a denied response. Its errors are gRPC statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, body []byte, err error) {
 	c := s.calls.Get().(*call)
 	defer s.release(c)
@@ -75,7 +73,7 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 		return 0, nil, err
 	}
 	var response ratelimitv3.RateLimitResponse
-	if err = proto.Unmarshal(c.reply, &response); err == nil {
+	if err = proto.Unmarshal(c.response, &response); err == nil {
 		body, err = protojson.Marshal(&response)
 	}
 	if err != nil {
@@ -94,7 +92,8 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 	return http.StatusTooManyRequests, body, nil
 }
 
-// readJSON returns the RateLimitRequest in the body of r as protobuf.
+// readJSON reads the RateLimitRequest in the body of r and returns it in protobuf's wire format.
+// Its errors are gRPC statuses: OutOfRange if the body is too large, else InvalidArgument.
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {

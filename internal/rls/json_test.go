@@ -19,9 +19,9 @@ func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Each request comes to a server of its own, after others that use up the limits of some
-// keys. Retry-After is when it would be admitted, and a quota that is over does not deny it
-// unless all are. The body holds what the reference's does, which clients may read strictly.
+// Each request is sent to a new server, after requests that use up the limits of some keys.
+// Retry-After is the time until it would be admitted. Quotas deny it only if all are exceeded.
+// The body has only members that envoyproxy/ratelimit sends, because clients may be strict.
 func TestJSONDecisions(t *testing.T) {
 	const rules = `
 domain: api
@@ -40,8 +40,8 @@ descriptors:
   - {key: nothing, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
 `
 	for _, tc := range []struct {
-		used, keys, more string // more is further members of the request
-		retry            string // Retry-After and Retry-After-Ms of one that is denied
+		used, keys, more string // more has further members of the request
+		retry            string // Retry-After and Retry-After-Ms of a denied request
 		want             string // beginning of the outline
 	}{
 		{"", "user", "", "", "OK: OK 1 of 2/MINUTE for 30s"},

@@ -11,36 +11,36 @@ import (
 	"weir/internal/plan"
 )
 
-// metadata says, as an encoded google.protobuf.Struct, what was asked: domain,
-// descriptors and hitsAddend; and as metadata what the rules of the admitted
-// descriptors say. Envoy hands it on to its access log and to other filters.
+// metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct. It
+// repeats the domain, the descriptors and the hitsAddend of the request, and has the metadata of
+// the rules of admitted descriptors. Envoy passes it to its access log and to other filters.
 func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 	asked := make([]any, len(r.Descriptors))
-	said := make(map[string]any)
+	ofRules := make(map[string]any)
 	for i := range r.Descriptors {
 		d := &r.Descriptors[i]
 		entries := make([]any, len(d.Entries))
 		for i, e := range d.Entries {
 			entries[i] = utf8(e.Key + "=" + e.Value)
 		}
-		of := map[string]any{"entries": entries}
+		descriptor := map[string]any{"entries": entries}
 		if d.HasOverride {
-			of["limit"] = overrideText(d.Override)
+			descriptor["limit"] = overrideText(d.Override)
 		}
 		if d.HasHitsAddend {
-			of["hitsAddend"] = d.HitsAddend
+			descriptor["hitsAddend"] = d.HitsAddend
 		}
-		asked[i] = of
+		asked[i] = descriptor
 		if s := &statuses[i]; s.Limit != nil && s.Rule != nil && !s.OverLimit {
-			mergeMetadata(said, s.Rule.Metadata)
+			mergeMetadata(ofRules, s.Rule.Metadata)
 		}
 	}
 	fields := map[string]any{"domain": utf8(r.Domain), "descriptors": asked}
 	if r.HitsAddend != 0 {
 		fields["hitsAddend"] = r.HitsAddend
 	}
-	if len(said) > 0 {
-		fields["metadata"] = said
+	if len(ofRules) > 0 {
+		fields["metadata"] = ofRules
 	}
 	message, err := structpb.NewStruct(fields)
 	if err != nil {
@@ -49,7 +49,7 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 	return proto.Marshal(message)
 }
 
-// overrideText is o in protobuf's text format, as in the reference's metadata.
+// overrideText returns o in protobuf's text format, as in the metadata of envoyproxy/ratelimit.
 func overrideText(o plan.Override) string {
 	text := "unit:" + strings.ToUpper(o.Unit.String())
 	if o.RequestsPerUnit > 0 {
@@ -61,9 +61,8 @@ func overrideText(o plan.Override) string {
 	return text
 }
 
-// mergeMetadata adds to into what only from says. Of two different values for
-// one name the first stays, but maps are merged in turn. from, which belongs to
-// a rule, is left as it is.
+// mergeMetadata adds the values of from to into, except for names that into already has. It merges
+// maps with the same name in the same way. It does not change from, which belongs to a rule.
 func mergeMetadata(into, from map[string]any) {
 	for name, value := range from {
 		present, ok := into[name]
@@ -81,5 +80,5 @@ func mergeMetadata(into, from map[string]any) {
 	}
 }
 
-// utf8 replaces what a protobuf string must not hold.
+// utf8 replaces bytes that are not UTF-8, which protobuf strings must not contain.
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -52,12 +52,12 @@ descriptors:
 			  {"entries": ["x=y"], "limit": "requests_per_unit:1 unit:MINUTE unit_multiplier:{value:1}"}]}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			wantStruct(t, response(t, decide(t, s, tc.request).reply).GetDynamicMetadata(), tc.want)
+			wantStruct(t, response(t, decide(t, s, tc.request).response).GetDynamicMetadata(), tc.want)
 		})
 	}
 }
 
-// wantStruct compares a Struct with what it is in JSON.
+// wantStruct compares a Struct with the Struct in JSON.
 func wantStruct(t *testing.T, got *structpb.Struct, want string) {
 	t.Helper()
 	var wanted structpb.Struct

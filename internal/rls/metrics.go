@@ -13,21 +13,21 @@ import (
 	"weir/internal/descriptors"
 )
 
-// metrics bear the names that the dashboards of the reference know.
+// metrics have the names that the dashboards of envoyproxy/ratelimit expect.
 type metrics struct {
-	grpc, json entrance
+	grpc, json endpoint
 
 	storeErrors, serviceErrors, overloads prometheus.Counter // requests without a decision
-	admitted, denied, globalShadow        prometheus.Counter // requests that were decided
+	admitted, denied, globalShadow        prometheus.Counter // decided requests
 
-	unmatched      *prometheus.CounterVec // descriptors by domain, of those that there are rules for
-	unknownDomains prometheus.Counter     // requests for others
+	unmatched      *prometheus.CounterVec // descriptors by domain, for domains with rules
+	unknownDomains prometheus.Counter     // requests for domains without rules
 	logger         *slog.Logger
 	warn           rate.Sometimes
 }
 
-// entrance measures the requests that come one way.
-type entrance struct {
+// endpoint has the metrics of requests by gRPC or by HTTP.
+type endpoint struct {
 	requests prometheus.Counter
 	seconds  prometheus.Observer
 }
@@ -46,8 +46,8 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 		"err_type")
 	decided := counter("weir", "decided_requests_total", "Decided requests by outcome: admitted or denied.", "outcome")
 	return &metrics{
-		grpc:           entrance{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
-		json:           entrance{requests.WithLabelValues("/json"), seconds.WithLabelValues("/json")},
+		grpc:           endpoint{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
+		json:           endpoint{requests.WithLabelValues("/json"), seconds.WithLabelValues("/json")},
 		storeErrors:    errors.WithLabelValues("redis_error"),
 		serviceErrors:  errors.WithLabelValues("service_error"),
 		overloads:      errors.WithLabelValues("overload"),
@@ -61,32 +61,32 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	}
 }
 
-// Totals returns how many requests were decided so far, and how many of them denied.
+// Totals returns the number of decided requests since the start, and how many of them were denied.
 func (s *Service) Totals() (decided, denied uint64) {
 	total := func(c prometheus.Counter) uint64 {
 		var m dto.Metric
-		_ = c.Write(&m) // which a counter always can
+		_ = c.Write(&m) // a counter never fails
 		return uint64(m.GetCounter().GetValue())
 	}
 	denied = total(s.metrics.denied)
 	return total(s.metrics.admitted) + denied, denied
 }
 
-// observe counts one request that began at start.
-func (e entrance) observe(start time.Time) {
+// observe counts a request and measures its time since start.
+func (e endpoint) observe(start time.Time) {
 	e.requests.Inc()
 	e.seconds.Observe(time.Since(start).Seconds())
 }
 
 const (
-	logEvery  = time.Minute // one warning of an unknown domain in this time
-	maxDomain = 128         // bytes of a request's domain in the log
-	maxOthers = 20          // domains of the rules in the log
+	logEvery  = time.Minute // shortest time between two warnings of unknown domains
+	maxDomain = 128         // maximum bytes of a request's domain in the log
+	maxOthers = 20          // maximum number of domains with rules in the log
 )
 
-// noteUnmatched counts the n descriptors of a request, at least one, that match no rule,
-// and logs an unknown domain. They are admitted, be it meant so or a domain or key that is
-// spelled in two ways. It does not allocate unless it logs.
+// noteUnmatched counts the n descriptors of a request that match no rule. If the domain has no
+// rules, it counts and logs the request instead. Either may be intended, or a domain or a key is
+// misspelled. noteUnmatched allocates only if it logs.
 func (m *metrics) noteUnmatched(tree *descriptors.Tree, domain string, n int) {
 	if label := tree.DomainLabel(domain); label != "" {
 		m.unmatched.WithLabelValues(label).Add(float64(n))
@@ -94,7 +94,7 @@ func (m *metrics) noteUnmatched(tree *descriptors.Tree, domain string, n int) {
 	}
 	m.unknownDomains.Inc()
 	m.warn.Do(func() {
-		domain := strings.Clone(domain[:min(len(domain), maxDomain)]) // its bytes are the call's
+		domain := strings.Clone(domain[:min(len(domain), maxDomain)]) // a copy, because the bytes belong to the call
 		others := tree.DomainNames()
 		m.logger.Warn("admitted a request for a domain without rules",
 			"domain", domain, "there_are", others[:min(len(others), maxOthers)])

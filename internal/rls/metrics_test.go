@@ -18,8 +18,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// Both entrances count their requests and errors, so that the share of errors
-// is one of all requests.
+// Requests and errors by gRPC and by HTTP are both counted, so that their ratio is the ratio of
+// all requests.
 func TestMetrics(t *testing.T) {
 	opts := options(t, rules)
 	s := opts.service()
@@ -48,7 +48,7 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `)
 }
 
-// wantSeries compares the series of the metrics that want names with those of reg.
+// wantSeries compares the series of reg with want. It ignores metrics that want does not have.
 func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -58,7 +58,7 @@ func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 	var got []string
 	for _, line := range strings.Split(strings.TrimSpace(w.Body.String()), "\n") {
 		if strings.HasPrefix(line, "weir_limit_hits_total") && strings.HasSuffix(line, " 0") {
-			continue // which all outcomes have
+			continue // every limit has a series for each outcome
 		}
 		if slices.ContainsFunc(wanted, func(other string) bool { return name(other) == name(line) }) {
 			got = append(got, line)
@@ -136,7 +136,7 @@ weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 1
 weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="override"} 2
 `},
 		{"what no rule is for", `{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}, {key: free}]}`, []string{
-			"user=a", "free=a", "typo=a(1/MINUTE)", // which all are matched, or bring a limit
+			"user=a", "free=a", "typo=a(1/MINUTE)", // all match a rule or have an override
 			"user=a typo=a",
 			"typo=a typo=a",
 			"domain:typo user=a user=b",
@@ -169,14 +169,14 @@ func TestMetricNames(t *testing.T) {
 	opts := options(t, rules)
 	decide(t, opts.service(), "user=a stranger=a")
 	for _, p := range testenv.Must(testutil.GatherAndLint(opts.registry))(t) {
-		// The names are those of the reference, whose counters lack the suffix.
+		// The counters of envoyproxy/ratelimit, and so Weir's, lack the suffix.
 		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 	}
 }
 
-func TestLogTellsOfUnknownDomains(t *testing.T) {
+func TestLogOfUnknownDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m, tree := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil))), load(t, hotRules)

@@ -18,34 +18,35 @@ import (
 	"weir/internal/plan"
 )
 
-// Options says what a Service works with.
+// Options are the parts and the settings of a Service.
 type Options struct {
 	Decider *plan.Decider
 
-	ResponseHeaders Headers // that Envoy adds to the response
-	RequestHeaders  Headers // that Envoy adds to the request when it passes it on
-	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
+	ResponseHeaders Headers // headers that Envoy adds to responses
+	RequestHeaders  Headers // headers that Envoy adds to requests for the upstream
+	DynamicMetadata bool    // return the request, and the metadata of the rules that admitted it
 
-	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
-	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
+	MaxConcurrent int           // maximum number of requests in flight; more are refused; 0 means no maximum
+	Timeout       time.Duration // maximum time for a decision, in addition to the caller's deadline; 0 disables it
 
-	// Observe is called with each decided request and when it came. It must keep nothing of it.
-	// The context has the headers of the call, or its trace. nil: nobody does.
+	// Observe is called with each decided request and the time of its arrival. It must not keep
+	// references to its arguments. The context has the headers of the gRPC call, or the trace of
+	// the HTTP request. nil disables it.
 	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Result)
 
 	Registerer prometheus.Registerer
-	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
+	Logger     *slog.Logger // logs invalid and undecided requests at level Debug; warns of unknown domains
 }
 
-// Service answers Envoy's rate limit requests.
+// Service answers rate limit requests by gRPC and HTTP.
 type Service struct {
-	opts    Options
-	metrics *metrics
-	inside  atomic.Int64 // how many requests are being decided, if there is a bound
-	calls   sync.Pool    // of *call
+	opts     Options
+	metrics  *metrics
+	inFlight atomic.Int64 // number of requests in flight, if MaxConcurrent limits it
+	calls    sync.Pool    // of *call
 }
 
-// New returns a Service whose metrics are registered with opts.Registerer.
+// New returns a Service and registers its metrics with opts.Registerer.
 func New(opts Options) *Service {
 	return &Service{
 		opts:    opts,
@@ -56,18 +57,19 @@ func New(opts Options) *Service {
 
 const methodName = "ShouldRateLimit"
 
-// Register adds s to a server that was made with ServerOptions.
+// Register adds s to a gRPC server that was made with ServerOptions.
 func (s *Service) Register(reg grpc.ServiceRegistrar) {
 	desc := ratelimitv3.RateLimitService_ServiceDesc
 	desc.HandlerType, desc.Methods = (*any)(nil), []grpc.MethodDesc{{MethodName: methodName, Handler: s.handle}}
 	reg.RegisterService(&desc, s)
 }
 
-// handle serves one call of ShouldRateLimit. The server has no interceptors of such calls.
-func (s *Service) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+// handle serves one call of ShouldRateLimit. It ignores interceptors. receive calls
+// codec.Unmarshal.
+func (s *Service) handle(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	c := s.calls.Get().(*call)
 	defer s.release(c)
-	if err := decode(c); err != nil {
+	if err := receive(c); err != nil {
 		return nil, err
 	}
 	c.began = time.Now()
@@ -75,19 +77,19 @@ func (s *Service) handle(_ any, ctx context.Context, decode func(any) error, _ g
 	if err := s.decide(ctx, c); err != nil {
 		return nil, err
 	}
-	return &reply{mem.Copy(c.reply, mem.DefaultBufferPool())}, nil
+	return &reply{mem.Copy(c.response, mem.DefaultBufferPool())}, nil
 }
 
-// errTooMany is the answer to a request beyond MaxConcurrent. It is refused at once: to
-// queue would only make every request late.
+// errTooMany refuses a request beyond MaxConcurrent. Such requests do not wait, because a queue
+// would only make every request late.
 var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests at once")
 
-// decide decides the request in c.wire and writes the answer to c.reply. Its errors are
-// gRPC statuses that Envoy may see.
+// decide decides the request in c.wire and writes the response to c.response. Its errors are gRPC
+// statuses without internal details, because clients see them.
 func (s *Service) decide(ctx context.Context, c *call) error {
 	if s.opts.MaxConcurrent > 0 {
-		defer s.inside.Add(-1)
-		if s.inside.Add(1) > int64(s.opts.MaxConcurrent) {
+		defer s.inFlight.Add(-1)
+		if s.inFlight.Add(1) > int64(s.opts.MaxConcurrent) {
 			s.metrics.overloads.Inc()
 			return errTooMany
 		}
@@ -121,13 +123,13 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if s.opts.Observe != nil {
 		s.opts.Observe(ctx, c.began, &c.request, &c.result)
 	}
-	c.reply = s.appendResponse(c.reply, &c.request, &c.result)
+	c.response = s.appendResponse(c.response, &c.request, &c.result)
 	return nil
 }
 
-// undecided counts a request without a decision, and returns the error that the client
-// gets. Why the store did not decide is not for the client to know. One that is too large is
-// denied without statuses instead.
+// undecided counts a request without a decision and returns the error for the client, which hides
+// why the store failed. A request that is too large gets no error: undecided writes a response
+// without statuses, which denies it unless ShadowMode is on.
 func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 	if errors.Is(err, plan.ErrNoRules) {
 		s.metrics.serviceErrors.Inc()
@@ -137,7 +139,7 @@ func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 		s.metrics.serviceErrors.Inc()
 		s.opts.Logger.Debug("bad request", "err", bad.Err)
 		if _, tooLarge := errors.AsType[plan.TooLargeError](err); tooLarge {
-			c.reply = appendUint(c.reply, 1, codeOf(!s.opts.Decider.ShadowMode))
+			c.response = appendUint(c.response, 1, codeOf(!s.opts.Decider.ShadowMode))
 			return nil
 		}
 		return grpcstatus.Error(codes.InvalidArgument, err.Error())

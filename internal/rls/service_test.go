@@ -39,7 +39,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"no descriptors", request(t, ""), "the request has no descriptors"},
 		{"empty key", request(t, "{} user=a;=b"), "descriptor 1: the key of entry 1 is empty"},
-		{"empty domain", request(t, "domain: user=a"), "the domain is empty"}, // in memory that others used
+		{"empty domain", request(t, "domain: user=a"), "the domain is empty"}, // in the memory of an earlier request
 		{"broken", broken, "the message is malformed"},
 		{"broken descriptor", message{}.bytes(2, nil).bytes(2, broken), "descriptor 1: the message is malformed"},
 		{"broken entry", message{}.bytes(2, message{}.bytes(1, nil).bytes(1, broken)), "descriptor 0: entry 1: the message is malformed"},
@@ -57,7 +57,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// The values of clients make a request too large. An error would let it pass.
+// Clients can choose values that make a request too large. An error would let it pass.
 func TestTooLargeRequestsAreDenied(t *testing.T) {
 	for _, shadow := range []bool{false, true} {
 		opts := options(t, rules)
@@ -83,7 +83,7 @@ func TestTooLargeRequestsAreDenied(t *testing.T) {
 	}
 }
 
-// failing is a store that cannot decide.
+// failing is a store that always fails.
 type failing struct{}
 
 func (failing) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, error) {
@@ -97,8 +97,7 @@ func TestNoRules(t *testing.T) {
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
-// Requests at the same time, and one after the other in the same memory, do not
-// see each other.
+// Concurrent requests do not affect each other, nor do requests that use the same memory.
 func TestConcurrentRequests(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	var wg sync.WaitGroup
@@ -107,7 +106,7 @@ func TestConcurrentRequests(t *testing.T) {
 			for i := range 50 {
 				name, paths, left, cost := strings.Repeat(fmt.Sprint(worker, "-", i), 1+i%7), i%3, 1, ""
 				if paths == 0 {
-					left, cost = 0, " +2" // of the request
+					left, cost = 0, " +2" // cost of the request
 				}
 				const path = ", OK %d of 3/HOUR paths for 30s"
 				expect(t, conn, "user="+name+strings.Repeat(" path="+name, paths)+cost,
@@ -118,7 +117,7 @@ func TestConcurrentRequests(t *testing.T) {
 	wg.Wait()
 }
 
-// slow is a store that decides after a time, or says that its caller gave up.
+// slow is a store that decides after some time. It fails if the context ends before.
 type slow struct {
 	limiter.Store
 	time time.Duration
@@ -147,7 +146,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 		o := options(t, rules)
 		o.store, o.MaxConcurrent = slow{o.store, time.Second}, 2
 		s := o.service()
-		for range 2 { // the places are free again afterwards
+		for range 2 { // afterwards, two requests are allowed again
 			errs := make(chan error, 2)
 			for range cap(errs) {
 				go func() { errs <- decideOne(t.Context(), s, wire) }()
@@ -170,12 +169,12 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 	})
 }
 
-// A decision ends with the time that the server or its caller gives it, and with the caller.
+// A decision ends at the deadline of the server or of its caller, and when the caller cancels it.
 func TestRequestEnds(t *testing.T) {
 	const wait, late = 300 * time.Millisecond, "the store did not answer before the deadline"
 	wire := request(t, "user=a")
 	for _, tc := range []struct {
-		server, caller, cancel time.Duration // when each would end the request
+		server, caller, cancel time.Duration // time until each of them stops the request
 		code                   codes.Code
 		want                   string
 	}{
@@ -199,8 +198,8 @@ func TestRequestEnds(t *testing.T) {
 	}
 }
 
-// An observer sees each request once it is decided, with the headers of a call of gRPC and
-// with the trace of one of HTTP.
+// An observer gets each request after its decision, with the headers of a gRPC call or the trace
+// of an HTTP request.
 func TestRequestsAreObserved(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var seen []string
