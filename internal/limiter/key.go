@@ -198,23 +198,6 @@ func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), digest[:16])
 }
 
-// KeyText returns a key that is text as it is, and any other as redis-cli takes
-// it: in quotes, with bytes as \xff.
-func KeyText(key []byte) string {
-	text := ""
-	for _, c := range key {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text += fmt.Sprintf(`\x%02x`, c)
-		} else {
-			text += string(c)
-		}
-	}
-	if text == string(key) {
-		return text
-	}
-	return `"` + text + `"`
-}
-
 // Slots is the number of hash slots of a Redis cluster.
 const Slots = 16384
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
@@ -160,7 +161,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 				c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 				c.RetryAfter, c.WholeIn, c.BannedFor = seconds(holds.RetryAfter), holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
 				if d.Servers != nil {
-					c.Key = limiter.KeyText(hits[n].Key)
+					c.Key = plaintext.RedisKey(hits[n].Key)
 				}
 				n++
 			}

@@ -1,6 +1,6 @@
 // Package plaintext makes what others wrote fit to be shown as text: a terminal
 // obeys control bytes, and a line break pretends to be a line of ours. Decode reads
-// bytes that others wrote as text.
+// bytes that others wrote as text, and RedisKey quotes a key for redis-cli.
 package plaintext
 
 import (

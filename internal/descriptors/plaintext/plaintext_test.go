@@ -22,6 +22,18 @@ func TestLineAndLines(t *testing.T) {
 	}
 }
 
+func TestRedisKey(t *testing.T) {
+	for key, want := range map[string]string{
+		"w1|api|user=alice|1m": "w1|api|user=alice|1m",
+		"w1|api|user=é\xff|1m": `"w1|api|user=\xc3\xa9\xff|1m"`,
+		`w1|api|q="a\b"|1m`:    `"w1|api|q=\x22a\x5cb\x22|1m"`,
+	} {
+		if got := RedisKey([]byte(key)); got != want {
+			t.Errorf("RedisKey(%q) = %s, want %s", key, got, want)
+		}
+	}
+}
+
 func TestDecode(t *testing.T) {
 	for _, tt := range []struct{ in, mark, want string }{
 		{"", "%", ""},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
@@ -125,7 +126,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 // addCounter sets the counter's key and slot, and the decision.
 func (l *Limit) addCounter(q *Question, key []byte, d *limiter.Decision) {
 	if q.Redis {
-		l.Key = limiter.KeyText(key)
+		l.Key = plaintext.RedisKey(key)
 	}
 	if q.Cluster {
 		l.Slot = new(limiter.Slot(key))
