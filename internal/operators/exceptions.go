@@ -17,7 +17,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
 	"weir/internal/offline/explain"
 	"weir/internal/plan"
 )
@@ -26,7 +25,7 @@ import (
 // process at once, and in others that share it within a second. While Redis fails, those
 // known stay in force.
 type Exceptions struct {
-	shared  limiter.Shared // nil: this server has its own
+	shared  Shared // nil: this server has its own
 	logger  *slog.Logger
 	current atomic.Pointer[plan.Exceptions] // nil: there are none
 	inForce prometheus.Gauge
@@ -44,7 +43,7 @@ type Exceptions struct {
 
 // NewExceptions returns those of the servers that share them, nil for this server alone. It
 // knows of none until it loads.
-func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
+func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
 	es := &Exceptions{
 		shared: shared, logger: logger, asking: make(chan struct{}, 1), texts: map[string]string{},
 		warn:    rate.Sometimes{Interval: time.Minute},

@@ -23,9 +23,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// fake is a limiter.Shared in memory, which fails at times, as a Redis does.
+// fake is a Shared in memory, which fails at times, as a Redis does.
 type fake struct {
-	limiter.Shared
+	Shared
 	mu           sync.Mutex
 	texts        map[string]string
 	sets         int
@@ -80,7 +80,7 @@ type server struct {
 	log *testenv.Log
 }
 
-func newServer(t *testing.T, shared limiter.Shared) *server {
+func newServer(t *testing.T, shared Shared) *server {
 	s := &server{t: t, log: new(testenv.Log)}
 	plain := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "id" {

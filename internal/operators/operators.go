@@ -167,7 +167,7 @@ func ReadJSON(text []byte, value any) error {
 // Servers is this server among those that share its Redis: it reports to them, and asks them
 // for reports. It is safe for concurrent use.
 type Servers struct {
-	shared limiter.Shared
+	shared Shared
 	name   string
 	asked  atomic.Int64 // when, in nanoseconds since the epoch
 }
@@ -179,7 +179,7 @@ type Report struct {
 }
 
 // NewServers returns the servers that share a Redis.
-func NewServers(shared limiter.Shared) *Servers {
+func NewServers(shared Shared) *Servers {
 	return &Servers{shared: shared, name: rand.Text()}
 }
 

@@ -18,9 +18,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// reporting is a limiter.Shared with reports that are there only when asked for once more.
+// reporting is a Shared with reports that are there only when asked for once more.
 type reporting struct {
-	limiter.Shared
+	Shared
 	asked, failed int
 }
 

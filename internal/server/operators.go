@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
@@ -19,7 +18,7 @@ import (
 // openOperators joins the servers that share the Redis, if there is one, and loads the
 // exceptions.
 func (a *App) openOperators() {
-	var shared limiter.Shared = a.store.shared // nil in memory
+	var shared operators.Shared = a.store.shared // nil in memory
 	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)
 	if shared != nil {
 		a.servers = operators.NewServers(shared)

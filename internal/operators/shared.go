@@ -1,0 +1,18 @@
+package operators
+
+import "context"
+
+// Shared is the data that the servers on one Redis share: exceptions, and reports that expire.
+// Each call is bounded by its context, and may have had an effect if it fails.
+type Shared interface {
+	// Exceptions returns the texts of exceptions by their IDs.
+	Exceptions(ctx context.Context) (map[string]string, error)
+	SetExceptions(ctx context.Context, texts map[string]string) error // by their IDs, all at once
+	RemoveExceptions(ctx context.Context, ids ...string) error        // one or more
+	// ReportsWanted reports whether Reports was called within limiter.ReportsWantedFor.
+	ReportsWanted(ctx context.Context) (bool, error)
+	// Report stores the report of a server, which expires soon.
+	Report(ctx context.Context, server string, report []byte) error
+	// Reports asks all servers for reports, and returns those stored now by the servers' names.
+	Reports(ctx context.Context) (map[string]string, error)
+}
