@@ -9,8 +9,7 @@
 //
 // describe.go says what a decision means to its caller, retryspread.go when those who are
 // denied come back, and recent.go remembers the counters that were touched last. key.go
-// spells the keys of counters, series.go the labels of metrics. shared.go is what servers
-// share beside counters.
+// spells the keys of counters, series.go the labels of metrics.
 //
 // Its sub-packages hold the stores, memory and redis, what decides while they fail,
 // failover, and the one suite that every store passes, storetest.

@@ -184,6 +184,7 @@ func NewServers(shared Shared) *Servers {
 }
 
 const (
+	reportsWanted  = 3 * time.Second         // how long servers report after they were asked
 	reportEvery    = 750 * time.Millisecond  // how often this server asks whether a report is wanted
 	reportPatience = 1250 * time.Millisecond // how long the first reports are waited for
 )
@@ -205,13 +206,13 @@ func (s *Servers) Run(ctx context.Context, report func() Report) {
 // Reports returns what the other servers report. The first time, it waits for them. It never
 // fails for one of them, but if Redis does.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
-	found, err := s.shared.Reports(ctx)
-	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= limiter.ReportsWantedFor {
+	found, err := s.shared.Reports(ctx, reportsWanted)
+	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= reportsWanted {
 		select {
 		case <-time.After(reportPatience):
 		case <-ctx.Done():
 		}
-		found, err = s.shared.Reports(ctx)
+		found, err = s.shared.Reports(ctx, reportsWanted)
 	}
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type reporting struct {
 	asked, failed int
 }
 
-func (r *reporting) Reports(context.Context) (map[string]string, error) {
+func (r *reporting) Reports(context.Context, time.Duration) (map[string]string, error) {
 	if r.asked++; r.asked == r.failed {
 		return nil, limiter.ErrUnavailable
 	}
@@ -47,7 +47,7 @@ func TestReports(t *testing.T) {
 				t.Errorf("got %+v in %d calls, error %v", reports, r.asked, err)
 			}
 			if asked == 4 {
-				time.Sleep(limiter.ReportsWantedFor)
+				time.Sleep(reportsWanted)
 			}
 		}
 	})

@@ -1,6 +1,9 @@
 package operators
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Shared is the data that the servers on one Redis share: exceptions, and reports that expire.
 // Each call is bounded by its context, and may have had an effect if it fails.
@@ -9,10 +12,11 @@ type Shared interface {
 	Exceptions(ctx context.Context) (map[string]string, error)
 	SetExceptions(ctx context.Context, texts map[string]string) error // by their IDs, all at once
 	RemoveExceptions(ctx context.Context, ids ...string) error        // one or more
-	// ReportsWanted reports whether Reports was called within limiter.ReportsWantedFor.
+	// ReportsWanted reports whether the time of a call of Reports lasts.
 	ReportsWanted(ctx context.Context) (bool, error)
 	// Report stores the report of a server, which expires soon.
 	Report(ctx context.Context, server string, report []byte) error
-	// Reports asks all servers for reports, and returns those stored now by the servers' names.
-	Reports(ctx context.Context) (map[string]string, error)
+	// Reports asks all servers to report during wanted, and returns those reports that are
+	// stored now by the servers' names.
+	Reports(ctx context.Context, wanted time.Duration) (map[string]string, error)
 }

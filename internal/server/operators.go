@@ -18,10 +18,9 @@ import (
 // openOperators joins the servers that share the Redis, if there is one, and loads the
 // exceptions.
 func (a *App) openOperators() {
-	var shared operators.Shared = a.store.shared // nil in memory
-	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)
-	if shared != nil {
-		a.servers = operators.NewServers(shared)
+	a.exceptions = operators.NewExceptions(a.store.shared, a.opts.Registry, a.logger)
+	if a.store.shared != nil {
+		a.servers = operators.NewServers(a.store.shared)
 		a.parts.background("servers", func(ctx context.Context) { a.servers.Run(ctx, a.operators.Report) })
 	}
 	a.parts.background("exceptions", a.exceptions.Run)

@@ -37,10 +37,12 @@ func (a *App) openRedis() (err error) {
 		second := a.redisServer(encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 		options.PerSecond = &second
 	}
-	if a.store.shared, err = redis.OpenShared(options.Main, options.KeyPrefix); err != nil {
+	shared, err := redis.OpenShared(options.Main, options.KeyPrefix)
+	if err != nil {
 		return err
 	}
-	a.parts.add("the shared data", nil, func(context.Context) error { return a.store.shared.Close() })
+	a.store.shared = shared
+	a.parts.add("the shared data", nil, func(context.Context) error { return shared.Close() })
 	if a.store.redis, err = redis.New(options); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
+	"weir/internal/operators"
 	"weir/internal/settings"
 )
 
@@ -21,7 +22,7 @@ import (
 type store struct {
 	limiter.CounterStore
 	redis    redis.Store        // nil in memory, as are the next two
-	shared   redis.Shared       // what servers on the same Redis share
+	shared   operators.Shared   // what servers on the same Redis share
 	failover *failover.Failover // decides by failure modes what Redis cannot
 
 	maxCounters int // in memory, of this store or of failover

@@ -108,7 +108,7 @@ func testSilentNodes(t *testing.T, c *cluster) {
 		"RemoveExceptions": func() error { return shared.RemoveExceptions(ctx, "x") },
 		"ReportsWanted":    func() error { _, err := shared.ReportsWanted(ctx); return err },
 		"Report":           func() error { return shared.Report(ctx, "one", nil) },
-		"Reports":          func() error { _, err := shared.Reports(ctx); return err },
+		"Reports":          func() error { _, err := shared.Reports(ctx, reportsWanted); return err },
 	} {
 		calls.Go(func() {
 			began := time.Now()

@@ -80,11 +80,11 @@ func TestDocumentedPermissions(t *testing.T) {
 	testSharedExceptions(t, user)
 	shared := openShared(t, user, "")
 	for range 2 { // the first asks for reports, the second finds one
-		testenv.Must(shared.Reports(t.Context()))(t)
+		testenv.Must(shared.Reports(t.Context(), reportsWanted))(t)
 		testenv.OK(t, shared.Report(t.Context(), "a", []byte("{}")))
 	}
 	wanted, err := shared.ReportsWanted(t.Context())
-	reports, errOfReports := shared.Reports(t.Context())
+	reports, errOfReports := shared.Reports(t.Context(), reportsWanted)
 	if err != nil || errOfReports != nil || !wanted || len(reports) != 1 {
 		t.Errorf("reports are wanted: %t, there are %d (errors: %v, %v)", wanted, len(reports), err, errOfReports)
 	}

@@ -13,45 +13,39 @@ import (
 	"weir/internal/limiter"
 )
 
-// Shared is what servers with the same Redis and the same prefix of keys share.
-type Shared interface {
-	limiter.Shared
-	Close() error
-}
-
-// shared is what servers share in the main Redis beside the counters: exceptions, and reports
-// that expire. It has connections of its own, so that no decision waits for it. Each
-// method is bounded by its context, and by a second, or Timeout if it is longer. All errors
-// wrap limiter.ErrUnavailable: whether the call had an effect is not known then.
-type shared struct {
+// Shared is the data that servers with the same main Redis and the same prefix of keys share
+// beside the counters: exceptions, and reports that expire. It implements operators.Shared. It
+// has connections of its own, so that no decision waits for it. Each method is bounded by its
+// context, and by a second, or Timeout if it is longer. All errors wrap
+// limiter.ErrUnavailable: whether the call had an effect is not known then.
+type Shared struct {
 	client    *client
 	keyPrefix string
 }
 
-// OpenShared returns what all servers with the same Redis and the same prefix of keys share.
-// It does not connect.
-func OpenShared(main Server, keyPrefix string) (Shared, error) {
+// OpenShared returns the shared data in main. It does not connect.
+func OpenShared(main Server, keyPrefix string) (*Shared, error) {
 	main.Timeout = max(main.Timeout, time.Second) // nobody is kept waiting for an answer by Envoy
 	client, err := newClient(main, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	return &shared{client, keyPrefix}, nil
+	return &Shared{client, keyPrefix}, nil
 }
 
 // Close ends all connections, and calls that wait.
-func (s *shared) Close() error { return s.client.close() }
+func (s *Shared) Close() error { return s.client.close() }
 
-func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
+func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
 // bounded returns ctx with the deadline of a method. go-redis only bounds each attempt, and makes
 // up to four attempts in a cluster.
-func (s *shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.client.server.Timeout)
 }
 
-// Exceptions implements limiter.Shared.
-func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
+// Exceptions returns the texts of exceptions by their IDs.
+func (s *Shared) Exceptions(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	texts, err := s.client.current().HGetAll(ctx, s.key("exceptions")).Result()
@@ -62,7 +56,7 @@ func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
 var setScript = luaText("set")
 
 // SetExceptions sets texts by their IDs, all at once. It works in a Redis that is full.
-func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) error {
+func (s *Shared) SetExceptions(ctx context.Context, texts map[string]string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	var args []any
@@ -72,15 +66,15 @@ func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) err
 	return s.failed(s.client.current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
 }
 
-// RemoveExceptions implements limiter.Shared.
-func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
+// RemoveExceptions removes the texts of one or more IDs.
+func (s *Shared) RemoveExceptions(ctx context.Context, ids ...string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	return s.failed(s.client.current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
-// ReportsWanted implements limiter.Shared.
-func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
+// ReportsWanted reports whether the time of a call of Reports lasts.
+func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	found, err := s.client.current().MGet(ctx, s.key("wanted")).Result() // which its user may send in any case
@@ -94,8 +88,8 @@ const (
 	reportsAtOnce = 32
 )
 
-// Report implements limiter.Shared.
-func (s *shared) Report(ctx context.Context, server string, report []byte) error {
+// Report stores the report of a server for reportLasts.
+func (s *Shared) Report(ctx context.Context, server string, report []byte) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	_, err := s.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -106,12 +100,13 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 	return s.failed(err)
 }
 
-// Reports implements limiter.Shared.
-func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
+// Reports asks all servers to report during wanted, and returns those reports that are stored
+// now by the servers' names.
+func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	c, reports := s.client.current(), map[string]string{}
-	if err := c.Set(ctx, s.key("wanted"), "", limiter.ReportsWantedFor).Err(); err != nil {
+	if err := c.Set(ctx, s.key("wanted"), "", wanted).Err(); err != nil {
 		return nil, s.failed(err)
 	}
 	known, err := c.HGetAll(ctx, s.key("servers")).Result()
@@ -144,7 +139,7 @@ func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 
 // failed returns what a caller learns of an error of go-redis, and looks for the primary
 // anew if another one may be it.
-func (s *shared) failed(err error) error {
+func (s *Shared) failed(err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
 	}

@@ -15,7 +15,9 @@ import (
 	"weir/internal/testenv"
 )
 
-func openShared(t *testing.T, o Server, prefix string) *shared {
+const reportsWanted = 3 * time.Second
+
+func openShared(t *testing.T, o Server, prefix string) *Shared {
 	t.Helper()
 	s := testenv.Must(OpenShared(o, prefix))(t)
 	t.Cleanup(func() {
@@ -23,7 +25,7 @@ func openShared(t *testing.T, o Server, prefix string) *shared {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return s.(*shared)
+	return s
 }
 
 func TestSharedExceptions(t *testing.T) {
@@ -69,7 +71,7 @@ func testSharedReports(t *testing.T, o Server) {
 	if wanted, err := a.ReportsWanted(t.Context()); wanted || err != nil {
 		t.Errorf("wanted is %t, error %v", wanted, err)
 	}
-	if got, err := b.Reports(t.Context()); err != nil || len(got) != 0 {
+	if got, err := b.Reports(t.Context(), reportsWanted); err != nil || len(got) != 0 {
 		t.Errorf("got %d reports, error %v", len(got), err)
 	}
 	if wanted, err := a.ReportsWanted(t.Context()); !wanted || err != nil {
@@ -77,11 +79,11 @@ func testSharedReports(t *testing.T, o Server) {
 	}
 	testenv.OK(t, a.Report(t.Context(), "one", []byte(report)))
 	testenv.OK(t, a.Report(t.Context(), "two", nil))
-	if got, err := b.Reports(t.Context()); err != nil || len(got) != 2 || got["one"] != report {
+	if got, err := b.Reports(t.Context(), reportsWanted); err != nil || len(got) != 2 || got["one"] != report {
 		t.Errorf("got %d reports, error %v", len(got), err)
 	}
 	testenv.Until(t, "the reports are gone", func() bool {
-		got, err := b.Reports(t.Context())
+		got, err := b.Reports(t.Context(), reportsWanted)
 		return err == nil && len(got) == 0
 	})
 	testenv.Until(t, "no more reports are wanted", func() bool {
@@ -93,18 +95,18 @@ func testSharedReports(t *testing.T, o Server) {
 // TestSharedOnARedisThatFails wants an error in time, and changes of exceptions in a Redis that
 // is full.
 func TestSharedOnARedisThatFails(t *testing.T) {
-	calls := func(s *shared) map[string]error {
+	calls := func(s *Shared) map[string]error {
 		ctx := context.Background()
 		_, exceptions := s.Exceptions(ctx)
 		_, wanted := s.ReportsWanted(ctx)
-		_, reports := s.Reports(ctx)
+		_, reports := s.Reports(ctx, reportsWanted)
 		return map[string]error{
 			"Exceptions": exceptions, "SetExceptions": s.SetExceptions(ctx, map[string]string{"x": "2"}), "RemoveExceptions": s.RemoveExceptions(ctx, "x"),
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
 		}
 	}
 	// wantErrors wants errors of all calls but those that work.
-	wantErrors := func(t *testing.T, s *shared, kind kind, works ...string) {
+	wantErrors := func(t *testing.T, s *Shared, kind kind, works ...string) {
 		t.Helper()
 		for name, err := range calls(s) {
 			if slices.Contains(works, name) {
