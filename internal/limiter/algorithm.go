@@ -7,38 +7,38 @@ import (
 	"strings"
 )
 
-// Algorithm says how a limit counts. It is the number of a row of algorithms.
+// Algorithm says how a limit counts. It is an index in algorithms.
 type Algorithm uint8
 
 const (
-	// FixedWindow admits the amount in each window of one period. Windows follow each
-	// other from 1970-01-01 00:00 UTC: full seconds, full minutes.
+	// FixedWindow admits the amount in each window of one period. Windows follow each other
+	// from 1970-01-01 00:00 UTC: full seconds, full minutes.
 	FixedWindow Algorithm = iota
-	// FirstHit is the same with windows that begin with the first hit after the last one
-	// ended, so that clients do not all return at the full minute.
+	// FirstHit is FixedWindow with windows that begin with the first hit after the last one
+	// ended, so that clients do not all retry at the full minute.
 	FirstHit
-	// ByCalendar is the same with the windows of a Calendar.
+	// ByCalendar is FixedWindow with the windows of a Calendar.
 	ByCalendar
-	// SlidingWindow admits the amount in about any span of one period: it estimates the span's
-	// use from the current window and a share of the previous one.
+	// SlidingWindow admits the amount in about any span of one period: it estimates the use of
+	// the span from the current window and a share of the previous one.
 	SlidingWindow
 	// TokenBucket admits bursts up to the bucket's size and refills it at the
 	// amount per period (GCRA, the generic cell rate algorithm).
 	TokenBucket
-	// Concurrency admits the amount at once: each request takes a hold and gives it back
-	// when it ends, or after a period by itself.
+	// Concurrency admits the amount at once: each request takes a hold and releases it when it
+	// ends. A hold expires after one period.
 	Concurrency
 )
 
-// algorithms has a row for each algorithm. What else belongs to one has the name of
-// its word, and tests fail that miss it: the script redis/lua/<word>.lua, a row
-// in storetest, the exact counter of the judge in the tests here, a paragraph in docs.
+// algorithms has a row for each algorithm. Its other parts are found by its word, and tests
+// fail if one is missing: the script redis/lua/<word>.lua, a row in storetest, the exact
+// counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules
 	letter  string                        // in keys; a fixed window has none, a calendar an @
-	options []Option                      // that it takes
-	returns returning                     // when those who are denied can come back, see RetrySpread
-	new     func(*Spec) (counting, error) // how it counts, and gives back
+	options []Option                      // the options that it takes
+	spacing spacing                       // how the retry times of denied requests are spaced, see RetrySpread
+	new     func(*Spec) (counting, error) // makes the counting of a limit
 }{
 	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption}, byWindow, newFixedWindow},
 	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption}, byWindow, newFirstHit},
@@ -60,8 +60,8 @@ func AlgorithmNames() []string {
 // String returns the word for a in rules.
 func (a Algorithm) String() string { return algorithms[a].word }
 
-// Takes reports whether limits that count by a may have the option. Of an algorithm
-// that is undefined nothing is wrong with its options.
+// Takes reports whether limits that count by a may have the option. An undefined algorithm
+// takes all options, so that it is reported once and not for each of them.
 func (a Algorithm) Takes(o Option) bool {
 	return int(a) >= len(algorithms) || slices.Contains(algorithms[a].options, o)
 }
@@ -78,7 +78,7 @@ const (
 	HoldOption     Option = "hold"
 )
 
-// Algorithms returns the words for those that take the option.
+// Algorithms returns the words of the algorithms that take the option, separated by commas.
 func (o Option) Algorithms() string {
 	var names []string
 	for a := range algorithms {
@@ -89,70 +89,70 @@ func (o Option) Algorithms() string {
 	return strings.Join(names, ", ")
 }
 
-// State is what a store keeps of a counter. Its zero value is an unused one, as
-// good as none at all. What the numbers but the last mean is the algorithm's; none
-// exceeds MaxExact or is negative. It does not depend on the limit's amount, so that a
-// changed amount keeps what is used.
+// State is the stored state of a counter. Its zero value is an unused counter, which a store
+// need not keep. The algorithm gives the numbers except Until their meaning; none of the four
+// exceeds MaxExact or is negative. They do not depend on the limit's amount, so that used units
+// stay used when the amount changes.
 type State struct {
-	At    int64 // which window it is, or when the bucket was like this
+	At    int64 // number or start of the window, or the time of the bucket's level
 	Used  int64 // units used in the window, or in the bucket
-	Prev  int64 // units used in the previous window, or the parts of one more unit in the bucket
-	Until int64 // when the ban of the counter ends, in microseconds since the epoch; 0: there is none
+	Prev  int64 // units used in the previous window, or the fraction of a unit in the bucket
+	Until int64 // end of the counter's ban in microseconds since the epoch, or 0 if it has none
 }
 
-// unused reports whether s holds nothing but a ban, whatever its time.
+// unused reports whether s has no use, at any time. It may have a ban.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
-// MaxExact is the largest range in which Lua's numbers count exactly. A store
-// that counts in Lua must be able to stay below it, see NewLimit.
+// MaxExact is the largest integer up to which Lua counts exactly. No number that a store in Lua
+// computes may exceed it, see NewLimit.
 const MaxExact = 1 << 53
 
 // second is the number of microseconds in a second.
 const second = 1_000_000
 
 // counting is an algorithm with the numbers of one limit. It is pure, and knows nothing of
-// bans: add and giveBack keep State.Until, and what roll leaves in it is void, because
-// Limit.roll sets it. now and all spans are in microseconds, now since the epoch. Costs are
-// at most the most of numbers.
+// bans: add and giveBack keep State.Until, and Limit.roll overwrites the Until that roll
+// returns. All times are in microseconds, now since the epoch. Costs are at most the first
+// result of numbers.
 //
-// The rest of the package counts on three things: an unused state has used nothing and
-// fits any cost up to Limit.Size; costs that are taken one after the other use what
-// their sum would; a denied request leaves no trace in a state but a ban.
+// The package relies on three properties: an unused state has room for any cost up to
+// Limit.Size; costs that are added one after the other use as much as their sum; a denied
+// request leaves nothing in a state except a ban.
 type counting interface {
-	// roll brings a state up to now. If the clock stepped back, a state may be from the future.
-	// What it holds counts as used now: so the step costs no more than any use now would, and
-	// loses none of it. The other functions take rolled states only.
+	// roll returns s as of now. If the clock stepped back, s may be from the future. Its use
+	// then counts as use at now, so that the step costs no more than new use would, and loses
+	// none. The other methods take rolled states, except where they say otherwise.
 	roll(s State, now int64) State
-	// wait is how long until cost more units are within the limit if nothing else happens: 0 if
-	// they are now, never if they are too many. Where nobody can know, it is when to try again.
+	// wait returns the time until cost more units fit if nothing else happens: 0 if they fit
+	// now, never if they exceed the limit, and the time until the next try if it is unknown.
 	wait(s State, now, cost int64) int64
-	// add uses cost units, whether they fit or not. Below 0 it gives so many back, down to
-	// an unused state.
+	// add uses cost units, whether they fit or not. A negative cost is a refund, down to an
+	// unused state.
 	add(s State, cost int64) State
-	// giveBack gives back the part of a cost that was charged earlier that would still
-	// count in s if nothing else had come since. charged is the state that the charge
-	// left, then is charged as it was at that time, not rolled.
-	giveBack(s, charged, then State, cost int64) State
-	// usage returns what is used, and how long until the whole limit is free. The second
-	// is right for states that are not rolled, too, at any time.
-	usage(s State, now int64) (used, whole int64)
-	// numbers returns the largest cost that is distinguished from larger ones, and what the
-	// function limit of the algorithm's script takes.
-	numbers() (most int64, constants [4]int64)
+	// giveBack reverses the part of an earlier charge of cost that would still count in s if
+	// nothing else had happened since. charged is the state that the charge left, and remains
+	// is that state rolled to now.
+	giveBack(s, remains, charged State, cost int64) State
+	// usage returns the used units, and the time until nothing is used any more. The second
+	// result is also right for states that are not rolled, at any time.
+	usage(s State, now int64) (used, reset int64)
+	// numbers returns the largest cost that is distinguished from larger ones, and the
+	// arguments of the function limit in the algorithm's script.
+	numbers() (maxCost int64, constants [4]int64)
 }
 
 const never = -1
 
-// inexact is the error of a limit that needs too large numbers. The products of microseconds
-// with large amounts exceed 2^53. Lua multiplies the seconds of a time and what is left of it
-// one after the other, so that only the products with whole seconds must be exact: limits of
-// which even those are too large are refused.
+// inexact is the error of a limit that needs numbers above 2^53. The product of a time in
+// microseconds and a large amount would exceed that, so Lua multiplies the whole seconds of the
+// time first and the rest of it then. Limits are refused if even the product with the whole
+// seconds is too large.
 func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
-// roll is counting.roll, with the ban that applies to l. It keeps one that is in force. A ban
-// that would outlast a new one is shortened: the clock has stepped back, or the limit had
+// roll is counting.roll, with the ban that applies to l. A ban in force stays. It is shortened
+// to the length of a new one if it is longer, because the clock stepped back or the limit had
 // longer bans.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
@@ -163,8 +163,8 @@ func (l *Limit) roll(s State, now int64) State {
 	return rolled
 }
 
-// leaveBan returns s, a rolled state that is to be written, with the ban that the counter has
-// until a time, if that is in force and does not apply to a limit without bans.
+// leaveBan returns s, a rolled state that is about to be written, with the counter's ban until
+// a time. Without it, a limit that has no bans would remove a ban in force.
 func (s State) leaveBan(until, now int64) State {
 	if s.Until == 0 && until > now {
 		s.Until = until
@@ -172,7 +172,7 @@ func (s State) leaveBan(until, now int64) State {
 	return s
 }
 
-// wait is counting.wait, of a state that may be banned.
+// wait is counting.wait, for a state that may be banned.
 func (l *Limit) wait(s State, now, cost int64) int64 {
 	wait := l.counting.wait(s, now, cost)
 	if s.Until > 0 && wait != never {
@@ -181,25 +181,25 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 	return wait
 }
 
-// Expiry is when the counter in state s will be as good as unused, in
-// microseconds since the epoch; 0 if it is.
+// Expiry returns the time at which a counter in state s becomes unused, in microseconds since
+// the epoch, or 0 if it is unused.
 func (l *Limit) Expiry(s State) int64 {
 	if s.unused() {
 		return s.Until
 	}
-	_, whole := l.counting.usage(s, 0)
-	return max(whole, s.Until)
+	_, reset := l.counting.usage(s, 0)
+	return max(reset, s.Until)
 }
 
-// GiveBack takes a charge back from a counter in state s, as if it had never been made: for
-// a store that learns only after a charge that the request is denied. charged is the state
-// that the charge of cost left when it was made.
+// GiveBack reverses a charge on a counter in state s, as if it had never been made, for a store
+// that learns only after a charge that the request is denied. charged is the state that the
+// charge of cost left.
 //
-// What of the charge would still count, if nothing else had come since, is given back. So one
-// that comes back late never takes anything from others. It is exact for windows; from a
-// bucket that ran dry meanwhile it may give back less, by what drained since the charge, but
-// never more. Nothing is given back to a state from after now, or of such a charge: the clock
-// stepped back, and nobody knows how long ago it was. A ban stays.
+// It removes the part of the charge that would still count if nothing else had happened since,
+// so that a late call never removes the use of others. That is exact for windows. From a bucket
+// that ran dry in between it may remove less, by what drained since the charge, but never more.
+// If s or charged is from after now, GiveBack returns s: the clock stepped back, and the age of
+// the charge is unknown. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || remains.At < charged.At {
@@ -208,26 +208,26 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
-// Constants returns the numbers of the limit's algorithm, for a store that counts
-// elsewhere. To those of a limit with a Calendar belong the windows around now.
+// Constants returns the numbers of the limit's algorithm, for a store that counts elsewhere. A
+// limit with a Calendar also needs the windows around now.
 func (l *Limit) Constants() [4]int64 {
 	_, constants := l.counting.numbers()
 	return constants
 }
 
-// Calendar returns the calendar of the windows, nil if they follow from the constants.
+// Calendar returns the calendar of the windows, or nil if the constants determine them.
 func (l *Limit) Calendar() *Calendar {
 	w, _ := l.counting.(fixedWindow)
 	return w.calendar
 }
 
-// mulDiv is a*b/c rounded down, and the remainder, for numbers of which none is
-// negative and a quotient below 2^63. The product may be larger.
+// mulDiv returns a*b/c rounded down, and the remainder. No argument may be negative, and the
+// quotient must be below 2^63; the product may be larger.
 func mulDiv(a, b, c int64) (quotient, remainder int64) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(high, low, uint64(c))
 	return int64(q), int64(r)
 }
 
-// ceilDiv is a/b rounded up, for a >= 0 and b > 0.
+// ceilDiv returns a/b rounded up, for a >= 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

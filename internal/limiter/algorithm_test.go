@@ -13,10 +13,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// Whatever belongs to an algorithm beside its row is there: a row that lacks some of it
-// would be loaded, and count in the counters of another one, or not at all. The
-// packages redis and storetest test their part.
-func TestEveryAlgorithmIsWhole(t *testing.T) {
+// Every part of an algorithm exists: without some of them, a limit would be loaded but count on
+// the counters of another algorithm, or not at all. The packages redis and storetest test their
+// own parts.
+func TestEveryAlgorithmIsComplete(t *testing.T) {
 	letters := map[string]string{string(vetoLetter): "what an exception denies"}
 	for i, row := range algorithms {
 		lacks := func(what string, args ...any) {
@@ -48,7 +48,7 @@ func TestEveryAlgorithmIsWhole(t *testing.T) {
 	}
 }
 
-// extremes are limits of the smallest and largest numbers, and some between.
+// extremes returns limits with the smallest and largest numbers, and some between.
 func extremes() []Spec {
 	const prime = math.MaxUint32 - 4 // has no divisor in common with any period
 	var specs []Spec
@@ -58,7 +58,7 @@ func extremes() []Spec {
 				for a := range algorithms {
 					s := Spec{RequestsPerUnit: amount, Unit: unit, UnitMultiplier: multiplier, Algorithm: Algorithm(a)}
 					if s.Algorithm == ByCalendar && multiplier > 1 {
-						continue // it may have no place on the calendar
+						continue // it may not divide the calendar
 					}
 					for _, burst := range []uint64{0, 1, 1000, prime, math.MaxUint32, 1 << 40, MaxAmount - 27, MaxAmount} {
 						if s.Burst = burst; burst == 0 || s.Algorithm.Takes(BurstOption) {
@@ -72,9 +72,8 @@ func extremes() []Spec {
 	return specs
 }
 
-// No number that a store in Lua comes to exceeds 2^53: up to there those of Lua
-// are exact. A limit is refused only if one would, or if a Duration could not
-// tell its times.
+// No number that a store in Lua computes exceeds 2^53, up to which Lua's numbers are exact. A
+// limit is refused only if one would, or if a Duration could not represent its times.
 func TestNumbersAreExact(t *testing.T) {
 	accepted, refused := 0, 0
 	for _, s := range extremes() {
@@ -95,10 +94,9 @@ func TestNumbersAreExact(t *testing.T) {
 	}
 }
 
-// largest is the largest number that a store in Lua comes to for the limit. It
-// multiplies units by whole seconds first and by what is left of a time, up to a
-// second's microseconds, then; to that product it adds the remainder of the
-// first one, in microseconds.
+// largest returns the largest number that a store in Lua computes for the limit. It multiplies
+// units by whole seconds first, and then by the rest of a time, up to a second's microseconds.
+// To that product it adds the remainder of the first, in microseconds.
 func largest(s *Spec) *big.Int {
 	seconds, second := big.NewInt(int64(s.Period()/time.Second)), big.NewInt(1_000_000)
 	amount := big.NewInt(max(int64(s.RequestsPerUnit), 1))
@@ -107,18 +105,18 @@ func largest(s *Spec) *big.Int {
 	within := func(units *big.Int) *big.Int { return sum(product(units, second), product(seconds, second)) }
 	switch s.Algorithm {
 	case SlidingWindow:
-		debt := product(amount, big.NewInt(2)) // can be counted at least
+		debt := product(amount, big.NewInt(2)) // must be countable
 		return slices.MaxFunc([]*big.Int{product(debt, seconds), within(debt)}, (*big.Int).Cmp)
 	case TokenBucket:
 		divisor := new(big.Int).GCD(nil, nil, amount, seconds)
 		brim := sum(big.NewInt(int64(s.Size())), amount)
 		return slices.MaxFunc([]*big.Int{product(brim, new(big.Int).Div(seconds, divisor)), within(amount)}, (*big.Int).Cmp)
 	default:
-		return big.NewInt(1 << 53) // two counts
+		return big.NewInt(1 << 53) // the sum of two counts
 	}
 }
 
-// refill is how long an empty bucket refills.
+// refill returns the time in which an empty bucket refills.
 func refill(s *Spec) time.Duration {
 	if s.Algorithm != TokenBucket || s.RequestsPerUnit == 0 {
 		return 0
@@ -131,13 +129,13 @@ func refill(s *Spec) time.Duration {
 	return time.Duration(micros.Int64()) * time.Microsecond
 }
 
-// checkEnd checks that the window that is current, for generations to come, ends
-// at a time that Lua can tell, and that a counter that holds all it can is whole
-// again in a time that Lua and a Duration can tell.
+// checkEnd checks that the window that is current in a distant year ends at a time that Lua can
+// represent, and that a counter with the largest use is reset in a time that Lua and a Duration
+// can represent.
 func checkEnd(t *testing.T, l *Limit) {
 	t.Helper()
 	now := time.Date(2110, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	full := l.counting.add(l.roll(State{}, now), l.most)
+	full := l.counting.add(l.roll(State{}, now), l.maxCost)
 	period := l.Period().Microseconds()
 	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
 		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// bounded are limits whose bounds are tested: amounts that have no divisor in
-// common with their period, some that refill in less than a microsecond.
+// bounded are the limits of these tests. Their amounts have no divisor in common with their
+// period, and some refill in less than a microsecond.
 var bounded = []Spec{
 	{Unit: Minute, RequestsPerUnit: 7},
 	{Unit: Month, RequestsPerUnit: 50_000_017},
@@ -36,18 +36,18 @@ var bounded = []Spec{
 	{Unit: Second, RequestsPerUnit: 9_007_199_253, Algorithm: TokenBucket, Burst: MaxAmount},
 }
 
-// TestBounds asks limits as greedily as it can, in bursts and at odd times, on a steady clock
-// and on one that steps back again and again, by fractions of a period and by many. It holds
-// what they admit in every span of the time that really passes against what
-// docs/algorithms.md promises, in exact numbers and to the microsecond:
+// TestBounds sends requests as greedily as possible, in bursts and at odd times, on a steady
+// clock and on one that steps back again and again, by fractions of a period and by many
+// periods. It compares the admissions in every span of real time with the promises of
+// docs/algorithms.md, in exact numbers and to the microsecond:
 //
-//   - A bucket, a sliding window and one from the first hit admit no more in any
-//     span than on a steady clock.
-//   - Any window that the clock shows holds the amount at most, with all that was
-//     carried into it. So a step back admits one amount more at most, when the
-//     window that the clock has left begins again.
-//   - Who is denied waits no longer than the algorithm lets anybody wait, and is
-//     admitted when it was told.
+//   - A bucket, a sliding window and a window from the first hit admit no more in any span than
+//     on a steady clock.
+//   - Any window that the clock shows admits at most the amount, including the use that was
+//     carried into it. So a step back admits at most one amount more, when the window that the
+//     clock has left begins again.
+//   - A denied client waits no longer than the algorithm's longest wait, and is admitted at its
+//     retry time.
 func TestBounds(t *testing.T) {
 	for _, spec := range bounded {
 		t.Run(fmt.Sprintf("%s %d per %s burst %d", spec.Algorithm, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestAMomentInTheFuture puts the clock forward for a moment and back again: what
-// was admitted meanwhile counts, and nobody waits for that time to come.
+// TestAMomentInTheFuture puts the clock forward for a moment and back again: use from that
+// moment counts, and no client waits for that time.
 func TestAMomentInTheFuture(t *testing.T) {
 	for _, spec := range bounded {
 		l := must(spec)
@@ -76,7 +76,7 @@ func TestAMomentInTheFuture(t *testing.T) {
 			c := newSteppedClient(t, l, uint64(forward))
 			c.takeAll()
 			if forward > (1<<52)-c.clock() {
-				continue // nor can Redis tell that time
+				continue // Redis cannot represent that time either
 			}
 			c.offset += forward
 			c.takeAll()
@@ -91,7 +91,7 @@ func TestAMomentInTheFuture(t *testing.T) {
 	}
 }
 
-// admission is what a limit admitted at a time.
+// admission is the units that a limit admitted at a time.
 type admission struct{ at, units int64 }
 
 // steppedClient is the only client of a counter, and its clock.
@@ -101,13 +101,13 @@ type steppedClient struct {
 	limit *Limit
 	state State
 
-	real   int64 // what really passed, in microseconds
-	offset int64 // of the clock
+	real   int64 // elapsed real time, in microseconds
+	offset int64 // of the clock to real time
 
 	admitted []admission // at real times
-	steps    int64       // back
-	stepped  []int64     // steps before each of admitted
-	window   admission   // of a clock's grid: the one that it shows, and what was carried and admitted into it
+	steps    int64       // number of steps back
+	stepped  []int64     // steps before each admission
+	window   admission   // current window of the clock, with the use carried and admitted into it
 }
 
 func newSteppedClient(t *testing.T, l *Limit, seed uint64) *steppedClient {
@@ -141,7 +141,7 @@ func (c *steppedClient) decide(cost int64) Decision {
 	return out[0]
 }
 
-// ask asks for some, for all that is free, or for more.
+// ask asks for one unit, for the free units, for one more, or for a random number.
 func (c *steppedClient) ask() {
 	free := c.decide(0).Remaining
 	c.decide([]int64{1, free, free + 1, 1 + c.Int64N(free+1)}[c.IntN(4)])
@@ -153,12 +153,12 @@ func (c *steppedClient) takeAll() {
 	}
 }
 
-// wait lets some time pass.
+// wait advances real time by a random span.
 func (c *steppedClient) wait() {
 	c.real += []int64{c.decide(0).RetryAfter.Microseconds(), 1, c.Int64N(1000), c.Int64N(c.limit.Period().Microseconds()), 0}[c.IntN(5)]
 }
 
-// stepBack sets the clock back, and at times waits as long as it is told then.
+// stepBack sets the clock back, and then sometimes checks the retry time.
 func (c *steppedClient) stepBack() {
 	period := c.limit.Period().Microseconds()
 	before := c.decide(0)
@@ -173,8 +173,8 @@ func (c *steppedClient) stepBack() {
 	}
 }
 
-// mustWaitAsPromised checks the times that are told now, and that one unit is
-// admitted after them and not before, although others are denied meanwhile.
+// mustWaitAsPromised checks the bounds of the current times, and that one unit is admitted
+// after RetryAfter and not before, although other requests are denied until then.
 func (c *steppedClient) mustWaitAsPromised() {
 	c.Helper()
 	d := c.decide(0)
@@ -220,8 +220,8 @@ func (c *steppedClient) checkBounds() {
 	}
 }
 
-// bound is the most that the documents allow within a span of so many steps back, nil if they
-// have none.
+// bound returns the documented bound of a span with a number of steps back, or nil if there is
+// none.
 func (r *rule) bound(span, steps int64) *big.Rat {
 	refill := new(big.Rat).Mul(r.amount, big.NewRat(span, r.period))
 	switch {

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Calendar divides time into the windows of a calendar: the hours, days, months, ... that
-// the clocks of a time zone show.
+// Calendar divides time into the windows of a calendar: the hours, days, months, ... that the
+// clocks of a time zone show.
 //
-// Windows of up to an hour begin at full minutes and hours, and when the clocks change in
-// one: an hour that is shown twice is two windows, and what is left of an hour that is
-// skipped in part is one.
+// Windows of up to an hour begin at full minutes and hours, and whenever the clocks change: an
+// hour that is shown twice is two windows, and the rest of an hour that is skipped in part is
+// one window.
 //
-// Longer windows begin when the clocks show their beginning, or a later time, for the
-// first time: so a day has 23 or 25 hours when the clocks change, begins at 01:00 where
-// midnight is skipped, and a day that is skipped as a whole is none.
+// Longer windows begin when the clocks show their beginning, or a later time, for the first
+// time. So a day has 23 or 25 hours when the clocks change, begins at 01:00 where midnight is
+// skipped, and has no window if it is skipped altogether.
 type Calendar struct {
 	zone  *time.Location
 	unit  Unit
 	count int
-	last  atomic.Pointer[Windows] // that somebody asked for
+	last  atomic.Pointer[Windows] // the last windows returned, as a cache
 }
 
-// Windows are a window and the next one, in microseconds since the epoch.
+// Windows are a window and the one after it, in microseconds since the epoch.
 type Windows struct{ Start, Next, End int64 }
 
-// onCalendar says of each unit how many the next larger one has, 1 where that is not always
-// the same, and how far apart the beginnings of longer windows are.
+// onCalendar has for each unit how many make the next larger one, or 1 if that varies. The
+// other fields are the distance between the beginnings of longer windows.
 var onCalendar = [...]struct{ parts, years, months, days, hours int }{
 	Second: {parts: 60},
 	Minute: {parts: 60},
@@ -48,12 +48,12 @@ type calendarOf struct {
 	count uint32
 }
 
-// calendars holds each Calendar that rules ever used, once: the data of a time zone takes
-// a while to load and much memory, and the rules may be many. There are a few hundred zones.
-var calendars sync.Map // of calendarOf to *Calendar
+// calendars caches each Calendar that rules ever used: the data of a time zone are slow to load
+// and large, and there may be many rules. There are a few hundred zones.
+var calendars sync.Map // calendarOf -> *Calendar
 
-// newCalendar returns an error for a time zone that is none, or for multiples of a unit that
-// have no place on the calendar.
+// newCalendar returns an error for an unknown time zone, or for a multiple of a unit that does
+// not divide the next larger unit evenly.
 func newCalendar(s *Spec) (*Calendar, error) {
 	of := calendarOf{s.TimeZone, s.Unit, max(s.UnitMultiplier, 1)}
 	if c, known := calendars.Load(of); known {
@@ -69,7 +69,7 @@ func newCalendar(s *Spec) (*Calendar, error) {
 		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), strings.Join(divisors, ", "))
 	}
 	zone, err := time.LoadLocation(of.zone)
-	// The zone of this machine is none: other servers may have another.
+	// The local zone of this machine is refused: other servers may have another.
 	if err != nil || of.zone == "Local" || of.zone == "localtime" {
 		return nil, fmt.Errorf("%w %q; use a name of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, of.zone)
 	}
@@ -77,10 +77,10 @@ func newCalendar(s *Spec) (*Calendar, error) {
 	return c.(*Calendar), nil
 }
 
-// ErrTimeZone means that a time zone is none.
+// ErrTimeZone means that a time zone is unknown.
 var ErrTimeZone = errors.New("unknown time zone")
 
-// Windows returns the window of a time and the next one.
+// Windows returns the window that contains now, and the next one.
 func (c *Calendar) Windows(now int64) Windows {
 	if w := c.last.Load(); w != nil && w.Start <= now && now < w.Next {
 		return *w
@@ -92,8 +92,8 @@ func (c *Calendar) Windows(now int64) Windows {
 	return *w
 }
 
-// window returns when the window of a time starts and ends. All times are in seconds since
-// the epoch.
+// window returns the start and end of the window that contains now, all in seconds since the
+// epoch.
 func (c *Calendar) window(now int64) (start, end int64) {
 	if c.unit < Hour || c.unit == Hour && c.count == 1 {
 		return c.shortWindow(now)
@@ -104,12 +104,12 @@ func (c *Calendar) window(now int64) (start, end int64) {
 		if end = c.first(next.Unix()); end > now {
 			return c.first(begin.Unix()), end
 		}
-		begin = next // the clocks showed its beginning before they were put back
+		begin = next // the clocks showed the beginning of next before they were put back
 	}
 }
 
-// begin is what the clocks show, or would, when the window of a time begins. It is a time
-// of UTC that shows the same.
+// begin returns the time that the clocks show, or would show, at the beginning of t's window.
+// The result shows that time in UTC.
 func (c *Calendar) begin(t time.Time) time.Time {
 	year, month, day := t.Date()
 	hour := 0
@@ -126,9 +126,9 @@ func (c *Calendar) begin(t time.Time) time.Time {
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
 }
 
-// first returns when the clocks show a time, or a later one, for the first time.
+// first returns when the clocks first show a time, or a later one.
 func (c *Calendar) first(shown int64) int64 {
-	const day = 24 * 60 * 60 // more than any zone is away from UTC
+	const day = 24 * 60 * 60 // more than any zone differs from UTC
 	before, after := shown-day, shown+day
 	ahead := c.ahead(before)
 	if ahead == c.ahead(after) {
@@ -141,7 +141,7 @@ func (c *Calendar) first(shown int64) int64 {
 	return max(change, shown-c.ahead(change))
 }
 
-// shortWindow is window of one that no change of the clocks makes longer.
+// shortWindow is window for windows that changes of the clocks may shorten, never extend.
 func (c *Calendar) shortWindow(now int64) (start, end int64) {
 	length, ahead := int64(c.unit.Duration()/time.Second)*int64(c.count), c.ahead(now)
 	start = now - ((now+ahead)%length+length)%length
@@ -155,14 +155,14 @@ func (c *Calendar) shortWindow(now int64) (start, end int64) {
 	return start, end
 }
 
-// ahead is by how much the clocks are ahead of UTC.
+// ahead returns by how many seconds the clocks are ahead of UTC.
 func (c *Calendar) ahead(t int64) int64 {
 	_, offset := time.Unix(t, 0).In(c.zone).Zone()
 	return int64(offset)
 }
 
-// change returns when the clocks change, as they do once between two times that are at
-// most two days apart. Time.ZoneBounds would be wrong about the last day of some years.
+// change returns when the clocks change between two times that are at most two days apart. They
+// must change exactly once. Time.ZoneBounds would be wrong about the last day of some years.
 func (c *Calendar) change(from, to int64) int64 {
 	ahead := c.ahead(from)
 	return from + int64(sort.Search(int(to-from), func(i int) bool { return c.ahead(from+int64(i)) != ahead }))

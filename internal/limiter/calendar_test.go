@@ -10,33 +10,33 @@ import (
 	"weir/internal/testenv"
 )
 
-// zones are those whose clocks do what makes calendars hard, with the first of ten years.
+// zones are time zones that make calendars hard, with the first of ten tested years.
 var zones = []struct {
 	name  string
 	since int
 }{
 	{"UTC", 2020},
 	{"Europe/Berlin", 2020},
-	{"Europe/Berlin", 2037}, // beyond the last change that its data list
+	{"Europe/Berlin", 2037}, // beyond the last change listed in its data
 	{"America/New_York", 2037},
 	{"Australia/Lord_Howe", 2020}, // changes by half an hour
-	{"Antarctica/Troll", 2020},    // by two hours
-	{"America/Sao_Paulo", 2010},   // at midnight, which did not exist until 2018
-	{"Africa/Cairo", 2020},        // at midnight again since 2023
+	{"Antarctica/Troll", 2020},    // changes by two hours
+	{"America/Sao_Paulo", 2010},   // changes at midnight, which was skipped until 2018
+	{"Africa/Cairo", 2020},        // changes at midnight again since 2023
 	{"America/Havana", 2020},      // midnight comes twice
-	{"America/St_Johns", 2003},    // at one minute past midnight, until 2011
+	{"America/St_Johns", 2003},    // changed at one minute past midnight, until 2011
 	{"Asia/Tehran", 2014},
 	{"Pacific/Apia", 2007},      // skipped a day, in 2011
 	{"Africa/Casablanca", 2020}, // puts clocks back for a month that moves
 	{"Asia/Pyongyang", 2012},    // changed by half an hour, at half past eleven
-	{"America/Caracas", 2006},   // by half an hour, at half past two
+	{"America/Caracas", 2006},   // changed by half an hour, at half past two
 	{"Asia/Kathmandu", 2020},    // 5:45 ahead of UTC
 }
 
-// shift is a span of time in which the clocks of a zone do not change.
-type shift struct{ from, to, ahead int64 } // in seconds, since the epoch and of UTC
+// shift is a span of time between two changes of a zone's clocks.
+type shift struct{ from, to, ahead int64 } // seconds since the epoch, and ahead of UTC
 
-// shifts finds out when the clocks of a zone change by looking at them.
+// shifts finds the changes of a zone's clocks by looking at them.
 func shifts(zone *time.Location, from, to int64) (list []shift) {
 	ahead := func(t int64) int64 {
 		_, offset := time.Unix(t, 0).In(zone).Zone()
@@ -64,7 +64,8 @@ func shifts(zone *time.Location, from, to int64) (list []shift) {
 	return append(list, current)
 }
 
-// shownStarts are what the clocks show when windows start, in seconds as if it were UTC.
+// shownStarts returns the times that the clocks show at the starts of windows, as seconds of
+// UTC.
 func shownStarts(unit Unit, count int, from, to int64) (shown []int64) {
 	const daySeconds = 24 * 60 * 60
 	step := int64(daySeconds)
@@ -84,8 +85,8 @@ func shownStarts(unit Unit, count int, from, to int64) (shown []int64) {
 	return shown
 }
 
-// longStarts lets the clocks of a zone run, and notes when they show a start, or have
-// skipped it, for the first time. What it notes first is the beginning of the list.
+// longStarts simulates the clocks of a zone and notes when they first show each start, or have
+// skipped it. The first result is the beginning of the list.
 func longStarts(list []shift, shown []int64) (starts []int64) {
 	latest := int64(math.MinInt64)
 	for _, s := range list {
@@ -101,8 +102,8 @@ func longStarts(list []shift, shown []int64) (starts []int64) {
 	return slices.Compact(starts)
 }
 
-// shortStarts are those of windows of some seconds, which also start whenever the clocks
-// change. The first is the beginning of the list.
+// shortStarts returns the starts of windows of some seconds, which also start whenever the
+// clocks change. The first result is the beginning of the list.
 func shortStarts(list []shift, length int64) (starts []int64) {
 	for _, s := range list {
 		starts = append(starts, s.from)
@@ -113,7 +114,7 @@ func shortStarts(list []shift, length int64) (starts []int64) {
 	return starts
 }
 
-// around is what a list has within fifty windows of some seconds before and after a time.
+// around returns the part of a list within fifty windows of length seconds before and after at.
 func around(list []shift, at, length int64) (near []shift) {
 	for _, s := range list {
 		s.from, s.to = max(s.from, at-50*length), min(s.to, at+50*length)
@@ -124,9 +125,9 @@ func around(list []shift, at, length int64) (near []shift) {
 	return near
 }
 
-// The windows of a calendar are what its definition says, around every start of a window
-// in ten years, and around every change of the clocks.
-func TestCalendarIsThatOfTheZone(t *testing.T) {
+// Calendar windows follow their definition around every start of a window in ten years, and
+// around every change of the clocks.
+func TestCalendarFollowsTheZone(t *testing.T) {
 	for _, z := range zones {
 		june := func(year int) int64 { return time.Date(year, time.June, 1, 0, 0, 0, 0, time.UTC).Unix() }
 		name, from, to := z.name, june(z.since-1), june(z.since+10)
@@ -156,7 +157,7 @@ func TestCalendarIsThatOfTheZone(t *testing.T) {
 	}
 }
 
-// checkWindows checks the windows that start so, but for the first and the last ones.
+// checkWindows checks the windows that begin at starts, except the first and the last ones.
 func checkWindows(t *testing.T, zone string, unit Unit, count uint32, starts []int64) {
 	t.Helper()
 	c := testenv.Must(newCalendar(&Spec{Unit: unit, UnitMultiplier: count, TimeZone: zone}))(t)
@@ -167,7 +168,7 @@ func checkWindows(t *testing.T, zone string, unit Unit, count uint32, starts []i
 		starts := starts[i+1:]
 		want := Windows{starts[0] * second, starts[1] * second, starts[2] * second}
 		for _, now := range []int64{want.Start, (want.Start + want.Next) / 2, want.Start + (want.Next-want.Start)/48, want.Next - 1} {
-			c.last.Store(nil) // it is found anew
+			c.last.Store(nil) // empties the cache
 			if got := c.Windows(now); got != want {
 				t.Fatalf("%s, %d %ss at %v: %s, want %s", zone, count, unit, time.UnixMicro(now).In(c.zone), inZone(got, c.zone), inZone(want, c.zone))
 			}
@@ -180,7 +181,7 @@ func inZone(w Windows, zone *time.Location) string {
 	return fmt.Sprint(show(w.Start), " ", show(w.Next), " ", show(w.End))
 }
 
-// Windows that everybody can look up: when the one of a time starts, and when it ends.
+// Start and end of windows that are easy to look up.
 func TestKnownWindowsOfCalendars(t *testing.T) {
 	for _, tc := range []struct {
 		zone             string
@@ -190,21 +191,21 @@ func TestKnownWindowsOfCalendars(t *testing.T) {
 	}{
 		{"UTC", 1, Month, "2024-02-29T12:00:00Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z"},
 		{"UTC", 1, Week, "2026-03-29T23:59:59Z", "2026-03-23T00:00:00Z", "2026-03-30T00:00:00Z"},
-		// 23 hours, and 25.
+		// A day of 23 hours, and one of 25.
 		{"Europe/Berlin", 1, Day, "2026-03-29T12:00:00+02:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
 		{"Europe/Berlin", 1, Day, "2026-10-25T12:00:00+01:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00"},
 		// An hour that is skipped, and one that is shown twice.
 		{"Europe/Berlin", 1, Hour, "2026-03-29T01:59:59+01:00", "2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00"},
 		{"Europe/Berlin", 1, Hour, "2026-10-25T02:59:59+02:00", "2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"},
-		// Half an hour of one.
+		// Half an hour of an hour.
 		{"Australia/Lord_Howe", 1, Hour, "2026-04-05T01:45:00+10:30", "2026-04-05T01:30:00+10:30", "2026-04-05T02:00:00+10:30"},
 		{"Australia/Lord_Howe", 1, Hour, "2026-10-04T02:45:00+11:00", "2026-10-04T02:30:00+11:00", "2026-10-04T03:00:00+11:00"},
 		// No midnight, and two.
 		{"America/Sao_Paulo", 1, Day, "2018-11-04T01:00:00-02:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
 		{"America/Havana", 1, Day, "2026-11-01T00:30:00-05:00", "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
-		// The day before comes again when the new one is a minute old.
+		// The day before returns when the new one is a minute old.
 		{"America/St_Johns", 1, Day, "2010-11-06T23:30:00-03:30", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
-		// A day that was not.
+		// A day that was skipped.
 		{"Pacific/Apia", 1, Day, "2011-12-31T00:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
 	} {
 		l := must(Spec{RequestsPerUnit: 1, Unit: tc.unit, UnitMultiplier: tc.count, Algorithm: ByCalendar, TimeZone: tc.zone})
@@ -220,8 +221,8 @@ func micros(t *testing.T, text string) int64 {
 	return testenv.Must(time.Parse(time.RFC3339, text))(t).UnixMicro()
 }
 
-// A state of a program whose data say that the window started at another time counts as
-// that of this window, so that two programs do not take turns to empty it.
+// A state whose window started at another time, by the time zone data of another program,
+// counts in this window, so that two programs do not keep resetting it.
 func TestStartWithinAWindow(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Algorithm: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")

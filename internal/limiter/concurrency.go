@@ -2,19 +2,19 @@ package limiter
 
 import "container/list"
 
-// concurrency admits an amount at once: each hit takes a hold, which a refund of that name
-// gives back, or which ends by itself after the period. Which holds there are is in
-// Holds, or in the store; how many is in the state, and all that is decided on. Count
-// sees to it that a hold is taken once and given back once.
+// concurrency admits an amount at once: each hit takes a hold, which a refund with the same
+// name releases, or which expires after the period. The names are in Holds, or in the store;
+// the state has only their number, which is all that a decision needs. Count makes sure that a
+// hold is taken once and released once.
 //
-// State: At is when the holds were counted, in microseconds since the epoch, or when the
-// last of them was taken, which is no later; Used how many there were. The states of one call
-// have the same At, so window.giveBack gives back what was charged in it.
+// State: At is the time at which the holds were counted, in microseconds since the epoch, or
+// the time of the newest hold, which is no later; Used is their number. States of one call have
+// the same At, so window.giveBack reverses a charge of that call.
 type concurrency struct{ window }
 
 func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }
 
-// roll lets holds of after now last for a period from now.
+// roll lets holds from after now last for a period from now.
 func (c concurrency) roll(s State, now int64) State {
 	if s.unused() || now >= s.At+c.period {
 		return State{At: now}
@@ -22,26 +22,26 @@ func (c concurrency) roll(s State, now int64) State {
 	return State{At: now, Used: s.Used}
 }
 
-// wait is a second: nobody knows when a hold is given back.
+// wait returns a second if there is no room: the time of the next release is unknown.
 func (c concurrency) wait(s State, _, cost int64) int64 { return c.waitFor(second, s, cost) }
 
-// usage is whole after a period while anything is held: no hold lasts longer, if none is taken.
-func (c concurrency) usage(s State, now int64) (used, whole int64) {
+// usage returns one period if there are holds: none of them lasts longer.
+func (c concurrency) usage(s State, now int64) (used, reset int64) {
 	if s.unused() {
 		return 0, 0
 	}
 	return s.Used, s.At + c.period - now
 }
 
-// HoldSize is how many bytes name a hold: a digest of what the request says.
+// HoldSize is the length in bytes of a hold's name, a digest of the request's value.
 const HoldSize = 16
 
-// Holds are the holds of one counter of Concurrency. They are not safe for use by several
-// goroutines. Time is in microseconds since the epoch.
+// Holds are the holds of one Concurrency counter. They are not safe for concurrent use. Times
+// are in microseconds since the epoch.
 type Holds struct {
-	period int64                            // for which a hold lasts
-	order  list.List                        // of *hold, from the one taken first on
-	byName map[[HoldSize]byte]*list.Element // of order
+	period int64                            // after which a hold expires
+	order  list.List                        // of *hold, oldest first
+	byName map[[HoldSize]byte]*list.Element // elements of order
 }
 
 type hold struct {
@@ -49,16 +49,16 @@ type hold struct {
 	taken int64
 }
 
-// NewHolds returns the holds of a counter of l: none.
+// NewHolds returns an empty Holds for a counter of l.
 func NewHolds(l *Limit) *Holds {
 	return &Holds{period: l.Period().Microseconds(), byName: make(map[[HoldSize]byte]*list.Element)}
 }
 
-// Len returns how many there were when somebody looked last.
+// Len returns the number of holds at the last call of State or toggle.
 func (h *Holds) Len() int { return len(h.byName) }
 
-// State returns the state of the counter at now, and forgets what has ended. If the
-// clock has stepped back, what was taken after now counts as taken now.
+// State removes expired holds and returns the state of the counter at now. If the clock has
+// stepped back, holds from after now count as taken at now.
 func (h *Holds) State(now int64) State {
 	for e := h.order.Back(); e != nil && e.Value.(*hold).taken > now; e = e.Prev() {
 		e.Value.(*hold).taken = now
@@ -75,7 +75,7 @@ func (h *Holds) State(now int64) State {
 
 func (h *Holds) has(name []byte) bool { return h.byName[[HoldSize]byte(name)] != nil }
 
-// toggle takes a hold that is not there, or gives back one that is.
+// toggle takes the hold of a name, or releases it if it is taken.
 func (h *Holds) toggle(name []byte, now int64) {
 	key := [HoldSize]byte(name)
 	if e := h.byName[key]; e != nil {

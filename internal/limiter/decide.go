@@ -8,50 +8,49 @@ import (
 	"slices"
 )
 
-// Store keeps counters and decides requests on them.
+// Store stores counters and decides requests on them.
 type Store interface {
-	// Decide does for the counters of hits what the function Decide says, in one
-	// atomic step: no other request, of this process or another one on the same
-	// counters, is decided in between. It fills out, which is as long as hits,
-	// and reports whether the request is denied.
+	// Decide applies the function Decide to the counters of hits in one atomic step: no other
+	// request, of this process or another one on the same counters, is decided in between. It
+	// fills out, which has the length of hits, and reports whether the request is denied.
 	//
-	// ctx bounds how long the caller waits, not what happens: a request that the store has
-	// taken on is decided and written even if its caller has gone. One whose caller had gone
-	// before is not, see Left. After an error, which wraps ErrUnavailable if the store could
-	// not be asked or did not answer in time, out is void and the request may or may not
-	// have been counted.
+	// ctx bounds how long the caller waits, not the effect: a request that the store has
+	// accepted is decided and written even if its caller leaves. A request whose caller left
+	// earlier is dropped; see Left. An error wraps ErrUnavailable if the store could not be
+	// asked or did not answer in time. After an error, out is undefined, and the request may or
+	// may not have been counted.
 	//
-	// hits must not be empty, and holds no unlimited limit. The store keeps
-	// neither hits nor out after it returned.
+	// hits must not be empty or contain an unlimited limit. The store keeps neither hits nor
+	// out after it returns.
 	Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error)
 }
 
-// CounterStore is a Store whose counters operators look at and reset.
+// CounterStore is a Store whose counters operators read and reset.
 type CounterStore interface {
 	Store
-	// Peek returns what the counters of hits hold, in the order of hits. Of a hit only Limit,
-	// Key and Hold matter; the Hold of a limit by Concurrency may be any. It asks where the
-	// counters are, even if a process remembers something of them, changes nothing and begins
-	// no ban. The counters need not be read at one moment. ctx and the error are as in Decide.
+	// Peek returns the counters of hits, in the order of hits. Only the Limit, Key and Hold of
+	// a hit matter; for a Concurrency limit, any Hold will do. Peek reads the store itself,
+	// even if a process remembers some of its counters, changes nothing and begins no ban. The
+	// counters need not be read at the same moment. ctx and the error are as in Decide.
 	Peek(ctx context.Context, hits []Hit) ([]Counter, error)
-	// Reset makes the counters of hits unused, without bans and holds, each by itself.
-	// When it returns, this process denies nothing by what it remembered of them. Of a
-	// hit only Limit and Key matter. After an error, which wraps ErrUnavailable, some may
-	// be reset and others not.
+	// Reset makes the counters of hits unused, without bans and holds, one by one. When it
+	// returns, this process no longer denies anything because of a remembered state of them.
+	// Only the Limit and Key of a hit matter. After an error, which wraps ErrUnavailable, some
+	// counters may be reset and others not.
 	Reset(ctx context.Context, hits []Hit) error
 }
 
-// ErrUnavailable means that a store could not decide: it is down, too slow, or
-// refuses to work. What exactly is in the error that wraps it.
+// ErrUnavailable means that a store could not decide: it is down, too slow, or refuses to work.
+// The error that wraps it says which.
 var ErrUnavailable = errors.New("store unavailable")
 
-// Left returns why nobody waits for a request any more, as an error that wraps
-// ErrUnavailable, or nil if it must be decided: somebody waits, or it has a hit that is
-// written whatever becomes of it.
+// Left returns an error that wraps ErrUnavailable if the caller of a request has left. It
+// returns nil if the caller waits, or if the request has a hit that is written even if it is
+// denied.
 //
-// A store asks just before it takes a request on, when no other can come between. So
-// what gives a hold back, because the caller of a request has left, never comes before
-// what takes it: that hold would stay taken for its whole period.
+// A store calls it just before it accepts a request, when no other can come between. So the
+// release of a hold, sent because the caller has left, never arrives before the hold is taken:
+// that hold would stay taken for its full period.
 func Left(ctx context.Context, hits []Hit) error {
 	if ctx.Err() == nil || slices.ContainsFunc(hits, func(h Hit) bool { return h.Unconditional() }) {
 		return nil
@@ -62,18 +61,18 @@ func Left(ctx context.Context, hits []Hit) error {
 // Decide decides the hits of one request, all or nothing. It is the specification of every
 // store. It is pure: the time is an argument, in microseconds since the epoch.
 //
-// states[i] is the state of the counter of hits[i]; hits of one counter share one pointer.
-// Decide changes the states that are written, and those that are from after now, fills out,
-// which is as long as hits, and reports whether the request is denied.
+// states[i] is the state of the counter of hits[i]; hits on one counter share one pointer.
+// Decide changes the states that are written, and states from after now. It fills out, which
+// has the length of hits, and reports whether the request is denied.
 //
-// Every hit is checked against a state that includes the earlier hits of the same request.
-// If the request is admitted, all hits that fit are written; if it is denied, none is, except
-// refunds and those charged always, and the bans that its hits begin, see Spec.DenyFor.
+// Every hit is checked against a state that includes the earlier hits of the same request. If
+// the request is admitted, all hits that fit are written. If it is denied, none is, except
+// refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// holds[i] are the holds of the counter of hits[i] if that names one: the state follows
-// from them, and they are changed with it. If a hold is already taken, taking it again or
-// asking for it changes nothing. Neither does releasing one that is not taken. All three
-// are admitted. Where holds is nil, each hit takes one more.
+// holds[i] are the holds of the counter of hits[i] if that hit names one: the state is derived
+// from them, and they change with it. Taking or asking for a hold that is taken changes
+// nothing, nor does releasing a hold that is not taken. All three are admitted. If holds is nil,
+// each hit takes one more.
 func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
@@ -82,11 +81,11 @@ func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisi
 	return denied
 }
 
-// Count is Decide without what Describe fills in: all that changes states, and so
-// all that a store must do under its locks. It copies the states as they are then
-// to after, which is as long as hits.
+// Count is Decide without the fields of Describe. It makes all changes of states, which is all
+// that a store must do under its locks. It copies the resulting states to after, which has the
+// length of hits.
 func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
-	before := after // for now
+	before := after // shares its memory: after is filled last
 	for i := range hits {
 		h, s, held := &hits[i], states[i], holdsAt(holds, i)
 		out[i].Already = false
@@ -97,7 +96,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
 		if rolled.At < s.At {
-			*s = rolled // also if the request is denied: else time would not pass for it
+			*s = rolled // also if the request is denied: otherwise no time would pass for it
 		}
 		s.Until = until
 		before[i] = *s
@@ -111,7 +110,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		for i := len(hits) - 1; i >= 0; i-- {
 			h, held := &hits[i], holdsAt(holds, i)
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
-				held.toggle(h.Hold, now) // the time does not matter: a refund is written again below
+				held.toggle(h.Hold, now) // the time does not matter: refunds are written again below
 			}
 		}
 		for i := range hits {
@@ -142,7 +141,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	return denied
 }
 
-// holdsAt returns holds[i], nil if the caller has none.
+// holdsAt returns holds[i], or nil if holds is nil.
 func holdsAt(holds []*Holds, i int) *Holds {
 	if holds == nil {
 		return nil
@@ -150,12 +149,12 @@ func holdsAt(holds []*Holds, i int) *Holds {
 	return holds[i]
 }
 
-// changes reports whether h is written as long as its request is not known to be denied.
+// changes reports whether h is written if its request is not denied.
 func (h *Hit) changes(d *Decision) bool {
 	return h.Cost > 0 && !d.Already && (!d.Over || h.Always)
 }
 
-// write takes or gives the cost of h, and its hold. s is rolled.
+// write adds or refunds the cost of h, and takes or releases its hold. s must be rolled.
 func (h *Hit) write(s State, held *Holds, now int64) State {
 	if held != nil {
 		held.toggle(h.Hold, now)
@@ -166,13 +165,13 @@ func (h *Hit) write(s State, held *Holds, now int64) State {
 	return h.Limit.counting.add(s, h.CountedCost())
 }
 
-// Verdict is what its hits mean for a request, of those that were added.
+// Verdict sums up the hits of a request that were added to it.
 type Verdict struct {
-	Vetoed             bool // an enforced limit is over, which no other limit can outweigh
+	Vetoed             bool // an enforced limit is exceeded, which no other limit can outweigh
 	quotas, quotasOver int
 }
 
-// Add adds a hit that has a mode and is over or not.
+// Add adds a hit by its mode and by whether it is over its limit.
 func (v *Verdict) Add(mode Mode, over bool) {
 	switch mode {
 	case Enforced:
@@ -185,14 +184,13 @@ func (v *Verdict) Add(mode Mode, over bool) {
 	}
 }
 
-// Denied reports whether the request is denied: if an enforced limit is over, or if
-// it has quota limits and all of them are.
+// Denied reports whether the request is denied: if an enforced limit is exceeded, or if there
+// are quota limits and all of them are.
 func (v *Verdict) Denied() bool {
 	return v.Vetoed || v.quotas > 0 && v.quotas == v.quotasOver
 }
 
-// Settle draws the conclusion from which hits are over: whether the request is
-// denied, and which hits are therefore charged.
+// Settle reports whether the request is denied, given Over of all hits, and sets Charged.
 func Settle(hits []Hit, out []Decision) (denied bool) {
 	var v Verdict
 	for i := range hits {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// at returns a time in microseconds: d after noon of a day whose minutes, hours
-// and half days start windows.
+// at returns the time d after noon in microseconds. Minutes, hours and half days start at noon.
 func at(d time.Duration) int64 {
 	return time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC).Add(d).UnixMicro()
 }

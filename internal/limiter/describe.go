@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Describe fills in out but for Over and Charged, which are known: what the outcome of hits
-// means to their caller. states[i] is the state of the counter of hits[i] after the request,
-// now the time of the decision in microseconds since the epoch.
+// Describe fills in the fields of out except Over, Charged and Already, which are known.
+// states[i] is the state of the counter of hits[i] after the request, now the time of the
+// decision in microseconds since the epoch.
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var buf [few]demand
 	var asked []demand // nil until a hit is over
 	for i := range hits {
 		l, d := hits[i].Limit, &out[i]
 		s := l.roll(states[i], now)
-		used, whole := l.counting.usage(s, now)
-		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(max(whole, s.Until-now))
+		used, reset := l.counting.usage(s, now)
+		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(max(reset, s.Until-now))
 		if s.Until > 0 {
 			d.Remaining = 0
 		}
@@ -24,12 +24,12 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 			if asked == nil {
 				asked = demandsOf(hits, buf[:0])
 			}
-			d.RetryAfter = duration(l.wait(s, now, asked[i].most))
+			d.RetryAfter = duration(l.wait(s, now, asked[i].needed))
 		}
 	}
 }
 
-// duration is so many microseconds, which are 2*MaxPeriod at most, or Never for never.
+// duration converts microseconds, up to 2*MaxPeriod, to a Duration, and never to Never.
 func duration(micros int64) time.Duration {
 	if micros == never {
 		return Never
@@ -37,20 +37,20 @@ func duration(micros int64) time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// demand is what the hits on one counter ask for together.
+// demand is the total demand of the hits on one counter.
 type demand struct {
-	taken int64 // by all of them, if they fit
-	most  int64 // what must be free for all of them to fit, each beside the earlier ones
+	taken  int64 // units that all of them take, if they fit
+	needed int64 // units that must be free for all of them to fit, each after the earlier ones
 }
 
-// namedHold is a hold of the counter that a hit is the first on.
+// namedHold identifies a hold by the index of the first hit on its counter.
 type namedHold struct {
 	first int
 	name  [HoldSize]byte
 }
 
-// demandsOf appends to dst what is asked of the counter of each hit. A hold that several hits
-// take is asked for once.
+// demandsOf appends to dst, for each hit, the demand on its counter. A hold that several hits
+// take counts once.
 func demandsOf(hits []Hit, dst []demand) []demand {
 	var buf [few]int
 	firsts := Firsts(hits, buf[:0])
@@ -72,7 +72,7 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 			}
 			taken[hold] = h.Cost > 0
 		}
-		d.most = max(d.most, d.taken+max(h.cost(), h.least()))
+		d.needed = max(d.needed, d.taken+max(h.cost(), h.least()))
 		d.taken = min(d.taken+h.cost(), MaxExact)
 	}
 	for i, first := range firsts {
@@ -81,24 +81,24 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 	return dst
 }
 
-// Counter is what the counter of a limit holds at a moment, in the terms of a Decision.
+// Counter describes the counter of a limit at a moment, in the terms of a Decision.
 type Counter struct {
 	Used, Remaining int64
 	RetryAfter      time.Duration // until one more unit is admitted
-	WholeIn         time.Duration // until nothing of the limit is used any more, and no ban in force
-	BannedFor       time.Duration // until the ban of the counter ends, 0 without one
+	WholeIn         time.Duration // until the counter has neither use nor a ban
+	BannedFor       time.Duration // until the counter's ban ends, 0 without one
 }
 
-// Counter describes a counter of l by its state. now is in microseconds since the epoch.
+// Counter describes a counter of l in state s. now is in microseconds since the epoch.
 func (l *Limit) Counter(s State, now int64) Counter {
-	d := []Decision{{Over: true}} // so that it says when a peek would pass
+	d := []Decision{{Over: true}} // so that Describe works out when a peek would pass
 	Describe([]Hit{{Limit: l}}, []State{s}, now, d)
 	c := Counter{Used: d[0].Used, Remaining: d[0].Remaining, RetryAfter: d[0].RetryAfter, WholeIn: d[0].ResetAfter}
 	if end := l.roll(s, now).Until; end > 0 {
 		c.BannedFor = duration(end - now)
 	}
 	if c.Used == 0 {
-		c.WholeIn = c.BannedFor // whatever is left of the window
+		c.WholeIn = c.BannedFor // also if some of the window is left
 	}
 	return c
 }

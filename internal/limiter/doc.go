@@ -1,16 +1,17 @@
 // Package limiter decides requests against limits, exactly and all or nothing.
 //
-// Hits, the states of their counters and the time go in; decisions and new states come
-// out. It imports the standard library alone. Read decide.go first: the contract of a
-// Store, and the pure function that every store does. hit.go has what it takes and
-// returns, limit.go what a limit is, algorithm.go a row for each algorithm and what an
-// algorithm is. fixedwindow.go counts for three of them, for one by the windows of
-// calendar.go; each other one has a file of its own.
+// Hits, the states of their counters and the time go in; decisions and new states come out. It
+// imports only the standard library. Read decide.go first: it has the contract of a Store, and
+// the pure function that every store implements. hit.go has that function's arguments and
+// results, limit.go the definition of a limit, algorithm.go a row for each algorithm and the
+// interface that algorithms implement. fixedwindow.go implements three algorithms, ByCalendar with the
+// windows of calendar.go; the others have a file each.
 //
-// describe.go says what a decision means to its caller, retryspread.go when those who are
-// denied come back, and recent.go remembers the counters that were touched last. key.go
-// spells the keys of counters, series.go the labels of metrics.
+// describe.go works out the times and remaining units of a decision, retryspread.go spreads the
+// times at which denied clients retry, and recent.go is a cache by counter. key.go spells the
+// keys of counters. series.go spells the labels of a limit's metrics, which rules set and
+// telemetry reads; the limiter only carries them.
 //
-// Its sub-packages hold the stores, memory and redis, what decides while they fail,
-// failover, and the one suite that every store passes, storetest.
+// The subpackages memory and redis are stores, failover decides while a store fails, and
+// storetest is the test suite that every store passes.
 package limiter

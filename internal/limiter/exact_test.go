@@ -6,10 +6,10 @@ import (
 	"math/big"
 )
 
-// The exact counters of the judge, one kind for each algorithm. An empty one is as good
-// as new, whatever time it has seen.
+// The exact counters of the judge, one type for each algorithm. An empty counter equals an
+// unused one, even if it has seen a later time.
 
-// newExactCounter makes empty counters, one for each algorithm.
+// newExactCounter has a constructor of empty counters for each algorithm.
 var newExactCounter = map[Algorithm]func() exactCounter{
 	FixedWindow:   func() exactCounter { return exactWindow{use: new(big.Rat)} },
 	FirstHit:      func() exactCounter { return exactWindow{use: new(big.Rat)} },
@@ -19,7 +19,7 @@ var newExactCounter = map[Algorithm]func() exactCounter{
 	Concurrency:   func() exactCounter { return exactHolds{} },
 }
 
-// exactWindow is what a fixed window used.
+// exactWindow is the use of a fixed window.
 type exactWindow struct {
 	start int64
 	use   *big.Rat
@@ -32,7 +32,7 @@ func (b exactWindow) turn(r *rule, now int64) exactCounter {
 	return exactWindow{r.start(now), new(big.Rat)}
 }
 
-// start is when the window starts that a hit at now would be in, if it is the first.
+// start returns the start of the window of a first hit at now.
 func (r *rule) start(now int64) int64 {
 	switch r.limit.Algorithm {
 	case FirstHit:
@@ -44,8 +44,8 @@ func (r *rule) start(now int64) int64 {
 	return now - now%r.period
 }
 
-// onCalendar is when the window of a calendar starts and ends, which has a judge of its own:
-// TestCalendarIsThatOfTheZone.
+// onCalendar returns the start and end of a calendar window, which TestCalendarFollowsTheZone
+// judges.
 func (r *rule) onCalendar(now int64) (start, end int64) {
 	if c := r.limit.Calendar(); c != nil {
 		w := c.Windows(now)
@@ -74,8 +74,8 @@ func (b exactWindow) end(r *rule) int64 {
 func (b exactWindow) used(*rule) *big.Rat { return b.use }
 func (b exactWindow) empty() bool         { return b.use.Sign() == 0 }
 
-// exactSliding is what each window used. Of the previous one it counts the share
-// that a span of one period up to now covers.
+// exactSliding is the use of each window. The previous window counts with the share that a span
+// of one period up to now covers.
 type exactSliding struct {
 	now    int64
 	window int64 // number of the newest window seen
@@ -123,7 +123,7 @@ func (b exactSliding) empty() bool {
 	return b.of(b.window).Sign() == 0 && b.of(b.window-1).Sign() == 0
 }
 
-// exactBucket is a bucket's level in units, which sinks evenly.
+// exactBucket is the level of a bucket in units, which drains evenly.
 type exactBucket struct {
 	at    int64
 	level *big.Rat
@@ -149,7 +149,7 @@ func (b exactBucket) write(r *rule, change *big.Rat) exactCounter {
 func (b exactBucket) used(*rule) *big.Rat { return b.level }
 func (b exactBucket) empty() bool         { return b.level.Sign() == 0 }
 
-// exactHolds is when each hold ends, by its name.
+// exactHolds has the expiry of each hold by its name.
 type exactHolds struct{ ends map[string]int64 }
 
 func (b exactHolds) turn(_ *rule, now int64) exactCounter {
@@ -163,16 +163,16 @@ func (b exactHolds) back(r *rule, now int64) exactCounter {
 	for name, end := range b.ends {
 		ends[name] = min(end, now+r.period)
 	}
-	return exactHolds{ends}.turn(r, now) // what has ended does not come back when the clock steps back
+	return exactHolds{ends}.turn(r, now) // expired holds do not come back when the clock steps back
 }
 
-// isAlready reports whether the counter is as h wants it.
+// isAlready reports whether h would change nothing.
 func (b exactHolds) isAlready(h *Hit) bool {
 	_, held := b.ends[string(h.Hold)]
 	return held != h.Refund
 }
 
-// hold takes or gives back what h names.
+// hold takes or releases the hold that h names.
 func (b exactHolds) hold(r *rule, h *Hit, now int64) exactCounter {
 	ends := map[string]int64{}
 	maps.Copy(ends, b.ends)
@@ -184,8 +184,8 @@ func (b exactHolds) hold(r *rule, h *Hit, now int64) exactCounter {
 	return exactHolds{ends}
 }
 
-// retry is a second; never if the hits on the counter ask for more names than it admits; or 0
-// if there is room for all of them.
+// retry returns a second, -1 if the hits on the counter name more holds than the limit admits,
+// or 0 if there is room for all of them.
 func (b exactHolds) retry(r *rule, hits []Hit, i int) int64 {
 	taken, all := map[string]bool{}, 0
 	for j := range hits {
@@ -221,7 +221,7 @@ func sum(a, b *big.Rat) *big.Rat { return new(big.Rat).Add(a, b) }
 
 func difference(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
 
-// within is a, but at least 0 and at most b.
+// within returns a, but at least 0 and at most b.
 func within(a, b *big.Rat) *big.Rat {
 	switch {
 	case a.Sign() < 0:

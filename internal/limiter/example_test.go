@@ -7,11 +7,11 @@ import (
 	"weir/internal/limiter"
 )
 
-// A request is admitted by all of its limits, or takes from none.
+// A request is admitted by all of its limits, or takes nothing from any of them.
 func ExampleDecide() {
 	minute := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute})
 	hour := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
-	states := []*limiter.State{{}, {}} // what a store keeps of the two counters
+	states := []*limiter.State{{}, {}} // the stored states of the two counters
 	now := time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC)
 	for range 2 {
 		hits := []limiter.Hit{{Limit: minute, Key: []byte("m"), Cost: 2}, {Limit: hour, Key: []byte("h"), Cost: 2}}

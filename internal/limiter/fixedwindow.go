@@ -1,41 +1,41 @@
 package limiter
 
-// fixedWindow admits an amount in each window of one period. Windows follow
-// each other from the epoch or on a calendar, or start with the first hit after the
-// last one ended; later hits never extend them. What leaves a window unused, a peek or a
-// refund of everything, starts none.
+// fixedWindow admits an amount in each window of one period. Windows follow each other from the
+// epoch or on a calendar, or start with the first hit after the last window ended; later hits
+// never extend them. A hit that leaves a window unused, such as a peek or a full refund, starts
+// none.
 //
-// State: At is the start of the window, counted in grids since the epoch, Used
-// what was used in it. On a calendar a start that lies within a window is of that window:
-// programs whose data of a time zone are not of the same age may not agree when it starts.
+// State: At is the start of the window, as a multiple of grid since the epoch, Used its use. On
+// a calendar, a start that lies within a window stands for that window: programs with different
+// versions of the time zone data may disagree about the start.
 type fixedWindow struct {
-	window             // on a calendar its period is about that of a window
-	grid     int64     // where windows can start: at multiples of the period, or at any microsecond or second
-	calendar *Calendar // nil: there is none
+	window             // on a calendar, its period is only approximate
+	grid     int64     // windows start at multiples of it: the period, a microsecond or a second
+	calendar *Calendar // nil without a calendar
 }
 
-// window is what fixed and sliding windows have in common.
+// window is the common part of fixed and sliding windows.
 type window struct{ period, amount int64 }
 
-// most is the largest Used, and the largest Prev. The sum of two is exact.
-const most = MaxExact / 2
+// maxUsed is the largest Used, and the largest Prev. The sum of both is exact.
+const maxUsed = MaxExact / 2
 
 func (s *Spec) window() window { return window{s.Period().Microseconds(), int64(s.RequestsPerUnit)} }
 
 func (w window) add(s State, cost int64) State {
-	s.Used = min(max(s.Used+cost, 0), most)
+	s.Used = min(max(s.Used+cost, 0), maxUsed)
 	return s
 }
 
-// giveBack gives back nothing once another window has begun.
-func (w window) giveBack(s, charged, _ State, cost int64) State {
-	if s.At != charged.At {
+// giveBack changes nothing once another window has begun.
+func (w window) giveBack(s, remains, _ State, cost int64) State {
+	if s.At != remains.At {
 		return s
 	}
-	return w.add(s, -min(cost, charged.Used))
+	return w.add(s, -min(cost, remains.Used))
 }
 
-// waitFor is wait, later if cost does not fit now.
+// waitFor is wait for algorithms that return later if cost does not fit now.
 func (w window) waitFor(later int64, s State, cost int64) int64 {
 	switch {
 	case cost > w.amount:
@@ -47,7 +47,7 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 	}
 }
 
-func (w window) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount} }
+func (w window) numbers() (int64, [4]int64) { return maxUsed, [4]int64{w.period, w.amount} }
 
 func newFixedWindow(s *Spec) (counting, error) {
 	return fixedWindow{s.window(), s.Period().Microseconds(), nil}, nil
@@ -60,7 +60,7 @@ func newCalendarWindow(s *Spec) (counting, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Period().Microseconds() <= 60*second { // the clocks of all zones show the same seconds, and full minutes at the same time
+	if s.Period().Microseconds() <= 60*second { // seconds and minutes begin at the same time in all zones
 		return newFixedWindow(s)
 	}
 	return fixedWindow{s.window(), second, calendar}, nil
@@ -74,7 +74,7 @@ func (w fixedWindow) end(s State) int64 {
 }
 
 func (w fixedWindow) roll(s State, now int64) State {
-	at, current := s.At*w.grid, now // where windows start
+	at, current := s.At*w.grid, now // starts of windows
 	isOver := now >= at+w.period
 	if w.calendar != nil {
 		current = w.calendar.Windows(now).Start
@@ -84,7 +84,7 @@ func (w fixedWindow) roll(s State, now int64) State {
 	case s.unused() || isOver:
 		return State{At: current / w.grid}
 	case now < at:
-		return State{At: current / w.grid, Used: s.Used} // in the current window, or one that starts now
+		return State{At: current / w.grid, Used: s.Used} // in the current window, or in a new one from now on
 	default:
 		return s
 	}
@@ -92,15 +92,15 @@ func (w fixedWindow) roll(s State, now int64) State {
 
 func (w fixedWindow) wait(s State, now, cost int64) int64 { return w.waitFor(w.end(s)-now, s, cost) }
 
-func (w fixedWindow) usage(s State, now int64) (used, whole int64) {
+func (w fixedWindow) usage(s State, now int64) (used, reset int64) {
 	return s.Used, w.end(s) - now
 }
 
-// numbers has only the amount of a window on a calendar: when those start and end depends on
-// the time, see Limit.Calendar.
+// numbers returns only the amount for a calendar: its windows depend on the time, see
+// Limit.Calendar.
 func (w fixedWindow) numbers() (int64, [4]int64) {
 	if w.calendar != nil {
-		return most, [4]int64{w.amount}
+		return maxUsed, [4]int64{w.amount}
 	}
-	return most, [4]int64{w.period, w.amount, w.grid}
+	return maxUsed, [4]int64{w.period, w.amount, w.grid}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// draw reads small numbers from fuzzed bytes; 0 when they have ended.
+// draw reads small numbers from fuzzed bytes, and 0 after their end.
 type draw struct{ rest []byte }
 
 func (d *draw) below(n int) int {
@@ -22,8 +22,8 @@ func (d *draw) below(n int) int {
 	return int(b) % n
 }
 
-// drawn are the counters that hits are drawn for, of every algorithm: what their keys
-// tell of the limits.
+// drawn has, for the counters that hits are drawn from, the fields of limits that keys contain.
+// It covers every algorithm.
 var drawn = func() (specs []Spec) {
 	for a := range algorithms {
 		for _, s := range []Spec{
@@ -46,10 +46,10 @@ var drawn = func() (specs []Spec) {
 	return specs
 }()
 
-// bans are how long counters are banned that are gone over.
+// bans are lengths of bans.
 var bans = []time.Duration{0, 10 * time.Minute, 0, MinBan, time.Hour, 10 * time.Minute, 0, MaxPeriod}
 
-// limit draws a limit for the counter of that number, of any amount, with that ban.
+// limit draws a limit of any amount for a counter, with the given ban.
 func (d *draw) limit(counter int, ban time.Duration) *Limit {
 	s := drawn[counter]
 	if s.Algorithm.Takes(DenyForOption) {
@@ -67,9 +67,9 @@ func (d *draw) limit(counter int, ban time.Duration) *Limit {
 	return l
 }
 
-// hit draws what is asked of l on the counter of that number.
+// hit draws a hit of l on a counter.
 func (d *draw) hit(counter int, l *Limit) Hit {
-	most := uint64(l.most)
+	most := uint64(l.maxCost)
 	costs := []uint64{1, 2, 3, 0, 1, 10, 100, l.Size(), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
 	h := Hit{Limit: l, Cost: costs[d.below(len(costs))]}
 	h.Key = l.AppendKind(Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil))
@@ -87,7 +87,7 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 	return h
 }
 
-// step draws how the clock moves, within and across windows and backwards.
+// step draws a step of the clock, within and across windows and backwards.
 func (d *draw) step() time.Duration {
 	return []time.Duration{
 		0, 0, 0, time.Microsecond, -time.Microsecond, 999 * time.Microsecond, 300 * time.Millisecond, time.Second, 7 * time.Second,
@@ -95,12 +95,12 @@ func (d *draw) step() time.Duration {
 	}[d.below(17)]
 }
 
-// clock is now a drawn step later, between the epoch and a century from now.
+// clock returns now after a drawn step, between the epoch and a century from now.
 func (d *draw) clock(now int64) int64 {
 	return min(max(now+d.step().Microseconds(), 0), at(MaxPeriod))
 }
 
-// statesOf returns the states of the counters of hits, from all that there are.
+// statesOf returns the states of the counters of hits, and adds new ones to all.
 func statesOf(hits []Hit, all map[string]*State) []*State {
 	var states []*State
 	for i := range hits {
@@ -113,7 +113,7 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// holdsOf returns the holds of the counters of hits that name one, from all that there are.
+// holdsOf returns the holds of the counters of hits that name one, and adds new ones to all.
 func holdsOf(hits []Hit, all map[string]*Holds) []*Holds {
 	holds := make([]*Holds, len(hits))
 	for i := range hits {
@@ -142,11 +142,11 @@ func FuzzDecide(f *testing.F) {
 		j := newJudge()
 		states, holds := map[string]*State{}, map[string]*Holds{}
 		now := at(0)
-		first := d.below(len(drawn)) // few counters, so that hits meet
+		first := d.below(len(drawn)) // few counters, so that hits share some
 		for n := 0; len(d.rest) > 0; n++ {
 			now = d.clock(now)
 			var hits []Hit
-			ban := bans[d.below(len(bans))] // of all hits, so that a counter has one or none, as rules are loaded; 0 also of exceptions
+			ban := bans[d.below(len(bans))] // one for all hits, because the rules give a counter one ban; 0 is also an exception's
 			for range 1 + d.below(4) {
 				counter := (first + d.below(4)) % len(drawn)
 				l := d.limit(counter, ban)
@@ -154,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 				hits = append(hits, d.hit(counter, l))
 			}
 			wantDenied, want := j.decide(hits, now)
-			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // all of which is overwritten
+			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
 			if denied := Decide(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}

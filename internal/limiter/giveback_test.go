@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestGiveBack takes back a charge of 4 that was made at second 30 of a minute.
+// TestGiveBack reverses a charge of 4 that was made at second 30 of a minute.
 func TestGiveBack(t *testing.T) {
 	const charged = 4
 	at := func(seconds float64) int64 { return int64(seconds * 1e6) }
@@ -13,9 +13,9 @@ func TestGiveBack(t *testing.T) {
 		name   string
 		how    Algorithm
 		before int64   // units used when the charge is made
-		other  int64   // units charged in between, by others
-		when   float64 // second at which they are
-		back   float64 // second at which the charge is taken back
+		other  int64   // units charged by others in between
+		when   float64 // second of the others' charge
+		back   float64 // second at which the charge is reversed
 		want   int64   // units used then, rounded up
 	}{
 		{"window, at once", FixedWindow, 3, 0, 30, 30, 3},
@@ -53,7 +53,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// What was charged, or what is stored, is from after now: the clock stepped back.
+// The charge or the stored state is from after now, because the clock stepped back.
 func TestGiveBackAfterAStepBack(t *testing.T) {
 	const minute = 60_000_000
 	for _, spec := range []Spec{{}, {Algorithm: FirstHit}, {Algorithm: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
@@ -77,18 +77,18 @@ func TestGiveBackAfterAStepBack(t *testing.T) {
 	}
 }
 
-// What a window lost meanwhile, to a refund of everything, is not given back twice.
-func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
+// A window that was fully refunded and started again keeps its new use.
+func TestGiveBackToAWindowThatStartedAgain(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: FirstHit})
 	second := time.Second.Microseconds()
 	charged := l.counting.add(l.roll(State{}, 10*second), 4)
-	anew := l.counting.add(l.roll(l.counting.add(charged, -10), 20*second), 3)
-	if got := l.GiveBack(anew, charged, 4, 30*second); got != anew {
-		t.Errorf("%+v became %+v", anew, got)
+	again := l.counting.add(l.roll(l.counting.add(charged, -10), 20*second), 3)
+	if got := l.GiveBack(again, charged, 4, 30*second); got != again {
+		t.Errorf("%+v became %+v", again, got)
 	}
 }
 
-// What is given back leaves the ban, of which a counter lives until the end.
+// GiveBack leaves the ban, which keeps the counter until it ends.
 func TestGiveBackLeavesTheBan(t *testing.T) {
 	for a := range algorithms {
 		spec := Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: Algorithm(a), DenyFor: time.Hour}

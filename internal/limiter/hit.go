@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// Hit is one limit asked for by one descriptor of one request. Its bytes belong to the
-// caller, who may use their memory again once the decision is there.
+// Hit asks one limit for units on behalf of one descriptor of a request. Its bytes belong to
+// the caller, who may reuse their memory after the decision.
 type Hit struct {
 	Limit *Limit
-	Key   []byte // spells the counter, see Keys
-	// Cost is how many units the hit asks for. 0 is a peek, which writes nothing: it asks
-	// whether one more unit, or its hold, would pass or, with Always, whether no more than the
-	// limit is used. Costs too large to be counted exactly, which are all far above the limit,
-	// are taken as one large number.
+	Key   []byte // key of the counter, see Keys
+	// Cost is the number of units that the hit asks for. 0 is a peek, which writes nothing: it
+	// asks whether one more unit, or its hold, would pass or, with Always, whether the use is
+	// within the limit. Costs too large to be counted exactly, all far above the limit, count
+	// as one large number.
 	Cost   uint64
-	Refund bool // gives Cost back: always admitted and written, but no counter falls below 0
-	Always bool // writes Cost even if it does not fit or its request is denied: it is used already
-	// Hold names the hold that is taken or given back, in HoldSize bytes: nil unless the limit
-	// counts by Concurrency. One hold costs 1, whatever Cost is above that.
+	Refund bool // refunds Cost: always admitted and written, but no counter falls below 0
+	Always bool // writes Cost even if it does not fit or its request is denied, because it has been used
+	// Hold is the name of the hold to take or release, of HoldSize bytes, or nil unless the
+	// limit counts by Concurrency. One hold costs 1, even if Cost is more.
 	Hold []byte
-	// Mode replaces that of the limit unless it is Enforced: for SHADOW_MODE and QUOTA_MODE,
-	// see package plan.
+	// Mode, unless it is Enforced, replaces the mode of the limit, for SHADOW_MODE and
+	// QUOTA_MODE; see package plan.
 	Mode Mode
-	// Labels are what metrics call the levels of the rule for this request, each followed by
-	// LevelEnd, where they hold values of the request. nil leaves the hit to the limit's Series.
+	// Labels are the metrics' labels of the rule's levels for this request, each followed by
+	// LevelEnd, if they contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
 }
 
-// EffectiveMode returns what it means for the request that the hit is over.
+// EffectiveMode returns the mode that decides how an exceeded limit affects the request.
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
-// cost is Cost, or a number larger than any limit of which some can be summed.
+// cost returns Cost, at most a number that is larger than any limit and small enough for sums.
 func (h *Hit) cost() int64 {
 	if h.Hold != nil {
 		return int64(min(h.Cost, 1))
@@ -41,12 +41,12 @@ func (h *Hit) cost() int64 {
 	return int64(min(h.Cost, MaxExact/2))
 }
 
-// CountedCost returns what the hit takes or gives: its cost, or the largest that its
-// limit counts exactly.
-func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.most) }
+// CountedCost returns the units that the hit takes or refunds: its cost, at most the largest
+// that its limit counts exactly.
+func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.maxCost) }
 
-// least is what a peek asks for, in units. Where usage is charged although it does
-// not fit, a peek that asked for one would deny what the charge itself permits.
+// least returns the units that a peek asks for. Where usage is charged although it does not
+// fit, a peek for one unit would deny requests that the charge itself permits.
 func (h *Hit) least() int64 {
 	if h.Always {
 		return 0
@@ -54,52 +54,52 @@ func (h *Hit) least() int64 {
 	return 1
 }
 
-// Unconditional reports whether the hit is written whatever becomes of its request.
+// Unconditional reports whether the hit is written even if its request is denied.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 
-// Never is the RetryAfter of a hit that no waiting makes fit.
+// Never is the RetryAfter of a hit that will never fit.
 const Never time.Duration = -1
 
-// Decision is the outcome for one hit.
+// Decision is the outcome of one hit.
 type Decision struct {
-	Over       bool // it did not fit its limit; what follows for the request depends on its mode
-	Charged    bool // the cost was written or, for a refund, given back
-	Already    bool // the hold was there already, or for a refund was not: nothing changed
-	Remembered bool // it was known to be over without asking where the counter is
-	// Used is what the counter holds after the request, rounded up to a unit. It exceeds the
-	// limit where usage was charged that did not fit, or the limit was lowered.
+	Over       bool // the hit did not fit its limit; its mode decides what that means for the request
+	Charged    bool // the cost was written or, for a refund, refunded
+	Already    bool // the hold was taken before or, for a refund, was not taken: nothing changed
+	Remembered bool // the hit was decided by a remembered state, without asking the store
+	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
+	// if usage was charged that did not fit, or if the limit was lowered.
 	Used       int64
-	Remaining  int64         // what the limit still admits then, 0 while the counter is banned
-	ResetAfter time.Duration // until the whole limit is free again, and no ban in force
-	// RetryAfter is the time after which this counter would admit the same request if nothing
-	// else happened, that is all hits on it together: Never if no waiting helps, 0 if the hit
-	// fitted, or would now that the request's refunds are written. Of a limit by Concurrency
-	// it is a second: nobody knows.
+	Remaining  int64         // units that the limit still admits then, 0 while the counter is banned
+	ResetAfter time.Duration // until the limit is fully available again, without a ban
+	// RetryAfter is the time after which this counter would admit all of the request's hits on
+	// it, if nothing else happened: Never if they will never fit, 0 if the hit fitted or would
+	// fit now that the request's refunds are written. For a Concurrency limit it is a second,
+	// because the time of the next release is unknown.
 	RetryAfter time.Duration
 }
 
-// few is up to how many hits comparing all with each other costs less than a map.
+// few is the largest number of hits for which comparing all pairs is cheaper than a map.
 const few = 16
 
-// Firsts appends to dst, for each hit, the place of the first one on its counter. A request
-// of few hits, which is the usual one, costs no memory; one of many, which a client may
-// send to do harm, costs time in proportion to its hits.
+// Firsts appends to dst, for each hit, the index of the first hit on its counter. A request of
+// few hits, the usual case, needs no map. A request of many hits, which a client may send to do
+// harm, takes time in proportion to them.
 func Firsts(hits []Hit, dst []int) []int {
-	var places map[string]int // nil for few hits
+	var indexes map[string]int // nil for few hits
 	dst = slices.Grow(dst, len(hits))
 	if len(hits) > few {
-		places = make(map[string]int, len(hits))
+		indexes = make(map[string]int, len(hits))
 	}
 	for i := range hits {
 		key, first := hits[i].Key, 0
-		if places == nil {
+		if indexes == nil {
 			for !bytes.Equal(hits[first].Key, key) {
 				first++
 			}
-		} else if at, known := places[string(key)]; known {
-			first = at
+		} else if seen, known := indexes[string(key)]; known {
+			first = seen
 		} else {
-			first, places[string(key)] = i, i
+			first, indexes[string(key)] = i, i
 		}
 		dst = append(dst, first)
 	}

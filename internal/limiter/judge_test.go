@@ -9,53 +9,52 @@ import (
 	"time"
 )
 
-// judge decides as the specification reads, with exact rational numbers and by
-// trying everything on a copy: slow, and independent of Decide. When a hit may
-// come back and when a counter is whole again it finds by looking at the times
-// to come, not by a formula.
+// judge decides by the wording of the specification, with exact rational numbers and by trying
+// everything on a copy. It is slow, and independent of Decide. It finds retry and reset times
+// by looking at later times, not by a formula.
 type judge struct {
 	counters map[string]exactCounter // by counter
-	bans     map[string]int64        // by counter, until when; those that have ended, too
+	bans     map[string]int64        // end of the ban by counter, even if it has passed
 }
 
 func newJudge() *judge {
 	return &judge{counters: map[string]exactCounter{}, bans: map[string]int64{}}
 }
 
-// exactCounter is what a counter holds, at any time from the one at which it was
-// written. All of its methods leave it as it is.
+// exactCounter is the content of a counter, at any time from its last write on. No method
+// changes its receiver.
 type exactCounter interface {
-	// turn is the counter at now.
+	// turn returns the counter at now.
 	turn(r *rule, now int64) exactCounter
-	// back is the counter if the clock has stepped back behind it, and all that is in
-	// it counts as used at now. Another one it leaves as it is.
+	// back returns the counter with all of its use at now if it is from after now, because the
+	// clock stepped back, and otherwise the counter itself.
 	back(r *rule, now int64) exactCounter
-	// used is the exact use, in units.
+	// used returns the exact use, in units.
 	used(r *rule) *big.Rat
-	// write adds units, or takes them back if they are negative.
+	// write adds units, or refunds them if they are negative.
 	write(r *rule, units *big.Rat) exactCounter
 	// empty reports whether nothing is used.
 	empty() bool
 }
 
-// rule is a limit in the judge's words, with times in microseconds.
+// rule is a limit in the judge's terms, with times in microseconds.
 type rule struct {
 	limit        *Limit
 	period, ban  int64
-	amount, size *big.Rat // what a period, and what a moment admits
-	drain        *big.Rat // by which a bucket sinks in a period
+	amount, size *big.Rat // admitted in a period, and at once
+	drain        *big.Rat // drained by a bucket in a period
 }
 
 func newRule(l *Limit) *rule {
 	seconds := map[Unit]int64{
 		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
 	}[l.Unit]
-	if l.Algorithm == ByCalendar && l.Unit >= Day { // the shortest
+	if l.Algorithm == ByCalendar && l.Unit >= Day { // a calendar window can be shorter by this much
 		seconds -= map[Unit]int64{Day: 3600, Week: 3600, Month: 2*86400 + 3600}[l.Unit]
 	}
 	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, ban: int64(l.DenyFor / time.Microsecond)}
 	r.amount = rat(l.RequestsPerUnit)
-	r.size, r.drain = r.amount, rat(max(l.RequestsPerUnit, 1)) // nothing fits a limit of 0, but a debt goes away
+	r.size, r.drain = r.amount, rat(max(l.RequestsPerUnit, 1)) // nothing fits a limit of 0, but debt drains
 	if l.Burst > 0 && l.RequestsPerUnit > 0 {
 		r.size = rat(l.Burst)
 	}
@@ -81,7 +80,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		if b := j.counters[key]; b != nil && !b.empty() {
 			j.counters[key] = b.back(r, now)
 		}
-		if r.ban > 0 && j.bans[key] > now { // no ban is longer than those of the limit
+		if r.ban > 0 && j.bans[key] > now { // no ban is longer than those of the limit that is asked
 			j.bans[key] = min(j.bans[key], now+r.ban)
 		}
 	}
@@ -172,7 +171,7 @@ func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64
 		return
 	}
 	if w, ok := b.(interface{ end(*rule) int64 }); ok {
-		v.reset = w.end(r) - now // used or not
+		v.reset = w.end(r) - now // even if it is unused
 	} else {
 		v.reset = r.first(b, now, exactCounter.empty)
 	}
@@ -181,7 +180,7 @@ func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64
 	}
 }
 
-// ban says that nothing is admitted for so long.
+// ban says that nothing is admitted for left microseconds.
 func (v *verdict) ban(left int64) {
 	v.remaining, v.reset = new(big.Int), max(v.reset, left)
 	if v.over && v.retry >= 0 {
@@ -204,8 +203,8 @@ func (r *rule) admits(b exactCounter, hits []Hit, i int) bool {
 	return true
 }
 
-// first is how long it takes until b is as wished, -1 if it never will be. A
-// counter that is left alone only gets better, so bisection finds it.
+// first returns the time until b is good, or -1 if it never will be. A counter without new use
+// only gets better, so bisection works.
 func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) int64 {
 	at := func(wait int64) bool { return good(b.turn(r, now+wait)) }
 	drained := new(big.Rat).SetInt64(r.period)
@@ -229,8 +228,8 @@ func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) in
 	return high
 }
 
-// wish is what must be free for h: for a peek one unit, unless what is asked for is
-// charged in any case.
+// wish returns the units that must be free for h. A peek needs one unit, unless the usage is
+// always charged.
 func wish(h *Hit) *big.Rat {
 	if h.Hold != nil || h.Cost == 0 && !h.Always {
 		return rat(1)
@@ -238,7 +237,7 @@ func wish(h *Hit) *big.Rat {
 	return rat(h.Cost)
 }
 
-// change is what h adds.
+// change returns the units that h adds.
 func change(h *Hit) *big.Rat {
 	if h.Refund {
 		return new(big.Rat).Neg(rat(h.Cost))

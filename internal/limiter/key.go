@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Entry is one key and value of a descriptor, any bytes.
+// Entry is one key and value of a descriptor. Both may contain any bytes.
 type Entry struct {
 	Key, Value string
 }
@@ -21,27 +21,26 @@ type Entry struct {
 //
 //	<prefix>w1|<domain>|<key>=<value>|...|<kind><period>
 //
-// for example "w1|api|user=alice|path=/login|1m". The period is a number of days, hours,
-// minutes or seconds, the first of these that it is whole of, since in Redis' memory every byte
-// of a key counts. The kind is the letter of the algorithm, which a fixed window does not have.
-// A window of a calendar has units of the calendar instead, as in 1M for a month, a @ and the
-// time zone unless that is UTC. Of the limits of a rule that count alike, the second has 2:
-// before all that, the third 3:, whatever their modes are: so a trial that is enforced, or
-// takes the place of the first, keeps a count. A denial by an exception or an invalid value has an
-// x. No two different inputs meet in one key, whatever bytes they hold:
+// for example "w1|api|user=alice|path=/login|1m". The period is a whole number of days, hours,
+// minutes or seconds, in the largest of these units that divides it, since every byte of a key
+// takes memory in Redis. The kind is the letter of the algorithm; a fixed window has none. A
+// calendar window has units of the calendar instead, such as 1M for a month, then @ and the
+// time zone unless it is UTC. If limits of a rule count alike, the second has 2: in front, the
+// third 3:, regardless of their modes: so a trial that is enforced, or replaces the first,
+// keeps its count. A denial by an exception or an invalid value has an x. Different inputs
+// never have the same key, whatever bytes they contain:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
-//   - Where a wildcard's pattern stands for all its values, ~ stands for =.
-//   - A key that is still long holds # and one digest of all its parts but prefix and kind.
+//   - If a wildcard's pattern replaces its values, ~ replaces =.
+//   - A key that is still long has # and one digest of all parts except prefix and kind.
 //
-// In a cluster the first entry is followed by a hash tag, {00} to {7F}: the
-// bucket of the counter, which follows from all that stands before the tag but
-// the prefix. Counters of one bucket are on one hash slot and decided in one
-// call; so are all counters of a tenant whose name is the first entry.
+// In a cluster, a hash tag follows the first entry, {00} to {7F}: the counter's bucket, derived
+// from the text in front of the tag without the prefix. Counters of one bucket share a hash
+// slot and are decided in one call; so are all counters of a tenant named by the first entry.
 //
-// w1 is the version of this spelling and of the state stored under it. The
-// amount of a limit is not in its key: a changed amount keeps the count.
+// w1 is the version of this spelling and of the stored state. The amount of a limit is not in
+// its key, so that a changed amount keeps the count.
 type Keys struct {
 	prefix string
 	digest bool
@@ -50,21 +49,21 @@ type Keys struct {
 
 const (
 	formatVersion = "w1"
-	vetoLetter    = 'x' // beside those of algorithms
+	vetoLetter    = 'x' // different from the letters of algorithms
 	nthEnd        = ':'
 
-	maxPart = 64  // longest key or value that is spelled out, in bytes
+	maxPart = 64  // longest key or value that is not digested, in bytes
 	maxKey  = 512 // longest key between prefix and kind, in bytes
 
-	// buckets is a compromise: the fewer there are, the more requests share a
-	// call; the more, the more evenly a cluster is loaded. With 32, three primaries
-	// would use up to a quarter less CPU, but the busiest of ten would get a quarter
-	// more than its share, and no more than 32 would get any.
+	// buckets is a compromise: fewer buckets let more requests share a call, more buckets load
+	// a cluster more evenly. With 32, three primaries would use up to a quarter less CPU, but
+	// the busiest of ten would get a quarter more than its share, and only 32 primaries would
+	// get any.
 	buckets = 128
 )
 
-// NewKeys spells keys that start with prefix, which keeps deployments apart that share a Redis
-// and may not contain '|'. With digestValues no value is readable in a key, for privacy.
+// NewKeys returns Keys that start with prefix, which separates deployments on one Redis. It
+// must not contain '|'. With digestValues, keys contain digests instead of values, for privacy.
 func NewKeys(prefix string, digestValues bool) (Keys, error) {
 	if strings.Contains(prefix, "|") {
 		return Keys{}, fmt.Errorf("cache key prefix %q: '|' is not allowed", prefix)
@@ -72,15 +71,15 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 	return Keys{prefix: prefix, digest: digestValues}, nil
 }
 
-// ProbeKey is the key of a counter that no request has: it tries what a user may do
-// with keys that start with prefix.
+// ProbeKey returns the key of a counter that no request uses, for testing a user's permissions
+// on keys that start with prefix.
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
-// SharedKey is a key of what processes share beside counters, such as "servers". No counter has
-// it: the keys of those have another |. All of these keys have one slot of a cluster.
+// SharedKey returns the key of shared data other than counters, such as "servers". No counter
+// has it, because counters' keys have another |. These keys share a slot of a cluster.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
-// InBuckets returns k with hash tags, for a cluster. The prefix may not hold a tag of its own.
+// InBuckets returns k with hash tags, for a cluster. The prefix must not contain '{'.
 func (k Keys) InBuckets() (Keys, error) {
 	if strings.Contains(k.prefix, "{") {
 		return Keys{}, fmt.Errorf("cache key prefix %q: '{' is not allowed in a cluster", k.prefix)
@@ -89,13 +88,12 @@ func (k Keys) InBuckets() (Keys, error) {
 	return k, nil
 }
 
-// DigestsValues reports whether keys hold digests instead of values.
+// DigestsValues reports whether keys contain digests instead of values.
 func (k Keys) DigestsValues() bool { return k.digest }
 
-// Append appends what the keys of all counters of a descriptor begin with; the kind of a
-// limit ends them, see Spec.AppendKind. Where patterns[i] is not empty, it replaces the value of
-// entries[i]; patterns may be shorter than entries, or have one more, which stands for all
-// further entries.
+// Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
+// appends the rest. A patterns[i] that is not empty replaces the value of entries[i]; patterns
+// may be shorter than entries, or have one more, which stands for all further entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string) []byte {
 	dst = append(dst, k.prefix...)
 	start, bucket := len(dst), uint32(0)
@@ -128,16 +126,16 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 	return append(dst, '|')
 }
 
-// appendTag appends the hash tag of a bucket. Two hexadecimal digits spread the
-// buckets more evenly over the slots of a cluster than a plain number does.
+// appendTag appends the hash tag of a bucket. Two hexadecimal digits spread the buckets more
+// evenly over the slots of a cluster than a decimal number does.
 func appendTag(dst []byte, bucket uint32) []byte {
 	return append(dst, '{', hex[bucket>>4], hex[bucket&15], '}')
 }
 
 const hex = "0123456789ABCDEF"
 
-// AppendKind appends the end of the keys of a limit's counters. It distinguishes
-// counters of one descriptor that cannot be read as each other.
+// AppendKind appends the end of the keys of a limit's counters. Limits with different kinds
+// cannot share a counter, because their states mean different things.
 func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Nth > 0 {
 		dst = append(strconv.AppendUint(dst, uint64(s.Nth), 10), nthEnd)
@@ -166,7 +164,7 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	return append(strconv.AppendUint(dst, n, 10), letter)
 }
 
-// isEscaped has the bytes that are written as %XX.
+// isEscaped has true for the bytes that are written as %XX.
 var isEscaped = func() (is [256]bool) {
 	for c := range is {
 		is[c] = c <= ' ' || strings.IndexByte("%|=~#{}\x7f", byte(c)) >= 0
@@ -188,9 +186,9 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 	return append(dst, s[written:]...)
 }
 
-// AppendDigest appends what stands for a text in a key that does not show it.
+// AppendDigest appends the digest that replaces a text in a key.
 func AppendDigest(dst []byte, s string) []byte {
-	// The bytes of s are only read: a copy would be as long as the request likes.
+	// The bytes of s are only read. A copy could be as long as a client likes.
 	return appendDigest(dst, sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))))
 }
 
@@ -201,9 +199,9 @@ func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 // Slots is the number of hash slots of a Redis cluster.
 const Slots = 16384
 
-// Slot returns the hash slot of a key in a Redis cluster: the CRC16 of its hash tag,
-// the text between the first { and the next }, or of the whole key if there is
-// no such text (Redis cluster specification, "Hash tags").
+// Slot returns the hash slot of a key in a Redis cluster: the CRC16 of its hash tag, the text
+// between the first { and the next }, or of the full key if that text is missing or empty
+// (Redis cluster specification, "Hash tags").
 func Slot(key []byte) int {
 	if _, rest, ok := bytes.Cut(key, []byte("{")); ok {
 		if tag, _, ok := bytes.Cut(rest, []byte("}")); ok && len(tag) > 0 {

@@ -64,7 +64,7 @@ func TestPrefixIsRefused(t *testing.T) {
 	}
 }
 
-// Counters that cannot be read as each other have different kinds.
+// Limits that cannot share a counter have different kinds.
 func TestKinds(t *testing.T) {
 	kinds := map[string]Spec{}
 	for unit := Second; unit <= Year; unit++ {
@@ -82,7 +82,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// What begins alike lies on one slot, however it goes on and however long it is.
+// Keys with the same domain and first entry share a slot, regardless of the rest and of their
+// length.
 func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
 	keys := mustBucket(t, mustKeys(t, "shop:", false))
 	spell := func(domain, tenant, pattern string, others int, limit *Limit) []byte {
@@ -145,7 +146,7 @@ func TestKeyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// input is one set of arguments of Append; two that differ must not meet.
+// input is one set of arguments of Append. Different inputs must have different keys.
 type input struct {
 	Prefix, Domain string
 	Entries        []Entry
@@ -153,8 +154,8 @@ type input struct {
 	Period         int
 }
 
-// readInput makes an input of arbitrary bytes: NUL ends a string, and the
-// first byte of an entry says whether a pattern replaces its value.
+// readInput makes an input of arbitrary bytes: NUL ends a string, and a value that begins with
+// * is a pattern.
 func readInput(data string) input {
 	fields := strings.Split(data, "\x00")
 	next := func() (s string) {
@@ -190,7 +191,7 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 	f.Add("w1\x00a\x00\x00k\x00v", "\x00w1\x00\x00a\x00k\x00v")
 	f.Add("\x00a\x00\x00k\x00"+strings.Repeat("v", 65), "\x00a\x00\x00k\x00#1zn0EjvmWJDZ8D8pyfvMVQ")
 	f.Add(strings.Repeat("\x00aaaaaaaaaa", 100), strings.Repeat("\x00aaaaaaaaaa", 102))
-	for n := 55; n < 64; n++ { // around the longest key that is spelled out
+	for n := 55; n < 64; n++ { // around the longest key that is not digested
 		f.Add("\x00a\x00"+strings.Repeat("\x00k\x00"+strings.Repeat("v", n), 8), "\x00a")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
@@ -221,14 +222,14 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// Redis itself has the last word.
+// Redis computes the same slots.
 func TestSlotOfRedis(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(t, "--cluster-enabled", "yes").Addr()})
 	defer client.Close()
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		key := fmt.Sprintf("%x", random.Uint64())
-		for range random.IntN(6) { // braces, wherever they fall
+		for range random.IntN(6) { // braces in random positions
 			i := random.IntN(len(key) + 1)
 			key = key[:i] + []string{"{", "}", "\x00", "\xff"}[random.IntN(4)] + key[i:]
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Unit is the unit of a limit's period. The zero value is no unit.
+// Unit is the unit of a limit's period. The zero value is not a unit.
 type Unit uint8
 
-// The units, from the shortest. A month counts 30 days and a year 365, but ByCalendar.
+// The units, from the shortest. A month has 30 days and a year 365, except with ByCalendar.
 const (
 	Second Unit = iota + 1
 	Minute
@@ -33,53 +33,53 @@ var (
 // UnitNames lists the names that ParseUnit accepts, shortest period first.
 func UnitNames() []string { return slices.Clone(unitNames[Second:]) }
 
-// ParseUnit finds a unit by its name, in any case.
+// ParseUnit finds a unit by its name, in upper or lower case.
 func ParseUnit(name string) (Unit, bool) {
 	i := slices.IndexFunc(unitNames[Second:], func(unit string) bool { return strings.EqualFold(unit, name) })
-	return Second + Unit(i), i >= 0 // Unit(-1) is 255, and with Second 0: no unit
+	return Second + Unit(i), i >= 0 // if i is -1, the sum overflows to 0
 }
 
-// Duration returns the length of the unit, 0 for no unit.
+// Duration returns the length of the unit, or 0 for the zero value.
 func (u Unit) Duration() time.Duration { return durations[u] }
 
 // String returns the unit's name in lower case.
 func (u Unit) String() string { return unitNames[u] }
 
-// Mode says what a limit's denial means for the request.
+// Mode says how an exceeded limit affects the request.
 type Mode uint8
 
 // The modes.
 const (
 	Enforced Mode = iota // denies the request
-	Shadow               // counts and measures but never denies
-	Quota                // denies the request only when every quota limit of it is over
+	Shadow               // is counted and measured but never denies
+	Quota                // denies the request only if all quota limits of it are exceeded
 )
 
-// Charge says what becomes of the cost of a hit that is denied.
+// Charge says whether the cost of a denied hit is written.
 type Charge uint8
 
 const (
-	// ByDefault leaves it to the server's setting, which is Auto unless it says otherwise.
+	// ByDefault leaves it to the server's setting, by default Auto.
 	ByDefault Charge = iota
-	// Auto is Always for a hit whose descriptor carries its own cost, such as
-	// tokens or bytes, and Admitted for others.
+	// Auto is Always for a hit whose descriptor has its own cost, such as tokens or bytes, and
+	// Admitted for other hits.
 	Auto
 	// Admitted writes a hit only if its request is admitted.
 	Admitted
-	// Always writes a hit although it does not fit or its request is denied.
+	// Always writes a hit even if it does not fit or its request is denied.
 	Always
 )
 
-// FailureMode says what becomes of the hits on a limit while the store fails.
-// Package failover says what follows for a request with limits of several modes.
+// FailureMode says how the hits on a limit are decided while the store fails. Package failover
+// describes requests with limits of several modes.
 type FailureMode uint8
 
 // The failure modes.
 const (
 	FailureByDefault FailureMode = iota // leaves it to the server's setting
 	FailureError                        // leaves the request undecided
-	FailureAllow                        // admits them, uncounted
-	FailureDeny                         // takes the limit to be over
+	FailureAllow                        // admits them without counting
+	FailureDeny                         // treats the limit as exceeded
 	FailureLocal                        // counts them in the memory of this process
 )
 
@@ -91,51 +91,51 @@ func FailureModeNames() []string { return failureModes[FailureError:] }
 // String returns the mode's name.
 func (m FailureMode) String() string { return failureModes[m] }
 
-// MaxPeriod is the longest period of a limit, and the longest time in which an
-// empty bucket refills. Up to it the end of any window, in microseconds since
-// the epoch, stays below MaxExact.
+// MaxPeriod is the longest period of a limit, and the longest time that a full bucket may take
+// to drain. Up to it, the end of any window, in microseconds since the epoch, stays below
+// MaxExact.
 const MaxPeriod = 100 * 365 * day
 
 // MinBan is the shortest ban; the longest lasts MaxPeriod.
 const MinBan = time.Millisecond
 
-// MaxAmount is the largest amount of a limit, and the largest burst. A use and a cost,
-// each of which may be four times as much, still add up to MaxExact.
+// MaxAmount is the largest amount of a limit, and the largest burst. The sum of a use and a
+// cost, each up to four times as large, is still at most MaxExact.
 const MaxAmount = 1 << 50
 
-// Spec says what a limit is: an amount per period, how it is counted, and what
-// happens when it is used up.
+// Spec defines a limit: an amount per period, how it is counted, and what happens when it is
+// used up.
 type Spec struct {
 	Name            string      // as configured, may be empty
 	RequestsPerUnit uint64      // amount per period, at most MaxAmount, 0 denies all
 	Unit            Unit        // with UnitMultiplier, the period
-	UnitMultiplier  uint32      // periods of so many units; 0 means 1
+	UnitMultiplier  uint32      // number of units in the period; 0 means 1
 	Unlimited       bool        // admits everything and never reaches a store
 	Algorithm       Algorithm   // how the amount is counted
-	Nth             uint32      // 2 of the second limit of its rule that counts alike, and so on; 0 of the first
-	TimeZone        string      // of ByCalendar; empty means UTC
+	Nth             uint32      // 2 for the second limit of a rule that counts alike, and so on; 0 for the first
+	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
-	Hold            string      // key of the entry that names a hold of Concurrency; "" means DefaultHold
+	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
 	Charge          Charge      // whether denied hits are written
-	Mode            Mode        // what a denial means
-	Veto            bool        // of an exception or an invalid value: an amount of 0 that no quota and no failure mode outweighs
-	FailureMode     FailureMode // what becomes of hits while the store fails
-	Replaces        []string    // names of limits that do not count beside this one, sorted
-	Series          Series      // of the metrics; limits of equal labels share them
+	Mode            Mode        // how the request is affected if the limit is exceeded
+	Veto            bool        // the limit denies for an exception or an invalid value: its amount of 0 outweighs quotas and failure modes
+	FailureMode     FailureMode // how hits are decided while the store fails
+	Replaces        []string    // names of the limits that do not count beside this one, sorted
+	Series          Series      // labels of the metrics; limits with equal labels share them
 
-	// DenyFor is how long a ban denies a counter, whatever the algorithm says; 0: there are no
-	// bans. One begins when a hit of an enforced limit is over, and so its request is denied:
-	// also if another limit denies it, too, if the hit is charged always, and if it is a peek
-	// of a request: who asks first and is charged later is banned like others. A limit in
-	// shadow mode or a quota begins none, nor does CounterStore.Peek. A ban in force is not
-	// extended. While it is, every hit but refunds is over, and what is written whatever
-	// becomes of its request still is. No ban applies to a limit without bans, such as one of
-	// an exception; what it writes leaves the ban in force for other limits on the counter.
+	// DenyFor is the length of a ban, during which every hit on the counter except refunds is
+	// over. 0 disables bans. A ban begins when a hit of an enforced limit is over, and its
+	// request is therefore denied: also if another limit denies the request, too, if the hit is
+	// always charged, and if it is a peek of a request, so that clients who ask first and are
+	// charged later are banned like others. A limit in shadow mode or a quota begins no ban,
+	// nor does CounterStore.Peek. A ban in force is not extended, and does not stop hits that
+	// are written even if their request is denied. Limits without bans, such as those of an
+	// exception, ignore a ban in force and leave it for other limits on the counter.
 	DenyFor time.Duration
 }
 
-// Period returns the length of the limit's window, of a calendar about that, or the time
-// in which a bucket refills by the amount.
+// Period returns the length of the limit's window, which is approximate for a calendar, or the
+// time in which a bucket drains by the amount.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
@@ -156,7 +156,7 @@ func (s *Spec) Rate() string {
 	return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per())
 }
 
-// Size returns how much fits at once: the amount, or the burst of a bucket that has one.
+// Size returns the units that fit at once: the burst if the limit has one, or the amount.
 func (s *Spec) Size() uint64 {
 	if s.Burst > 0 && s.RequestsPerUnit > 0 {
 		return s.Burst
@@ -164,11 +164,11 @@ func (s *Spec) Size() uint64 {
 	return s.RequestsPerUnit
 }
 
-// DefaultHold is the key of the entry that names a hold, as Envoy's action
-// request_headers makes it of x-request-id.
+// DefaultHold is the default key of the entry that names a hold. Envoy's action request_headers
+// makes such an entry from x-request-id.
 const DefaultHold = "request_id"
 
-// HoldKey returns the key of the entry that names a hold, "" if the limit has no holds.
+// HoldKey returns the key of the entry that names a hold, or "" if the limit has no holds.
 func (s *Spec) HoldKey() string {
 	if s.Unlimited || s.Algorithm != Concurrency {
 		return ""
@@ -176,17 +176,17 @@ func (s *Spec) HoldKey() string {
 	return cmp.Or(s.Hold, DefaultHold)
 }
 
-// Limit is a Spec that can be counted. It is immutable once it is used, and before that
-// but for Nth, Mode and Series; a new configuration makes new limits.
+// Limit is a Spec that can be counted. Nth, Mode and Series may be changed until it is first
+// used; after that it is immutable. A new configuration makes new limits.
 type Limit struct {
 	Spec
-	counting counting // nil if it is unlimited
-	most     int64    // of counting.numbers
+	counting counting // nil if the limit is unlimited
+	maxCost  int64    // the first result of counting.numbers
 }
 
-// NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
-// refill above MaxPeriod, or numbers that would not be exact. Fields that the algorithm does
-// not take, see Option, must be empty; who reads rules says so, with the place.
+// NewLimit returns an error if s cannot be counted: for a missing unit, a period or a refill
+// above MaxPeriod, or numbers that would not be exact. It does not check for options that the
+// algorithm does not take; the reader of the rules reports those, with their location.
 func NewLimit(s Spec) (*Limit, error) {
 	switch {
 	case s.Unlimited:
@@ -202,11 +202,11 @@ func NewLimit(s Spec) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	most, _ := c.numbers()
-	return &Limit{s, c, most}, nil
+	maxCost, _ := c.numbers()
+	return &Limit{s, c, maxCost}, nil
 }
 
-// MustLimit is NewLimit of a Spec that is known to be right: it panics on an error.
+// MustLimit is NewLimit for a valid Spec. It panics on an error.
 func MustLimit(s Spec) *Limit {
 	l, err := NewLimit(s)
 	if err != nil {
@@ -215,22 +215,22 @@ func MustLimit(s Spec) *Limit {
 	return l
 }
 
-// Times returns a limit of factor times the amount of l and of its burst, which counts on
-// the same counters: so what is used counts. It has no bans, and bans in force do not apply
-// to it. Amounts are rounded, and at least 1; one of 0 stays 0. Where the algorithm cannot
-// count so much, the factor is its root.
+// Times returns a limit with factor times the amount and burst of l on the same counters, so
+// that used units count. It has no bans, and bans in force do not apply to it. Amounts are
+// rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such amounts,
+// Times uses the square root of factor, and so on.
 func (l *Limit) Times(factor float64) *Limit {
 	if l.Unlimited {
 		return l
 	}
-	for range 64 { // roots of any factor come to 1
+	for range 64 { // repeated square roots of any factor reach 1
 		s := l.Spec
 		s.RequestsPerUnit, s.Burst, s.DenyFor = scale(s.RequestsPerUnit, factor), scale(s.Burst, factor), 0
 		if times, err := NewLimit(s); err == nil {
 			return times
 		}
 		if factor = math.Sqrt(factor); factor >= 2 {
-			factor = math.Floor(factor) // a bucket can count more if the amount has more in common with the period
+			factor = math.Floor(factor) // a bucket can count more if its amount and period have a larger common divisor
 		}
 	}
 	return l

@@ -27,7 +27,7 @@ func TestParseUnit(t *testing.T) {
 	}
 }
 
-// must makes a limit of a test, whose Spec is right.
+// must makes a limit from a valid Spec.
 func must(s Spec) *Limit { return MustLimit(s) }
 
 func TestNewLimitRefuses(t *testing.T) {

@@ -6,32 +6,30 @@ import (
 	"unsafe"
 )
 
-// Recent keeps a value for each of the counters that were touched last, in a fixed
-// amount of memory: a new counter takes the place of that which was touched longest
-// ago, of a few. It does not keep keys but their hashes, of 64 bits, so that what it
-// returns may, in one of 2^48 cases or so, be that of another counter: too rarely to matter
-// for what is forgotten within seconds.
+// Recent is a cache of one value for each of the most recently touched counters, in a fixed
+// amount of memory. A new counter replaces the least recently touched of a few. Recent stores
+// 64-bit hashes instead of keys, so a value may, in about one of 2^48 cases, belong to another
+// counter: rarely enough for values that expire within seconds.
 type Recent[V any] struct {
 	seed maphash.Seed
 	sets []recentSet[V] // a power of two
 }
 
-// recentWays is how many counters have the same place.
+// recentWays is the number of counters in a set.
 const recentWays = 4
 
-// recentSet holds the counters of one place, the last touched first.
+// recentSet has the counters of one set, most recently touched first.
 type recentSet[V any] struct {
 	mu   sync.Mutex
 	ways [recentWays]recentValue[V]
 }
 
 type recentValue[V any] struct {
-	hash  uint64 // 0: none
+	hash  uint64 // 0 if unused
 	value V
 }
 
-// NewRecent returns a Recent of at most so many bytes, or of one set of counters if
-// that is more.
+// NewRecent returns a Recent of at most the given size, or of one set if that is larger.
 func NewRecent[V any](bytes int) *Recent[V] {
 	n := 1
 	for 2*n*int(unsafe.Sizeof(recentSet[V]{})) <= bytes {
@@ -40,8 +38,8 @@ func NewRecent[V any](bytes int) *Recent[V] {
 	return &Recent[V]{maphash.MakeSeed(), make([]recentSet[V], n)}
 }
 
-// Touch calls do with the value of a counter, the zero value if there is none, under
-// a lock that keeps few others waiting. What do leaves there is kept.
+// Touch calls do with the value of a counter, or the zero value if it has none, under a lock
+// that few others wait for. It keeps the value that do leaves.
 func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 	set, hash := r.lock(key)
 	defer set.mu.Unlock()
@@ -58,7 +56,7 @@ func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 	do(&set.ways[0].value)
 }
 
-// Get returns the value of a counter, the zero value if there is none.
+// Get returns the value of a counter, or the zero value if it has none.
 func (r *Recent[V]) Get(key []byte) (value V) {
 	set, hash := r.lock(key)
 	defer set.mu.Unlock()
@@ -70,7 +68,7 @@ func (r *Recent[V]) Get(key []byte) (value V) {
 	return value
 }
 
-// lock locks the place of a counter.
+// lock locks the set of a counter.
 func (r *Recent[V]) lock(key []byte) (set *recentSet[V], hash uint64) {
 	hash = max(maphash.Bytes(r.seed, key), 1)
 	set = &r.sets[hash&uint64(len(r.sets)-1)]

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-func TestRecentKeepsWhatWasTouchedLast(t *testing.T) {
+func TestRecentKeepsTheLastTouched(t *testing.T) {
 	r := NewRecent[int](0) // one set
 	touch := func(key string, value int) { r.Touch([]byte(key), func(v *int) { *v += value }) }
 	want := func(key string, value int) {

@@ -2,55 +2,55 @@ package limiter
 
 import "time"
 
-// RetrySpread spreads the times at which denied requests come back. It changes only
-// RetryAfter of a denied request: requests that are denied on one counter get times one
-// after the other, in the order in which they were denied, so that what each asks for is
-// free when it comes. No time is earlier than the exact one, and the first is exact.
+// RetrySpread spreads the times at which denied clients retry. It changes only the RetryAfter
+// of denied requests: requests that are denied on one counter get times one after the other, in
+// the order of their denials, so that each finds room when it retries. No time is earlier than
+// the exact one, and the first is exact.
 //
-// It cannot know who comes back. A client alone on its counter that does not wait, and is
-// denied again and again, looks like many. So a limit of few units, of a long period, or
-// with bans, is taken for that of one client: its times are less than a second later than
-// the exact ones. Those of other limits are at most two periods later. A line that gets so
-// long twice within half a period is of clients that do not wait: until all its times are
-// due, new ones are at most a period, and 10 seconds, later than exact.
+// It cannot identify clients. A client alone on its counter that retries too early, and is
+// denied again and again, looks like many clients. So a limit of few units, of a long period,
+// or with bans, is treated as a per-client limit: its retry times are delayed by less than a
+// second. Retry times of other limits are delayed by at most two periods. A queue that grows
+// that long twice within half a period must have clients that do not wait: until all its times
+// have passed, new times are delayed by at most 10 seconds and at most a period.
 //
-// Some hits get the exact time, because nobody means to come back: a peek, a hit that
-// is written even if its request is denied, one that no waiting makes fit, and one that
-// denies nothing by itself because its limit is in shadow mode or a quota.
+// Some hits get the exact time and do not join the queue, because no client retries for them: a
+// peek, a hit that is written even if its request is denied, a hit that will never fit, and a
+// hit in shadow mode or of a quota, which denies nothing by itself.
 type RetrySpread struct {
-	now   func() time.Time
-	start time.Time
-	lines *Recent[line]
+	now    func() time.Time
+	start  time.Time
+	queues *Recent[queue]
 }
 
 const (
-	// crowdUnits a period, of crowdPeriod at most, are what many share.
+	// Limits of crowdUnits or more, per crowdPeriod or less, are shared by many clients.
 	crowdUnits  = 20
 	crowdPeriod = 60 * second
-	// crowdPushPeriods is how far beyond the exact time the reported time of one of
-	// them is at most. 100 workers that share 50 a minute need all of it.
+	// crowdPushPeriods is the longest delay of such a limit's retry times, in periods. 100
+	// workers that share 50 a minute need all of it.
 	crowdPushPeriods = 2
-	// impatientPush is the same while somebody is taken not to wait.
+	// impatientPush is the longest delay while some clients do not wait.
 	impatientPush = 10 * second
-	// lonePush is the same of the limit of one client.
+	// lonePush is the bound of the delay for a per-client limit.
 	lonePush = second
 )
 
-// line is those who have a time to come back to a counter.
-type line struct {
-	due       int64 // when the last of them comes, in microseconds since RetrySpread.start
-	together  int64 // the cost of all who come at that time, where they return by window
-	full      int64 // when it was last as long as it may be, 0: never
-	impatient int64 // until when somebody is taken not to wait
+// queue describes the clients that wait to retry on a counter.
+type queue struct {
+	due       int64 // time of the last client, in microseconds since RetrySpread.start
+	together  int64 // cost of all clients that retry at due, for algorithms with windows
+	full      int64 // when the queue last reached its longest delay, 0 if never
+	impatient int64 // until when some clients are assumed not to wait
 }
 
-// NewRetrySpread returns a RetrySpread on a clock that shows how much time passes.
+// NewRetrySpread returns a RetrySpread. now should be a monotonic clock.
 func NewRetrySpread(now func() time.Time) *RetrySpread {
-	return &RetrySpread{now, now(), NewRecent[line](1 << 20)} // 32,768 counters: those denied last
+	return &RetrySpread{now, now(), NewRecent[queue](1 << 20)} // 32,768 counters
 }
 
-// Spread gives a denied request a time at which it is admitted if all come at their times. Of
-// several counters that deny it, the one that does so longest decides.
+// Spread delays the RetryAfter of a denied request to a time at which it is admitted if all
+// clients wait. If several counters deny it, the longest RetryAfter decides.
 func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	last, longest := -1, time.Duration(-1)
 	for i := range hits {
@@ -69,49 +69,49 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	}
 	h := &hits[last]
 	var buf [few]demand
-	cost := demandsOf(hits, buf[:0])[last].most
+	cost := demandsOf(hits, buf[:0])[last].needed
 	since := r.now().Sub(r.start)
 	now, free := since.Microseconds(), (since + longest).Microseconds()
 	period, ahead := h.Limit.Period().Microseconds(), int64(0)
-	r.lines.Touch(h.Key, func(l *line) {
-		ahead, l.together = algorithms[h.Limit.Algorithm].returns(l.due-free, l.together, cost, period, int64(h.Limit.RequestsPerUnit))
-		if ahead > l.mostAhead(h.Limit, free) { // who gets less than all would take begins the line anew
-			if l.full > 0 && now-l.full < period/2 {
-				l.impatient = max(l.impatient, l.due) // many who wait take longer to make it so long again
+	r.queues.Touch(h.Key, func(q *queue) {
+		ahead, q.together = algorithms[h.Limit.Algorithm].spacing(q.due-free, q.together, cost, period, int64(h.Limit.RequestsPerUnit))
+		if ahead > q.mostAhead(h.Limit, free) { // the queue is full: this client starts it again, at the exact time
+			if q.full > 0 && now-q.full < period/2 {
+				q.impatient = max(q.impatient, q.due) // clients who wait take longer to fill it again
 			}
-			l.full, ahead, l.together = max(now, 1), 0, cost
+			q.full, ahead, q.together = max(now, 1), 0, cost
 		}
-		l.due = free + ahead
+		q.due = free + ahead
 	})
 	out[last].RetryAfter += duration(ahead)
 }
 
-// mostAhead is how long after what they ask for is free somebody is to come back at most.
-func (l *line) mostAhead(limit *Limit, free int64) int64 {
+// mostAhead returns the longest delay of a retry that fits from free on.
+func (q *queue) mostAhead(limit *Limit, free int64) int64 {
 	period := limit.Period().Microseconds()
 	switch {
 	case limit.RequestsPerUnit < crowdUnits || period > crowdPeriod || limit.DenyFor > 0:
 		return lonePush - 1
-	case free < l.impatient:
+	case free < q.impatient:
 		return min(period, impatientPush)
 	default:
 		return crowdPushPeriods * period
 	}
 }
 
-// returning puts a denied cost, which fits at a time F, behind all costs that were denied
-// earlier with a time to come back. ahead is how long after F the last of those comes, below 0
-// if it comes before F. together is the cost of all who come at the same time as the last. It
-// returns both with this cost added. Times are in microseconds.
-type returning func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
+// spacing queues a denied cost, which fits at a time F, behind the costs that were denied
+// earlier. ahead is the time from F to the last queued retry, negative if that is before F, and
+// together the cost of all clients that retry then. It returns both with the new cost included.
+// Times are in microseconds.
+type spacing func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
 
-// atOnce has all come when they can: what is free then is not known.
+// atOnce delays no retry, because the times of later releases are unknown.
 func atOnce(_, _, _, _, _ int64) (ahead, together int64) { return 0, 0 }
 
-// byWindow has as many come at the start of a window as it admits. The last window that was
-// reported may begin a bit later than was reported, if it begins with the first hit.
+// byWindow lets as many clients retry at the start of a window as it admits. It rounds, because
+// windows from the first hit may begin a bit later than reported.
 func byWindow(ahead, together, cost, period, amount int64) (int64, int64) {
-	windows := (ahead + period/2) / period // from the next to the last
+	windows := (ahead + period/2) / period // from the next window to the last queued one
 	switch {
 	case ahead < -period/2:
 		return 0, cost
@@ -122,16 +122,16 @@ func byWindow(ahead, together, cost, period, amount int64) (int64, int64) {
 	}
 }
 
-// evenly has them come at the amount per period, at which what is used drains.
+// evenly spaces retries at the amount per period, the rate at which use drains.
 func evenly(ahead, _, cost, period, amount int64) (int64, int64) {
 	time, rest := mulDiv(cost, period, amount)
 	time += min(rest, 1)
 	if ahead < -max(time/2, clockTolerance) {
-		return 0, 0 // all have come
+		return 0, 0 // all queued clients have retried
 	}
 	return max(ahead, 0) + time, 0
 }
 
-// clockTolerance is by how much two readings of the same time may differ, in
-// microseconds: the store and RetrySpread read their clocks one after the other.
+// clockTolerance is the largest difference of two readings of the same time, in microseconds:
+// the store and RetrySpread read their clocks one after the other.
 const clockTolerance = 1000

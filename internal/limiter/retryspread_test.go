@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// spreading is a store that spreads the times, and its clock.
+// spreading is a store with a RetrySpread, and its clock.
 type spreading struct {
 	testing.TB
 	now    time.Time
@@ -21,7 +21,7 @@ func newSpreading(t testing.TB) *spreading {
 	return p
 }
 
-// ask decides a request, and wants that spreading it changes no more than when to come back.
+// ask decides a request, and checks that RetrySpread changes only RetryAfter.
 func (p *spreading) ask(hits ...Hit) (out, exact []Decision, denied bool) {
 	p.Helper()
 	exact = make([]Decision, len(hits))
@@ -43,8 +43,8 @@ func (p *spreading) ask(hits ...Hit) (out, exact []Decision, denied bool) {
 	return out, exact, denied
 }
 
-// told asks for something that is denied n times and returns what it is told.
-func (p *spreading) told(n int, h Hit) (waits []time.Duration) {
+// retries sends a hit that is denied n times and returns the retry times.
+func (p *spreading) retries(n int, h Hit) (waits []time.Duration) {
 	p.Helper()
 	for range n {
 		out, _, denied := p.ask(h)
@@ -70,7 +70,7 @@ func TestRetrySpread(t *testing.T) {
 		name string
 		spec Spec
 		cost uint64
-		want []time.Duration // that those are told who come when the limit is used up
+		want []time.Duration // retry times of the clients that come after the limit is used up
 	}{
 		{"a fixed window", Spec{RequestsPerUnit: 20, Unit: Minute}, 10, seconds(45, 45, 105, 105, 165, 165, 45, 45, 105)},
 		{"all of a fixed window", Spec{RequestsPerUnit: 20, Unit: Minute}, 20, seconds(45, 105, 165, 45, 105)},
@@ -85,14 +85,15 @@ func TestRetrySpread(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, l := newSpreading(t), must(c.spec)
 			p.ask(hitOn(l, "k", c.spec.RequestsPerUnit))
-			if got := p.told(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
-				t.Errorf("told %v, want %v", got, c.want)
+			if got := p.retries(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-// oneMinute are limits of an amount a minute, which many share from 20 on.
+// oneMinute returns limits of an amount per minute. From 20 on, they count as shared by many
+// clients.
 func oneMinute(amount uint64) (limits []*Limit) {
 	for _, a := range []Algorithm{FixedWindow, FirstHit, SlidingWindow} {
 		limits = append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: a}))
@@ -100,8 +101,8 @@ func oneMinute(amount uint64) (limits []*Limit) {
 	return append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: TokenBucket, Burst: 2}))
 }
 
-// A client alone comes back as it is told, and is admitted each time.
-func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
+// A lone client retries at the reported time, and is admitted each time.
+func TestLoneClientGetsTheExactTime(t *testing.T) {
 	for _, l := range oneMinute(3) {
 		p := newSpreading(t)
 		for range 20 {
@@ -117,15 +118,15 @@ func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
 	}
 }
 
-// Who asks again and again is told nearly the exact time: always by limits that are those of
-// one client, and for most of ten minutes by others that many share.
-func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
+// A client that asks again and again gets nearly the exact time: always from per-client limits,
+// and for most of ten minutes from limits that many clients share.
+func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 	for _, c := range []struct {
 		limits  []*Limit
 		asks    int
 		every   time.Duration
 		nearly  time.Duration
-		mostFar int // percent of the answers
+		mostFar int // percent of the denials
 	}{
 		{append(
 			oneMinute(3),
@@ -151,15 +152,15 @@ func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
 				}
 			}
 			if denied == 0 || far*100 > denied*c.mostFar {
-				t.Errorf("%s %s: %d of %d are told more than %v more, want %d %% at most", l.Rate(), l.Algorithm, far, denied, c.nearly, c.mostFar)
+				t.Errorf("%s %s: %d of %d are delayed by more than %v, want %d %% at most", l.Rate(), l.Algorithm, far, denied, c.nearly, c.mostFar)
 			}
 		}
 	}
 }
 
-// Two ask at a time that the store takes for a bit earlier than RetrySpread does: the
-// second is told to come after the first.
-func TestClocksTellTheSameTimeDifferently(t *testing.T) {
+// Two clients ask at a time that is a bit earlier by the store's clock than by RetrySpread's:
+// the second must retry after the first.
+func TestClocksThatDiffer(t *testing.T) {
 	p, l := newSpreading(t), must(Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: TokenBucket})
 	hits, store, out := []Hit{hitOn(l, "k", 50)}, p.now.UnixMicro(), make([]Decision, 1)
 	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
@@ -167,14 +168,14 @@ func TestClocksTellTheSameTimeDifferently(t *testing.T) {
 			p.Spread(hits, out)
 		}
 		if (out[0].RetryAfter - want).Abs() > time.Millisecond {
-			t.Errorf("request %d is told %v, want %v", i, out[0].RetryAfter, want)
+			t.Errorf("request %d gets %v, want %v", i, out[0].RetryAfter, want)
 		}
 		hits[0].Cost, p.now = 1, p.now.Add(30*time.Microsecond)
 	}
 }
 
-// Who will not come back, or not because of this limit, is told the exact time, and pushes
-// nobody.
+// A client that does not retry, or not because of this limit, gets the exact time and delays no
+// other client.
 func TestExactTimes(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 20, Unit: Minute})
 	slow, none := must(Spec{RequestsPerUnit: 1, Unit: Day}), must(Spec{Unit: Day})
@@ -194,13 +195,13 @@ func TestExactTimes(t *testing.T) {
 		for range 3 {
 			p.ask(request...)
 		}
-		if got, want := p.told(2, hitOn(l, "k", 20)), seconds(45, 105); !slices.Equal(got, want) {
-			t.Errorf("%s: after that others are told %v, want %v", name, got, want)
+		if got, want := p.retries(2, hitOn(l, "k", 20)), seconds(45, 105); !slices.Equal(got, want) {
+			t.Errorf("%s: after that others get %v, want %v", name, got, want)
 		}
 	}
 }
 
-// Random requests on a few counters; ask compares.
+// Random requests on a few counters: ask checks each decision.
 func TestRetrySpreadChangesNoDecision(t *testing.T) {
 	p, random, limits := newSpreading(t), rand.New(rand.NewPCG(3, 4)), oneMinute(50)
 	later := 0
@@ -220,7 +221,7 @@ func TestRetrySpreadChangesNoDecision(t *testing.T) {
 		}
 	}
 	if later == 0 {
-		t.Error("nobody was told to come later")
+		t.Error("no request was told to come later")
 	}
 }
 

@@ -2,16 +2,16 @@ package limiter
 
 import "strings"
 
-// LabelSet is what metrics call a limit. The labels come from the configuration, so
-// that traffic cannot add series, but for rules that ask for the values of requests:
-// see Hit.Labels. No label holds a LevelEnd.
+// LabelSet has the labels of a limit's metrics. They come from the configuration, so that
+// traffic cannot add series, except for rules whose labels contain values of requests: see
+// Hit.Labels. No label contains LevelEnd.
 type LabelSet struct {
 	Domain string
 	Key1   string // first level of the rule: key, or key_value
 	Key2   string // second level, empty if there is none
 	More   string // further levels, joined by '.'
 	Rule   string // keys and values that lead to the rule
-	Limit  string // distinguishes the limits of the rule
+	Limit  string // distinguishes limits of the rule
 }
 
 // LevelEnd ends each level of Hit.Labels.
@@ -19,8 +19,8 @@ const LevelEnd = 0
 
 const labelEnd = string(rune(LevelEnd))
 
-// NewLabelSet returns the labels of a domain and of levels that are spelled like
-// Hit.Labels. Rule and Limit are empty.
+// NewLabelSet returns the labels for a domain and for levels that are spelled like Hit.Labels.
+// Rule and Limit are empty.
 func NewLabelSet(domain, levels string) LabelSet {
 	l := LabelSet{Domain: domain}
 	l.Key1, levels, _ = strings.Cut(levels, labelEnd)
@@ -29,11 +29,11 @@ func NewLabelSet(domain, levels string) LabelSet {
 	return l
 }
 
-// Series spells a LabelSet as one text, because every limit has one.
-// Where Rule and Limit are empty they are left out.
+// Series is a LabelSet spelled as one string, because every limit has one. It omits Rule and
+// Limit if both are empty.
 type Series string
 
-// Series spells l.
+// Series returns the spelling of l.
 func (l LabelSet) Series() Series {
 	text := strings.Join([]string{l.Domain, l.Key1, l.Key2, l.More, l.Rule, l.Limit}, labelEnd)
 	if l.Rule == "" && l.Limit == "" {
@@ -42,7 +42,7 @@ func (l LabelSet) Series() Series {
 	return Series(text)
 }
 
-// Labels returns what s spells.
+// Labels returns the LabelSet of s.
 func (s Series) Labels() (l LabelSet) {
 	rest := string(s)
 	for _, label := range []*string{&l.Domain, &l.Key1, &l.Key2, &l.More, &l.Rule} {

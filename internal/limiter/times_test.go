@@ -38,8 +38,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Where the algorithm cannot count so much, it is as much as it can count.
-func TestTimesIsWhatCanBeCounted(t *testing.T) {
+// If the algorithm cannot count the amount, Times returns an amount that it can count.
+func TestTimesStaysCountable(t *testing.T) {
 	for _, of := range []Spec{
 		{RequestsPerUnit: 1_000_000, Unit: Year, Algorithm: SlidingWindow},
 		{RequestsPerUnit: 1_000_000, Unit: Year, Algorithm: TokenBucket},

@@ -6,35 +6,33 @@ import (
 	"time"
 )
 
-// tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371): a bucket
-// that hits fill and time drains, at the amount per period. A hit is admitted
-// if the bucket does not overflow with it. So a burst is at most the bucket's
-// size, and what is admitted in any span t is at most burst + amount*t/period.
+// tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371) as a leaky bucket: hits
+// fill it and time drains it, at the amount per period. A hit is admitted if the bucket does
+// not overflow with it. So any span t admits at most burst + amount*t/period. With the emission
+// interval T = period/amount, the theoretical arrival time is At + level*T.
 //
-// A hit that is charged although it does not fit raises the level above the
-// size, up to the brim: a period's amount of debt.
+// A hit that is charged although it does not fit raises the level above the burst, at most to
+// the brim: a period's amount of debt.
 //
-// State: At is when the bucket was seen last, in microseconds since the epoch,
-// Used the units that it held then and Prev the parts of one more. A unit has as
-// many parts as the period has microseconds, so that one microsecond drains as
-// many parts as the amount is: all is in whole numbers, whatever the amount.
+// State: At is the time of the level, in microseconds since the epoch, Used its whole units and
+// Prev the parts of one more. A unit has as many parts as the period has microseconds, so that
+// one microsecond drains as many parts as the amount is: all numbers are whole, for any amount.
 type tokenBucket struct {
 	period, amount, burst int64
-	divisor               int64 // the largest that the amount and the period's seconds have in common
+	divisor               int64 // greatest common divisor of the amount and the period's seconds
 }
 
-// newTokenBucket fails unless all products can be exact. One is what a bucket at the
-// brim loses until it is empty, in units times seconds, with amount and period divided
-// by their divisor. The other is that of the amount and the microseconds of one second,
+// newTokenBucket fails unless Lua's two products are exact. One is the brim times the period's
+// seconds divided by the divisor. The other is the amount times the microseconds of a second,
 // to which a remainder below the period is added.
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
-	amount := int64(max(s.RequestsPerUnit, 1)) // without it, burst is 0 as well: nothing fits, but debt drains
+	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains if it is 0; nothing fits then, because burst is 0, too
 	b := tokenBucket{period: seconds * second, amount: amount, burst: int64(s.Size())}
 	rate := big.NewRat(amount, seconds)
 	b.divisor = amount / rate.Num().Int64()
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
-	// A Duration can hold twice MaxPeriod, in which the debt of a period refills, too.
+	// A Duration has room for twice MaxPeriod, in which the debt of a period drains, too.
 	if rate.Cmp(big.NewRat(b.burst, int64(MaxPeriod/time.Second))) < 0 {
 		return nil, fmt.Errorf("%s takes too long to refill, at most 100 years are allowed", what())
 	}
@@ -44,10 +42,10 @@ func newTokenBucket(s *Spec) (counting, error) {
 	return b, nil
 }
 
-// brim is the highest level that is counted, in units.
+// brim returns the highest level that is counted, in units.
 func (b tokenBucket) brim() int64 { return b.burst + b.amount }
 
-// clamp lowers a level to the brim, above which only a larger amount can have left it.
+// clamp lowers a level to the brim. Only a larger amount can have left it above.
 func (b tokenBucket) clamp(s State) State {
 	if s.Used >= b.brim() {
 		s.Used, s.Prev = b.brim(), 0
@@ -55,7 +53,7 @@ func (b tokenBucket) clamp(s State) State {
 	return s
 }
 
-// level is in units, rounded up.
+// level returns the level in units, rounded up.
 func (b tokenBucket) level(s State) int64 {
 	if s.Prev > 0 {
 		return s.Used + 1
@@ -63,15 +61,15 @@ func (b tokenBucket) level(s State) int64 {
 	return s.Used
 }
 
-// drainTime is how long it takes to lose units and some parts of one more. They
-// are at most the brim.
+// drainTime returns how long units and some parts of one more take to drain. They are at most
+// the brim.
 func (b tokenBucket) drainTime(units, parts int64) int64 {
 	time, rest := mulDiv(units, b.period, b.amount)
 	return time + ceilDiv(rest+parts, b.amount)
 }
 
-// roll lets what is in a bucket from after now drain from now on. It does not lower that
-// to the brim, which a limit of a larger amount may count on.
+// roll lets the level of a state from after now drain from now on. It does not lower that level
+// to the brim: another limit with a larger amount may need it.
 func (b tokenBucket) roll(s State, now int64) State {
 	elapsed := now - s.At
 	if s.At = now; elapsed < 0 {
@@ -85,7 +83,7 @@ func (b tokenBucket) roll(s State, now int64) State {
 	return b.without(s, units, parts)
 }
 
-// without takes units and parts of one more off the level, down to an empty bucket.
+// without returns s with the level lowered by units and parts of one more, at least to empty.
 func (b tokenBucket) without(s State, units, parts int64) State {
 	s.Used, s.Prev = s.Used-units, s.Prev-parts
 	if s.Prev < 0 {
@@ -113,21 +111,21 @@ func (b tokenBucket) add(s State, cost int64) State {
 	return b.clamp(b.without(b.clamp(s), -cost, 0))
 }
 
-// giveBack takes off the level that the charge has left, of which there is no whole
-// cost any more where some has drained.
-func (b tokenBucket) giveBack(s, charged, _ State, cost int64) State {
-	if charged.Used >= cost {
+// giveBack lowers the level by the cost, or by the rest of the charge if some of it has
+// drained.
+func (b tokenBucket) giveBack(s, remains, _ State, cost int64) State {
+	if remains.Used >= cost {
 		return b.add(s, -cost)
 	}
-	return b.without(s, charged.Used, charged.Prev)
+	return b.without(s, remains.Used, remains.Prev)
 }
 
-func (b tokenBucket) usage(s State, now int64) (used, whole int64) {
+func (b tokenBucket) usage(s State, now int64) (used, reset int64) {
 	s = b.clamp(s)
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// numbers: the most fills the emptiest bucket to the brim, empties the fullest, and fits none.
+// numbers returns the brim: as a cost it fills any bucket, empties any, and never fits.
 func (b tokenBucket) numbers() (int64, [4]int64) {
 	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }
