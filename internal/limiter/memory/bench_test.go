@@ -12,11 +12,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// keyOf appends the key of a counter, of 31 bytes.
+// keyOf appends a counter's key of 31 bytes.
 func keyOf(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "w1|api|user=%07x|path=/in|1m", n) }
 
-// BenchmarkDecide decides requests of so many hits on counters drawn from all that each
-// goroutine has.
+// BenchmarkDecide decides requests of several hits. Each goroutine draws from its own counters.
 func BenchmarkDecide(b *testing.B) {
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Month})
 	for _, c := range []struct{ hits, counters int }{{1, 1}, {10, 10}, {1, 1_000_000}} {

@@ -1,10 +1,9 @@
-// Package memory keeps counters in the memory of this process. It is the store of a
-// single server and of tests: nothing is shared between processes and nothing survives
-// one. What comes in are the hits of a request; what goes out are their decisions.
+// Package memory keeps counters in the memory of this process, for a single server and for
+// tests: processes share nothing, and nothing survives a restart. The hits of a request go in,
+// their decisions come out.
 //
-// Read store.go first: it decides a request under the locks of the shards that hold its
-// counters. shard.go keeps the counters of one shard, finds them by key, and knows which
-// expires first.
+// Read store.go first: it decides a request under the locks of the shards of its counters.
+// shard.go has the counters of one shard, by key and by expiry.
 //
-// There is no goroutine: expired counters are cleared away by the requests that follow.
+// There are no goroutines: later requests remove expired counters.
 package memory

@@ -14,21 +14,21 @@ func atOnce(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Hour, Algorithm: limiter.Concurrency})
 }
 
-// hold takes the hold of a number, or gives it back.
+// hold takes the hold with number n, or releases it.
 func (f *fixture) hold(l *limiter.Limit, key string, n uint64, refund bool) limiter.Decision {
 	name := binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), n)
 	return f.decide(limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: name, Refund: refund})
 }
 
-// Names of holds are as many as somebody likes to send: those that are not held take no
-// memory, and those that are count as counters do.
+// Clients choose the number of names. Names without a hold take no memory, and holds count as
+// counters do.
 func TestHoldsAreBounded(t *testing.T) {
 	f := newFixture(t, 1000)
 	three, many := atOnce(3), atOnce(1_000_000)
 	for n := range uint64(100_000) {
 		f.hold(three, "k", n, false)
 		if d := f.hold(three, "other", n, true); d.Used != 0 {
-			t.Fatalf("%+v, want none held where all was given back", d)
+			t.Fatalf("%+v, want no hold after all were released", d)
 		}
 	}
 	if d := f.hold(three, "k", 0, false); d.Over || d.Used != 3 {
@@ -41,7 +41,7 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 }
 
-// What was taken and given back leaves nothing, at any time.
+// A released hold leaves nothing behind.
 func TestHoldsLeaveNothing(t *testing.T) {
 	f := newFixture(t, 0)
 	l, before := atOnce(10_000), heapBytes()
@@ -52,7 +52,7 @@ func TestHoldsLeaveNothing(t *testing.T) {
 		}
 	}
 	if used, grown := f.hold(l, "k", 0, true).Used, heapBytes()-before; used != 10 || grown > 100_000 {
-		t.Errorf("%d held, want 10, which take %d bytes after 50,000 were given back", used, grown)
+		t.Errorf("%d holds, want 10, which take %d bytes after 50,000 were released", used, grown)
 	}
 	runtime.KeepAlive(f)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A shard finds what was kept and nothing else, in the order of expiry, whatever is
-// kept, changed, dropped and cleared, also of keys whose hashes are equal.
+// A shard finds exactly the counters that it keeps, in the order of expiry, after any sequence
+// of add, keep, drop and clear, also for keys with equal hashes.
 func TestShardAgainstMap(t *testing.T) {
 	seed, random := maphash.MakeSeed(), rand.New(rand.NewPCG(rand.Uint64(), 0))
 	var keys []string
@@ -28,7 +28,7 @@ func TestShardAgainstMap(t *testing.T) {
 	for now := range int64(4000) {
 		key := keys[random.IntN(len(keys))]
 		if now/2000%2 == 1 {
-			key = keys[random.IntN(20)] // few, so that memory is given back
+			key = keys[random.IntN(20)] // few keys, so that memory is freed
 		}
 		hash := inShard(maphash.String(seed, key))
 		n := c.find(hash, []byte(key))
@@ -57,7 +57,8 @@ func TestShardAgainstMap(t *testing.T) {
 	}
 }
 
-// expectKept compares what is kept, and forgets what has expired or was evicted.
+// expectKept compares the counters of c with want, from which it removes expired and evicted
+// ones.
 func expectKept(t *testing.T, c *counters, want map[string]int64, now int64, evictions int) {
 	t.Helper()
 	soonest := int64(1 << 62)
@@ -75,6 +76,6 @@ func expectKept(t *testing.T, c *counters, want map[string]int64, now int64, evi
 		}
 	}
 	if n := len(c.order); evictions != 0 || n != len(want) || n > c.max || n > 0 && c.at(c.order[0]).expiry != soonest {
-		t.Fatalf("%d counters, want %d of at most %d, the first to expire at %d; %d more evictions are told than are gone", n, len(want), c.max, soonest, evictions)
+		t.Fatalf("%d counters, want %d of at most %d, the first to expire at %d; %d more evictions are reported than counters are missing", n, len(want), c.max, soonest, evictions)
 	}
 }

@@ -14,32 +14,32 @@ import (
 	"weir/internal/limiter"
 )
 
-// DefaultMaxCounters is used where Options say nothing. A counter takes about 80 bytes
-// and its key: this many with keys of 30 to 70 bytes take 110 to 160 MB.
+// DefaultMaxCounters is the default of Options.MaxCounters. A counter takes about 80 bytes and
+// its key: this many with keys of 30 to 70 bytes take 110 to 160 MB.
 const DefaultMaxCounters = 1_000_000
 
-// Options are what a Store needs; the zero value works.
+// Options configure a Store. The zero value works.
 type Options struct {
-	// MaxCounters bounds how many counters are kept, DefaultMaxCounters if 0. A hold
-	// counts as one more, and a counter that has any as five.
+	// MaxCounters bounds the number of counters; 0 means DefaultMaxCounters. Each hold counts
+	// as one more counter, and a counter with holds as five.
 	//
-	// When they are full, the counter that expires soonest makes room for a new one. If
-	// it has not expired yet, its limit starts anew: that is counted in
-	// weir_memory_evictions_total. Each shard holds an equal part and makes room for
-	// itself, so a store of many counters evicts a few percent before MaxCounters.
+	// When the store is full, a new counter evicts the counter that expires soonest. If that
+	// has not expired yet, its limit starts again from zero, and weir_memory_evictions_total
+	// counts it. Each shard has an equal part of the bound and evicts for itself, so a store of
+	// many counters evicts a few percent before MaxCounters.
 	MaxCounters int
-	// Now is the clock. If nil, it is the machine's as it was when the store began, and
-	// what has passed since: later steps of that clock admit and deny nothing.
+	// Now is the clock. If nil, the store reads the machine's clock once and adds the time that
+	// passes, so that later steps of that clock neither admit nor deny anything.
 	Now func() time.Time
-	// Registerer takes the metrics; if nil, nobody sees them.
+	// Registerer registers the metrics; nil disables them.
 	Registerer prometheus.Registerer
 }
 
 const (
-	maxShards     = 64   // bits of the mask of locks
-	minPerShard   = 1024 // below it, fewer shards keep the bound closer
-	scratch       = 16   // hits of a request that is decided without allocation
-	clearedPerHit = 2    // expired counters dropped for each hit, which adds at most one
+	maxShards     = 64   // bits of the mask of shards
+	minPerShard   = 1024 // counters; with fewer in a shard, the bound would be too inexact
+	scratch       = 16   // largest number of hits that is decided without allocation
+	clearedPerHit = 2    // expired counters removed for each hit, which adds at most one
 )
 
 // Store is a limiter.CounterStore in memory. It needs no closing.
@@ -81,7 +81,7 @@ func New(o Options) *Store {
 	return s
 }
 
-// size returns how many counters are kept.
+// size returns the number of counters, including expired ones.
 func (s *Store) size() (n float64) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
@@ -91,51 +91,51 @@ func (s *Store) size() (n float64) {
 	return n
 }
 
-// place is where the counter of a hit is.
-type place struct {
+// location is the location of a hit's counter.
+type location struct {
 	shard   *shard
-	hash    uint32 // of the key, in the shard
-	counter uint32 // its number, while the shard is locked
+	hash    uint32 // of the key, within the shard
+	counter uint32 // number in the shard, valid while it is locked
 }
 
-func (s *Store) place(key []byte) (p place, shard int) {
+func (s *Store) locate(key []byte) (p location, shard int) {
 	hash := maphash.Bytes(s.seed, key)
 	shard = int(hash & uint64(len(s.shards)-1))
-	return place{shard: &s.shards[shard], hash: inShard(hash)}, shard
+	return location{shard: &s.shards[shard], hash: inShard(hash)}, shard
 }
 
-// Decide implements limiter.Store. It never waits for anything but other requests, and
-// fails only if the caller has left.
+// Decide implements limiter.Store. It waits for nothing but other requests, and fails only if
+// the caller has left.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	var placesBuf [scratch]place
+	var locationsBuf [scratch]location
 	var afterBuf [scratch]limiter.State
-	places := slices.Grow(placesBuf[:0], len(hits))[:len(hits)]
+	locations := slices.Grow(locationsBuf[:0], len(hits))[:len(hits)]
 	after := slices.Grow(afterBuf[:0], len(hits))[:len(hits)]
-	var touched uint64 // the shards, as a mask
+	var touched uint64 // mask of shards
 	for i := range hits {
 		var shard int
-		places[i], shard = s.place(hits[i].Key)
+		locations[i], shard = s.locate(hits[i].Key)
 		touched |= 1 << shard
 	}
-	denied, now, err := s.count(ctx, touched, hits, places, out, after)
+	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
 	if err != nil {
 		return false, err
 	}
-	limiter.Describe(hits, after, now, out) // which keeps nobody waiting
+	limiter.Describe(hits, after, now, out) // outside the locks
 
-	// Some other shard is cleared, too, so that traffic on few keys clears all, unless
-	// others are just at work there.
-	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // nobody gains by guessing which
+	// Clear a random shard, too, unless it is busy, so that traffic on few keys clears all of
+	// them.
+	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // guessing the shard gains nothing
 		other.clear(now, clearedPerHit*len(hits))
 		other.mu.Unlock()
 	}
 	return denied, nil
 }
 
-// count does what limiter.Count says, under the locks of the shards that are touched. It
-// returns at what time it was. The error is limiter.Left.
-func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, places []place, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
-	// The lowest shard first, as every request does, so that none waits in a circle.
+// count calls limiter.Count under the locks of the touched shards. It returns the time of the
+// decision. Its error comes from limiter.Left.
+func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
+	// All requests lock the lowest shard first, so that there is no deadlock.
 	for rest := touched; rest != 0; rest &= rest - 1 {
 		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
 	}
@@ -147,17 +147,17 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, p
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, 0, err
 	}
-	// The time is read under the locks, so that of two requests on a counter the later
-	// one does not come with an earlier time.
+	// The time is read under the locks, so that the later of two requests on a counter never
+	// has the earlier time.
 	now = s.now().UnixMicro()
 
-	// Every hit gets a counter. Those that are new and hold nothing afterwards are dropped
-	// before any other has to make room for them.
+	// Every hit gets a counter. New counters that stay unused are removed before any other
+	// counter has to make room for them.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
 	var holds []*limiter.Holds
 	for i := range hits {
-		p, h := &places[i], &hits[i]
+		p, h := &locations[i], &hits[i]
 		if p.counter = p.shard.find(p.hash, h.Key); p.counter == 0 {
 			p.counter = p.shard.add(p.hash, h.Key)
 		}
@@ -171,10 +171,10 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, p
 	}
 	denied = limiter.Count(hits, states, holds, now, out, after)
 	evictions := 0
-	for i, p := range places {
+	for i, p := range locations {
 		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
 	}
-	for _, p := range places {
+	for _, p := range locations {
 		p.shard.clear(now, clearedPerHit)
 	}
 	if evictions > 0 {
@@ -187,7 +187,7 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, p
 func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	counters := make([]limiter.Counter, len(hits))
 	for i, h := range hits {
-		p, _ := s.place(h.Key)
+		p, _ := s.locate(h.Key)
 		p.shard.mu.Lock()
 		now := s.now().UnixMicro()
 		var state limiter.State
@@ -206,7 +206,7 @@ func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 // Reset implements limiter.CounterStore. It never fails.
 func (s *Store) Reset(_ context.Context, hits []limiter.Hit) error {
 	for _, h := range hits {
-		p, _ := s.place(h.Key)
+		p, _ := s.locate(h.Key)
 		p.shard.mu.Lock()
 		if n := p.shard.find(p.hash, h.Key); n != 0 {
 			p.shard.drop(n)

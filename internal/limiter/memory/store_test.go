@@ -35,7 +35,7 @@ var (
 	none      = storetest.Must(limiter.Spec{RequestsPerUnit: 0, Unit: limiter.Day})
 )
 
-// fixture is a store with a clock that stands where it is set.
+// fixture is a store with a clock that moves only by set.
 type fixture struct {
 	testing.TB
 	*Store
@@ -50,7 +50,7 @@ func newFixture(tb testing.TB, maxCounters int) *fixture {
 	return f
 }
 
-// set sets the clock to d after the first microsecond of a day.
+// set sets the clock to d after the beginning of a day.
 func (f *fixture) set(d time.Duration) {
 	now := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC).Add(d)
 	f.now.Store(&now)
@@ -72,7 +72,7 @@ func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
 	return out[0]
 }
 
-// counted is how many counters are kept, and were evicted.
+// counted returns the number of counters, and of evictions.
 func (f *fixture) counted() (counters, evictions int) {
 	return int(f.size()), int(testutil.ToFloat64(f.evictions))
 }
@@ -84,7 +84,7 @@ func (f *fixture) expect(counters, evictions int) {
 	}
 }
 
-// A counter of any algorithm is kept until it is as good as unused, and no longer.
+// A counter of any algorithm is kept until it becomes unused, and no longer.
 func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	for algorithm, end := range map[limiter.Algorithm]time.Duration{
 		limiter.FixedWindow: 60 * time.Second, limiter.FirstHit: 80 * time.Second, limiter.SlidingWindow: 120 * time.Second, limiter.TokenBucket: 32 * time.Second,
@@ -108,7 +108,7 @@ func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// heapBytes is what is live on the heap.
+// heapBytes returns the size of the live heap.
 func heapBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -116,8 +116,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Not only counters leave memory after a flood, but also what they took, even if
-// some of them stay.
+// After a flood, the store frees the memory of expired counters, even if some counters stay.
 func TestExpiryFreesMemory(t *testing.T) {
 	const n, stay = 100_000, 1000
 	f := newFixture(t, 0)
@@ -147,8 +146,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Counters take few bytes, and to grow by one does not copy what there is again
-// and again.
+// Counters take few bytes, and growing by one does not copy all of them again and again.
 func TestBytesPerCounter(t *testing.T) {
 	const n, most = 200_000, 118
 	f := newFixture(t, 0)
@@ -171,7 +169,7 @@ func TestBytesPerCounter(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// A counter that holds nothing is not kept.
+// Unused counters are not kept.
 func TestUnusedCountersAreNotKept(t *testing.T) {
 	f := newFixture(t, 0)
 	f.decide(hit(perMinute, 0, "peek"))
@@ -188,7 +186,8 @@ func TestUnusedCountersAreNotKept(t *testing.T) {
 	f.expect(0, 0)
 }
 
-// When memory is full, the counters that expire soonest make room, expired ones unnoticed.
+// When the store is full, the counters that expire soonest make room. Expired ones do not count
+// as evicted.
 func TestEviction(t *testing.T) {
 	f := newFixture(t, 10)
 	used := func(limit *limiter.Limit, key string) int64 { return f.decide(hit(limit, 0, key)).Used }
@@ -222,8 +221,8 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 5)
 }
 
-// A limit that is used up starts anew when as many other values as there are counters
-// come after it that expire no sooner, as docs/operations.md says, and not before.
+// A used-up limit starts again after as many other values as there are counters, if they expire
+// no sooner, as docs/operations.md says, and not before.
 func TestWhatAResetCosts(t *testing.T) {
 	const kept = 10_000
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket} {
@@ -255,8 +254,8 @@ func TestWhatAResetCosts(t *testing.T) {
 	}
 }
 
-// A request with more new counters than there is room for is decided all the
-// same, and may push out counters of its own.
+// A request with more new counters than there is room for is still decided, and may evict its
+// own counters.
 func TestEvictionWithinARequest(t *testing.T) {
 	f := newFixture(t, 2)
 	d := f.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
@@ -266,7 +265,7 @@ func TestEvictionWithinARequest(t *testing.T) {
 	f.expect(2, 2)
 }
 
-// Requests of many goroutines, overlapping, on a store that evicts.
+// Many goroutines send overlapping requests to a store that evicts.
 func TestConcurrentEviction(t *testing.T) {
 	const limit = 5000
 	f := newFixture(t, limit)
@@ -312,8 +311,8 @@ func TestNoAllocationOnExistingCounters(t *testing.T) {
 	}
 }
 
-// A request of very many hits is decided in time in proportion to them, whether
-// it finds its counters or makes them, on one counter or on many.
+// A request of many hits is decided in time proportional to them, on existing or new counters,
+// on one counter or on many.
 func TestManyHitsInTime(t *testing.T) {
 	for _, limit := range []*limiter.Limit{none, perDay} {
 		for _, counters := range []int{1, 100, 10_000} {
@@ -331,7 +330,7 @@ func TestManyHitsInTime(t *testing.T) {
 	}
 }
 
-// Without a clock of its own, a store takes the time that passes.
+// Without Options.Now, a store uses the time that passes.
 func TestTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{TB: t, Store: New(Options{})}
