@@ -1,23 +1,21 @@
-// Package failover decides requests while the store of the counters fails, by
-// the failure mode of each limit.
+// Package failover decides requests by the failure modes of their limits while the store fails.
 //
 // A request that the store could not decide is decided by all its limits:
 //
-//   - If the mode of one is error, it stays undecided. Not so a limit in shadow
-//     mode, which is never to be noticed: it is taken for one of mode allow. Nor so
-//     a request that an exception or an invalid value denies, whatever its limits say.
-//   - A limit of mode deny is over. What that means for the request, the limit's
-//     mode says as ever: a shadow limit that is over denies nothing.
-//   - A limit of mode allow admits its hit, unless it is a limit of 0, which
-//     denies everything and needs no store to do so.
-//   - Limits of mode local are decided together in the memory of this process,
-//     all or nothing: if the request is denied, by one of them or by a limit of
-//     mode deny, nothing is taken there but what is charged always.
+//   - If a limit has mode error, the request stays undecided. Exceptions: a limit in shadow
+//     mode, which must never have an effect, counts as mode allow; and a request that an
+//     exception or an invalid value denies is denied in any case.
+//   - A limit with failure mode deny counts as exceeded; its mode (enforced, shadow, quota)
+//     then decides as usual.
+//   - A limit with mode allow admits its hit, unless it is a limit of 0, which denies
+//     everything with or without a store.
+//   - Limits with mode local are decided together in the memory of this process, all or
+//     nothing: if one of them or a limit with mode deny denies the request, nothing is charged
+//     there except hits that are always charged.
 //
-// Refunds are admitted as ever; but for local they are lost. Each process counts
-// local limits for itself, from 0 on, and the request that the store failed to
-// answer in time may have been counted there, too. When the store is back, its
-// counters are all that counts.
+// Refunds are admitted as usual, but only limits with mode local count them. Each process has
+// its own local counters, which start from 0. If the store did not answer in time, it may have
+// counted the request as well. When the store is back, only its counters matter.
 package failover
 
 import (
@@ -35,24 +33,24 @@ import (
 	"weir/internal/limiter"
 )
 
-// calm is how long nothing was counted in memory when the store counts as back. One of
-// which a part fails, such as a node of a cluster, must not make the counters of that
-// part start anew with everything that another part decides.
+// calm is the time without local decisions after which the store counts as back. While a part
+// of a store fails, such as a node of a cluster, decisions of other parts must not restart the
+// local counters of that part.
 const calm = 10 * time.Second
 
-// Failover decides by failure modes what a store cannot. nil decides nothing.
+// Failover decides by failure modes if the store cannot. nil decides nothing.
 type Failover struct {
 	mode      limiter.FailureMode
 	open      func() limiter.CounterStore
 	began     time.Time
-	counted   atomic.Int64                                 // when something was counted in memory last, since began
-	local     atomic.Pointer[limiter.CounterStore]         // counts in memory during an outage; nil: there is none
+	counted   atomic.Int64                                 // time of the last local decision, since began
+	local     atomic.Pointer[limiter.CounterStore]         // local store of an outage, or nil if there is none
 	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
 }
 
-// New returns a Failover. mode is that of limits that do not say it themselves. openLocal
-// makes an empty store in memory, for one outage, and must not fail. reg takes the
-// metrics; nil means that nobody reads them.
+// New returns a Failover. mode applies to limits without a failure mode of their own. openLocal
+// returns an empty store in memory, for one outage, and must not fail. reg registers the
+// metrics; nil disables them.
 func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg prometheus.Registerer) *Failover {
 	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), open: openLocal, began: time.Now()}
 	decisions := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
@@ -65,8 +63,8 @@ func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg pr
 	return f
 }
 
-// StoreDecided notes that the store works: it ends the outage, if there is one, when it has
-// been calm.
+// StoreDecided reports that the store has decided a request. It ends an outage in which nothing
+// was decided locally for the time calm.
 func (f *Failover) StoreDecided() {
 	if f == nil {
 		return
@@ -77,7 +75,7 @@ func (f *Failover) StoreDecided() {
 	}
 }
 
-// localStore returns the store of the outage.
+// localStore returns the local store of the outage, and makes it if necessary.
 func (f *Failover) localStore() limiter.CounterStore {
 	f.counted.Store(int64(time.Since(f.began)))
 	for {
@@ -89,7 +87,7 @@ func (f *Failover) localStore() limiter.CounterStore {
 	}
 }
 
-// Reset resets the counters of hits in the memory of this process.
+// Reset resets the local counters of hits.
 func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 	if f == nil {
 		return nil
@@ -100,9 +98,9 @@ func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return nil
 }
 
-// Decide decides what the store could not because of cause, and fills in out as
-// limiter.Store does. It returns cause for a request with a limit of mode error, if cause
-// does not wrap limiter.ErrUnavailable, and to a caller that went away.
+// Decide decides a request that the store could not decide because of cause, and fills in out
+// as limiter.Store does. It returns cause if the request has a limit with mode error, if cause
+// does not wrap limiter.ErrUnavailable, and if the caller has left.
 func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision, cause error) (denied bool, err error) {
 	switch {
 	case f == nil || !errors.Is(cause, limiter.ErrUnavailable) || !vetoed(hits) && f.undecidable(hits):
@@ -111,13 +109,13 @@ func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter
 		return f.decide(ctx, hits, out)
 	}
 	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {
-		// It reports what has happened already. It is counted although nobody waits.
+		// It reports use that has happened, so it counts even if the caller has left.
 		_, _ = f.decide(ctx, hits, out)
 	}
 	return false, cause
 }
 
-// modeOf is the failure mode by which a hit is decided.
+// modeOf returns the failure mode that decides a hit.
 func (f *Failover) modeOf(h *limiter.Hit) limiter.FailureMode {
 	mode := cmp.Or(h.Limit.FailureMode, f.mode)
 	switch {
@@ -147,29 +145,29 @@ func (f *Failover) undecidable(hits []limiter.Hit) bool {
 	return errors > 0
 }
 
-// decide decides a request that has no limit of mode error, or that an exception denies.
-// In memory, a limit of another mode than local is asked for as one whose decision is
-// known, so that it has its say when the local ones are decided.
+// decide decides a request without limits of mode error, or a request that an exception denies.
+// For the local store it replaces limits with other modes by limits that admit or deny
+// everything, so that they take part in the decision.
 func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	questions := make([]limiter.Hit, len(hits))
-	counts := false
+	anyLocal := false
 	for i := range hits {
 		h := &hits[i]
 		mode := f.modeOf(h)
 		f.decisions[mode].Inc()
 		if mode == limiter.FailureLocal {
-			questions[i], counts = *h, true
+			questions[i], anyLocal = *h, true
 			continue
 		}
 		limit := opened
 		if mode == limiter.FailureDeny {
 			limit = closed
 		}
-		// A peek, which writes nothing.
+		// It is a peek, which writes nothing.
 		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode()}
 		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
 	}
-	if !counts {
+	if !anyLocal {
 		denied = limiter.Settle(hits, out)
 	} else if denied, err = f.localStore().Decide(ctx, questions, out); err != nil {
 		return false, err
@@ -182,20 +180,20 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 	return denied, nil
 }
 
-// Limits whose decisions are known.
+// Limits that admit and deny everything.
 var opened, closed = known("opened", math.MaxUint32), known("closed", 0)
 
 func known(name string, amount uint64) *limiter.Limit {
 	return limiter.MustLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
 }
 
-// retryAfter is when to come back to a limit of mode deny: nobody knows when the
-// store is back.
+// retryAfter is the RetryAfter of a limit with mode deny: it is unknown when the store will be
+// back.
 const retryAfter = time.Second
 
-// assume is the decision on a hit that nobody counts: that of a counter that is
-// full, or of an unused one, of which nothing is taken. An admitted hit is said
-// to be charged, so that metrics count its units as admitted.
+// assume returns the decision of a hit that is not counted: as for a full counter if over, else
+// as for an unused counter from which nothing is taken. An admitted hit counts as charged, so
+// that metrics count its units as admitted.
 func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
 	size := int64(h.Limit.Size())
 	switch {

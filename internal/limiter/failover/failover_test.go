@@ -17,10 +17,10 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// errDown is why a store fails.
+// errDown is the error of a store that is down.
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
-// down is a store that has failed, for which failure modes decide.
+// down is a store that is down, so that failure modes decide.
 type down struct{ *Failover }
 
 func (d down) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
@@ -37,7 +37,7 @@ func open(mode limiter.FailureMode, now func() time.Time) (down, *prometheus.Reg
 	return down{New(mode, inMemory, reg)}, reg
 }
 
-// Local counters are those of any store.
+// Local counters pass the tests of any store.
 func TestLocalCounters(t *testing.T) {
 	storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
 		s, _ := open(limiter.FailureLocal, now)
@@ -45,7 +45,7 @@ func TestLocalCounters(t *testing.T) {
 	})
 }
 
-// That a caller went away is no failure of the store.
+// A caller that leaves, or another error, is not a failure of the store.
 func TestErrorsThatAreNotOurs(t *testing.T) {
 	gone, leave := context.WithCancel(context.Background())
 	leave()
@@ -64,7 +64,7 @@ func TestErrorsThatAreNotOurs(t *testing.T) {
 	}
 }
 
-// wantMetrics compares how many hits each mode has decided.
+// wantMetrics compares the numbers of hits decided by each mode.
 func wantMetrics(t *testing.T, reg *prometheus.Registry, errors, allow, deny, local int) {
 	t.Helper()
 	want := fmt.Sprintf(`
@@ -83,8 +83,8 @@ weir_failure_mode_decisions_total{mode="local"} %d
 	}
 }
 
-// What was counted in memory is forgotten when the store has worked again for a
-// while, and not with the first request that another part of it decides.
+// Local counters are dropped when the store has worked again for a while, not with the first
+// request that another part of it decides.
 func TestLocalCountersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(limiter.FailureLocal, nil)
@@ -93,7 +93,7 @@ func TestLocalCountersAreForgotten(t *testing.T) {
 			after time.Duration // on synctest's clock
 			want  int64         // used, 0 if the store decides
 		}{
-			{0, 0}, {0, 1}, {time.Hour, 2}, // nothing has shown that it is back
+			{0, 0}, {0, 1}, {time.Hour, 2}, // the store has not decided yet
 			{calm - 1, 0}, {0, 3}, {calm, 0}, {0, 1}, {0, 0}, {calm, 0},
 		} {
 			time.Sleep(step.after)

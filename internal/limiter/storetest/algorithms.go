@@ -8,11 +8,11 @@ import (
 	"weir/internal/limiter"
 )
 
-// algorithms has a row for each algorithm: the counters of each player in random
+// algorithms has a row for each algorithm, with the counters of each player in random
 // histories.
 var algorithms = map[limiter.Algorithm]struct {
 	counters []counter
-	drains   bool // usage goes little by little; each counter takes more than lifetime to lose one unit of scale
+	drains   bool // use drains gradually; each counter takes longer than lifetime to lose one unit of scale
 }{
 	limiter.FixedWindow: {counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
@@ -37,7 +37,7 @@ var algorithms = map[limiter.Algorithm]struct {
 	limiter.SlidingWindow: {counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
-		// Of small and large amounts in long periods.
+		// Small and large amounts in long periods.
 		newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100, 600, 1_000_003),
 		newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 500, 600_000, 1_000_000, 1_700_000_000),
 		newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32, 4_503_000_000),
@@ -46,7 +46,7 @@ var algorithms = map[limiter.Algorithm]struct {
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 5}, 7, 10, 20),
 		newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 50}, 7, 10, 20),
-		// Of small and large amounts in long periods.
+		// Small and large amounts in long periods.
 		newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1000, 1001, 2003, 1_000_003),
 		newCounter(200, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: 1000}, 1001, 50_000_000, 50_000_017),
 		newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 140_000_009),
@@ -60,7 +60,7 @@ var algorithms = map[limiter.Algorithm]struct {
 	}},
 }
 
-// testRows checks that every algorithm has its row, and lives.
+// testRows checks that every algorithm has a row in algorithms and a file in lives.
 func testRows(t *testing.T, all []life) {
 	t.Helper()
 	for i, name := range limiter.AlgorithmNames() {

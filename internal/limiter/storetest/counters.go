@@ -11,7 +11,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// counters returns what the store shows of the counters of hits.
+// counters returns the result of Peek for hits.
 func (f *fixture) counters(hits ...limiter.Hit) []limiter.Counter {
 	f.Helper()
 	counters, err := f.counterStore().Peek(f.Context(), hits)
@@ -37,7 +37,7 @@ func (f *fixture) counterStore() limiter.CounterStore {
 	return s
 }
 
-// looked is a counter that is looked at after some requests.
+// looked is a counter to peek at after some requests.
 type looked struct {
 	name     string
 	requests [][]limiter.Hit
@@ -46,7 +46,7 @@ type looked struct {
 	want     limiter.Counter
 }
 
-// lookedAt are counters of every algorithm.
+// lookedAt returns counters of every algorithm.
 func lookedAt() []looked {
 	sliding := Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow})
 	bucket := Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.TokenBucket})
@@ -77,7 +77,7 @@ func lookedAt() []looked {
 	}
 }
 
-// testPeek looks twice, since it must change nothing, at counters of keys of their own.
+// testPeek peeks at counters with different keys, twice, because it must change nothing.
 func testPeek(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)
@@ -101,7 +101,7 @@ func testPeek(f *fixture) {
 	}
 }
 
-// rekeyed returns hits on one key.
+// rekeyed returns hits with another key.
 func rekeyed(hits []limiter.Hit, key []byte) []limiter.Hit {
 	hits = slices.Clone(hits)
 	for i := range hits {
@@ -110,7 +110,7 @@ func rekeyed(hits []limiter.Hit, key []byte) []limiter.Hit {
 	return hits
 }
 
-// testReset resets each counter and finds it unused, and a neighbour as it was.
+// testReset checks that a reset counter is unused, and a neighbour unchanged.
 func testReset(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)
@@ -147,8 +147,8 @@ func testReset(f *fixture) {
 	}
 }
 
-// testResetUnderLoad resets a counter now and then while others are charged, and finds
-// that no reset admits more than one limit more.
+// testResetUnderLoad resets a counter several times while others charge it, and checks that
+// each reset admits at most one more limit.
 func testResetUnderLoad(f *fixture) {
 	const workers, each, resets = 8, 60, 5
 	key := []byte("busy")

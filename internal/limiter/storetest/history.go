@@ -13,8 +13,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// testHistories runs short random histories. One seed is new each time; add it
-// to the list to see its history again.
+// testHistories runs short random histories. One seed is new each time; add it to the list to
+// repeat its history.
 func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
 	decisions := 10_000
@@ -28,13 +28,13 @@ func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) l
 	}
 }
 
-// Differential compares a store with the model, decision by decision, over at
-// least so many random decisions, and returns their number. Several players
-// ask at the same time, each on few counters of its own, while the clock runs
-// on, stands still or steps back.
+// Differential compares a store with the model, decision by decision, over at least the given
+// number of random decisions, and returns their number. Several players send requests at the
+// same time, each on a few counters of its own, while the clock advances, stands still or steps
+// back.
 func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, seed uint64, decisions int) (decided int) {
 	t.Helper()
-	const players, requests = 16, 4 // requests of a player while the clock stands
+	const players, requests = 16, 4 // requests of a player per tick of the clock
 	f := newFixture(t, open)
 	time := &timeline{rand.New(rand.NewPCG(seed, 0)), f.clock, f.clock.now()}
 	all := make([]*player, players)
@@ -75,13 +75,13 @@ func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) li
 type timeline struct {
 	*rand.Rand
 	clock  *clock
-	newest time.Time // the latest time the clock has shown
+	newest time.Time // latest time of the clock
 }
 
-// behind reports whether the clock has stepped back and not caught up yet.
+// behind reports whether the clock has stepped back and not caught up.
 func (l *timeline) behind() bool { return l.clock.now().Before(l.newest) }
 
-// tick moves the clock on, or leaves it. It reports whether to step back next.
+// tick advances the clock, or leaves it. It reports whether to step back next.
 func (l *timeline) tick() (back bool) {
 	now := l.clock.now()
 	switch n := l.IntN(100); {
@@ -104,15 +104,15 @@ func (l *timeline) tick() (back bool) {
 	return false
 }
 
-// stepBack sets the clock back, by seconds, hours or months. Before, every counter
-// must have been renewed: a store may have forgotten a window that has ended.
+// stepBack sets the clock back, by seconds, hours or months. Every counter must have been
+// renewed before: a store may have forgotten a window that has ended.
 func (l *timeline) stepBack() {
 	most := []time.Duration{20 * time.Second, 2 * time.Hour, 2 * time.Hour, 100 * 24 * time.Hour}[l.IntN(4)]
 	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(most)))))
 }
 
-// set sets the clock, but never close before the end of a window: what is
-// written there could expire in real time while the clock stands.
+// set sets the clock, but never shortly before the end of a window, because counters written
+// there could expire in real time while the clock stands.
 func (l *timeline) set(now time.Time) {
 	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < lifetime {
 		now = next
@@ -123,10 +123,10 @@ func (l *timeline) set(now time.Time) {
 	}
 }
 
-// lifetime is how long what is written must last in real time.
+// lifetime is the minimum life of a written counter in real time.
 const lifetime = 10 * time.Second
 
-// player draws requests and compares what the store and the model make of them.
+// player draws requests and compares the decisions of the store and the model.
 type player struct {
 	*fixture
 	*rand.Rand
@@ -151,7 +151,7 @@ func newPlayer(seed uint64, name int, f *fixture, l *timeline) *player {
 	return p
 }
 
-// play lets store and model decide hits.
+// play lets the store and the model decide hits.
 func (p *player) play(hits []limiter.Hit) {
 	want, got := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 	wantDenied, _ := p.model.Decide(p.Context(), hits, want)
@@ -166,21 +166,21 @@ func (p *player) play(hits []limiter.Hit) {
 	}
 }
 
-// renewal is a request that leaves every counter used now.
+// renewal returns a request that leaves every counter with new use.
 func (p *player) renewal() []limiter.Hit {
 	var hits []limiter.Hit
 	for i := range p.counters {
 		c := &p.counters[i]
 		hits = append(hits, always(c.key, c.amounts[c.amount][0], c.scale))
 		if c.holds() {
-			hits[i].Hold = name(p.Uint64()) // one that is not there
+			hits[i].Hold = name(p.Uint64()) // a new hold
 		}
 	}
 	return hits
 }
 
-// lower lowers the amount of some counters where usage drains. Every counter must have been
-// renewed: a store may have forgotten what would have drained at the old amount.
+// lower lowers the amount of some counters that drain. Every counter must have been renewed
+// before: a store may have forgotten use that would have drained at the old amount.
 func (p *player) lower() {
 	for i := range p.counters {
 		c := &p.counters[i]
@@ -188,7 +188,7 @@ func (p *player) lower() {
 	}
 }
 
-// request draws one to five hits that leave nothing which expires soon.
+// request draws one to five hits that leave no counter that expires soon.
 func (p *player) request() []limiter.Hit {
 	for range 20 {
 		var hits []limiter.Hit
@@ -230,19 +230,19 @@ func (p *player) cost(scale uint64) uint64 {
 	}
 }
 
-// counter is a key with limits of one algorithm and period, of several amounts
-// and in every mode.
+// counter is a key with limits of one algorithm and period, of several amounts and in every
+// mode.
 type counter struct {
 	key     string
 	amounts [][]*limiter.Limit // by amount, then by mode
-	banning [][]*limiter.Limit // the same that ban who goes over
-	bans    bool               // whether it is configured now to ban
-	amount  int                // where usage drains: the one that is configured now
+	banning [][]*limiter.Limit // the same limits with bans
+	bans    bool               // whether banning is configured now
+	amount  int                // configured index in amounts, if the counter drains
 	scale   uint64             // of costs
 }
 
-// limit draws one of the limits. Where usage drains, only lower lowers the amount: a store
-// may have forgotten what the limit that was asked last took for empty.
+// limit draws one of the limits. If the counter drains, only lower lowers the amount: a store
+// may have forgotten a counter that is empty for the limit asked last.
 func (p *player) limit(c *counter) *limiter.Limit {
 	amount := p.IntN(len(c.amounts))
 	if algorithms[c.amounts[0][0].Algorithm].drains {
@@ -255,13 +255,13 @@ func (p *player) limit(c *counter) *limiter.Limit {
 		c.bans = !c.bans
 	}
 	modes := c.amounts[amount]
-	if c.bans && p.IntN(4) > 0 { // else an exception, to which no ban applies
+	if c.bans && p.IntN(4) > 0 { // otherwise an exception, to which no ban applies
 		modes = c.banning[amount]
 	}
 	return modes[p.IntN(len(modes))]
 }
 
-// holds reports whether what is counted has names.
+// holds reports whether the counter counts holds.
 func (c *counter) holds() bool { return c.amounts[0][0].HoldKey() != "" }
 
 func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {

@@ -14,25 +14,25 @@ import (
 	"weir/internal/limiter"
 )
 
-// lives holds the lives of counters that every store must let them have, step by step:
+// lives has step-by-step histories of counters that every store must reproduce. A request of
+// two hits looks like this:
 //
-//	a request of two hits
-//	    10s denies: a take 1 of 3 per minute => over, used 3, remaining 0, reset 44.322s, retry 44.322s
-//	         and b take 1 of 3 per minute shadow => used 0, remaining 3, reset 44.322s
+//	10s denies: a take 1 of 3 per minute => over, used 3, remaining 0, reset 44.322s, retry 44.322s
+//	     and b take 1 of 3 per minute shadow => used 0, remaining 3, reset 44.322s
 //
-// First stands when the request comes, after start, and what becomes of it, and for each
-// hit the key, what it asks for, the limit, and behind the arrow the decision.
+// It begins with the time of the request after start and its outcome. Each hit follows with its
+// key, its cost and its limit, and after the arrow its decision.
 //
 //go:embed lives
 var lives embed.FS
 
-// life is what becomes of some counters.
+// life is one history of some counters.
 type life struct {
 	name  string
 	steps []step
 }
 
-// step is one request and what must come of it.
+// step is one request and its expected outcome.
 type step struct {
 	at     time.Duration // after start; a clock may step back
 	denied bool
@@ -69,7 +69,7 @@ func readLives(t *testing.T) (all []life) {
 	return all
 }
 
-// read reads a line of a step.
+// read reads one line.
 func (l *life) read(text string) error {
 	asked, decided, _ := strings.Cut(text, " => ")
 	w := line{list: strings.Fields(asked)}
@@ -109,7 +109,7 @@ func (l *life) read(text string) error {
 	return errors.Join(w.err, of.err)
 }
 
-// line is the words of a line that are still to be read.
+// line is the unread words of a line.
 type line struct {
 	list []string
 	err  error
@@ -144,7 +144,7 @@ func (w *line) duration(text string) time.Duration {
 	return d
 }
 
-// hit reads a key, what is asked for, and the limit.
+// hit reads a key, a cost or hold, and the limit.
 func (w *line) hit() (h limiter.Hit) {
 	h.Key = []byte(w.next())
 	for {
@@ -172,7 +172,7 @@ func (w *line) hit() (h limiter.Hit) {
 
 var modes = map[string]limiter.Mode{"shadow": limiter.Shadow, "quota": limiter.Quota}
 
-// limit reads a limit, with which the line ends.
+// limit reads a limit, up to the end of the line.
 func (w *line) limit() *limiter.Limit {
 	s := limiter.Spec{RequestsPerUnit: w.number()}
 	for len(w.list) > 0 {

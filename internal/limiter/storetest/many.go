@@ -13,7 +13,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// testKeys: a store takes any bytes for a key and never two for one.
+// testKeys checks that a store accepts any bytes as a key and distinguishes all keys.
 func testKeys(f *fixture) {
 	l := per(1000, limiter.Day)
 	long := strings.Repeat("k", 10_000)
@@ -29,7 +29,7 @@ func testKeys(f *fixture) {
 	}
 }
 
-// testManyHits: requests far larger than a store's scratch space.
+// testManyHits sends requests far larger than a store's scratch space.
 func testManyHits(f *fixture) {
 	const n = 200
 	one, all := per(1, limiter.Day), per(n, limiter.Day)
@@ -56,7 +56,7 @@ func testManyHits(f *fixture) {
 	}
 }
 
-// together calls f from n goroutines that start at the same time.
+// together calls f from n goroutines at the same time.
 func together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	gate := make(chan struct{})
@@ -70,7 +70,7 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// testConcurrent: 1,000 requests of 1 at the same time on 100 per day.
+// testConcurrent sends 1,000 requests of 1 at the same time to a limit of 100 per day.
 func testConcurrent(f *fixture) {
 	l := per(100, limiter.Day)
 	var admitted atomic.Int64
@@ -92,9 +92,9 @@ func testConcurrent(f *fixture) {
 	f.expectUsed(l, []int64{100}, "a")
 }
 
-// testCrossing: requests that take counters in opposite orders neither block
-// each other nor leave one counter without the other. Where counters are apart,
-// denied requests may stand in the way of others, and fewer are admitted.
+// testCrossing checks that requests that take counters in opposite orders neither block each
+// other nor charge one counter without the other. If the counters are apart, denied requests
+// may delay others, and fewer are admitted.
 func testCrossing(f *fixture) {
 	small, large := per(100, limiter.Day), per(150, limiter.Day)
 	orders := [][]limiter.Hit{
@@ -122,11 +122,11 @@ func testCrossing(f *fixture) {
 	f.expectUsed(large, []int64{three + two, three + two}, "b", "c")
 }
 
-// testCancelled: callers whose context has ended, or ends while they wait, get
-// a decision or an error, and their requests are written whole or not at all.
+// testCancelled checks that callers whose context has ended, or ends while they wait, get a
+// decision or an error, and that their requests are written completely or not at all.
 func testCancelled(f *fixture) {
 	l := per(1_000_000, limiter.Day)
-	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that a cluster is known: requests stay in their order from then on
+	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that a cluster is known: from then on, requests stay in order
 	gone, cancel := context.WithCancel(f.Context())
 	cancel()
 	var admitted atomic.Int64
@@ -143,7 +143,7 @@ func testCancelled(f *fixture) {
 			if denied, err := f.store.Decide(ctx, hits, out); err == nil && !denied {
 				admitted.Add(1)
 			}
-			copy(hits[0].Key, "x") // gone or not, it is the caller's again
+			copy(hits[0].Key, "x") // the caller owns the memory again, also if it has left
 			hits[1] = limiter.Hit{}
 			out[0] = limiter.Decision{}
 		}
@@ -157,8 +157,8 @@ func testCancelled(f *fixture) {
 	}
 }
 
-// testLeft: of a caller who has left before the store takes the request on, only what is
-// written whatever becomes of it is counted.
+// testLeft checks that a request whose caller left before the store accepted it is not charged,
+// except for hits that are written in any case.
 func testLeft(f *fixture) {
 	l := per(5, limiter.Day)
 	gone, cancel := context.WithCancel(f.Context())
@@ -177,8 +177,8 @@ func testLeft(f *fixture) {
 	f.expectUsed(l, []int64{2, 4}, "a", "b")
 }
 
-// testLeftHolds: what takes a hold comes before what gives it back because the caller has
-// left, or never.
+// testLeftHolds checks that a hold is taken before it is released, or never, if its caller
+// leaves and releases it.
 func testLeftHolds(f *fixture) {
 	for n := range uint64(300) {
 		ctx, leave := context.WithCancel(f.Context())
@@ -199,7 +199,7 @@ func testLeftHolds(f *fixture) {
 	}
 }
 
-// testReuse: one caller's memory serves for request after request.
+// testReuse checks that one caller can use the same memory for all requests.
 func testReuse(f *fixture) {
 	l := per(1_000_000, limiter.Day)
 	key := make([]byte, 1)

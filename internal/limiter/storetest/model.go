@@ -8,17 +8,17 @@ import (
 	"weir/internal/limiter"
 )
 
-// Model is the simplest store there is: limiter.Decide on a map that forgets
-// nothing. Every other store must decide as it does.
+// Model is the simplest store: limiter.Decide on a map that forgets nothing. Every other store
+// must make the same decisions.
 type Model struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	counters map[string]*limiter.State
-	holds    map[string]*limiter.Holds // of the counters that have any
+	holds    map[string]*limiter.Holds // of the counters with holds
 }
 
-// NewModel returns a model with no counters that takes the time from now.
+// NewModel returns a model without counters. now is its clock.
 func NewModel(now func() time.Time) *Model {
 	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
 }
@@ -77,8 +77,8 @@ func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
 	return holds
 }
 
-// expiresSoon reports whether hits, if they were decided now, would leave a
-// counter that is forgotten within lifetime. It changes nothing. Holds last longer.
+// expiresSoon reports whether hits, if they were decided now, would leave a counter that
+// expires within lifetime. It changes nothing. It ignores holds, which last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +99,7 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	return false
 }
 
-// statesOf returns the states of the counters of hits, from all that there are.
+// statesOf returns the states of the counters of hits, and adds new ones to all.
 func statesOf(hits []limiter.Hit, all map[string]*limiter.State) []*limiter.State {
 	states := make([]*limiter.State, len(hits))
 	for i := range hits {

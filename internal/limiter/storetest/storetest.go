@@ -1,10 +1,9 @@
-// Package storetest is the one conformance suite for every limiter.CounterStore. A
-// store's own test calls Run; what only that store does (how it expires,
-// connects or evicts) is tested beside it.
+// Package storetest is the conformance suite for every limiter.CounterStore. A store's own test
+// calls Run, and tests its own behaviour (how it expires, connects or evicts).
 //
-// The suite drives the store's clock. A store may also expire counters in real
-// time, as Redis does, so no case relies on a counter whose window has less
-// than a few seconds left, nor on one whose window the clock has ever passed.
+// The suite sets the store's clock. A store may also expire counters in real time, as Redis
+// does, so no test relies on a counter whose window has less than a few seconds left, nor on a
+// window that the clock has ever passed.
 package storetest
 
 import (
@@ -17,20 +16,19 @@ import (
 	"weir/internal/limiter"
 )
 
-// Run checks that a store keeps the contract of limiter.CounterStore. open returns a
-// store with no counters that takes the time from now, and closes it with
-// t.Cleanup; it is called once per case.
+// Run checks that a store keeps the contract of limiter.CounterStore. It calls open once per
+// test. open returns a store without counters that uses now as its clock, and closes it with
+// t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
 	run(t, open, false)
 	t.Run("random histories are decided as by the model", func(t *testing.T) { testHistories(t, open) })
 }
 
-// RunApart checks a store that keeps the counters of one request in several
-// places: what concurrent requests see of each other is not atomic, but when all
-// is quiet nothing is left of denied ones. It draws no random histories, in which
-// amounts change: whether a bucket is seen by a denied request makes a
-// difference then.
+// RunApart checks a store that keeps the counters of one request in several parts. Concurrent
+// requests may see partial charges of each other, but denied requests leave nothing behind in
+// the end. It runs no random histories, in which amounts change: there, it makes a difference
+// whether a denied request rolls a bucket.
 func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
 	run(t, open, true)
@@ -59,7 +57,7 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 		{"concurrent requests on crossing counters stay whole", testCrossing},
 		{"a caller that goes away leaves the state whole", testCancelled},
 		{"a caller that has left is not charged", testLeft},
-		{"a hold is not taken after it was given back", testLeftHolds},
+		{"a hold is not taken after it was released", testLeftHolds},
 		{"hits and keys may be used again at once", testReuse},
 		{"a counter is looked at", testPeek},
 		{"a counter is reset", testReset},
@@ -73,23 +71,23 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 	}
 }
 
-// start is where every case's clock starts, and minuteLeft what is left then of its minute.
+// start is the initial time of every test's clock, and minuteLeft the rest of its minute.
 var start = time.Date(2026, time.January, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 const minuteLeft = 54*time.Second + 322*time.Millisecond
 
-// clock is a clock that stands where it is set.
+// clock is a clock that moves only by set.
 type clock struct{ micros atomic.Int64 }
 
 func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
-// fixture is a store on test and its clock.
+// fixture is a store under test and its clock.
 type fixture struct {
 	*testing.T
 	store limiter.Store
 	clock *clock
-	apart bool // counters of one request are in several places
+	apart bool // counters of one request are in several parts
 }
 
 func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *fixture {
@@ -102,7 +100,7 @@ func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limi
 // at sets the clock to d after start.
 func (f *fixture) at(d time.Duration) { f.clock.set(start.Add(d)) }
 
-// decide asks the store and takes an error for a failure of the test.
+// decide asks the store. An error fails the test.
 func (f *fixture) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	f.Helper()
 	out = make([]limiter.Decision, len(hits))
@@ -113,7 +111,7 @@ func (f *fixture) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bo
 	return out, denied
 }
 
-// expect asks the store for what s asks, and compares the answer.
+// expect sends the request of s to the store and compares the answer.
 func (f *fixture) expect(label string, s step) {
 	f.Helper()
 	out, denied := f.decide(s.hits...)
@@ -130,7 +128,7 @@ func (f *fixture) expect(label string, s step) {
 	}
 }
 
-// used reads what counters hold, without changing them.
+// used returns the use of counters, without changing them.
 func (f *fixture) used(l *limiter.Limit, keys ...string) []int64 {
 	f.Helper()
 	var hits []limiter.Hit
@@ -145,7 +143,7 @@ func (f *fixture) used(l *limiter.Limit, keys ...string) []int64 {
 	return used
 }
 
-// expectUsed compares what counters hold.
+// expectUsed compares the use of counters.
 func (f *fixture) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
 	f.Helper()
 	if got := f.used(l, keys...); !slices.Equal(got, want) {

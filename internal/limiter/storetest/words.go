@@ -7,16 +7,16 @@ import (
 	"weir/internal/limiter"
 )
 
-// The words in which the tests are written: limits and hits.
+// Short names for limits and hits.
 
-// Must makes a limit of a test, whose Spec is right.
+// Must makes a limit from a valid Spec.
 func Must(s limiter.Spec) *limiter.Limit { return limiter.MustLimit(s) }
 
 func per(amount uint64, unit limiter.Unit) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 }
 
-// enforced is a limit per minute.
+// enforced returns a limit per minute.
 func enforced(amount uint64) *limiter.Limit { return per(amount, limiter.Minute) }
 
 const (
@@ -26,9 +26,9 @@ const (
 
 var (
 	three = enforced(3)
-	// banning bans who goes over three a minute.
+	// banning bans for more than three a minute.
 	banning = Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, DenyFor: ban})
-	// two is a limit of two at once, each for a minute at most.
+	// two admits two holds at once, each for a minute at most.
 	two = Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute, Algorithm: limiter.Concurrency})
 )
 
@@ -48,12 +48,12 @@ func always(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Always: true}
 }
 
-// name is the name of a hold.
+// name returns the name of a hold.
 func name(n uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), n)
 }
 
-// hold takes the hold of that number, and release gives it back.
+// hold takes the hold with number n, and release releases it.
 func hold(l *limiter.Limit, n uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte("a"), Limit: l, Cost: 1, Hold: name(n)}
 }
