@@ -119,9 +119,9 @@ const second = 1_000_000
 // Limit.Size; costs that are added one after the other use as much as their sum; a denied
 // request leaves nothing in a state except a ban.
 type counting interface {
-	// roll returns s as of now. If the clock stepped back, s may be from the future. Its use
-	// then counts as use at now, so that the step costs no more than new use would, and loses
-	// none. The other methods take rolled states, except where they say otherwise.
+	// roll returns s as it is at now. If the clock stepped back, s may be from the future. Its
+	// use then counts as use at now, so that the step costs no more than new use would, and
+	// loses none. The other methods take rolled states, except where they say otherwise.
 	roll(s State, now int64) State
 	// wait returns the time until cost more units fit if nothing else happens: 0 if they fit
 	// now, never if they exceed the limit, and the time until the next try if it is unknown.
@@ -144,9 +144,8 @@ type counting interface {
 const never = -1
 
 // inexact is the error of a limit that needs numbers above 2^53. The product of a time in
-// microseconds and a large amount would exceed that, so Lua multiplies the whole seconds of the
-// time first and the rest of it then. Limits are refused if even the product with the whole
-// seconds is too large.
+// microseconds and a large amount would exceed that, so Lua multiplies the whole seconds and
+// the rest of the time separately. Limits are refused if even these products are too large.
 func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }

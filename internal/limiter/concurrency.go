@@ -22,10 +22,10 @@ func (c concurrency) roll(s State, now int64) State {
 	return State{At: now, Used: s.Used}
 }
 
-// wait returns a second if there is no room: the time of the next release is unknown.
+// wait returns a second if cost does not fit now: the time of the next release is unknown.
 func (c concurrency) wait(s State, _, cost int64) int64 { return c.waitFor(second, s, cost) }
 
-// usage returns one period if there are holds: none of them lasts longer.
+// usage returns the time until a hold taken at At would expire: no hold lasts longer.
 func (c concurrency) usage(s State, now int64) (used, reset int64) {
 	if s.unused() {
 		return 0, 0

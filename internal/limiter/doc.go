@@ -4,8 +4,8 @@
 // imports only the standard library. Read decide.go first: it has the contract of a Store, and
 // the pure function that every store implements. hit.go has that function's arguments and
 // results, limit.go the definition of a limit, algorithm.go a row for each algorithm and the
-// interface that algorithms implement. fixedwindow.go implements three algorithms, ByCalendar with the
-// windows of calendar.go; the others have a file each.
+// interface that algorithms implement. fixedwindow.go implements three algorithms, ByCalendar
+// with the windows of calendar.go; the others have a file each.
 //
 // describe.go works out the times and remaining units of a decision, retryspread.go spreads the
 // times at which denied clients retry, and recent.go is a cache by counter. key.go spells the

@@ -134,8 +134,8 @@ func appendTag(dst []byte, bucket uint32) []byte {
 
 const hex = "0123456789ABCDEF"
 
-// AppendKind appends the end of the keys of a limit's counters. Limits with different kinds
-// cannot share a counter, because their states mean different things.
+// AppendKind appends the end of the keys of a limit's counters. Limits that must not share a
+// counter of one descriptor have different ends.
 func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Nth > 0 {
 		dst = append(strconv.AppendUint(dst, uint64(s.Nth), 10), nthEnd)

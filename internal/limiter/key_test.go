@@ -64,7 +64,7 @@ func TestPrefixIsRefused(t *testing.T) {
 	}
 }
 
-// Limits that cannot share a counter have different kinds.
+// Limits that must not share a counter have different kinds.
 func TestKinds(t *testing.T) {
 	kinds := map[string]Spec{}
 	for unit := Second; unit <= Year; unit++ {

@@ -129,8 +129,8 @@ type Spec struct {
 	// always charged, and if it is a peek of a request, so that clients who ask first and are
 	// charged later are banned like others. A limit in shadow mode or a quota begins no ban,
 	// nor does CounterStore.Peek. A ban in force is not extended, and does not stop hits that
-	// are written even if their request is denied. Limits without bans, such as those of an
-	// exception, ignore a ban in force and leave it for other limits on the counter.
+	// are written even if their request is denied. Limits without bans, such as an exception's,
+	// ignore a ban in force and leave it for other limits on the counter.
 	DenyFor time.Duration
 }
 

@@ -5,7 +5,7 @@ import "time"
 // RetrySpread spreads the times at which denied clients retry. It changes only the RetryAfter
 // of denied requests: requests that are denied on one counter get times one after the other, in
 // the order of their denials, so that each finds room when it retries. No time is earlier than
-// the exact one, and the first is exact.
+// the exact RetryAfter, and the first is exact.
 //
 // It cannot identify clients. A client alone on its counter that retries too early, and is
 // denied again and again, looks like many clients. So a limit of few units, of a long period,

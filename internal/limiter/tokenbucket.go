@@ -125,7 +125,7 @@ func (b tokenBucket) usage(s State, now int64) (used, reset int64) {
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// numbers returns the brim: as a cost it fills any bucket, empties any, and never fits.
+// numbers returns the brim: it fills any bucket, as a refund empties any, and never fits.
 func (b tokenBucket) numbers() (int64, [4]int64) {
 	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

@@ -38,7 +38,7 @@ import (
 // local counters of that part.
 const calm = 10 * time.Second
 
-// Failover decides by failure modes if the store cannot. nil decides nothing.
+// Failover decides by failure modes if the store cannot. A nil Failover decides nothing.
 type Failover struct {
 	mode      limiter.FailureMode
 	open      func() limiter.CounterStore
@@ -133,7 +133,7 @@ func vetoed(hits []limiter.Hit) bool {
 	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.Veto && h.EffectiveMode() == limiter.Enforced })
 }
 
-// undecidable reports whether a request cannot be decided without its store.
+// undecidable reports whether a request cannot be decided without the store.
 func (f *Failover) undecidable(hits []limiter.Hit) bool {
 	errors := 0
 	for i := range hits {

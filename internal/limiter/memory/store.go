@@ -37,7 +37,7 @@ type Options struct {
 
 const (
 	maxShards     = 64   // bits of the mask of shards
-	minPerShard   = 1024 // counters; with fewer in a shard, the bound would be too inexact
+	minPerShard   = 1024 // with fewer counters in a shard, the bound would be too inexact
 	scratch       = 16   // largest number of hits that is decided without allocation
 	clearedPerHit = 2    // expired counters removed for each hit, which adds at most one
 )
