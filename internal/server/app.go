@@ -186,7 +186,7 @@ func (a *App) openRules(serviceMetrics prometheus.Registerer) (err error) {
 func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	l, transport := a.opts.Settings.Listen, insecure.NewCredentials()
 	if tls := a.opts.Settings.TLS; tls.On {
-		files, err := a.openTLS("grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN})
+		files, err := a.openTLS("grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN, Refused: countRefused(a.opts.Registry)})
 		if err != nil {
 			return fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
 		}

@@ -44,6 +44,17 @@ func (a *App) registerProcess() {
 	}, func() float64 { return float64(len(a.oldSecrets())) })
 }
 
+// countRefused returns a counter of TLS clients by the reason for which they are refused.
+func countRefused(reg prometheus.Registerer) func(reason string) {
+	refused := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_tls_clients_refused_total", Help: "TLS handshakes of gRPC clients that failed, by reason.",
+	}, []string{"reason"})
+	for _, reason := range follow.Reasons {
+		refused.WithLabelValues(reason)
+	}
+	return func(reason string) { refused.WithLabelValues(reason).Inc() }
+}
+
 // registerCertificate registers the metrics of the certificate that Weir shows on a
 // connection. A client without one has none.
 func registerCertificate(reg prometheus.Registerer, connection string, files *follow.TLS) {

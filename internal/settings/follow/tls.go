@@ -41,6 +41,9 @@ type TLSOptions struct {
 	SkipHostnameVerification bool
 	// Logger hears of files that change and of gRPC clients that are refused.
 	Logger *slog.Logger
+	// Refused, if not nil, is called with the reason for which a gRPC client is refused, one of
+	// Reasons.
+	Refused func(reason string)
 }
 
 // tlsEvery is how often the files are read. Tests shorten it.
@@ -56,13 +59,16 @@ type TLS struct {
 	opts    TLSOptions
 	files   *Text
 	current atomic.Pointer[tls.Config]
-	refused rate.Sometimes // warns of clients
+	refused map[string]*rate.Sometimes // warn of clients, by reason
 }
 
 // OpenTLS reads the files, of which a client may have none. The error names the file that is
 // missing or bad.
 func OpenTLS(opts TLSOptions) (*TLS, error) {
-	c := &TLS{opts: opts, refused: rate.Sometimes{Interval: time.Minute}}
+	c := &TLS{opts: opts, refused: map[string]*rate.Sometimes{}}
+	for _, reason := range Reasons {
+		c.refused[reason] = &rate.Sometimes{Interval: time.Minute}
+	}
 	text, err := c.read(context.Background())
 	if err == nil {
 		err = c.use(text)
@@ -122,7 +128,7 @@ func (c *TLS) use(text string) error {
 			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
 		}
 		if o.PeerSAN != "" {
-			config.VerifyConnection = func(state tls.ConnectionState) error { return holds(state.PeerCertificates[0], o.PeerSAN) }
+			config.VerifyConnection = func(state tls.ConnectionState) error { return holds(state.PeerCertificates[0], o.PeerSAN, true) }
 		}
 	case o.PeerSAN != "" || o.SkipHostnameVerification:
 		config.InsecureSkipVerify = true // crypto/tls checks the host or nothing at all
@@ -134,7 +140,7 @@ func (c *TLS) use(text string) error {
 			if _, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates}); err != nil || o.PeerSAN == "" {
 				return err
 			}
-			return holds(chain[0], o.PeerSAN)
+			return holds(chain[0], o.PeerSAN, false)
 		}
 	}
 	config.RootCAs = authorities
@@ -149,24 +155,30 @@ func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 // Close ends the readings. TLS goes on returning the last configuration.
 func (c *TLS) Close() { c.files.Close() }
 
+// errName is the error of a certificate without the required name.
+type errName struct{ error }
+
 // holds returns an error unless a certificate holds a subject alternative name. What the name
 // looks like decides what kind of name it is: with a scheme it is a URI, with an @
-// an email address, and otherwise a DNS name or an IP address.
-func holds(certificate *x509.Certificate, san string) error {
+// an email address, and otherwise a DNS name or an IP address. The DNS name of a client must be
+// the exact one: a wildcard is for servers.
+func holds(certificate *x509.Certificate, san string, client bool) error {
 	var held bool
 	switch {
 	case strings.Contains(san, ":") && net.ParseIP(san) == nil:
 		held = slices.ContainsFunc(certificate.URIs, func(u *url.URL) bool { return u.String() == san })
 	case strings.Contains(san, "@"):
 		held = slices.Contains(certificate.EmailAddresses, san)
+	case client && net.ParseIP(san) == nil:
+		held = slices.ContainsFunc(certificate.DNSNames, func(name string) bool { return strings.EqualFold(name, san) })
 	default:
 		held = certificate.VerifyHostname(san) == nil
 	}
 	if held {
 		return nil
 	}
-	return fmt.Errorf("the certificate does not have the name %q, but %v %v %v %v",
-		san, certificate.DNSNames, certificate.IPAddresses, certificate.URIs, certificate.EmailAddresses)
+	return errName{fmt.Errorf("the certificate does not have the name %q, but %v %v %v %v",
+		san, certificate.DNSNames, certificate.IPAddresses, certificate.URIs, certificate.EmailAddresses)}
 }
 
 // Credentials are for a gRPC server or client. Each connection is made with the
@@ -185,15 +197,45 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 	return credentials.NewTLS(f.config.TLS()).ClientHandshake(ctx, authority, conn)
 }
 
+// Reasons are the reasons for which gRPC clients are refused.
+var Reasons = []string{"no_certificate", "certificate", "name", "not_tls", "timeout", "by_client", "other"}
+
+// reason returns the one of Reasons for the error of a handshake.
+func reason(err error) string {
+	if _, ok := errors.AsType[errName](err); ok {
+		return "name"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "certificate"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "not_tls"
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case ok && op.Op == "remote error":
+		return "by_client"
+	case ok && op.Timeout():
+		return "timeout"
+	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no type for it
+		return "no_certificate"
+	}
+	return "other"
+}
+
 // ServerHandshake says why a client could not connect, which clients themselves
-// rarely do. There is one warning a minute, because clients try again and
+// rarely do. There is one warning a minute for each reason, because clients try again and
 // again, and none of those that only look whether somebody listens.
 func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := credentials.NewTLS(f.config.TLS()).ServerHandshake(conn)
 	if err != nil {
 		level := slog.LevelDebug
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-			f.config.refused.Do(func() { level = slog.LevelWarn })
+			reason := reason(err)
+			f.config.refused[reason].Do(func() { level = slog.LevelWarn })
+			if f.config.opts.Refused != nil {
+				f.config.opts.Refused(reason)
+			}
 		}
 		f.config.opts.Logger.Log(context.Background(), level, "TLS client rejected", "client", conn.RemoteAddr(), "err", err)
 	}

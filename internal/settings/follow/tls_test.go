@@ -238,9 +238,13 @@ func TestBadReplacementIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
+// TestRefusedClients refuses clients for each reason, and again. Each is counted, and each reason
+// is logged once.
+func TestRefusedClients(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, ours, ours, "weir.example")
+	refused := map[string]int{}
+	s.opts.PeerSAN, s.opts.Refused = "envoy.mesh", func(reason string) { refused[reason]++ }
 	transport := s.server().Credentials()
 	dial := func(client func(net.Conn)) {
 		t.Helper()
@@ -258,26 +262,47 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 		if _, _, err := transport.ServerHandshake(conn); err == nil {
 			t.Error("let in")
 		}
+		conn.Close()
 		clients.Wait()
 	}
-	probe := func(net.Conn) {}
-	stranger := func(conn net.Conn) {
-		config := newSide(t, theirs, ours).client().TLS().Clone()
-		config.ServerName, config.NextProtos = "weir.example", []string{"h2"}
-		_, _ = tls.Client(conn, config).Read(make([]byte, 1)) // until it is refused
+	// with returns a client with a certificate, which it shows whoever the server trusts.
+	with := func(issuer, peers *testenv.Authority, protocol string, names ...string) func(net.Conn) {
+		config := newSide(t, issuer, peers, names...).client().TLS().Clone()
+		config.ServerName, config.NextProtos = "weir.example", []string{protocol}
+		if certificates := config.Certificates; len(certificates) > 0 {
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
+		}
+		return func(conn net.Conn) { _, _ = tls.Client(conn, config).Read(make([]byte, 1)) } // until it is refused
 	}
 	for _, step := range []struct {
+		reason string // empty: it is not refused
 		client func(net.Conn)
-		lines  int
-	}{{probe, 0}, {stranger, 1}, {stranger, 1}, {probe, 1}} {
+	}{
+		{"", func(net.Conn) {}},
+		{"no_certificate", with(nil, ours, "h2")},
+		{"certificate", with(theirs, ours, "h2", "envoy.mesh")},
+		{"name", with(ours, ours, "h2", "other.mesh")},
+		{"name", with(ours, ours, "h2", "*.mesh")},
+		{"not_tls", func(conn net.Conn) { fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\n"); _, _ = conn.Read(make([]byte, 1)) }},
+		{"by_client", with(ours, theirs, "h2", "envoy.mesh")},
+		{"other", with(ours, ours, "http/1.1", "envoy.mesh")},
+	} {
+		before := refused[step.reason]
 		dial(step.client)
-		log := s.log.String()
-		if got := strings.Count(log, "TLS client rejected"); got != step.lines {
-			t.Fatalf("%d lines, want %d:\n%s", got, step.lines, log)
+		dial(step.client)
+		if step.reason == "" && len(refused) > 0 || step.reason != "" && refused[step.reason] != before+2 {
+			t.Errorf("%q: counted %v", step.reason, refused)
 		}
 	}
-	if log := s.log.String(); !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "certificate") {
+	log := s.log.String()
+	if lines := strings.Count(log, "TLS client rejected"); lines != len(Reasons)-1 { // without timeout
+		t.Errorf("%d lines, want one of each reason:\n%s", lines, log)
+	}
+	if !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "didn't provide a certificate") {
 		t.Errorf("the log says neither who nor why:\n%s", log)
+	}
+	if got := reason(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}); got != "timeout" {
+		t.Errorf("a handshake by half: %s", got)
 	}
 }
 
@@ -296,7 +321,7 @@ func TestKindsOfNames(t *testing.T) {
 		held        bool
 	}{
 		{"envoy.mesh", dns("envoy.mesh"), true},
-		{"envoy.mesh", dns("*.mesh"), true},
+		{"envoy.mesh", dns("Envoy.Mesh"), true},
 		{"envoy.mesh", uri("envoy.mesh"), false},
 		{"192.0.2.7", &x509.Certificate{IPAddresses: []net.IP{net.ParseIP("192.0.2.7")}}, true},
 		{"2001:db8::7", &x509.Certificate{IPAddresses: []net.IP{net.ParseIP("2001:db8::7")}}, true},
@@ -306,8 +331,15 @@ func TestKindsOfNames(t *testing.T) {
 		{"envoy@mesh", email("envoy@mesh"), true},
 		{"envoy@mesh", dns("envoy@mesh"), false},
 	} {
-		if err := holds(test.certificate, test.san); (err == nil) != test.held {
-			t.Errorf("%q in a certificate of %v %v %v: got %v, want it held: %v", test.san, test.certificate.DNSNames, test.certificate.EmailAddresses, test.certificate.URIs, err, test.held)
+		for _, client := range []bool{false, true} {
+			if err := holds(test.certificate, test.san, client); (err == nil) != test.held {
+				t.Errorf("%q in a certificate of %v %v %v: got %v, want it held: %v", test.san, test.certificate.DNSNames, test.certificate.EmailAddresses, test.certificate.URIs, err, test.held)
+			}
+		}
+	}
+	for client, held := range map[bool]bool{false: true, true: false} {
+		if err := holds(dns("*.mesh"), "envoy.mesh", client); (err == nil) != held {
+			t.Errorf("a wildcard of a client (%t): %v", client, err)
 		}
 	}
 }
