@@ -8,7 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,8 +140,13 @@ func halves(a *attacker) {
 
 // floods sends a request with large headers.
 func floods(method string, message []byte) func(*attacker) {
+	return sends(method, message, large, large, large)
+}
+
+// sends makes a request with headers.
+func sends(method string, message []byte, headers ...hpack.HeaderField) func(*attacker) {
 	return func(a *attacker) {
-		a.open(method, large, large, large)
+		a.open(method, headers...)
 		_ = a.framer.WriteData(a.stream, true, message)
 	}
 }
@@ -189,11 +197,137 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 		}
 	}
 	if tt.stays {
-		most += float64(goroutines*len(attackers)) + 5000 // with more, calls have a deadline
+		most += float64(goroutines * len(attackers)) // but no calls
 	}
 	testenv.Until(t, "the goroutines of the attack have ended", func() bool { return w.metric("go_goroutines", "") <= most })
 	wantAnswer(t, dial(t, w.grpc))
 	return late, max(tt.late, 0.04) + others
+}
+
+// startWithin starts a Weir that has so much memory: in a control group of its own where that
+// can be made, else by its own limit, which is then a little lower than its memory.
+func startWithin(t *testing.T, memory int, rules string) *weir {
+	t.Helper()
+	for parent, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
+		group, err := os.MkdirTemp(parent, "weir-e2e-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { os.Remove(group) })
+		if file, err := os.OpenFile(filepath.Join(group, limit), os.O_WRONLY, 0); err == nil { // the system has made it
+			_, err = file.WriteString(strconv.Itoa(memory))
+			testenv.OK(t, errors.Join(err, file.Close()))
+			w := runWeir(t, []string{"CONFIG_PATH=" + rules}, "/bin/sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$0"`, program(t), group)
+			w.waitUntilHealthy()
+			return w
+		}
+	}
+	t.Log("no control group can be made")
+	return startWeir(t, rules, fmt.Sprintf("GOMEMLIMIT=%d", memory*9/10))
+}
+
+// keepOpen keeps so many connections open to an address, over which it sent a text. A dialer that
+// finds the server's queue full stops.
+func keepOpen(t *testing.T, addr string, connections int, text string) (closeAll func()) {
+	const dialers = 64
+	var mu sync.Mutex
+	var conns []net.Conn
+	closeAll = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}
+	t.Cleanup(closeAll)
+	var dialing sync.WaitGroup
+	for range dialers {
+		dialing.Go(func() {
+			for range connections / dialers {
+				conn, err := net.DialTimeout("tcp", addr, 500*time.Millisecond)
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, text)
+				mu.Lock()
+				conns = append(conns, conn)
+				mu.Unlock()
+			}
+		})
+	}
+	dialing.Wait()
+	return closeAll
+}
+
+// TestAttacksTogether attacks a server of the memory that the chart gives it in all ways at once
+// that hold memory or connections. The server must live, answer a neighbour and probes, and be
+// well soon after: with a p99 of at most tooLate, as far as the machine has time.
+func TestAttacksTogether(t *testing.T) {
+	control := startWeir(t, writeRules(t, userRules(1_000_000)))
+	late, bound := 1.0, 0.0
+	for try := 0; late > bound && try < 3; try++ { // other programs may want the processors
+		late, bound = attackTogether(t, startWithin(t, inChart, writeRules(t, userRules(1_000_000))), control)
+	}
+	if late > bound {
+		t.Errorf("%.1f %% of the answers to a neighbour come too late, want at most %.1f %%", 100*late, 100*bound)
+	}
+}
+
+// inChart is the memory of a container of the chart.
+const inChart = 256 * mib
+
+// attackTogether is one try. It returns the share of answers that come too late, and its bound.
+func attackTogether(t *testing.T, w, control *weir) (late, bound float64) {
+	var closes []func()
+	late, others := lateDuring(t, w, control, func() {
+		for _, tt := range []anAttack{
+			{connections: 5, make: repeated(200, mostOfMiB)},
+			{connections: 300, make: repeated(200, opens)},
+			{connections: 300, make: repeated(200, sends("/grpc.health.v1.Health/Watch", make([]byte, 5)))},
+			{connections: 100, make: repeated(200, sends(rateLimitMethod, oneDescriptor)), settings: []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}},
+		} {
+			var strikes sync.WaitGroup
+			for range tt.connections {
+				a := attack(t, w.grpc, tt.settings...)
+				tt.make(a)
+				closes = append(closes, func() { a.conn.Close() })
+				strikes.Go(a.strike)
+			}
+			strikes.Wait()
+		}
+		closes = append(closes,
+			keepOpen(t, w.http, 4300, "GET /healthcheck HTTP/1.1\r\nHost: weir\r\n\r\n"),
+			keepOpen(t, w.http, 4300, "GET /healthcheck HTTP/1.1\r\nHost: "),
+			keepOpen(t, w.grpc, 10_000, http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+		wantPage(t, "127.0.0.3", "http://"+w.http+"/healthcheck", "OK")
+	})
+	testenv.OK(t, w.ended())
+	if most := w.mostMemory(); most > inChart {
+		t.Errorf("the attack took %d MiB of memory, want at most %d", most/mib, inChart/mib)
+	}
+	for _, closeAll := range closes {
+		closeAll()
+	}
+	began := time.Now()
+	wantPage(t, "127.0.0.3", "http://"+w.http+"/healthcheck", "OK")
+	wantAnswer(t, dial(t, w.grpc))
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it is well again after %v, want at most 10 s", took)
+	}
+	testenv.Until(t, "memory is given back", func() bool {
+		p := testenv.Must(procfs.NewProc(w.cmd.Process.Pid))(t)
+		return testenv.Must(p.NewStatus())(t).VmRSS < inChart*5/8
+	})
+	return late, 0.01 + others
+}
+
+// mostOfMiB opens a request and sends a MiB, all but the end of its message.
+func mostOfMiB(a *attacker) {
+	a.open(rateLimitMethod)
+	data := append([]byte{0, 0, 0x10, 0, 0}, make([]byte, mib-1024)...)
+	for chunk := range slices.Chunk(data, 16<<10) {
+		_ = a.framer.WriteData(a.stream, false, chunk)
+	}
 }
 
 // TestLargeRequests sends many large requests at a time on one connection. One of them has

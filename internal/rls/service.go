@@ -74,7 +74,7 @@ func (s *Service) handle(_ any, ctx context.Context, receive func(any) error, _ 
 	}
 	c.began = time.Now()
 	defer s.metrics.grpc.observe(c.began)
-	if err := s.decide(ctx, c); err != nil {
+	if err := s.decide(Arrived(ctx), c); err != nil {
 		return nil, err
 	}
 	return &reply{mem.Copy(c.response, mem.DefaultBufferPool())}, nil

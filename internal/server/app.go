@@ -215,7 +215,11 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {
 		headersRead = append(headersRead, propagator.Fields()...)
 	}
-	grpcOptions := grpcOptions(l, transport, a.health, headersRead)
+	arrivals := newArrivals()
+	a.rules.tuner.scarce = func() { arrivals.scarce.Store(true) }
+	turning, end := context.WithCancel(context.Background())
+	a.parts.add("arrivals", func(context.Context) error { arrivals.run(turning); return nil }, func(context.Context) error { end(); return nil }) // after the drain
+	grpcOptions := grpcOptions(l, transport, a.health, arrivals, headersRead)
 	if a.tracing != nil {
 		grpcOptions = append(grpcOptions, traced(a.tracing))
 	}
@@ -223,7 +227,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	requests.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
 	reflection.Register(s)
-	a.grpc = serve(grpcServer(bound["gRPC"], s))
+	a.grpc = serve(grpcServer(bound["gRPC"], s, arrivals))
 	return nil
 }
 

@@ -10,13 +10,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/grpc/test/bufconn"
 
+	"weir/internal/rls"
+	"weir/internal/settings"
 	"weir/internal/testenv"
 )
 
@@ -176,38 +183,97 @@ func readFrame(r io.Reader) (kind byte, payload string, err error) {
 
 func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
-	testenv.Must(beforeCall(propagator.Fields(), crowded)(t.Context(), &tap.Info{Header: header}))(t)
+	testenv.Must(newArrivals().beforeCall(propagator.Fields())(t.Context(), &tap.Info{Header: header}))(t)
 	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
 		t.Errorf("%v are left, want %v", header, want)
 	}
 }
 
-func TestCallsOfACrowdHaveADeadline(t *testing.T) {
+// TestCallsAndConnectionsEnd opens calls of each kind and sends no message. They end by
+// themselves, and a followed health check whose message came does not. There are so many of
+// these at a time. A connection without a call ends later than Envoy's would.
+func TestCallsAndConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, tt := range []struct {
-			crowded  int
-			method   string
-			own      time.Duration // of the client, 0: none
-			deadline time.Duration
-		}{
-			{0, grpc_health_v1.Health_Check_FullMethodName, 0, patienceOfCalls},
-			{0, grpc_health_v1.Health_Check_FullMethodName, time.Hour, patienceOfCalls},
-			{0, grpc_health_v1.Health_Check_FullMethodName, time.Second, time.Second},
-			{1 << 30, grpc_health_v1.Health_Check_FullMethodName, 0, 0},
-			{0, grpc_health_v1.Health_Watch_FullMethodName, 0, 0},
-			{0, grpc_health_v1.Health_Watch_FullMethodName, time.Hour, time.Hour},
-			{0, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", 0, patienceOfCalls},
-		} {
-			ctx, cancel := t.Context(), context.CancelFunc(func() {})
-			if tt.own > 0 {
-				ctx, cancel = context.WithTimeout(ctx, tt.own)
+		listener := bufconn.Listen(1 << 20)
+		a, h := newArrivals(), newHealth()
+		s := grpc.NewServer(grpcOptions(settings.Listen{}, insecure.NewCredentials(), h, a, nil)...)
+		rls.New(rls.Options{Registerer: prometheus.NewRegistry()}).Register(s)
+		grpc_health_v1.RegisterHealthServer(s, h.grpc)
+		go func() { _ = s.Serve(listener) }()
+		ctx, stop := context.WithCancel(t.Context())
+		go a.run(ctx)
+		conn := testenv.Must(grpc.NewClient("passthrough:///", grpc.WithIdleTimeout(0), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))(t)
+		watching, endWatch := context.WithCancel(t.Context())
+		watch := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(watching, &grpc_health_v1.HealthCheckRequest{}))(t)
+		testenv.Must(watch.Recv())(t)
+		for _, method := range []string{ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName} {
+			began := time.Now()
+			call := testenv.Must(conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method))(t)
+			err := call.RecvMsg(new(grpc_health_v1.HealthCheckResponse))
+			if took := time.Since(began); status.Code(err) != codes.DeadlineExceeded || took < patienceOfCalls-moment || took > patienceOfCalls {
+				t.Errorf("%s: got %v after %v, want DEADLINE_EXCEEDED after %v", method, err, took, patienceOfCalls)
 			}
-			ctx = testenv.Must(beforeCall(nil, tt.crowded)(ctx, &tap.Info{FullMethodName: tt.method}))(t)
-			deadline, has := ctx.Deadline()
-			if has != (tt.deadline > 0) || has && time.Until(deadline) != tt.deadline {
-				t.Errorf("%s with a deadline of %v: it ends at %v (%t), want after %v", tt.method, tt.own, deadline, has, tt.deadline)
-			}
-			cancel()
 		}
+		h.setStoreFound(true)
+		h.setRulesLoaded()
+		if answer, err := watch.Recv(); err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("a followed health check: %v, %v", answer, err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		for range maxStreams - 1 {
+			more := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
+			testenv.Must(more.Recv())(t)
+		}
+		more := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
+		if _, err := more.Recv(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one more than %d followed health checks: %v", maxStreams, err)
+		}
+		leave()
+		endWatch()
+		began := time.Now()
+		conn.WaitForStateChange(t.Context(), connectivity.Ready)
+		if took := time.Since(began); took < time.Hour || took > maxIdle {
+			t.Errorf("an idle connection ends after %v, want %v", took, maxIdle)
+		}
+		conn.Close()
+		s.Stop()
+		stop()
+	})
+}
+
+// TestCallsAreHurried opens calls without a message and lets connections read much.
+func TestCallsAreHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArrivals()
+		a.mostRead = 100
+		begin := func() context.Context {
+			return testenv.Must(a.beforeCall(nil)(t.Context(), &tap.Info{}))(t)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go a.run(ctx)
+		client, server := net.Pipe()
+		conn := &fairConn{Conn: server, arrivals: a}
+		defer client.Close()
+		read := func() {
+			go func() { _, _ = client.Write(make([]byte, 101)) }()
+			testenv.Must(io.ReadFull(conn, make([]byte, 101)))(t)
+		}
+		first, begun := begin(), time.Now()
+		arrived := rls.Arrived(begin())
+		read()
+		if first.Err() != nil {
+			t.Error("a call ends at once")
+		}
+		for first.Err() == nil {
+			read() // which waits while there is too much to read
+		}
+		if took := time.Since(begun); took < moment || took > 3*moment {
+			t.Errorf("a call ends after %v", took)
+		}
+		if err := begin().Err(); err != nil || arrived.Err() != nil {
+			t.Errorf("a new call and one with its message: %v, %v", err, arrived.Err())
+		}
+		stop()
 	})
 }

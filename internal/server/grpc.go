@@ -7,13 +7,13 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/tap"
 
@@ -44,26 +44,33 @@ const (
 	// connection keeps such a buffer.
 	readBuffer = 4 << 10
 
-	// patienceOfCalls is how long a connection may take for its handshakes, and, while
-	// there are crowded goroutines, a call from its headers to its answer.
+	// patienceOfCalls is how long a connection may take for its handshakes, and a call for its
+	// message.
 	patienceOfCalls = 10 * time.Second
-	crowded         = 5000
+
+	// maxIdle is how long a connection may have no call. An Envoy closes it by itself after an
+	// hour.
+	maxIdle = 65 * time.Minute
+
+	// maxStreams is how many streams, such as followed health checks, are open at a time, of
+	// about 25 KiB each. Envoy's calls are none.
+	maxStreams = 1000
 )
 
 // maxConnections is how many gRPC connections are open at a time, of about 30 KiB each: at
-// most half as many as the process may have files.
+// most a quarter of the memory, and half as many as the process may have files.
 func maxConnections() int {
-	const most = 16 << 10
+	most := affordable(16<<10, 4*30<<10)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return most
 	}
-	return int(min(most, files.Cur/2))
+	return int(min(uint64(most), files.Cur/2))
 }
 
 // grpcOptions bound what a client may take. Who may be a client is for TLS and the
 // network to say.
-func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, h *health, headersRead []string) []grpc.ServerOption {
+func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, h *health, a *arrivals, headersRead []string) []grpc.ServerOption {
 	options := append(rls.ServerOptions(),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticConnWindowSize(window),
@@ -73,13 +80,14 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(patienceOfCalls),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle:     maxIdle,
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
 		}),
 		// Envoy's connection_keepalive pings more often than gRPC puts up with.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.InTapHandle(beforeCall(headersRead, crowded)),
-		grpc.ChainStreamInterceptor(h.endStreams),
+		grpc.InTapHandle(a.beforeCall(headersRead)),
+		grpc.ChainStreamInterceptor(h.endStreams(make(chan struct{}, maxStreams))),
 	)
 	if most := l.GRPCMaxConcurrentStreams; most > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
@@ -87,24 +95,56 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 	return options
 }
 
-// beforeCall sees a call before its message. It drops the headers that nobody reads,
-// because a few bytes of HPACK can stand for many. While many calls are open, it gives
-// each a deadline, which also ends one whose message does not become complete. A deadline
-// for every call would be a twelfth of the CPU time of a decision. Health checks that are
-// watched last as long as they like.
-func beforeCall(headersRead []string, crowded int) tap.ServerInHandle {
-	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
-		if runtime.NumGoroutine() < crowded || info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
-			return ctx, nil
+// arrivals end calls without a complete message after patienceOfCalls, or after a moment while
+// such calls take much.
+type arrivals struct {
+	*rls.Arrivals
+	read                atomic.Int64 // bytes of all connections in the current moment
+	scarce              atomic.Bool  // memory is
+	mostRead, mostCalls int
+}
+
+const moment = patienceOfCalls / 40
+
+// newArrivals returns arrivals for the memory that the runtime may use: of each moment a
+// sixteenth for messages and a sixteenth for calls, of about 15 KiB each.
+func newArrivals() *arrivals {
+	return &arrivals{Arrivals: rls.NewArrivals(), mostRead: affordable(64<<20, 16), mostCalls: affordable(4000, 16*15<<10)}
+}
+
+// crowded reports whether calls take so much that connections with more to read should wait.
+func (a *arrivals) crowded() bool {
+	return a.read.Load() > int64(a.mostRead) || a.Len() > a.mostCalls
+}
+
+// run ends calls until ctx ends, and then all.
+func (a *arrivals) run(ctx context.Context) {
+	for tick := time.Tick(moment); ; {
+		select {
+		case <-ctx.Done():
+			a.Turn(0)
+			return
+		case <-tick:
 		}
-		ctx, cancel := context.WithTimeout(ctx, patienceOfCalls) //nolint:gosec // gRPC cancels the context that this one is of
-		_ = cancel
-		return ctx, nil
+		turns := int(patienceOfCalls/moment) - 1
+		if a.crowded() || a.scarce.Swap(false) {
+			turns = 1
+		}
+		a.Turn(turns)
+		a.read.Store(0)
 	}
 }
 
-func grpcServer(listener net.Listener, s *grpc.Server) *part {
+// beforeCall sees a call before its message. It drops the headers that nobody reads,
+// because a few bytes of HPACK can stand for many.
+func (a *arrivals) beforeCall(headersRead []string) tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
+		return a.Begin(ctx), nil
+	}
+}
+
+func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *part {
 	stop := func(ctx context.Context) error {
 		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
 		s.GracefulStop()
@@ -113,11 +153,14 @@ func grpcServer(listener net.Listener, s *grpc.Server) *part {
 		}
 		return nil
 	}
-	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
+	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections()), a}, s.Serve, stop)
 }
 
 // fairListener makes connections that take turns.
-type fairListener struct{ net.Listener }
+type fairListener struct {
+	net.Listener
+	arrivals *arrivals
+}
 
 // Accept implements net.Listener.
 func (l fairListener) Accept() (net.Conn, error) {
@@ -125,7 +168,7 @@ func (l fairListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fairConn{Conn: conn}, nil
+	return &fairConn{Conn: conn, arrivals: l.arrivals}, nil
 }
 
 // turn is how many bytes of a connection are read at once that sends faster than it is
@@ -133,19 +176,25 @@ func (l fairListener) Accept() (net.Conn, error) {
 const turn = 256
 
 // fairConn is a connection that is read little by little while it has more to read, and
-// lets others have a turn before. Otherwise it keeps a processor for 10 ms.
+// lets others have a turn before. Otherwise it keeps a processor for 10 ms. In a crowd it waits
+// for 2.5 s.
 type fairConn struct {
 	net.Conn
-	more bool // the last read was as much as it could be
+	arrivals *arrivals
+	more     bool // the last read was as much as it could be
 }
 
 // Read implements net.Conn.
 func (c *fairConn) Read(p []byte) (int, error) {
 	if c.more {
 		runtime.Gosched()
+		for waited := time.Duration(0); waited < 10*moment && c.arrivals.crowded(); waited += moment / 25 {
+			time.Sleep(moment / 25) //nolint:forbidigo // to hold up who floods is the purpose
+		}
 		p = p[:min(len(p), turn)]
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
+	c.arrivals.read.Add(int64(n))
 	return n, err
 }

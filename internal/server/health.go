@@ -10,6 +10,8 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"weir/internal/rls"
 )
 
 // health reports whether requests should be sent here: the rules have been
@@ -77,16 +79,31 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams is an interceptor that ends streams, such as followed health checks, when the
-// server drains; by themselves they would last, and with them the drain, until the client
-// leaves. The end of a stream ends its handler, too.
-func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	handled := make(chan error, 1)
-	go func() { handled <- handler(srv, stream) }()
-	select {
-	case err := <-handled:
-		return err
-	case <-h.draining.Done():
-		return status.Error(codes.Unavailable, "draining")
+// endStreams returns an interceptor of streams, such as followed health checks. It refuses
+// those beyond the capacity of open. It ends them when the server drains; by themselves they
+// would last, and with them the drain, until the client leaves. The end of a stream ends its
+// handler, too.
+func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		select {
+		case open <- struct{}{}:
+			defer func() { <-open }()
+		default:
+			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", cap(open))
+		}
+		handled := make(chan error, 1)
+		go func() { handled <- handler(srv, arrivedStream{stream}) }()
+		select {
+		case err := <-handled:
+			return err
+		case <-h.draining.Done():
+			return status.Error(codes.Unavailable, "draining")
+		}
 	}
 }
+
+// arrivedStream is a stream whose context does not end for want of a message. Its reads do.
+type arrivedStream struct{ grpc.ServerStream }
+
+// Context implements grpc.ServerStream.
+func (s arrivedStream) Context() context.Context { return rls.Arrived(s.ServerStream.Context()) }

@@ -7,28 +7,48 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
 )
 
 // httpServer makes a server that no slow client can hold up for ever, nil without a listener.
-// Beyond maxConnections at a time, further ones wait.
+// Beyond maxConnections at a time, fewer in little memory, further ones wait. Half of them may be
+// without a request; for one more of these, the server closes another.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *part {
 	if listener == nil {
 		return nil
 	}
+	maxConnections = affordable(maxConnections, 16*16<<10)
+	var mu sync.Mutex
+	waiting := map[net.Conn]bool{}
 	s := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			handler.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second, // profiles take what they are asked to on top
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(waiting, conn)
+			if state != http.StateNew && state != http.StateIdle {
+				return
+			}
+			for other := range waiting { // the first of a map is any
+				if len(waiting) >= maxConnections/2 {
+					other.Close()
+					delete(waiting, other)
+				}
+				break
+			}
+			waiting[conn] = true
+		},
+		ReadTimeout:    5 * time.Second,
+		WriteTimeout:   30 * time.Second, // profiles take what they are asked to on top
+		IdleTimeout:    10 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	stop := func(ctx context.Context) error {
 		if err := s.Shutdown(ctx); err != nil {

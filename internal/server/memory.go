@@ -10,6 +10,7 @@ import (
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -47,6 +48,12 @@ func maxCounters() int {
 	return int(max((limit-otherMemory)/counterMemory, leastCounters))
 }
 
+// affordable returns how many things of a size, in bytes, fit into the runtime's limit, but at
+// most the given number.
+func affordable(most int, size int64) int {
+	return int(min(int64(most), debug.SetMemoryLimit(-1)/size))
+}
+
 // Garbage that may pile up between two collections, or a quarter of what is live, if that is
 // more. By the runtime's default it is as much as is live: a server of little memory then
 // collects very often, which was a sixth of the CPU time of a decision. A load of 100,000
@@ -57,6 +64,7 @@ const garbage, loadGarbage = 56 << 20, 224 << 20
 // tuner keeps the collector's target at the garbage that is allowed.
 type tuner struct {
 	loading atomic.Bool // rules
+	scarce  func()      // if not nil, is called after each collection that finds memory scarce
 
 	mu      sync.Mutex
 	percent int // the target
@@ -68,33 +76,59 @@ func (t *tuner) load(begins bool) {
 	t.tune()
 }
 
-// tune sets the target, a share of what is live, unless GOGC does.
-func (t *tuner) tune() {
+// tune sets the target, a share of what is live, unless GOGC does. It returns the live bytes.
+func (t *tuner) tune() (live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	allowed := uint64(garbage)
 	if t.loading.Load() {
 		allowed = loadGarbage
 	}
-	live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
+	live = read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
 	if percent := target(live, allowed); percent != t.percent && os.Getenv("GOGC") == "" { // to set it stops the world
 		debug.SetGCPercent(percent)
 		t.percent = percent
 	}
+	return live
 }
+
+// Memory is scarce above a quarter of the runtime's limit, or of enoughMemory. Above calm live
+// bytes, a collection follows after untilCollected: it finds the end of a peak, after which there
+// is too little garbage for a collection. That time doubles while nothing changes.
+const (
+	enoughMemory   = 1 << 30
+	calm           = 24 << 20
+	untilCollected = 10 * time.Second
+)
 
 // run lets the target follow what is live, which each collection finds out, until ctx ends: if
 // that grows to the tenfold, as under an attack, ten times the garbage would pile up.
 func (t *tuner) run(ctx context.Context) {
+	last, wait := uint64(0), untilCollected
 	for {
-		t.tune()
+		live := t.tune()
+		if t.scarce != nil && live > uint64(min(debug.SetMemoryLimit(-1), enoughMemory)/4) {
+			t.scarce()
+		}
+		if live > last*5/4 || live < last*3/4 {
+			wait = untilCollected
+		}
 		collected := make(chan struct{}) // the next collection finds an object that nobody refers to
 		runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, collected)
+		var late <-chan time.Time
+		if max(live, last) > calm { // the runtime returns memory only after a second one
+			late = time.After(wait)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-late:
+			wait *= 2
+			go runtime.GC()
+			<-collected
 		case <-collected:
 		}
+		last = live
 	}
 }
 

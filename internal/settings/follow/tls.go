@@ -41,8 +41,7 @@ type TLSOptions struct {
 	SkipHostnameVerification bool
 	// Logger hears of files that change and of gRPC clients that are refused.
 	Logger *slog.Logger
-	// Refused, if not nil, is called with the reason for which a gRPC client is refused, one of
-	// Reasons.
+	// Refused, if not nil, is called with one of Reasons when a gRPC client is refused.
 	Refused func(reason string)
 }
 
@@ -160,8 +159,8 @@ type errName struct{ error }
 
 // holds returns an error unless a certificate holds a subject alternative name. What the name
 // looks like decides what kind of name it is: with a scheme it is a URI, with an @
-// an email address, and otherwise a DNS name or an IP address. The DNS name of a client must be
-// the exact one: a wildcard is for servers.
+// an email address, and otherwise a DNS name or an IP address. A wildcard is no name of a
+// client.
 func holds(certificate *x509.Certificate, san string, client bool) error {
 	var held bool
 	switch {
