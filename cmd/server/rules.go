@@ -174,9 +174,7 @@ type likeServer struct {
 
 // options returns the settings that affect decisions.
 func (l likeServer) options() plan.Options {
-	return plan.Options{
-		Charge: server.Charge(l.StopWhenOverLimit), CalendarMonths: l.CalendarMonths, ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode,
-	}
+	return server.PlanOptions(l.Reading, l.Charging, l.Modes)
 }
 
 // load checks and compiles the rule files that were read from paths. It fails if there are none.
@@ -199,7 +197,7 @@ func (e explanation) Run(p *program) error {
 	if options.Keys, err = server.NewKeys(e.Keys, cluster); err != nil {
 		return err
 	}
-	files, _, err := server.ReadRules(e.RulesPath, e.Path())
+	files, _, err := server.ReadRules(e.RulesPath)
 	if err != nil {
 		return fmt.Errorf("%w (see %s)", err, e.Named())
 	}
@@ -208,7 +206,7 @@ func (e explanation) Run(p *program) error {
 		return err
 	}
 	answer, err := explain.Explain(explain.Question{
-		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure.Mode),
+		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure),
 		Domain: string(e.Domain), Descriptor: e.Descriptor.Descriptor, HitsAddend: e.Hits,
 		Redis: e.Redis.Named(), Cluster: cluster,
 	})

@@ -69,7 +69,7 @@ func TestSettingsOfAnswers(t *testing.T) {
 				}
 			}
 			slices.Sort(notes)
-			if told := slices.Sorted(slices.Values(f.status().Notes)); !slices.Equal(told, notes) {
+			if told := slices.Sorted(slices.Values(f.operators.Status().Notes)); !slices.Equal(told, notes) {
 				t.Errorf("the status page notes %q, want %q", told, notes)
 			}
 			got := f.answerOverLimit()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -15,11 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
-	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
@@ -50,198 +51,147 @@ type Options struct {
 
 // App is the server. It is made by New and runs once.
 type App struct {
-	opts       Options
-	logger     *slog.Logger
-	started    time.Time
-	health     *health
-	rules      *rules
-	source     source
-	secrets    []secret
-	store      store
-	tracing    *sdktrace.TracerProvider // nil: none
-	denials    *operators.Recorder
-	usage      *telemetry.Usage
-	access     *api.Access
-	rates      *rates
-	servers    *operators.Servers // nil: alone
-	operators  *api.Server
-	exceptions *operators.Exceptions
-	parts      parts
-
-	storeRegistry *prometheus.Registry // of the metrics of the store
-
-	grpc, http     *part
-	debug, metrics *part // nil: not bound
+	opts           Options // with the secrets as they were at the start
+	life           *lifecycle
+	health         *health
+	source         source
+	operators      *api.Server
+	grpc, http     *component
+	debug, metrics *component // nil if not bound
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
 // yet. If the rules are missing or bad, the error names the problems.
 func New(opts Options) (*App, error) {
-	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: operators.NewRecorder(time.Now())}
-	if err := a.build(); err != nil {
-		return nil, errors.Join(err, a.stop())
+	life := new(lifecycle)
+	a, err := build(opts, life)
+	if err != nil {
+		return nil, errors.Join(err, life.stop(opts.Settings.Process.DrainTimeout))
 	}
 	return a, nil
 }
 
-func (a *App) build() error {
-	if err := a.openSecrets(); err != nil {
-		return err
-	}
-	s, reg := a.opts.Settings, a.opts.Registry
-	a.registerProcess()
-	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
-	reg.MustRegister(serviceMetrics)
-
-	a.logger.Info("starting", "version", a.opts.Build.String())
-	limitMemory(a.logger)
-	for _, w := range s.Warnings {
-		a.logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
-	}
-	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
-		a.logger.Warn("a switch changes every response", "effect", note)
-	}
-
-	if err := a.openRules(serviceMetrics); err != nil {
-		return err
-	}
-	keys, err := NewKeys(s.Store.Keys, s.Redis.Main.URL != "" && s.Redis.Clustered())
+// build makes a server. Each of its steps adds to life the components that it made, also if a
+// later step fails. The components stop in the reverse order.
+func build(o Options, life *lifecycle) (*App, error) {
+	started, health := time.Now(), newHealth()
+	secrets, err := openSecrets(o, life)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err = a.openStore(); err != nil {
-		return err
-	}
-	a.openOperators()
-	options := plan.Options{
-		Keys:           keys,
-		Charge:         Charge(s.Store.StopWhenOverLimit),
-		CalendarMonths: s.Rules.CalendarMonths,
-		ShadowMode:     s.Answers.ShadowMode,
-		QuotaMode:      s.Answers.QuotaMode,
-		Exceptions:     a.exceptions.Current(),
-	}
-	a.usage = telemetry.New(telemetry.Options{Registerer: reg, Logger: a.logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
-	a.rules.keep = a.usage.Keep
-	a.parts.background("usage", a.usage.Run)
-	a.startStatsd(serviceMetrics)
-	decisions, err := a.openTelemetry()
+	s := secrets.settings
+	o.Settings = s
+	logStart(o)
+	limitMemory(o.Logger)
+	serviceMetrics := prometheus.NewRegistry() // for statsd, too
+	o.Registry.MustRegister(serviceMetrics)
+	usage := telemetry.New(telemetry.Options{Registerer: o.Registry, Logger: o.Logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
+	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
+	arrivals := newArrivals()
+	rules.tuner.scarce = func() { arrivals.scarce.Store(true) }
+	source, err := openSource(o, life, secrets, rules)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	observer := operators.Observer{Denials: a.denials, Log: decisions, Hashed: keys.DigestsValues()}
-	service := rls.New(rls.Options{
-		Decider: &plan.Decider{
-			Planner: plan.New(options), Rules: a.rules.tree.Load,
-			Store: &a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
-		},
-		Observe:         observer.Observe,
-		ResponseHeaders: headers(s.Answers.ResponseHeaders, s.Answers.LimitHeader, s.Answers.RemainingHeader, s.Answers.ResetHeader),
-		RequestHeaders:  headers(s.Answers.RequestHeaders, s.Answers.RequestLimitHeader, s.Answers.RequestRemainingHeader, s.Answers.RequestResetHeader),
-		DynamicMetadata: s.Answers.DynamicMetadata,
-		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
-		Timeout:         s.Answers.RequestTimeout,
-		Registerer:      serviceMetrics,
-		Logger:          a.logger,
-	})
-	a.rates = newRates(service.Totals)
-	a.parts.background("rates", a.rates.run)
-	return a.bind(service, options)
+	planning := PlanOptions(s.Rules.Reading, s.Store.Charging, s.Answers.Modes)
+	if planning.Keys, err = NewKeys(s.Store.Keys, s.Redis.Main.URL != "" && s.Redis.Clustered()); err != nil {
+		return nil, err
+	}
+	store, err := openStore(o, life, secrets, health.setStoreFound)
+	if err != nil {
+		return nil, err
+	}
+	registerProcess(o.Registry, o.Build, func() []string { return secrets.refused(store) })
+	desk := openDesk(o, life, store, rules, planning, started)
+	life.background("usage", usage.Run)
+	startStatsd(o, life, usage, serviceMetrics)
+	tracing, decisions, err := openTelemetry(o, life)
+	if err != nil {
+		return nil, err
+	}
+	decider := &plan.Decider{
+		Planner: plan.New(desk.Plan), Rules: rules.tree.Load,
+		Store: store, Spread: limiter.NewRetrySpread(time.Now), Failover: store.failover, Usage: usage,
+	}
+	requests := newService(o, decider, operators.Observer{Denials: desk.Recorder, Log: decisions, Hashed: planning.Keys.DigestsValues()}, serviceMetrics)
+	rates := newRates(requests.Totals)
+	life.background("rates", rates.run)
+	transport, err := openCredentials(o, life)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := listen(s, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	port := debugPort{o, started, health, secrets, store, rules, source, desk, usage, rates}
+	// All readers share one large page.
+	metrics := api.NewPage(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
+	a := &App{opts: o, life: life, health: health, source: source, operators: port.server(metrics)}
+	mux := http.NewServeMux()
+	mux.Handle(s.Listen.PrometheusPath, metrics)
+	// gRPC, which answers Envoy, stops first. The others show the drain. HTTP is for clients without gRPC.
+	a.metrics = life.serve(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
+	a.debug = life.serve(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
+	a.http = life.serve(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
+	a.grpc = life.serve(newGRPC(o, life, bound["gRPC"], transport, tracing, health, arrivals, requests))
+	return a, nil
 }
 
-// openRules finds the source of the rules, and the rules if they are there.
-// serviceMetrics takes the metrics of loads.
-func (a *App) openRules(serviceMetrics prometheus.Registerer) (err error) {
-	s := a.opts.Settings
-	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, serviceMetrics)
+// logStart logs the version, and warns of settings that have no effect or a large one.
+func logStart(o Options) {
+	o.Logger.Info("starting", "version", o.Build.String())
+	for _, w := range o.Settings.Warnings {
+		o.Logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range plan.SwitchedOn(o.Settings.Answers.ShadowMode, o.Settings.Answers.QuotaMode) {
+		o.Logger.Warn("a switch changes every response", "effect", note)
+	}
+}
+
+// openSource opens the source of the rules, loads them if they are there, and keeps them current.
+func openSource(o Options, life *lifecycle, secrets *secrets, r *rules) (from source, err error) {
+	s := o.Settings
 	if s.XDS.Enabled() {
 		if s.Rules.Config != "" {
-			a.logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
+			o.Logger.Warn("rules come from the control plane; --config (CONFIG_PATH) is ignored", "path", s.Rules.Config)
 		}
-		a.source, err = a.openControlPlane()
+		from, err = openControlPlane(o, life, secrets, r)
 	} else {
-		a.source, err = openFiles(a.rules, s.Rules)
+		from, err = openFiles(r, s.Rules)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.parts.background("memory", a.rules.tuner.run)
-	a.parts.background("rules", func(ctx context.Context) { a.source.run(ctx) })
-	a.parts.background("reload", func(ctx context.Context) {
+	life.background("memory", r.tuner.run)
+	life.background("rules", from.run)
+	life.background("reload", func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-a.opts.Reload:
-				_ = a.source.reload() // which has logged its error
+			case <-o.Reload:
+				_ = from.reload() // which has logged its error
 			}
 		}
 	})
-	return nil
+	return from, nil
 }
 
-// bind binds the listeners and makes their servers. What is made last is
-// stopped first: the answers to Envoy, so that the others can be watched
-// meanwhile.
-func (a *App) bind(requests *rls.Service, options plan.Options) error {
-	l, transport := a.opts.Settings.Listen, insecure.NewCredentials()
-	if tls := a.opts.Settings.TLS; tls.On {
-		files, err := a.openTLS("grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN, Refused: countRefused(a.opts.Registry)})
-		if err != nil {
-			return fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
-		}
-		transport = files.Credentials()
-	}
-	bound, err := listen(a.opts.Settings, a.logger)
-	if err != nil {
-		return err
-	}
-	serve := func(p *part) *part { // runs and stops with a
-		if p != nil {
-			a.parts = append(a.parts, p)
-		}
-		return p
-	}
-	// What is large, all readers share. HTTP is for clients without gRPC.
-	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
-	mux := http.NewServeMux()
-	mux.Handle(l.PrometheusPath, metrics)
-	a.metrics = serve(httpServer("metrics", bound["metrics"], mux, 1024, a.logger))
-	a.makeOperators(options, metrics)
-	a.debug = serve(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, a.logger))
-	a.http = serve(httpServer("HTTP", bound["HTTP"], httpHandler(a.health.err, requests.JSONHandler()), 4096, a.logger))
-
-	headersRead := []string{operators.RequestIDHeader}
-	if a.tracing != nil || a.opts.Settings.DecisionLog.Decisions != "off" {
-		headersRead = append(headersRead, propagator.Fields()...)
-	}
-	arrivals := newArrivals()
-	a.rules.tuner.scarce = func() { arrivals.scarce.Store(true) }
-	turning, end := context.WithCancel(context.Background())
-	a.parts.add("arrivals", func(context.Context) error { arrivals.run(turning); return nil }, func(context.Context) error { end(); return nil }) // after the drain
-	grpcOptions := grpcOptions(l, transport, a.health, arrivals, headersRead)
-	if a.tracing != nil {
-		grpcOptions = append(grpcOptions, traced(a.tracing))
-	}
-	s := grpc.NewServer(grpcOptions...)
-	requests.Register(s)
-	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
-	reflection.Register(s)
-	a.grpc = serve(grpcServer(bound["gRPC"], s, arrivals))
-	return nil
-}
-
-// openTLS reads the files of TLS of a connection and follows them until a stops. A metric
-// shows how long the certificate is valid.
-func (a *App) openTLS(connection string, o follow.TLSOptions) (*follow.TLS, error) {
-	o.Logger = a.logger
-	files, err := follow.OpenTLS(o)
-	if err != nil {
-		return nil, err
-	}
-	a.parts.closer("TLS files of "+connection, files.Close)
-	registerCertificate(a.opts.Registry, connection, files)
-	return files, nil
+// newService returns the service that answers requests with the decisions of decider.
+func newService(o Options, decider *plan.Decider, observer operators.Observer, reg prometheus.Registerer) *rls.Service {
+	s := o.Settings.Answers
+	return rls.New(rls.Options{
+		Decider:         decider,
+		Observe:         observer.Observe,
+		ResponseHeaders: headers(s.ResponseHeaders, s.LimitHeader, s.RemainingHeader, s.ResetHeader),
+		RequestHeaders:  headers(s.RequestHeaders, s.RequestLimitHeader, s.RequestRemainingHeader, s.RequestResetHeader),
+		DynamicMetadata: s.DynamicMetadata,
+		MaxConcurrent:   s.MaxConcurrentRequests,
+		Timeout:         s.RequestTimeout,
+		Registerer:      reg,
+		Logger:          o.Logger,
+	})
 }
 
 func headers(on bool, limit, remaining, reset string) rls.Headers {
@@ -251,14 +201,49 @@ func headers(on bool, limit, remaining, reset string) rls.Headers {
 	return rls.Headers{Limit: limit, Remaining: remaining, Reset: reset}
 }
 
-// Charge returns what becomes of denied hits whose limit does not say it.
-func Charge(stopWhenOverLimit settings.Word) limiter.Charge {
-	return map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}[stopWhenOverLimit]
+// openCredentials returns TLS of the gRPC listener if it is on, else no encryption.
+func openCredentials(o Options, life *lifecycle) (credentials.TransportCredentials, error) {
+	tls := o.Settings.TLS
+	if !tls.On {
+		return insecure.NewCredentials(), nil
+	}
+	files, err := openTLS(o, life, "grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN, Refused: countRefused(o.Registry)})
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
+	}
+	return files.Credentials(), nil
 }
 
-// RuleOptions returns how rules are loaded by the settings.
-func RuleOptions(s settings.Reading) descriptors.Options {
-	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
+// openTLS reads the TLS files of a connection and follows them until the server stops. A metric
+// shows how long the certificate is valid.
+func openTLS(o Options, life *lifecycle, connection string, options follow.TLSOptions) (*follow.TLS, error) {
+	options.Logger = o.Logger
+	files, err := follow.OpenTLS(options)
+	if err != nil {
+		return nil, err
+	}
+	life.closer("TLS files of "+connection, files.Close)
+	registerCertificate(o.Registry, connection, files)
+	return files, nil
+}
+
+// newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
+func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
+	headersRead := []string{operators.RequestIDHeader}
+	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
+		headersRead = append(headersRead, propagator.Fields()...)
+	}
+	options := grpcOptions(o.Settings.Listen, transport, h, a, headersRead)
+	if tracing != nil {
+		options = append(options, traced(tracing))
+	}
+	s := grpc.NewServer(options...)
+	requests.Register(s)
+	grpc_health_v1.RegisterHealthServer(s, h.grpc)
+	reflection.Register(s)
+	turning, end := context.WithCancel(context.Background()) // ends after the drain
+	life.add("arrivals", func(context.Context) error { a.run(turning); return nil }, func(context.Context) error { end(); return nil })
+	return grpcServer(listener, s, a)
 }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
@@ -269,10 +254,10 @@ func RuleOptions(s settings.Reading) descriptors.Options {
 func (a *App) Run(ctx context.Context) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	failed := a.parts.start(background)
-	a.logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
+	failed := a.life.start(background)
+	a.opts.Logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
 	if at, err := netip.ParseAddrPort(a.debug.addr()); err == nil && !at.Addr().IsLoopback() {
-		a.logger.Info("the debug port is open to other machines; DEBUG_HOST restricts it", "debug", at.String())
+		a.opts.Logger.Info("the debug port is open to other machines; DEBUG_HOST restricts it", "debug", at.String())
 	}
 	var err error
 	select {
@@ -283,9 +268,9 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	end()
 	a.health.setDraining()
-	a.logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
-	err = errors.Join(err, a.stop())
-	a.logger.Info("stopped")
+	a.opts.Logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
+	err = errors.Join(err, a.life.stop(a.opts.Settings.Process.DrainTimeout))
+	a.opts.Logger.Info("stopped")
 	return err
 }
 
@@ -294,7 +279,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) leave(failed <-chan error) error {
 	delay := a.opts.Settings.Process.DrainDelay
 	if delay > 0 && a.opts.Hurry.Err() == nil {
-		a.logger.Info("shutting down: health checks fail, requests are still answered", "at_most", delay)
+		a.opts.Logger.Info("shutting down: health checks fail, requests are still answered", "at_most", delay)
 	}
 	select {
 	case <-time.After(delay):
@@ -304,13 +289,6 @@ func (a *App) leave(failed <-chan error) error {
 	case err := <-failed:
 		return err
 	}
-}
-
-// stop stops all parts within the drain timeout.
-func (a *App) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), a.opts.Settings.Process.DrainTimeout)
-	defer cancel()
-	return a.parts.stop(ctx)
 }
 
 // HTTPAddr is where /healthcheck and /json are, host:port.

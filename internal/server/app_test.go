@@ -151,7 +151,7 @@ func TestEnvironmentsOfTheReference(t *testing.T) {
 	} {
 		app, err := New(options(t, io.Discard, append(strings.Fields(flags), "--config="+directory(t, limited(3)))...))
 		if err == nil {
-			err = app.stop()
+			err = app.life.stop(patience)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", flags, err)

@@ -26,15 +26,15 @@ type controlPlane struct {
 
 // openControlPlane reads the files of TLS and prepares to ask for rules. It does not wait: the
 // control plane may come later than this server.
-func (a *App) openControlPlane() (*controlPlane, error) {
-	s := a.opts.Settings
-	c := &controlPlane{rules: a.rules}
+func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (*controlPlane, error) {
+	s := o.Settings
+	c := &controlPlane{rules: r}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
 	options.Credentials = insecure.NewCredentials()
 	if s.XDS.UseTLS {
-		files, err := a.openTLS("xds", follow.TLSOptions{
+		files, err := openTLS(o, life, "xds", follow.TLSOptions{
 			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN,
 		})
 		if err != nil {
@@ -43,11 +43,11 @@ func (a *App) openControlPlane() (*controlPlane, error) {
 		options.Credentials = files.Credentials()
 	}
 	options.Headers = func() map[string]string {
-		headers, _ := a.now().XDS.HeaderValues() // which have been checked
+		headers, _ := secrets.now().XDS.HeaderValues() // which have been checked
 		return headers
 	}
 	options.Type, options.Apply = descriptors.ResourceType, c.apply
-	options.Logger, options.Registerer = a.logger, a.opts.Registry
+	options.Logger, options.Registerer = o.Logger, o.Registry
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
 	}

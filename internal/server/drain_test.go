@@ -89,7 +89,7 @@ func TestPauseIsLogged(t *testing.T) {
 	}{"a pause": {time.Minute, context.Background(), time.Minute}, "no delay": {0, context.Background(), 0}, "in a hurry": {time.Minute, hurry, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			var log testenv.Log
-			a := &App{logger: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{Hurry: tt.hurry}}
+			a := &App{opts: Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Hurry: tt.hurry}}
 			a.opts.Settings.Process.DrainDelay = tt.delay
 			begun := time.Now()
 			testenv.OK(t, a.leave(nil))

@@ -147,7 +147,7 @@ func (f *files) look() string {
 
 // read reads the files, warns of those that it leaves out, and compiles the others.
 func (f *files) read() error {
-	found, skipped, err := ReadRules(f.settings.RulesPath, f.path)
+	found, skipped, err := ReadRules(f.settings.RulesPath)
 	for _, name := range skipped {
 		if !f.skipped[name] {
 			f.skipped[name] = true
@@ -172,13 +172,4 @@ func (f *files) read() error {
 		f.retry = time.Now().Add(retryEvery)
 	}
 	return err
-}
-
-// ReadRules reads the files of rules at path, which is that of s, as the server
-// does. skipped are files that hold no rules, see descriptors.WhySkipped.
-func ReadRules(s settings.RulesPath, path string) (found []descriptors.File, skipped []string, err error) {
-	if s.WithSiblings() {
-		return descriptors.ReadWithSiblings(path)
-	}
-	return descriptors.ReadFiles(path)
 }

@@ -144,7 +144,7 @@ func (a *arrivals) beforeCall(headersRead []string) tap.ServerInHandle {
 	}
 }
 
-func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *part {
+func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *component {
 	stop := func(ctx context.Context) error {
 		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
 		s.GracefulStop()

@@ -16,7 +16,7 @@ import (
 // httpServer makes a server that no slow client can hold up for ever, nil without a listener.
 // Beyond maxConnections at a time, fewer in little memory, further ones wait. Half of them may be
 // without a request; for one more of these, the server closes another.
-func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *part {
+func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
 	}

@@ -217,7 +217,7 @@ func TestServersThatCountAloneDoNotOverlap(t *testing.T) {
 		second, err := New(options(t, io.Discard, args...))
 		if err == nil {
 			t.Errorf("two servers share %s", addr)
-			_ = second.stop()
+			_ = second.life.stop(patience)
 			continue
 		}
 		for _, want := range []string{"(see " + settings + ")", addr, "address already in use"} {

@@ -31,9 +31,9 @@ func (b Build) String() string {
 	return text + ", " + b.Go
 }
 
-// registerProcess registers the metrics of the process, of what was built and of its secrets.
-func (a *App) registerProcess() {
-	reg, b := a.opts.Registry, a.opts.Build
+// registerProcess registers the metrics of the process, its build and its secrets. refusedSecrets
+// returns a note for each changed secret that is not used.
+func registerProcess(reg prometheus.Registerer, b Build, refusedSecrets func() []string) {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "Always 1, with the version, commit and Go version as labels.",
@@ -41,7 +41,7 @@ func (a *App) registerProcess() {
 	}).Set(1)
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
-	}, func() float64 { return float64(len(a.oldSecrets())) })
+	}, func() float64 { return float64(len(refusedSecrets())) })
 }
 
 // countRefused returns a counter of TLS clients by the reason for which they are refused.

@@ -204,7 +204,7 @@ func TestExceptions(t *testing.T) {
 	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "exception"`)
 	for _, e := range []operators.Exception{allow, deny, amount} {
 		out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
-		if err := f.exceptions.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
+		if err := f.operators.InForce.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -34,45 +34,44 @@ import (
 	"weir/internal/settings"
 )
 
-// openTelemetry begins to send traces, and to log decisions, where the settings ask for
-// that. It returns the log of decisions, nil if there is none. A collector need not be there.
-func (a *App) openTelemetry() (*operators.DecisionLog, error) {
-	s, d := a.opts.Settings.Tracing, a.opts.Settings.DecisionLog
-	lost := &lostSignals{logger: a.logger, now: rate.Sometimes{Interval: time.Minute}}
+// openTelemetry begins to send traces, and to log decisions, if the settings ask for them. Both
+// results are nil if they do not. It does not wait for a collector.
+func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider, decisions *operators.DecisionLog, err error) {
+	s, d := o.Settings.Tracing, o.Settings.DecisionLog
+	lost := &lostSignals{logger: o.Logger, now: rate.Sometimes{Interval: time.Minute}}
 	logs := d.Decisions != "off" && d.To == "otlp"
 	var to exporters
 	if s.Enabled || logs {
-		// OpenTelemetry has one place for what all signals lose, and one for its own log.
+		// OpenTelemetry has one error handler for all signals, and one logger, for the process.
 		otel.SetErrorHandler(lost)
-		otel.SetLogger(logr.FromSlogHandler(messagesOnly{a.logger.Handler()}))
-		var err error
+		otel.SetLogger(logr.FromSlogHandler(messagesOnly{o.Logger.Handler()}))
 		if to, err = openExporters(s, logs); err != nil {
-			return nil, fmt.Errorf("sending to a collector (see TRACING_ENABLED, DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
+			return nil, nil, fmt.Errorf("sending to a collector (see TRACING_ENABLED, DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 		}
 	}
 	if s.Enabled {
-		a.logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
-		a.tracing = sdktrace.NewTracerProvider(
+		o.Logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
+		tracing = sdktrace.NewTracerProvider(
 			sdktrace.WithBatcher(to.spans),
 			sdktrace.WithResource(to.service),
 			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(s.SamplingRate))),
 		)
-		a.sendLast("traces", a.tracing.Shutdown, lost)
+		sendLast(life, "traces", tracing.Shutdown, lost)
 	}
 	if d.Decisions == "off" {
-		return nil, nil
+		return tracing, nil, nil
 	}
 	opts := operators.LogOptions{
-		All: d.Decisions == "all", Rate: d.Rate, Registerer: a.opts.Registry,
-		Sink: operators.NewLines(a.opts.Stdout), Failed: lost.Handle,
+		All: d.Decisions == "all", Rate: d.Rate, Registerer: o.Registry,
+		Sink: operators.NewLines(o.Stdout), Failed: lost.Handle,
 	}
 	if logs {
 		opts.Sink = operators.NewOTLP(to.logs, to.service)
 	}
-	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
-	l := operators.StartDecisionLog(opts)
-	a.sendLast("decision log", l.Close, lost)
-	return l, nil
+	o.Logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
+	decisions = operators.StartDecisionLog(opts)
+	sendLast(life, "decision log", decisions.Close, lost)
+	return tracing, decisions, nil
 }
 
 // exporters send signals of a service to the collector, by the protocol of the settings.
@@ -107,10 +106,10 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 	return to, err
 }
 
-// sendLast adds a part that sends what is left when a stops, within two seconds. A reader that
-// does not take it is no failure of this process.
-func (a *App) sendLast(name string, send func(context.Context) error, lost *lostSignals) {
-	a.parts.add(name, nil, func(ctx context.Context) error {
+// sendLast adds a component that sends the remaining records when the server stops, within two
+// seconds. If the reader does not accept them, that is logged and is not an error of the server.
+func sendLast(life *lifecycle, name string, send func(context.Context) error, lost *lostSignals) {
+	life.add(name, nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {

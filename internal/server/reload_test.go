@@ -103,11 +103,11 @@ func TestReloadOnRequest(t *testing.T) {
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
 	f.reload <- syscall.SIGHUP
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n", "weir_config_last_reload_successful 1\n")
-	at := testutil.ToFloat64(f.rules.successAt)
+	at := testutil.ToFloat64(f.source.(*files).successAt)
 	testenv.OK(t, os.RemoveAll(dir))
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 500, "no such file")
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_config_last_reload_successful 0\n")
-	if now := testutil.ToFloat64(f.rules.successAt); at < began || at > float64(time.Now().Unix()+1) || now != at {
+	if now := testutil.ToFloat64(f.source.(*files).successAt); at < began || at > float64(time.Now().Unix()+1) || now != at {
 		t.Errorf("the last success was at %v, after a failure at %v; the test began at %v", at, now, began)
 	}
 }

@@ -41,7 +41,7 @@ type rules struct {
 	options descriptors.Options
 	loaded  func() // is called after every load that succeeds
 	logger  *slog.Logger
-	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
+	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of new rules before they serve
 	tuner   tuner                          // of the garbage of loads
 
 	tree atomic.Pointer[descriptors.Tree]
@@ -56,10 +56,10 @@ type rules struct {
 
 // newRules registers the metrics of loads, under the names that dashboards of
 // envoyproxy/ratelimit know.
-func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
+func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
 	auto := promauto.With(reg)
 	return &rules{
-		options: options, loaded: loaded, logger: logger,
+		options: options, keep: keep, loaded: loaded, logger: logger,
 		success: auto.NewCounter(prometheus.CounterOpts{
 			Name: "ratelimit_service_config_load_success", Help: "Successful loads of the rules.",
 		}),
@@ -107,9 +107,7 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		return err
 	}
 	from.LoadedAt, from.Domains, from.Rules = time.Now().UTC(), tree.Domains(), tree.Rules()
-	if r.keep != nil {
-		r.keep(tree.Limits())
-	}
+	r.keep(tree.Limits())
 	r.tree.Store(tree)
 	r.success.Inc()
 	r.good.Set(1)

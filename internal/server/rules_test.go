@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
 	"math"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 	"weir/internal/operators/console"
 	"weir/internal/settings"
 	"weir/internal/testenv"
@@ -62,7 +64,7 @@ func TestNoLoadIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := directory(t, limited(3))
 		var log testenv.Log
-		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		r := newRules(descriptors.Options{}, func(iter.Seq[*limiter.Limit]) {}, func() {}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
 		f := testenv.Must(openFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}))(t)
 		look := func() { _ = f.load(f.look(), false) }
 
@@ -99,7 +101,7 @@ func TestReloadsShareALoad(t *testing.T) {
 			<-gate
 		}
 	}
-	r := newRules(descriptors.Options{}, loaded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r := newRules(descriptors.Options{}, func(iter.Seq[*limiter.Limit]) {}, loaded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	f := testenv.Must(openFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}))(t)
 	var running sync.WaitGroup
 	var asked atomic.Int64
@@ -177,7 +179,7 @@ func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 		f := start(t, "--config="+directory(t, limited(3)))
 		percent := func() uint64 { return read("/gc/gogc:percent") }
 		if gogc != "" {
-			f.rules.tuner.load(true)
+			f.source.(*files).tuner.load(true)
 			if now := percent(); now != 77 {
 				t.Errorf("the target is %d %%, want what GOGC says", now)
 			}
@@ -187,9 +189,9 @@ func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 		}
 		usual := uint64(0)
 		testenv.Until(t, "the target is set", func() bool { usual = percent(); return usual != 77 })
-		f.rules.tuner.load(true)
+		f.source.(*files).tuner.load(true)
 		testenv.Until(t, "the target grows", func() bool { return percent() > usual })
-		f.rules.tuner.load(false)
+		f.source.(*files).tuner.load(false)
 		testenv.Until(t, "the target is as it was", func() bool { return percent() == usual })
 	}
 }

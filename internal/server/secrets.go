@@ -12,57 +12,87 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// secret is a setting with what its file or command has.
+// secrets are the settings with the current secrets of files and commands, and the operators'
+// token.
+type secrets struct {
+	settings settings.Settings // with the secrets as they were at the start
+	list     []secret
+	access   *api.Access
+}
+
+// secret is a setting that names a file or a command, and the text from there.
 type secret struct {
 	settings.SecretSource
 	*follow.Text
 }
 
 // openSecrets reads the secrets that the settings name, with the operators' token, and follows
-// them until a stops.
-func (a *App) openSecrets() (err error) {
+// them until the server stops.
+func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
+	s = &secrets{settings: o.Settings}
 	var errs []error
 	var names []string
-	for _, source := range a.opts.Settings.SecretSources() {
-		o := follow.Options{
+	for _, source := range s.settings.SecretSources() {
+		options := follow.Options{
 			Setting: source.String(),
 			Read:    func(context.Context) (string, error) { return follow.File(source.File) },
 			Every:   source.Every,
-			Check:   func(text string) error { return a.opts.Settings.CheckChange(a.now().With(source, text)) },
-			Logger:  a.logger,
+			Check:   func(text string) error { return s.settings.CheckChange(s.now().With(source, text)) },
+			Logger:  o.Logger,
 		}
 		if source.Command != nil {
-			o.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
-			o.RenewEvery = 5 * time.Second
+			options.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
+			options.RenewEvery = 5 * time.Second
 		}
-		text, err := follow.Open(a.opts.Hurry, o) // a command may hang
+		text, err := follow.Open(o.Hurry, options) // a command may hang
 		errs, names = append(errs, err), append(names, source.Variable)
-		a.secrets = append(a.secrets, secret{source, text})
+		s.list = append(s.list, secret{source, text})
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return nil, err
 	}
-	a.opts.Settings = a.now()
-	if err := a.opts.Settings.Check(); err != nil {
-		return fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
+	s.settings = s.now()
+	if err := s.settings.Check(); err != nil {
+		return nil, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
 	}
-	for _, s := range a.secrets {
-		s.Start()
-		a.parts.closer("secrets", s.Close)
+	for _, secret := range s.list {
+		secret.Start()
+		life.closer("secrets", secret.Close)
 	}
-	a.access, err = api.NewAccess(a.opts.Settings.Listen.AdminTokenFile, a.opts.Registry, a.logger)
-	if err == nil && a.access.Token != nil {
-		a.access.Token.Start()
-		a.parts.closer("token", a.access.Token.Close)
+	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
+	if err == nil && s.access.Token != nil {
+		s.access.Token.Start()
+		life.closer("token", s.access.Token.Close)
 	}
-	return err
+	return s, err
 }
 
-// now returns the settings with the secrets as they are.
-func (a *App) now() settings.Settings {
-	s := a.opts.Settings
-	for _, secret := range a.secrets {
-		s = s.With(secret.SecretSource, secret.Text.Text())
+// now returns the settings with the current secrets.
+func (s *secrets) now() settings.Settings {
+	now := s.settings
+	for _, secret := range s.list {
+		now = now.With(secret.SecretSource, secret.Text.Text())
 	}
-	return s
+	return now
+}
+
+// refused returns a note for each changed secret that is not used, with the reason.
+func (s *secrets) refused(store *store) (notes []string) {
+	note := func(problem string) {
+		if problem != "" {
+			notes = append(notes, "the previous value stays in use: "+problem)
+		}
+	}
+	for _, secret := range s.list {
+		note(secret.Problem())
+	}
+	if s.access.Token != nil {
+		note(s.access.Token.Problem())
+	}
+	if store.redis != nil {
+		if err := store.redis.Refused(); err != nil {
+			note("Redis rejects a changed URL, user or password: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	}
+	return notes
 }

@@ -110,7 +110,8 @@ func TestSpecialValues(t *testing.T) {
 			start(t, "--config="+directory(t, limited(3))).wantLimit(3)
 		},
 		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": func(t *testing.T) {
-			if got := Charge(fromEnvironment(t).Store.StopWhenOverLimit); got != limiter.Auto {
+			s := fromEnvironment(t)
+			if got := PlanOptions(s.Rules.Reading, s.Store.Charging, s.Answers.Modes).Charge; got != limiter.Auto {
 				t.Errorf("got %v, want Auto", got)
 			}
 		},

@@ -15,30 +15,30 @@ import (
 
 // startStatsd starts the clients that the settings ask for. serviceMetrics holds the
 // metrics that go there beside those of limits.
-func (a *App) startStatsd(serviceMetrics prometheus.Gatherer) {
-	s := a.opts.Settings.Metrics
+func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
+	s := o.Settings.Metrics
 	if s.DisableStats {
 		return
 	}
 	opts := statsd.Options{
-		Source:   statsdSource(a.usage, serviceMetrics),
+		Source:   statsdSource(usage, serviceMetrics),
 		Network:  string(s.StatsdProtocol),
 		Address:  s.StatsdPort.On(s.StatsdHost),
 		Interval: s.StatsFlushInterval,
 		Tags:     statsdTags(s.ExtraTags),
-		Logger:   a.logger,
+		Logger:   o.Logger,
 	}
 	if s.UseStatsd == "true" || s.UseStatsd == "" && !s.UseDogStatsd {
 		plain := opts
 		plain.Quiet = s.UseStatsd == ""
-		a.parts.closer("statsd", statsd.Start(plain).Stop)
+		life.closer("statsd", statsd.Start(plain).Stop)
 	}
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
 		for _, m := range s.Mogrifiers {
 			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
 		}
-		a.parts.closer("DogStatsD", statsd.Start(opts).Stop)
+		life.closer("DogStatsD", statsd.Start(opts).Stop)
 	}
 }
 

@@ -11,7 +11,7 @@
 // Read settings.go first.
 //
 //	settings.go   the table: a field for each setting; docs/settings.md follows from it
-//	redis.go      its part that is about Redis, and where a URL leads, and as whom
+//	redisserver.go  the settings of Redis: addresses, users, passwords
 //	values.go     kinds of values: ports, words, switches, secrets, names with values, and
 //	              how the parser reads them
 //	check.go      the tags form, min, max, with and needs, what they cannot say, and

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/plan"
+	"weir/internal/settings"
+)
+
+// The functions in this file turn settings into options of other packages. The commands that
+// answer as a server would, such as explain, call them, too.
+
+// RuleOptions returns the options for loading rules.
+func RuleOptions(s settings.Reading) descriptors.Options {
+	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
+}
+
+// ReadRules reads the rule files that s names. skipped has the paths of files that are not rule
+// files; see descriptors.WhySkipped.
+func ReadRules(s settings.RulesPath) (found []descriptors.File, skipped []string, err error) {
+	if s.WithSiblings() {
+		return descriptors.ReadWithSiblings(s.Path())
+	}
+	return descriptors.ReadFiles(s.Path())
+}
+
+// PlanOptions returns the options that decide about requests, without Keys and Exceptions.
+func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan.Options {
+	charges := map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}
+	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode}
+}
+
+// NewKeys returns the spelling of counters' keys. In a cluster, keys need hash tags; elsewhere
+// tags would only make them longer.
+func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
+	keys, err := limiter.NewKeys(s.CacheKeyPrefix, s.CacheKeyHashValues)
+	if err == nil && cluster {
+		keys, err = keys.InBuckets()
+	}
+	if err != nil {
+		return limiter.Keys{}, fmt.Errorf("CACHE_KEY_PREFIX: %w", err)
+	}
+	return keys, nil
+}
+
+// FailureMode returns the failure mode of limits that set none. s must have been checked.
+func FailureMode(s settings.Failure) limiter.FailureMode {
+	return limiter.FailureError + limiter.FailureMode(slices.Index(limiter.FailureModeNames(), string(s.Mode)))
+}

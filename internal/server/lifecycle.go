@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// component is something that a server starts, runs and stops.
+type component struct {
+	name string
+	// run, if not nil, runs until its context ends, or stop is called. Its error ends the server.
+	run func(context.Context) error
+	// stop returns soon after its context ends.
+	stop func(context.Context) error
+
+	listener net.Listener  // the listener that run serves, or nil
+	ended    chan struct{} // closed when run has returned, or nil if run was not called
+}
+
+// served returns a component that serves a listener. Its stop refuses new connections, lets
+// requests in flight finish until its context ends, and frees the address even if run was never
+// called.
+func served(name string, listener net.Listener, serve func(net.Listener) error, stop func(context.Context) error) *component {
+	c := &component{name: name, listener: listener}
+	c.run = func(context.Context) error {
+		err := serve(listener)
+		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+			return nil
+		}
+		return fmt.Errorf("serving %s: %w", name, err)
+	}
+	c.stop = func(ctx context.Context) error {
+		err := stop(ctx)
+		_ = listener.Close() // a server that served has closed it
+		return err
+	}
+	return c
+}
+
+// addr returns the address of the listener, host:port or unix:path, or "none" if c is nil.
+func (c *component) addr() string {
+	if c == nil {
+		return "none"
+	}
+	addr := c.listener.Addr()
+	if addr.Network() == "unix" {
+		return "unix:" + addr.String()
+	}
+	return addr.String()
+}
+
+// lifecycle has the components of a server in the order in which they were made.
+type lifecycle []*component
+
+func (l *lifecycle) add(name string, run, stop func(context.Context) error) {
+	*l = append(*l, &component{name: name, run: run, stop: stop})
+}
+
+// background adds a component that runs until its context ends.
+func (l *lifecycle) background(name string, run func(context.Context)) {
+	l.add(name, func(ctx context.Context) error { run(ctx); return nil }, func(context.Context) error { return nil })
+}
+
+// closer adds a component that is closed at the end.
+func (l *lifecycle) closer(name string, stop func()) {
+	l.add(name, nil, func(context.Context) error { stop(); return nil })
+}
+
+// serve adds c, unless it is nil, and returns it.
+func (l *lifecycle) serve(c *component) *component {
+	if c != nil {
+		*l = append(*l, c)
+	}
+	return c
+}
+
+// start runs all components. The channel that it returns receives the errors of those that fail.
+func (l lifecycle) start(ctx context.Context) (failed chan error) {
+	failed = make(chan error, len(l))
+	for _, c := range l {
+		if c.run == nil {
+			continue
+		}
+		c.ended = make(chan struct{})
+		go func() {
+			defer close(c.ended)
+			if err := c.run(ctx); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	return failed
+}
+
+// grace is how long a component may take to end after the timeout. A component that takes longer
+// is abandoned: the process exits anyway, and a read of a file cannot be interrupted.
+const grace = time.Second
+
+var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
+
+// stop stops all components within timeout, the last made first, whether or not one fails. It
+// waits until each has ended.
+func (l lifecycle) stop(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var errs []error
+	for _, c := range slices.Backward(l) {
+		err := Within(ctx, grace, errNotStopped, func() error {
+			err := c.stop(ctx)
+			if c.ended != nil {
+				<-c.ended
+			}
+			return err
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Within returns the error of f. If f goes on for longer than grace after ctx has ended, Within
+// abandons it and returns late, because nothing ends a read of a disk that hangs.
+func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
+	done := make(chan error, 1) // with room for an abandoned f, whose error is not read
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(grace):
+		return late
+	}
+}

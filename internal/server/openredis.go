@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/limiter/redis"
+	"weir/internal/settings"
+	"weir/internal/settings/follow"
+)
+
+// openRedis opens the store on the Redis, or both, that the settings name, without waiting for
+// them.
+func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found func(bool)) (err error) {
+	r := o.Settings.Redis
+	var encrypt func() *tls.Config
+	if r.Encrypted() {
+		files, err := openTLS(o, life, "redis", follow.TLSOptions{
+			CertFile: r.TLSClientCert, KeyFile: r.TLSClientKey, CAFile: r.TLSCACert, SkipHostnameVerification: r.TLSSkipHostnameVerification,
+		})
+		if err != nil {
+			return fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
+		}
+		encrypt = files.TLS
+	}
+	options := redis.Options{
+		Main:       redisServer(secrets, encrypt, func(s settings.Redis) settings.RedisServer { return s.Main }),
+		KeyPrefix:  o.Settings.Store.CacheKeyPrefix,
+		DenyMemory: r.DenyMemory, DenyCharged: r.DenyCharged,
+		Logger:     o.Logger,
+		Registerer: s.registry,
+	}
+	if r.UsePerSecond {
+		second := redisServer(secrets, encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
+		options.PerSecond = &second
+	}
+	shared, err := redis.OpenShared(options.Main, options.KeyPrefix)
+	if err != nil {
+		return err
+	}
+	s.shared = shared
+	life.add("the shared data", nil, func(context.Context) error { return shared.Close() })
+	if s.redis, err = redis.New(options); err != nil {
+		return err
+	}
+	life.add("store", func(ctx context.Context) error { s.findRedis(ctx, o, found); return nil }, func(context.Context) error { return s.redis.Close() })
+	s.CounterStore = s.redis
+	o.Logger.Info("counters are in Redis", "redis", s.redisNames(), "type", r.Main.Type, "timeout", r.Main.Timeout)
+	return nil
+}
+
+// redisNames returns the addresses of the Redis, or of both.
+func (s *store) redisNames() string {
+	return strings.Join(s.redis.Names(), ", of limits per second at ")
+}
+
+// redisServer returns how to reach one of the two Redis. If secrets of Redis may change, the store
+// asks for the current URL, user and password, and has the secrets read again when Redis refuses
+// a login.
+func redisServer(secrets *secrets, encrypt func() *tls.Config, which func(settings.Redis) settings.RedisServer) redis.Server {
+	describe := func(s settings.Settings) redis.Server {
+		of := which(s.Redis)
+		to, _ := of.Address() // checked at the start and at each change
+		server := redis.Server{
+			Type:             redis.Type(of.Type),
+			Network:          to.Network,
+			Addr:             strings.Join(to.Addrs, ","),
+			Primary:          to.Primary,
+			DB:               to.DB,
+			Username:         to.Login.User,
+			Password:         to.Login.Password,
+			SentinelUsername: to.Sentinel.User,
+			SentinelPassword: to.Sentinel.Password,
+			PoolSize:         of.PoolSize,
+			Timeout:          of.Timeout,
+		}
+		if of.Encrypted() {
+			server.TLS = encrypt
+		}
+		return server
+	}
+	server := describe(secrets.now())
+	followed := slices.DeleteFunc(slices.Clone(secrets.list), func(s secret) bool { return !strings.HasPrefix(s.Variable, "REDIS_") })
+	if len(followed) > 0 {
+		server.Latest = func() redis.Server { return describe(secrets.now()) }
+		server.Renew = func(ctx context.Context) {
+			for _, s := range followed {
+				s.Renew(ctx)
+			}
+		}
+	}
+	return server
+}
