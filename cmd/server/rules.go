@@ -157,8 +157,8 @@ type explanation struct {
 	settings.RulesPath `embed:"" group:"Settings of the server:"`
 	likeServer
 	settings.Keys `embed:"" group:"Settings of the server:"`
-	Redis         settings.RedisPlace `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=explain does not connect to it. Without it, counters are in memory and have no keys to show."`
-	Failure       settings.Failure    `embed:"" group:"Settings of the server:"`
+	Redis         settings.RedisLocation `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=explain does not connect to it. Without it, counters are in memory and have no keys to show."`
+	Failure       settings.Failure       `embed:"" group:"Settings of the server:"`
 
 	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged even if it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
 	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`

@@ -13,8 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// AfterApply checks and completes what a type alone cannot say, and says all that
-// is wrong. It is a hook of the parser.
+// AfterApply checks what types cannot check, and completes the settings. The error lists all
+// problems. The parser calls it.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var errs []error
 	flags := slices.DeleteFunc(ctx.Flags(), func(f *kong.Flag) bool { return len(f.Envs) == 0 })
@@ -35,8 +35,8 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// complete says where operators are served unless somebody has asked for another address:
-// on this machine only, if there is no token that tells operators from others.
+// complete sets the address of the debug listener if it is unset: this machine only if there is
+// no token for operators, else all addresses.
 func (l *Listen) complete() {
 	if l.DebugHost == "" {
 		l.DebugHost = "127.0.0.1"
@@ -52,11 +52,11 @@ func (l *Listen) complete() {
 	}
 }
 
-// portPattern is a port up to 65535.
+// portPattern matches a port up to 65535.
 const portPattern = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 
-// forms are what texts with the tag form must be. Their errors show no text: it may be a
-// secret that was written where none belongs.
+// forms are the values of the tag form, with the texts that they allow. Errors do not quote the
+// text, because it may be a secret in the wrong setting.
 var forms = map[string]struct {
 	pattern *regexp.Regexp
 	is      string
@@ -69,12 +69,11 @@ var forms = map[string]struct {
 	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:` + portPattern + `)$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
 }
 
-// checkFlag compares a text with the tag form, and a number or duration with the tags min
-// and max.
+// checkFlag checks a text by the tag form, and a number or duration by the tags min and max.
 func checkFlag(flag *kong.Flag) error {
 	var n float64
 	switch value, form := flag.Target, forms[flag.Tag.Get("form")]; {
-	case (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN"): // else a key would be shown
+	case (flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH") && strings.Contains(value.String(), "-----BEGIN"): // the error must not quote a key
 		return wrong(flag.Envs[0], "contains the file's content; set it to the path of the file")
 	case form.pattern != nil && value.String() != "" && !form.pattern.MatchString(value.String()):
 		return wrong(flag.Envs[0], "is not allowed; use %s", form.is)
@@ -88,13 +87,13 @@ func checkFlag(flag *kong.Flag) error {
 	if high == "" {
 		span = low + " or more"
 	}
-	if low != "" && !(n >= number(low)) || high != "" && !(n <= number(high)) { // nor NaN
+	if low != "" && !(n >= number(low)) || high != "" && !(n <= number(high)) { // refuses NaN, too
 		return wrong(flag.Envs[0], "%v is not allowed; use %s", flag.Target.Interface(), span)
 	}
 	return nil
 }
 
-// number reads the bound in a tag, which is right or a bug.
+// number parses the bound in a tag. It panics if the tag is invalid.
 func number(bound string) float64 {
 	if d, err := time.ParseDuration(bound); err == nil {
 		return float64(d)
@@ -106,16 +105,16 @@ func number(bound string) float64 {
 	return n
 }
 
-// checkTogether looks at settings that go with others. The tag with names a switch without
-// which a setting has no effect. That is only warned of: envoyproxy/ratelimit starts with
-// them, too. The tag needs names what must be set if a setting is.
+// checkTogether checks settings that depend on others. The tag with names a switch without which a
+// setting has no effect. If the switch is off, that is only a warning, because
+// envoyproxy/ratelimit starts, too. The tag needs names settings that the setting requires.
 func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	set := map[string]bool{}
 	for _, flag := range flags {
 		set[flag.Envs[0]] = !flag.Target.IsZero()
 	}
-	// A URL may say so, too, also one that is read later. Without Redis, all its variables are
-	// warned of together.
+	// A URL may turn on TLS, and it may be in a file that is read later. Without Redis, one warning
+	// lists all variables of Redis.
 	set["REDIS_TLS"] = s.Redis.Encrypted() || !s.Redis.Main.Named() || s.Redis.Main.URLFile != "" || s.Redis.PerSecond.URLFile != ""
 	s.Warnings = nil
 	for _, v := range ignoredVariables {
@@ -141,20 +140,20 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	return errors.Join(errs...)
 }
 
-// Warning is about a variable that has no effect although it asks for one.
+// Warning names a variable that is set but has no effect.
 type Warning struct {
 	Variable, Value string
-	Instead         string // what happens, as a clause
+	Instead         string // the actual behaviour, as a clause
 }
 
 const bothRedis = "the settings REDIS_TLS_... apply to both Redis servers"
 
-// ignored is a variable without effect. It is warned of if it is set, but to what is silent.
+// ignored is a variable without effect. Setting it causes a warning, unless to the value silent.
 type ignored struct{ variable, silent, instead string }
 
 var ignoredVariables = []ignored{
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", "ratelimit_service_response_time_seconds is in seconds"},
-	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
+	// The reference's examples and Envoy Gateway use that mapping. Its names and labels are Weir's.
 	{"PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml", "metrics have the names and labels of the reference's mapping"},
 	{"DESCRIPTOR_KEY_CONFIG", "", "limits sent by requests share one series per domain"},
 
@@ -164,18 +163,18 @@ var ignoredVariables = []ignored{
 	{"REDIS_PERSECOND_TLS_SKIP_HOSTNAME_VERIFICATION", "false", bothRedis},
 }
 
-// settingName is what errors call the setting of a variable: --flag ($VARIABLE).
+// settingName returns the name of a setting in errors: --flag ($VARIABLE).
 func settingName(variable string) string {
 	return fmt.Sprintf("--%s ($%s)", strings.ToLower(strings.ReplaceAll(variable, "_", "-")), variable)
 }
 
-// wrong returns what is wrong with the setting of a variable.
+// wrong returns an error about the setting of a variable.
 func wrong(variable, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", settingName(variable), fmt.Errorf(format, args...))
 }
 
-// Check returns what is wrong with settings that hold secrets, or go with them. What
-// is to come from a source is checked when it has been read.
+// Check returns an error if a setting that may contain a secret, or one related to it, is invalid.
+// Secrets from files and commands are checked only after they have been read.
 func (s *Settings) Check() error {
 	_, err := s.XDS.HeaderValues()
 	if err != nil {
@@ -184,14 +183,14 @@ func (s *Settings) Check() error {
 	return errors.Join(s.Redis.check(), err)
 }
 
-// What headers may be. Names that begin with grpc- are gRPC's own.
+// The allowed names and values of headers. Names that begin with grpc- are reserved for gRPC.
 var (
 	headerName  = regexp.MustCompile(`^[a-z0-9_.-]+$`)
 	headerValue = regexp.MustCompile(`^[ -~]*$`)
 )
 
-// HeaderValues are the headers by name. Its error shows nothing of them, because
-// what is taken for a name may be a password, too.
+// HeaderValues returns the headers by name. Its error quotes none of them, because even a name may
+// be a misplaced password.
 func (x XDS) HeaderValues() (map[string]string, error) {
 	list, err := pairs(string(x.Headers), ":")
 	headers := map[string]string{}
@@ -205,15 +204,15 @@ func (x XDS) HeaderValues() (map[string]string, error) {
 	return headers, err
 }
 
-// Mogrifier makes tags of parts of a metric's name. In Name and the values of
-// Tags, $1 stands for what the first group of Pattern matched, $0 for all of it.
+// Mogrifier turns parts of a metric's name into tags. In Name and the values of Tags, $1 stands for
+// the text that the first group of Pattern matched, and $0 for the full match.
 type Mogrifier struct {
 	Pattern *regexp.Regexp
 	Name    string
 	Tags    Tags
 }
 
-// mogrifiers reads the variables of every name. The error names all that is wrong.
+// mogrifiers reads the variables of every name. The error lists all problems.
 func mogrifiers(names []string) (list []Mogrifier, err error) {
 	var errs []error
 	for _, name := range names {

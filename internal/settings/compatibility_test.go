@@ -18,16 +18,16 @@ import (
 	"weir/internal/testenv"
 )
 
-// counterpart are variables of envoyproxy/ratelimit of which the same is to be said. Whether
-// one is honoured follows from the settings; if it is, differs and proof are needed, if it is
-// not, why not: instead, the variable that it goes with, or a warning.
+// counterpart describes variables of envoyproxy/ratelimit with the same behaviour here. A variable
+// that is a setting needs proof, and differs if it behaves differently. Another variable needs
+// instead, with or a warning.
 type counterpart struct {
-	names    string // of the variables, each with = and its default there, if it has one
-	with     string // variable without which they mean nothing
-	readWith string // setting that they are read with, because their names hold one that is chosen there
-	differs  string // what they do otherwise here, as a clause
-	instead  string // what happens if they are ignored
-	proof    string // the test that holds Weir to them
+	names    string // the variables, each with = and its default there, if it has one
+	with     string // the variable without which they have no effect
+	readWith string // the setting whose value is part of their names
+	differs  string // the difference in Weir, as a clause
+	instead  string // the behaviour of Weir, which ignores them
+	proof    string // the name of their test
 }
 
 // variables yields each variable with its default.
@@ -47,9 +47,8 @@ const (
 	waits      = "a call waits for a connection"
 )
 
-// counterparts are all variables that the reference reads, in the order of its
-// settings: those of its code and those that its README adds. Names of tests are not
-// in the document: TestProofsExist reads them.
+// counterparts are all variables that the reference's code reads or its README names, in the order
+// of its settings. The document omits the names of tests; TestProofsExist checks them.
 var counterparts = []counterpart{
 	{names: "PROTO=tcp", proof: "TestAllAddresses"},
 	{names: "HOST=0.0.0.0 PORT=8080 DEBUG_PORT=6070 GRPC_HOST=0.0.0.0 GRPC_PORT=8081 PROMETHEUS_ADDR=:9090", proof: "TestListenersAreWhereTheSettingsSay"},
@@ -140,7 +139,7 @@ const compatibilityIntroduction = `# Variables of envoyproxy/ratelimit
 All environment variables of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) mean the same here, except these. What is said of ` + "`REDIS_...` applies to `REDIS_PERSECOND_...`, too" + `. [What else differs](../MIGRATING.md#what-is-different).
 `
 
-// TestCompatibilityDocument keeps docs/compatibility.md and the settings the same.
+// TestCompatibilityDocument compares docs/compatibility.md with the settings.
 func TestCompatibilityDocument(t *testing.T) {
 	settings, others := map[string]*kong.Flag{}, map[string]ignored{}
 	for _, flag := range flags(t) {
@@ -150,13 +149,13 @@ func TestCompatibilityDocument(t *testing.T) {
 		others[v.variable] = v
 	}
 	var differs, warns string
-	var reasons []string // for which variables are ignored, in their order
+	var reasons []string // for ignored variables, in their order
 	without := map[string][]string{}
 	for _, c := range counterparts {
 		for name, standard := range c.variables() {
 			flag, isSetting := settings[name]
 			other, warned := others[name]
-			second := strings.HasPrefix(name, "REDIS_PERSECOND_") // of which the document says nothing
+			second := strings.HasPrefix(name, "REDIS_PERSECOND_") // the document omits these
 			switch {
 			case isSetting && c.proof == "":
 				t.Errorf("%s is a setting, but no test is named that proves it", name)
@@ -194,8 +193,8 @@ func TestCompatibilityDocument(t *testing.T) {
 	compareDocument(t, compatibilityDocument, want)
 }
 
-// TestProofsExist looks into the files of the tests that the table names for the variables
-// that they prove, or their flags.
+// TestProofsExist checks that the file of each test in the table contains the variable that the test
+// proves, or its flag.
 func TestProofsExist(t *testing.T) {
 	proofs := testFiles(t)
 	for _, flag := range flags(t) {
@@ -210,8 +209,8 @@ func TestProofsExist(t *testing.T) {
 	}
 }
 
-// testFiles maps the name of each test of the module to the text of its file. A name may be
-// that of several.
+// testFiles maps the name of each test of the module to the texts of the files that have a test of
+// that name.
 func testFiles(t *testing.T) map[string][]string {
 	t.Helper()
 	files, test := map[string][]string{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -228,8 +227,7 @@ func testFiles(t *testing.T) map[string][]string {
 	return files
 }
 
-// TestDefaultsOfTheReferenceAreAccepted starts from the environment of one who
-// has spelled all defaults out.
+// TestDefaultsOfTheReferenceAreAccepted sets every variable of the reference to its default.
 func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
 	env := map[string]string{}
 	for _, c := range counterparts {

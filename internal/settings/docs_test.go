@@ -19,11 +19,11 @@ var update = flag.Bool("update", false, "write docs/settings.md and docs/compati
 
 const document = "../../docs/settings.md"
 
-// written begins the part of the document that follows from the settings.
+// written is the line where the generated part of the document begins.
 const written = "<!-- Written by: go test ./internal/settings -update -->\n"
 
-// TestDocument keeps docs/settings.md and the settings the same. What people choose is
-// explained by hand in a first table; all others follow, with their help.
+// TestDocument compares docs/settings.md with the settings. The first table is written by hand, for
+// settings that users choose. Generated tables have the others, with their help.
 func TestDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
 	explained, _, _ := strings.Cut(string(text), written)
@@ -46,15 +46,15 @@ func TestDocument(t *testing.T) {
 	compareDocument(t, document, want)
 }
 
-// isVariant reports whether a setting follows from another by its name: the file of a secret,
-// or what the second Redis has as the first.
+// isVariant reports whether a setting is a variant of another: the file of a secret, or a setting of
+// the second Redis.
 func isVariant(list []*kong.Flag, flag *kong.Flag) bool {
 	name := flag.Envs[0]
 	other := strings.Replace(strings.TrimSuffix(name, "_FILE"), "REDIS_PERSECOND_", "REDIS_", 1)
 	return other != name && slices.ContainsFunc(list, func(f *kong.Flag) bool { return f.Envs[0] == other })
 }
 
-// compareDocument compares a document with what it should be, or writes it.
+// compareDocument compares a document with want, or writes it with -update.
 func compareDocument(t *testing.T, document, want string) {
 	t.Helper()
 	if *update {
@@ -66,7 +66,7 @@ func compareDocument(t *testing.T, document, want string) {
 	}
 }
 
-// TestEverySettingIsComplete holds the struct to what the document promises.
+// TestEverySettingIsComplete checks the tags of every field.
 func TestEverySettingIsComplete(t *testing.T) {
 	taken := map[string]string{}
 	for _, flag := range flags(t) {
@@ -94,14 +94,14 @@ func TestEverySettingIsComplete(t *testing.T) {
 		}
 		for _, bound := range []string{flag.Tag.Get("min"), flag.Tag.Get("max")} {
 			if bound != "" {
-				number(bound) // panics where a tag is wrong
+				number(bound) // panics if a tag is invalid
 			}
 		}
 	}
 }
 
-// TestEverySettingIsRead looks for code that reads the field of each setting. One that
-// nobody handed on would be accepted, and do nothing.
+// TestEverySettingIsRead looks for code that reads the field of each setting. A setting that no code
+// reads would be accepted without effect.
 func TestEverySettingIsRead(t *testing.T) {
 	var code strings.Builder
 	for _, pattern := range []string{"*.go", "../server/*.go", "../../cmd/server/*.go"} {
@@ -117,13 +117,13 @@ func TestEverySettingIsRead(t *testing.T) {
 		}
 	}
 	for _, field := range regexp.MustCompile("(?m)^\t(\\w+) .*`.*env:\"").FindAllStringSubmatch(code.String(), -1) {
-		if name := field[1]; name != "BackendType" && !regexp.MustCompile(`\.`+name+`\b`).MatchString(code.String()) { // it has one value
+		if name := field[1]; name != "BackendType" && !regexp.MustCompile(`\.`+name+`\b`).MatchString(code.String()) { // it has only one value
 			t.Errorf("nothing reads the setting %s", name)
 		}
 	}
 }
 
-// flags lists the settings in their order.
+// flags lists the settings in the order of their fields.
 func flags(t *testing.T) []*kong.Flag {
 	var cli struct{ Settings }
 	return newParser(t, &cli, kong.NoDefaultHelp()).Model.Flags
@@ -136,13 +136,13 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// others are what documents spell like a setting: codes and variables that others read.
+// others are words in documents that look like settings: codes, and variables of other programs.
 var others = []string{
 	"DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "OVER_LIMIT", "RESOURCE_EXHAUSTED", "STRICT_DNS", "GRPC_XDS_SOTW",
 	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT", "WEIR_SERVER", "WEIR_TOKEN_FILE", "WEIR_SIMULATE_REQUESTS", "OLD_RULES",
 }
 
-// TestDocumentsNameWhatExists looks for the tests and variables that documents name.
+// TestDocumentsNameWhatExists looks up the tests and variables that documents name.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	tests, known := testFiles(t), map[string]bool{}
 	for _, flag := range flags(t) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Redis says which Redis keeps the counters, and how to reach it.
+// Redis configures the one or two Redis that keep the counters.
 type Redis struct {
 	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=Unset: counters are in memory."`
 
@@ -31,27 +31,27 @@ type Redis struct {
 	// deployment of envoyproxy/ratelimit.
 	DenyCharged bool `kong:"-"`
 
-	// Variables are those that say how to use a Redis, if none is named.
+	// Variables are the variables of Redis that are set although no Redis is named.
 	Variables []string `kong:"-"`
 }
 
-// RedisPlace says where one Redis is. The help of its URL ends with what it
-// means to have none, ${absent}.
-type RedisPlace struct {
+// RedisLocation is the address and the type of a Redis. In the help, ${absent} stands for the
+// behaviour without a URL.
+type RedisLocation struct {
 	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. sentinel: name,host:port,... (primary, sentinels). cluster: host:port,... ${absent}"`
 	URLFile string `name:"url-file" env:"URL_FILE" form:"secret file" placeholder:"FILE" help:"File with this URL."`
 	Type    Word   `env:"TYPE" default:"single" help:"single, sentinel or cluster." words:"single,sentinel,cluster"`
 }
 
-// Named reports whether the place of a Redis is named, if only by a file.
-func (p RedisPlace) Named() bool { return p.URL != "" || p.URLFile != "" }
+// Named reports whether a URL is set, or a file for it.
+func (p RedisLocation) Named() bool { return p.URL != "" || p.URLFile != "" }
 
-// Clustered reports whether it is a cluster, so that keys need hash tags.
-func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
+// Clustered reports whether the Redis is a cluster, so that keys need hash tags.
+func (p RedisLocation) Clustered() bool { return p.Type == clusterType }
 
-// RedisServer says where one Redis is, and what belongs to it alone.
+// RedisServer has the settings of one Redis. The others in Redis apply to both.
 type RedisServer struct {
-	RedisPlace
+	RedisLocation
 
 	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: unix if the URL is a path, else tcp." words:"tcp,unix"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password. A password with a colon: :password, or as it is if the URL names the user."`
@@ -67,8 +67,7 @@ type RedisServer struct {
 // Encrypted reports whether Redis is reached over TLS.
 func (s RedisServer) Encrypted() bool { return s.TLS || strings.Contains(string(s.URL), "rediss://") }
 
-// Clustered reports whether counters are kept in a cluster, so that their keys need
-// hash tags.
+// Clustered reports whether any counters are in a cluster, so that keys need hash tags.
 func (r *Redis) Clustered() bool {
 	return r.Main.Clustered() || r.UsePerSecond && r.PerSecond.Clustered()
 }
@@ -78,8 +77,8 @@ func (r *Redis) Encrypted() bool {
 	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
 }
 
-// check says what is wrong with a setting, or does not go with another. Passwords may be
-// still to come.
+// check returns an error if a setting is invalid, or a setting that it needs is missing. Passwords
+// from files and commands need not be read yet.
 func (r *Redis) check() error {
 	switch {
 	case r.UsePerSecond && !r.Main.Named():
@@ -107,14 +106,14 @@ func (s RedisServer) check(variable string) error {
 	return nil
 }
 
-// RedisAddress is where the URL of a Redis leads, and as whom.
+// RedisAddress has the addresses and users that a RedisServer describes.
 type RedisAddress struct {
 	Network string   // tcp or unix
-	Addrs   []string // of the server, of sentinels, or of nodes of a cluster to begin with
-	Primary string   // name by which sentinels know it
+	Addrs   []string // the address of Redis, or the addresses of sentinels or of a cluster's first nodes
+	Primary string   // the name of the primary at the sentinels
 	DB      int
 
-	Login, Sentinel Login // in Redis, and at its sentinels
+	Login, Sentinel Login // for Redis and for its sentinels
 
 	encrypted bool // the scheme is rediss
 }
@@ -122,8 +121,8 @@ type RedisAddress struct {
 // Login is a user, whose name may be empty, and a password.
 type Login struct{ User, Password string }
 
-// or returns l; if l has no password, the one in auth. If l has a user, all of auth is the
-// password, else a user may precede it, as envoyproxy/ratelimit has it.
+// or returns l if it has a password, otherwise the login in auth. If l has a user, all of auth is
+// the password. If not, auth may be user:password, as in envoyproxy/ratelimit.
 func (l Login) or(auth Secret) Login {
 	if l.Password != "" {
 		return l
@@ -134,15 +133,15 @@ func (l Login) or(auth Secret) Login {
 	return Login{l.User, string(auth)}
 }
 
-// The types of Redis that consist of several servers.
+// The types of Redis that have several addresses.
 const (
 	sentinelType Word = "sentinel"
 	clusterType  Word = "cluster"
 )
 
-// Address returns where s is and who Weir is there, or what is wrong with it. The URL may
-// hold one user and password: of a list of sentinels they are theirs. The error shows
-// nothing of the URL: anything in it may be a password.
+// Address returns the addresses and users of s, or an error that says which part is invalid. The
+// URL may contain one user and password; in a list of sentinels they are for the sentinels. The
+// error quotes nothing from the URL, because any part of it may be a password.
 func (s RedisServer) Address() (a RedisAddress, err error) {
 	entries, primary := []string{string(s.URL)}, ""
 	several := s.Type == sentinelType || s.Type == clusterType
@@ -186,14 +185,14 @@ func (s RedisServer) Address() (a RedisAddress, err error) {
 	return a, nil
 }
 
-// errURL quotes nothing, and neither does it wrap what does.
+// errURL quotes nothing from the URL. It wraps no error of net/url, which would.
 var errURL = errors.New("redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX")
 
-// parse returns where one address of the URL leads.
+// parse parses one address of the URL.
 func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 	if !strings.Contains(text, "://") {
 		switch {
-		case strings.ContainsAny(text, "@?"): // of a URL whose scheme was forgotten
+		case strings.ContainsAny(text, "@?"): // a URL without its scheme
 			return a, errURL
 		case s.SocketType == "unix" || strings.HasPrefix(text, "/"):
 			text = "unix://" + text
@@ -225,7 +224,7 @@ func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, ", ") || strings.HasSuffix(u.Host, ":") {
 			return a, errURL
 		}
-		if u.User != nil && u.Port() == "" { // where the host was forgotten, this is the end of a password
+		if u.User != nil && u.Port() == "" { // without a host, this would be the end of a password
 			return a, errors.New("redis URL has a password but no port, which it needs then")
 		}
 		a.Network, a.Addrs, a.encrypted = "tcp", []string{net.JoinHostPort(host, port)}, u.Scheme == "rediss"
@@ -244,8 +243,9 @@ func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 	return a, nil
 }
 
-// checkChange returns why a server that counts in s cannot go on with next, which may differ
-// in URL, users and passwords, and has been checked. The error holds nothing of them.
+// checkChange returns an error if a server that counts in s cannot switch to next without a
+// restart. next must be checked, and may differ in URL, users and passwords. The error quotes none
+// of them.
 func (s RedisServer) checkChange(next RedisServer) error {
 	before, _ := s.Address()
 	after, err := next.Address()

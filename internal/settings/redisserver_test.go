@@ -19,10 +19,10 @@ type place struct {
 }
 
 func (p place) server() RedisServer {
-	return RedisServer{RedisPlace: RedisPlace{URL: p.url, Type: p.kind}, SocketType: p.socket, Auth: p.auth, SentinelAuth: p.sentinelAuth, TLS: p.tls}
+	return RedisServer{RedisLocation: RedisLocation{URL: p.url, Type: p.kind}, SocketType: p.socket, Auth: p.auth, SentinelAuth: p.sentinelAuth, TLS: p.tls}
 }
 
-// TestBadAddresses has errors that show nothing of the URL.
+// TestBadAddresses checks that errors show no part of the URL.
 func TestBadAddresses(t *testing.T) {
 	const (
 		noPort      = "redis URL has a password but no port, which it needs then"
@@ -63,7 +63,7 @@ func TestBadAddresses(t *testing.T) {
 	}
 }
 
-// TestAddresses reads addresses, users and passwords from wherever they may be.
+// TestAddresses reads addresses, users and passwords from the URL and from other settings.
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		place
@@ -105,8 +105,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestBothRedis holds every variable to what is said of each of the two, so that neither
-// speaks for the other, and refuses a bad URL of each that is used.
+// TestBothRedis checks that every variable applies to its own Redis only, and that an invalid URL of
+// a Redis in use is refused.
 func TestBothRedis(t *testing.T) {
 	s := testenv.Must(parse(t, map[string]string{
 		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a",
@@ -133,7 +133,7 @@ func TestBothRedis(t *testing.T) {
 	one, two := "--redis-url ($REDIS_URL): "+errURL.Error(), "--redis-persecond-url ($REDIS_PERSECOND_URL): "+errURL.Error()
 	for want, env := range map[string]map[string]string{
 		one + "\n" + two: {"REDIS_URL": "a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"},
-		"<nil>":          {"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, // which is not used
+		"<nil>":          {"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, // the second Redis is not in use
 		"--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is": {"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": ""},
 	} {
 		if _, err := parse(t, env); fmt.Sprint(err) != want {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestVariablesWithoutEffect holds every row of the table to of what it warns.
+// TestVariablesWithoutEffect checks the warning of every row of the table.
 func TestVariablesWithoutEffect(t *testing.T) {
 	for _, v := range ignoredVariables {
 		for value, warns := range map[string]bool{"": false, strings.ToUpper(v.silent): false, "7": true} {
@@ -22,8 +22,8 @@ func TestVariablesWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestSettingsThatGoTogether wants what a setting needs, and warns of what has no effect
-// without another, by variables and by flags.
+// TestSettingsThatGoTogether expects errors for missing settings that others need, and warnings of
+// settings without effect, for variables and for flags.
 func TestSettingsThatGoTogether(t *testing.T) {
 	type env = map[string]string
 	needs := func(one, other string) string {
@@ -35,7 +35,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 	for _, test := range []struct {
 		env    env
 		errors string
-		warned string // variables
+		warned string // the variables in warnings
 	}{
 		{env{tls: "1", cert: "c", key: "k"}, "", ""},
 		{env{tls: "true", cert: "c", key: "k", ca: "a", san: "envoy"}, "", ""},
@@ -45,7 +45,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 		{env{key: "k", ca: "a", san: "envoy"}, "", key + " " + ca + " " + san},
 		{env{xdsTLS: "true", xdsKey: "k", xdsCA: "a"}, needs("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", xdsKey), ""},
 		{env{xdsKey: "k", xdsCA: "a"}, "", xdsKey + " " + xdsCA},
-		{env{redisCA: "a"}, "", ""}, // all variables of Redis are warned of
+		{env{redisCA: "a"}, "", ""}, // one warning lists all variables of Redis
 		{env{"REDIS_URL": "a:1", redisCA: "a", redisCert: "c"}, "", redisCA + " " + redisCert},
 		{env{"REDIS_URL_FILE": "/url", redisCA: "a"}, "", ""},
 		{env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/url", redisCA: "a"}, "", ""},
@@ -78,7 +78,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 	}
 }
 
-// TestRedisVariablesWithoutRedis tells of them, and reads no file of what is off.
+// TestRedisVariablesWithoutRedis lists these variables, and uses no file of a Redis that is off.
 func TestRedisVariablesWithoutRedis(t *testing.T) {
 	type env = map[string]string
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestImpossibleValues holds errors to what is wrong, the setting, and what is allowed. No
-// error shows a secret.
+// TestImpossibleValues checks that errors name the value, the setting and the allowed values, and
+// show no secret.
 func TestImpossibleValues(t *testing.T) {
 	type env = map[string]string
 	const ports = " is not a port; use 0 to 65535"

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// SecretSource is a setting that says where a secret comes from: a file or a command.
+// SecretSource is a setting that names the file or the command of a secret.
 type SecretSource struct {
 	Variable string
-	File     string        // its path
+	File     string        // path of the file
 	Command  []string      // instead of a file: a program and its arguments
-	Every    time.Duration // between two readings
+	Every    time.Duration // the interval of readings
 
 	used  bool
 	value *Secret
 }
 
-// String returns what errors call the source.
+// String returns the name of the setting in errors.
 func (r SecretSource) String() string { return settingName(r.Variable) }
 
-// How often a secret is read. The tokens that commands print last for 15 minutes at least.
+// The intervals at which secrets are read. Credentials that commands print last for at least 15 minutes.
 const (
 	fileEvery    = time.Second
 	commandEvery = 5 * time.Minute
 )
 
-// sources returns the settings that say where a secret comes from.
+// sources returns the sources of secrets that are set. Their value fields point into s.
 func (s *Settings) sources() []SecretSource {
 	r := &s.Redis
 	all := append(r.Main.sources("REDIS_", r.Main.Named()), r.PerSecond.sources("REDIS_PERSECOND_", r.Main.Named() && r.UsePerSecond)...)
@@ -47,14 +47,14 @@ func (s *RedisServer) sources(prefix string, used bool) []SecretSource {
 	return all
 }
 
-// SecretSources returns the sources of the secrets that are needed.
+// SecretSources returns the sources of the secrets that the server uses.
 func (s *Settings) SecretSources() []SecretSource {
 	return slices.DeleteFunc(s.sources(), func(r SecretSource) bool { return !r.used })
 }
 
-// With returns the settings with a secret from a source of theirs.
+// With returns a copy of the settings with text as the secret of source.
 func (s Settings) With(source SecretSource, text string) Settings {
-	for _, r := range s.sources() { // whose values are those of this copy
+	for _, r := range s.sources() { // their values point into this copy
 		if r.Variable == source.Variable {
 			*r.value = Secret(text)
 		}
@@ -62,8 +62,8 @@ func (s Settings) With(source SecretSource, text string) Settings {
 	return s
 }
 
-// CheckChange returns why next, which differs in secrets, cannot take the place of the
-// settings while the server runs.
+// CheckChange returns an error if next, which differs in secrets, cannot replace the settings
+// without a restart.
 func (s *Settings) CheckChange(next Settings) error {
 	if err := next.Check(); err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// secretsEverywhere are the variables that use all secrets, but for those themselves.
+// secretsEverywhere are the variables with which all secrets are in use, without the secrets.
 var secretsEverywhere = map[string]string{
 	"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "CONFIG_TYPE": "GRPC_XDS_SOTW",
 	"TRACING_ENABLED": "true", "DECISION_LOG": "all", "DECISION_LOG_TO": "otlp",
 }
 
-// TestEverySecretMayBeInAFile has a file for each setting of a secret, one at a time.
+// TestEverySecretMayBeInAFile sets one file at a time, for every setting that is secret.
 func TestEverySecretMayBeInAFile(t *testing.T) {
 	found := 0
 	for _, flag := range flags(t) {
@@ -40,7 +40,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 			t.Errorf("%s: got %+v", name, sources)
 			continue
 		}
-		// What is read takes the place of the setting.
+		// The text of the file becomes the value of the setting.
 		env[name] = "c:3"
 		delete(env, name+"_FILE")
 		want := testenv.Must(parse(t, env))(t)
@@ -54,7 +54,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 	}
 }
 
-// secrets spells all secrets.
+// secrets returns the values of all secrets.
 func secrets(s *Settings) string {
 	one, two := s.Redis.Main, s.Redis.PerSecond
 	return fmt.Sprintf("%q", []string{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Settings are the settings of the command serve. docs/settings.md lists them.
+// Settings has the settings of the command serve. docs/settings.md lists them.
 type Settings struct {
 	Listen  Listen  `embed:"" group:"Listeners:"`
 	TLS     TLS     `embed:"" group:"TLS of the gRPC listener:"`
@@ -23,11 +23,11 @@ type Settings struct {
 
 	Process Process `embed:"" group:"Process:"`
 
-	// Warnings name variables that are set but have no effect.
+	// Warnings are about variables that are set but have no effect.
 	Warnings []Warning `kong:"-"`
 }
 
-// Listen says where the server listens. Port 0 lets the system choose.
+// Listen has the addresses of the listeners. If a port is 0, the system chooses one.
 type Listen struct {
 	GRPCHost string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"Address of the gRPC listener."`
 	GRPCPort Port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"Port of the gRPC listener, for Envoy."`
@@ -51,8 +51,8 @@ type Listen struct {
 	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Maximum number of concurrent calls on a connection. 0: unlimited."`
 }
 
-// TLS says how the gRPC listener encrypts, and what clients must prove. Files
-// hold PEM and are read again when they change.
+// TLS configures TLS of the gRPC listener. The files contain PEM and are read again when they
+// change.
 type TLS struct {
 	On        bool   `needs:"GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY" name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Use TLS on the gRPC listener. Needs certificate and key."`
 	Cert      string `with:"GRPC_SERVER_USE_TLS" name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
@@ -61,7 +61,7 @@ type TLS struct {
 	ClientSAN string `with:"GRPC_SERVER_USE_TLS" needs:"GRPC_CLIENT_TLS_CACERT" name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Required name in clients' certificates: DNS name, IP address, URI or email."`
 }
 
-// Rules says where the rules are and how they are loaded.
+// Rules has the location of the rules and how they are loaded.
 type Rules struct {
 	RulesPath
 	Reading
@@ -70,7 +70,7 @@ type Rules struct {
 	HealthNeedsRules bool `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, stay unhealthy until rules load."`
 }
 
-// RulesPath says where the rules are.
+// RulesPath is the location of the rules.
 type RulesPath struct {
 	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. Unset: config, or RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY if one of the first two is set."`
 	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules. Unset: /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
@@ -79,13 +79,13 @@ type RulesPath struct {
 	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read files beside that directory with its name and a dot, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
 }
 
-// Reading says how rules are read.
+// Reading configures how rules are read.
 type Reading struct {
 	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Allow rules of a domain in several files."`
 	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count unit month by calendar months (UTC)."`
 }
 
-// XDS says whether the rules come from a control plane, and from which.
+// XDS configures the control plane, if rules come from one.
 type XDS struct {
 	ConfigType Word `env:"CONFIG_TYPE" default:"FILE" help:"Source of the rules: FILE, or GRPC_XDS_SOTW for a control plane." words:"FILE,GRPC_XDS_SOTW"`
 
@@ -109,7 +109,7 @@ type XDS struct {
 	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Randomize these waits."`
 }
 
-// Answers says which requests are taken and what a response carries.
+// Answers bounds the accepted requests and configures the contents of responses.
 type Answers struct {
 	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Maximum number of concurrent requests; others get RESOURCE_EXHAUSTED (/json: 503). 0: unlimited."`
 	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0: the caller's deadline and REDIS_TIMEOUT."`
@@ -135,7 +135,7 @@ type Modes struct {
 	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only what exceeds all its limits, as with quota_mode everywhere."`
 }
 
-// Store says what counters there are and what they count.
+// Store configures the counters.
 type Store struct {
 	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis. Without REDIS_URL, counters are in memory." words:"redis"`
 
@@ -143,23 +143,23 @@ type Store struct {
 	Charging
 }
 
-// Keys says how the keys of counters are spelled.
+// Keys configures the spelling of counters' keys.
 type Keys struct {
 	CacheKeyPrefix     string `form:"prefix" env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Prefix of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
 	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Hash descriptor values in keys, for privacy."`
 }
 
-// Charging says which denied requests are counted.
+// Charging configures whether denied requests are counted.
 type Charging struct {
 	StopWhenOverLimit Word `words:"true|t|yes|1,false|f|no|0" name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"true: never count denied requests; false: always, and a peek at a used-up limit passes; unset: only with hits_addend. A limit's charge takes precedence."`
 }
 
-// Failure says what becomes of requests while Redis fails.
+// Failure configures the decisions while Redis fails.
 type Failure struct {
 	Mode Word `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis is unavailable: error (UNAVAILABLE), allow, deny, or local (count in this server)." words:"error,allow,deny,local"`
 }
 
-// Metrics says what is counted and, beside PROMETHEUS_ADDR, where it is sent.
+// Metrics configures metrics and statsd. The listener for Prometheus is in Listen.
 type Metrics struct {
 	NearLimitRatio float64 `min:"0" max:"1" env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which use counts as near_limit, 0 to 1."`
 
@@ -174,13 +174,12 @@ type Metrics struct {
 	DogStatsdMogrifiers []string `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME, DOG_STATSD_MOGRIFIER_NAME_TAGS."`
 	DisableStats        bool     `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
 
-	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.
+	// Mogrifiers are read from the variables of DogStatsdMogrifiers, in that order.
 	Mogrifiers []Mogrifier `kong:"-"`
 }
 
-// Tracing says whether calls leave traces. Where the collector is, and what it is sent
-// to let Weir in, is said by the variables of OpenTelemetry, such as
-// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
+// Tracing configures traces. OpenTelemetry's own variables, such as OTEL_EXPORTER_OTLP_ENDPOINT
+// and OTEL_EXPORTER_OTLP_HEADERS, set the collector's address and credentials.
 type Tracing struct {
 	Enabled           bool    `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT."`
 	ExporterProtocol  Word    `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc"`
@@ -190,15 +189,15 @@ type Tracing struct {
 	SamplingRate      float64 `min:"0" max:"1" name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of traces begun here to send, 0 to 1."`
 }
 
-// DecisionLog says which decisions are logged, and where. A collector is reached as the
-// one of traces is.
+// DecisionLog configures which decisions are logged, and where. The collector is the same as for
+// traces.
 type DecisionLog struct {
 	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all"`
 	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Maximum number of records a second; others are counted."`
 	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp"`
 }
 
-// Process says how the process logs and ends.
+// Process configures the log and the end of the process.
 type Process struct {
 	LogLevel     Word          `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug|trace,info,warn|warning,error|fatal|panic"`
 	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json"`
@@ -206,7 +205,7 @@ type Process struct {
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"After DRAIN_DELAY, time for open requests to finish."`
 }
 
-// Path is the file or directory of the rules.
+// Path returns the path of the file or directory of the rules.
 func (r RulesPath) Path() string {
 	switch {
 	case r.Config != "":
@@ -217,13 +216,13 @@ func (r RulesPath) Path() string {
 	return filepath.Join(cmp.Or(r.RuntimeRoot, "/srv/runtime_data/current"), r.RuntimeSubdirectory, r.RuntimeAppDirectory)
 }
 
-// WithSiblings reports whether what is beside the path and bears its name with a dot
-// and more holds rules, too.
+// WithSiblings reports whether rules are also read from entries beside the path whose names are
+// its name, a dot and a suffix, such as config.yaml beside config.
 func (r RulesPath) WithSiblings() bool {
 	return r.Config == "" && r.RuntimeSubdirectory != "" && r.RuntimeWatchRoot
 }
 
-// Named returns which settings made up the path.
+// Named returns the names of the settings that determined the path.
 func (r RulesPath) Named() string {
 	if r.Config == "" && (r.RuntimeRoot != "" || r.RuntimeSubdirectory != "") {
 		return "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY"
@@ -234,7 +233,7 @@ func (r RulesPath) Named() string {
 // Enabled reports whether the rules come from a control plane.
 func (x XDS) Enabled() bool { return x.ConfigType == "GRPC_XDS_SOTW" }
 
-// BackoffSpread is the part by which times are made longer or shorter, 0 to 1.
+// BackoffSpread returns the random share by which waits vary, 0 to 1.
 func (x XDS) BackoffSpread() float64 {
 	if !x.BackoffJitter {
 		return 0

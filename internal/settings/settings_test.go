@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// parse reads settings from flags and from exactly the variables in env.
+// parse reads settings from flags and from the variables in env, and from no others.
 func parse(t *testing.T, env map[string]string, args ...string) (Settings, error) {
 	t.Helper()
 	var cli struct{ Settings }
@@ -46,7 +46,7 @@ func unset(t *testing.T, name string) {
 	testenv.OK(t, os.Unsetenv(name))
 }
 
-// TestSettings reads what is set by variables and flags, in their order of precedence.
+// TestSettings sets variables and flags, which take precedence.
 func TestSettings(t *testing.T) {
 	type env = map[string]string
 	hosts := func(s Settings) any {
@@ -129,7 +129,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSecretShowsNowhere holds headers to be secrets, too: they carry tokens.
+// TestSecretShowsNowhere includes the headers for the control plane, which may contain credentials.
 func TestSecretShowsNowhere(t *testing.T) {
 	for _, headers := range []string{"authorization:swordfish", "authorization:swordfish\u00fc", "swordfish"} {
 		s, err := parse(t, map[string]string{

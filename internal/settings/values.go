@@ -13,9 +13,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parsing is what a parser of Settings needs: a variable that is set to nothing counts as
-// unset, because compose files and charts write it so; and switches accept what
-// strconv.ParseBool does, as envoyproxy/ratelimit has it, beside yes and no.
+// Parsing returns the options of a parser of Settings. An empty variable counts as unset, because
+// compose files and charts leave variables empty. Switches accept the words of strconv.ParseBool,
+// as in envoyproxy/ratelimit, and yes and no.
 func Parsing() kong.Option {
 	emptyIsUnset := func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		for _, name := range flag.Envs {
@@ -47,13 +47,13 @@ func (p *Port) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// On is the address of the port on host, which may be an IPv6 address in brackets.
+// On returns the address host:port. host may be an IPv6 address in brackets.
 func (p Port) On(host string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(p)))
 }
 
-// Word is one of the words of the tag words, in any case. Where a bar is between words, they
-// mean the same, and the first is what is set. Without a default it may be empty.
+// Word is one of the words in the tag words, in upper or lower case. Words with a bar between them
+// are synonyms; Word has the first. Without a default, Word may be empty.
 type Word string
 
 // Decode implements kong.MapperValue.
@@ -83,11 +83,11 @@ func wordOf(words, text string) (string, error) {
 	return "", fmt.Errorf("%q is not allowed; use one of %s", text, strings.Join(allowed, ", "))
 }
 
-// switchWords are those of a setting that is on or off.
+// switchWords are the words of a switch, as in the tag words.
 const switchWords = "true|t|yes|1,false|f|no|0"
 
-// WordsOf returns the words that a setting may be, nil if it may be something else. Of
-// other spellings of the same it returns none.
+// WordsOf returns the words that a setting allows, without synonyms, or nil if it allows other
+// values.
 func WordsOf(v *kong.Value) (words []string) {
 	list := v.Tag.Get("words")
 	if v.IsBool() {
@@ -101,12 +101,12 @@ func WordsOf(v *kong.Value) (words []string) {
 	return words
 }
 
-// switchMapper reads what is on or off.
+// switchMapper parses switches.
 type switchMapper struct{}
 
 func (switchMapper) IsBool() bool { return true }
 
-// Decode sets a switch. A flag without a value is on.
+// Decode sets a switch. A flag without a value turns it on.
 func (switchMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if ctx.Scan.Peek().Type != kong.FlagValueToken {
 		target.SetBool(true)
@@ -117,7 +117,7 @@ func (switchMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error 
 	return err
 }
 
-// Secret is a string that shows in no log and no message.
+// Secret is a string that is hidden in logs and messages.
 type Secret string
 
 // String hides the secret.
@@ -131,13 +131,13 @@ func (s Secret) String() string {
 // GoString hides the secret from %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// MarshalText hides the secret from whatever writes it, such as JSON and logs.
+// MarshalText hides the secret from encoders, such as JSON and logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Tags are names with values, sorted by name.
 type Tags []Tag
 
-// Tag is one of Tags.
+// Tag is a name with a value.
 type Tag struct{ Name, Value string }
 
 // UnmarshalText accepts name:value, separated by commas.
@@ -165,8 +165,8 @@ func (m *NodeMetadata) UnmarshalText(text []byte) error {
 	return err
 }
 
-// pairs reads names and values with a separator between them, separated by commas. Its error
-// shows nothing of them, because any of them may be a token.
+// pairs parses a list, separated by commas, of names and values with separator between them. Its
+// error quotes none of them, because any of them may be secret.
 func pairs(text, separator string) (list []Tag, err error) {
 	for i, part := range strings.Split(text, ",") {
 		name, value, found := strings.Cut(part, separator)

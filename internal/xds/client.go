@@ -23,60 +23,60 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Options say whom a Client asks for what. All but NodeID, NodeMetadata, Headers,
-// MaxMessageSize and Silent are required.
+// Options configure a Client. All fields but NodeID, NodeMetadata, Headers, MaxMessageSize and
+// Silent are required.
 type Options struct {
-	Server      string // host:port, or another target of gRPC such as unix:/run/xds.sock
+	Server      string // host:port or another gRPC target, such as unix:/run/xds.sock
 	Credentials credentials.TransportCredentials
-	// NodeID and NodeMetadata tell the control plane who asks.
+	// NodeID and NodeMetadata identify this server to the control plane.
 	NodeID       string
 	NodeMetadata map[string]string
-	// Headers, if not nil, returns those that go with a new stream.
+	// Headers, if not nil, returns the headers of a new stream.
 	Headers        func() map[string]string
-	MaxMessageSize int // of a response, in bytes; 0 means 4 MiB
+	MaxMessageSize int // largest response, in bytes; 0 means 4 MiB
 
-	Type string // the URL of the type of the resources
-	// Apply is called with one response at a time, the newest that has arrived, because it
-	// replaces all earlier ones. Its error refuses the response and is sent to the control
-	// plane, unless the context has ended. A response that comes again after it was refused is
-	// refused without asking.
+	Type string // the type URL of the resources
+	// Apply is called with the newest response, which replaces all earlier ones, in one goroutine
+	// at a time. If it returns an error, the response is refused with that error, unless the
+	// context has ended. If the control plane repeats a refused response, it is refused again
+	// without a call.
 	Apply func(context.Context, Update) error
-	// Silent, if not nil, is called if the control plane is connected and has sent
-	// nothing for 15 s, which means that it has nothing for this node.
+	// Silent, if not nil, is called when a stream has had no response for 15 s, which means that
+	// the control plane has no resources for this node.
 	Silent func()
 
-	// Retry is how long to wait before the next attempt to reach a control plane. It
-	// grows with each. It is also the time between two refusals, after the first few.
+	// Retry is the first wait after a failed connection. It is also the time between refusals,
+	// after the first few.
 	Retry time.Duration
-	// BackoffInitial is how long to wait before a stream that has ended is opened again. The
+	// BackoffInitial is the first wait after a stream that soon ended without a response. The
 	// first attempt after a stream that worked comes within a second.
 	BackoffInitial time.Duration
-	// BackoffMax bounds these waits, which double with each attempt that fails.
+	// BackoffMax bounds both waits, which double with each failed attempt.
 	BackoffMax time.Duration
-	// BackoffSpread is the part, 0 to 1, by which a wait is longer or shorter at random, so
-	// that many clients do not come back at once.
+	// BackoffSpread is the random share, 0 to 1, by which waits vary, so that many clients do not
+	// reconnect at the same time.
 	BackoffSpread float64
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// refusalsAtOnce is how many refusals are sent before they are paced: two for a response that
-// comes twice, and as many for the next one.
+// refusalsAtOnce is the number of refusals before they are delayed: two for a response that comes
+// twice, and two for the next response.
 const refusalsAtOnce = 4
 
-// Update is what the control plane has now.
+// Update is a response of the control plane, with all of its resources.
 type Update struct {
-	Type      string // the type that the response names
-	Version   string // as the control plane names it, may be empty
+	Type      string // the type in the response
+	Version   string // may be empty
 	Resources []*anypb.Any
 }
 
-// Status says how a Client reaches its control plane.
+// Status is the state of the connection to the control plane.
 type Status struct {
 	Connected bool
-	Since     time.Time // of Connected, or of its opposite
-	Err       error     // why the last stream ended or could not be opened
+	Since     time.Time // the time of the last change of Connected
+	Err       error     // the error of the last stream or connection, or nil
 }
 
 // Client subscribes to the resources of a control plane.
@@ -85,8 +85,8 @@ type Client struct {
 	node *core.Node
 	dial []grpc.DialOption
 
-	refusals *rate.Limiter // on all streams
-	applied  bool          // a response was
+	refusals *rate.Limiter // for all streams together
+	applied  bool          // Apply accepted a response
 
 	unreachable, ended *backoff.ExponentialBackOff
 
@@ -94,8 +94,8 @@ type Client struct {
 	connected prometheus.Gauge
 }
 
-// New checks the options and returns a client that has not asked for anything
-// yet.
+// New returns a client that does not connect until Run. It returns an error if the server address
+// is invalid.
 func New(opts Options) (*Client, error) {
 	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(opts.NodeMetadata))}
 	for name, value := range opts.NodeMetadata {
@@ -158,9 +158,8 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// wait returns how long to wait after an attempt. reached reports whether there was a
-// stream. After one that worked the next comes soon: most control planes are away for a
-// moment only.
+// wait returns the wait after an attempt. reached reports whether there was a stream. After a stream
+// that worked the wait is at most a second, because most outages of control planes are short.
 func (c *Client) wait(reached, worked bool) time.Duration {
 	delays := c.unreachable
 	if reached {
@@ -175,7 +174,7 @@ func (c *Client) wait(reached, worked bool) time.Duration {
 	return most - time.Duration(c.opts.BackoffSpread*rand.Float64()*float64(most)) //nolint:gosec // no secret
 }
 
-// Status returns how the control plane is reached now.
+// Status returns the current state of the connection.
 func (c *Client) Status() Status { return *c.status.Load() }
 
 func (c *Client) setStatus(connected bool, err error) {
@@ -187,13 +186,13 @@ func (c *Client) setStatus(connected bool, err error) {
 	c.connected.Set(map[bool]float64{true: 1}[connected])
 }
 
-// probes let the system notice within a minute that the other side of a silent
-// connection has gone, as after the loss of its machine. gRPC asks for probes,
-// too, but in the rhythm of the system, which is hours.
+// probes let the system detect within a minute that the peer of an idle connection is gone, for
+// example after its machine failed. By default, gRPC turns on probes at the interval of the system,
+// which is hours.
 var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// keepAlive are credentials that set up TCP on the way: they are the one place
-// that gets each connection whichever way gRPC made it, also through a proxy.
+// keepAlive are credentials that also turn on probes. Only credentials receive every connection,
+// also those through a proxy.
 type keepAlive struct {
 	credentials.TransportCredentials
 }
@@ -206,7 +205,7 @@ func (k keepAlive) ClientHandshake(ctx context.Context, authority string, conn n
 	return k.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-// Clone is part of the interface.
+// Clone implements credentials.TransportCredentials.
 func (k keepAlive) Clone() credentials.TransportCredentials {
 	return keepAlive{k.TransportCredentials.Clone()}
 }

@@ -28,10 +28,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const configType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
-// dialer stands for the network.
+// dialer connects a client to the control plane of a test.
 type dialer = func(context.Context, string) (net.Conn, error)
 
-// inBubble runs a client for some time on a clock of its own, and returns it.
+// inBubble runs a client for some time on the clock of the bubble, and returns it.
 func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *Client {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
@@ -42,18 +42,18 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *
 	}
 	client := testenv.Must(New(opts))(t)
 	client.dial = append(client.dial, grpc.WithContextDialer(dial))
-	ctx, stop := context.WithCancel(t.Context()) // not a deadline: waits that would be too long end at once
+	ctx, stop := context.WithCancel(t.Context()) // without a deadline, because a wait beyond a deadline ends at once
 	defer time.AfterFunc(duration, stop).Stop()
 	client.Run(ctx)
 	synctest.Wait()
 	return client
 }
 
-// TestWaitsGrow is about a control plane that nobody can reach, and one that ends every
-// stream: at once, or after a response.
+// TestWaitsGrow has a control plane that is unreachable, and one that ends every stream, at once or
+// after a response.
 func TestWaitsGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stream func(adsStream) error // nil: cannot be reached
+		stream func(adsStream) error // nil if it is unreachable
 		lasts  time.Duration
 		want   []time.Duration // in seconds
 	}{
@@ -87,8 +87,8 @@ func TestWaitsGrow(t *testing.T) {
 	}
 }
 
-// TestFirstRetryIsSoon asks with the waits of the settings by default, and with and
-// without their spread, after a stream that lasted without a response.
+// TestFirstRetryIsSoon has a stream that lasts without a response, with the default waits and
+// different spreads.
 func TestFirstRetryIsSoon(t *testing.T) {
 	for _, spread := range []float64{0, 0.5, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestFirstRetryIsSoon(t *testing.T) {
 	}
 }
 
-// TestSilentControlPlane has nothing for this node, or is slow.
+// TestSilentControlPlane has a control plane without resources for this node, and a slow one.
 func TestSilentControlPlane(t *testing.T) {
 	for after, want := range map[time.Duration]int{time.Hour: 1, patience - time.Millisecond: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestSilentControlPlane(t *testing.T) {
 	}
 }
 
-// TestServerThatSaysNothing is about one that takes connections and never speaks: the
-// client must give up by itself.
+// TestServerThatSaysNothing has a server that accepts connections and never answers. The client must
+// give up.
 func TestServerThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := Options{Retry: time.Hour, BackoffInitial: time.Hour, BackoffMax: time.Hour}
@@ -151,8 +151,8 @@ func TestServerThatSaysNothing(t *testing.T) {
 	})
 }
 
-// TestLargeResponse gets one that is too large, and then good ones: of a control plane that
-// restarted and gives the version before to something else.
+// TestLargeResponse has a valid response, one that is too large, and, as after a restart of the
+// control plane, a valid one that reuses the version of the first.
 func TestLargeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := 0
@@ -203,7 +203,7 @@ func (p planeFunc) StreamAggregatedResources(s adsStream) error {
 	return p.stream(s)
 }
 
-// serve serves streams within the bubble, and returns how to reach them.
+// serve serves streams within the bubble, and returns a dialer for them.
 func serve(t *testing.T, stream func(adsStream) error) dialer {
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()

@@ -1,19 +1,17 @@
-// Package xds subscribes to the resources of one type that a control plane has
-// for this server. It speaks the aggregated discovery service in its state of the
-// world form: every response holds all resources.
+// Package xds subscribes to the resources of one type that a control plane has for this server. It
+// uses the aggregated discovery service in the state-of-the-world variant: every response contains
+// all resources.
 //
-// In comes Options: which control plane, who asks, for which type. Out go the
-// responses, one at a time, to Options.Apply. A response that Apply takes is
-// acknowledged. Otherwise it is refused with the error of Apply, and whatever was
-// applied before stays. Client.Status says whether there is a stream.
+// Options name the control plane, this node and the type. The client passes the responses to
+// Options.Apply, one at a time. It acknowledges a response if Apply returns nil. Otherwise it
+// refuses the response with Apply's error, and the resources applied before stay in use.
+// Client.Status reports whether there is a stream.
 //
-// A stream that ends is opened again, after a back-off and on a new connection. After the
-// first few, refusals are paced, because many control planes send again at once what was
-// refused.
+// When a stream ends, the client opens another on a new connection, after a back-off. All refusals
+// after the first few are delayed, because many control planes send a refused response again at
+// once.
 //
-// The package knows nothing of rules: what resources are, and whether they are
-// good, is for Apply to say.
+// The package knows nothing of rules: Apply decides whether resources are valid.
 //
-// Read client.go first (what is asked for, and when again), then stream.go (one
-// stream of requests and responses).
+// Read client.go first (options, connections, waits), then stream.go (requests and responses).
 package xds

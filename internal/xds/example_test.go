@@ -47,7 +47,7 @@ func ExampleClient_Run() {
 		Server: listener.Addr().String(), NodeID: "weir", Type: typeURL, Credentials: insecure.NewCredentials(), MaxMessageSize: 1 << 20,
 		Apply: func(_ context.Context, u xds.Update) error {
 			fmt.Println("version", u.Version, "resources", len(u.Resources))
-			stop() // here one is enough
+			stop() // after one response
 			return nil
 		},
 		Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Minute,

@@ -20,7 +20,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// response is one of a type, with a resource of each value.
+// response returns a response of a type, with a resource for each value.
 func response(typeURL, version string, values ...string) *discovery.DiscoveryResponse {
 	r := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: version}
 	for _, value := range values {
@@ -29,9 +29,9 @@ func response(typeURL, version string, values ...string) *discovery.DiscoveryRes
 	return r
 }
 
-// answered runs a client that asks a control plane of next for ten seconds, and returns its
-// answers, each with its time, nonce, version and problem, and how often it judged a response.
-// It refuses another type and what holds a resource bad, and judges a resource slow for a second.
+// answered runs a client for ten seconds against a control plane whose responses next sends. It
+// returns the client's answers, each with time, nonce, version and error, and the number of calls
+// of Apply, which refuses other types and the resource "bad", and takes a second for "slow".
 func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), answer int)) (answers []string, judged int) {
 	t.Helper()
 	started := time.Now()
@@ -84,8 +84,8 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 	return answers, judged
 }
 
-// TestRefusalsArePaced is about a control plane that answers each refusal at once
-// with another response that is refused.
+// TestRefusalsArePaced has a control plane that answers each refusal at once with another response
+// that is refused.
 func TestRefusalsArePaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		next   func(i int) *discovery.DiscoveryResponse
@@ -117,7 +117,7 @@ func TestRefusalsArePaced(t *testing.T) {
 	}
 }
 
-// TestGoodAfterBad sends each response after the answer to the one before.
+// TestGoodAfterBad sends each response after the answer to the previous one.
 func TestGoodAfterBad(t *testing.T) {
 	good, bad := response(configType, "1", "good"), response(configType, "2", "bad")
 	for name, tt := range map[string]struct {
@@ -146,8 +146,8 @@ func TestGoodAfterBad(t *testing.T) {
 	}
 }
 
-// TestOnlyTheNewestIsJudged sends thousands of bad responses and a good one while another is
-// judged, without waiting for answers.
+// TestOnlyTheNewestIsJudged sends thousands of bad responses and then a good one, all during one
+// call of Apply.
 func TestOnlyTheNewestIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, judged := answered(t, func(send func(*discovery.DiscoveryResponse), answer int) {
@@ -167,7 +167,8 @@ func TestOnlyTheNewestIsJudged(t *testing.T) {
 	})
 }
 
-// TestEndedStream wants the last response of a stream that ends while another is judged.
+// TestEndedStream expects the last response of a stream to be applied, although the stream ends
+// during an earlier call of Apply.
 func TestEndedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := 0

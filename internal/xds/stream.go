@@ -18,18 +18,17 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// patience is how long a control plane may be silent before it counts as one that
-// has nothing for this node.
+// patience is the time after which a silent control plane is assumed to have no resources for this
+// node.
 const patience = 15 * time.Second
 
-// mostReason is how much of the reason of a refusal is sent, in bytes.
-const mostReason = 16 << 10
+// maxReason is the maximum length of the error in a refusal, in bytes.
+const maxReason = 16 << 10
 
-// attempt connects to the control plane, and applies what it sends until the
-// stream ends. Each attempt has its own connection, so that the error is its own
-// and not that of an earlier one, and that no back-off of gRPC's adds to the
-// client's. reached reports whether there was a stream, worked whether that brought a
-// response, or lasted for long without.
+// attempt connects to the control plane and applies its responses until the stream ends. Each
+// attempt has its own connection, so that err is not the error of an earlier attempt and gRPC's
+// back-off does not add to the client's. reached reports whether there was a stream. worked reports
+// whether the stream had a response or lasted at least as long as patience.
 func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
 	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
 	if err != nil {
@@ -58,13 +57,12 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	return true, worked || time.Since(opened) >= patience, err
 }
 
-// answer asks for all resources, and then applies and answers the newest response each time,
-// until the stream or ctx ends. What it has agreed upon with the control plane ends with the
-// stream: a control plane that was started again may give the same version to other resources.
-// The first response stops silence, and shows that the control plane worked.
+// answer requests all resources, and applies and answers the newest response until the stream or ctx
+// ends. worked reports whether there was a response. The first one stops silence. Versions are not
+// kept for the next stream, because a restarted control plane may reuse them for other resources.
 func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
 	newest := make(chan *discovery.DiscoveryResponse, 1)
-	var ended error // why the stream ended, once newest is closed
+	var ended error // the error of the stream; read it only after newest is closed
 	go func() {
 		defer close(newest)
 		for {
@@ -73,16 +71,16 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 				return
 			}
 			select {
-			case <-newest: // it was replaced before it was judged
+			case <-newest: // drop the response that was not applied yet
 			default:
 			}
 			newest <- r
 		}
 	}()
-	var accepted, refused string // version of the last response that was applied, contents of the last one if that was refused
+	var accepted, refused string // version of the last applied response; contents of the last response if it was refused
 	request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type}
 	for {
-		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
+		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // after io.EOF, Recv returns the error of the stream
 			return worked, fmt.Errorf("sending: %w", err)
 		}
 		r, open := <-newest
@@ -101,15 +99,15 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 			request.ErrorDetail = problem(c.opts.Apply(ctx, Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()}))
 		}
 		if err := ctx.Err(); err != nil {
-			return worked, err // what was stopped on its way was not bad
+			return worked, err // Apply was interrupted, so its error does not refuse the response
 		}
 		if request.ErrorDetail == nil {
 			accepted, refused, c.applied = r.GetVersionInfo(), "", true
 			request.VersionInfo = accepted
 			continue
 		}
-		// A control plane made with go-control-plane sends what was refused again at once, until
-		// a request names its version: only then it waits for another, which may be good.
+		// go-control-plane sends a refused response again at once until a request has its version.
+		// Only then does it wait for new resources.
 		refused, request.VersionInfo = now, accepted
 		if again {
 			request.VersionInfo = r.GetVersionInfo()
@@ -120,17 +118,17 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 	}
 }
 
-// problem says in a request why a response was refused, nil if it was not.
+// problem returns err as the error detail of a request, or nil if err is nil.
 func problem(err error) *rpcstatus.Status {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
-	return &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), mostReason)], "")}
+	return &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxReason)], "")}
 }
 
-// contents identifies responses by type and resources: a version need not mean the
-// same for long, and the resources come in any order.
+// contents returns a string that is equal for responses of equal type and resources, in any order.
+// It ignores versions, because a control plane may reuse them.
 func contents(r *discovery.DiscoveryResponse) string {
 	sums := []string{r.GetTypeUrl()}
 	for _, resource := range r.GetResources() {

@@ -40,14 +40,14 @@ func TestCommand(t *testing.T) {
 	wantText(t, "takes long", "", "", "the command failed: context deadline exceeded")(Command(ctx, []string{"sleep", "60"}))
 }
 
-// TestCommandLeavesNoProcess has this process be the parent of what a command leaves, as the
-// first process of a container is.
+// TestCommandLeavesNoProcess makes this process the new parent of a command's children, as the first
+// process of a container is.
 func TestCommandLeavesNoProcess(t *testing.T) {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER
 	if _, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); err != 0 {
 		t.Fatal(err)
 	}
-	for name, last := range map[string]string{ // of the script
+	for name, last := range map[string]string{ // the last command of the script
 		"fails": "exit 3", "holds its output open": "echo swordfish", "takes too long": "sleep 60",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 			}()
 			var group int
 			testenv.Eventually(t, func() error {
-				text, _ := os.ReadFile(path) // which is not there, or empty, for a moment
+				text, _ := os.ReadFile(path) // at first it is missing or empty
 				var err error
 				group, err = strconv.Atoi(strings.TrimSpace(string(text)))
 				return err

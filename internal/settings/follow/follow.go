@@ -1,12 +1,12 @@
-// Package follow reads what changes while the program runs: the secret in a file, what a
-// command prints, and the files of TLS. They are read again at an interval, because
-// mounted Secrets and ConfigMaps are replaced in ways that not every file system reports.
+// Package follow reads texts that change while the program runs: secrets in files, the output of
+// commands, and TLS files. It reads them again at an interval, because not every file system
+// reports when mounted Secrets and ConfigMaps are replaced.
 //
-// What was read last and was good stays in use until the next good text. The package does
-// not know what a secret is for, and writes none into an error or a log.
+// The last valid text stays in use until the next valid one. The package does not know the purpose
+// of a secret, and no error or log contains one.
 //
-// Text, in follow.go, is a text that is read again and again, by read.go from files and
-// commands. The files of one side of TLS are one, too, in tls.go.
+// Read follow.go first: Text reads again and again. read.go reads files and runs commands. In
+// tls.go, the files of one side of a TLS connection are one Text.
 package follow
 
 import (
@@ -17,37 +17,37 @@ import (
 	"time"
 )
 
-// Options say where a text comes from.
+// Options are the options of a Text. All fields but RenewEvery and Check are required.
 type Options struct {
 	// Setting names the file or the command, for errors and the log.
 	Setting string
-	// Read returns the text. Its errors hold nothing of it.
+	// Read returns the text. Its errors must not quote it.
 	Read func(context.Context) (string, error)
-	// Every is the interval between two readings.
+	// Every is the interval of readings.
 	Every time.Duration
-	// RenewEvery is the least time from a reading to one that Renew asks for.
+	// RenewEvery is the minimum time from a reading to another that Renew requests.
 	RenewEvery time.Duration
-	// Check returns what is wrong with a text that has changed. Its errors hold nothing
-	// of it. nil accepts every text.
+	// Check returns an error if a changed text is invalid. Its errors must not quote the text. If
+	// nil, every text is valid.
 	Check func(string) error
-	// Logger logs changes and problems, each once.
+	// Logger receives one record of each change and each problem.
 	Logger *slog.Logger
 }
 
-// Text is a text that changes.
+// Text is a text that is read again and again.
 type Text struct {
 	opts    Options
 	ctx     context.Context // until Close
 	end     context.CancelFunc
-	asked   chan chan<- struct{} // by Renew, which waits until its channel is closed
+	asked   chan chan<- struct{} // requests of Renew, which waits until its channel is closed
 	running sync.WaitGroup
 
 	mu      sync.Mutex
 	text    string
-	problem string // of the last reading, "" if it was good
+	problem string // error of the last reading, or ""
 }
 
-// Open reads a text. The error names its setting.
+// Open reads a text for the first time. The error names its setting.
 func Open(ctx context.Context, o Options) (*Text, error) {
 	text, err := o.Read(ctx)
 	if err != nil {
@@ -62,13 +62,14 @@ func newText(o Options, text string) *Text {
 	return t
 }
 
-// Start has the text read every Options.Every, and when Renew asks for it, until Close.
+// Start reads the text in the background every Options.Every, and when Renew requests it, until
+// Close.
 func (t *Text) Start() {
 	t.running.Go(func() {
 		tick := time.NewTicker(t.opts.Every)
 		defer tick.Stop()
 		for last := (time.Time{}); ; {
-			done := make(chan<- struct{}) // of nobody
+			done := make(chan<- struct{}) // of no caller, for a tick
 			select {
 			case <-t.ctx.Done():
 				return
@@ -85,21 +86,21 @@ func (t *Text) Start() {
 	})
 }
 
-// Close ends the readings. Text remains, and Renew does nothing.
+// Close stops reading and waits for a reading in progress. The last text stays, and Renew does
+// nothing.
 func (t *Text) Close() {
 	t.end()
 	t.running.Wait()
 }
 
-// Text returns the last good text.
+// Text returns the last valid text.
 func (t *Text) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text
 }
 
-// Problem returns what is wrong with the setting and what it names, "" if the last reading
-// was good.
+// Problem returns the setting and the error of the last reading, or "" if there was none.
 func (t *Text) Problem() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,8 +110,8 @@ func (t *Text) Problem() string {
 	return t.opts.Setting + ": " + t.problem
 }
 
-// Renew has the text read again, unless that has just been done, and waits for it until ctx
-// ends. The reading goes on without it.
+// Renew requests a reading, unless the last one was within Options.RenewEvery, and waits until it is
+// done or ctx ends. The reading goes on after ctx has ended.
 func (t *Text) Renew(ctx context.Context) {
 	done := make(chan struct{})
 	select {
@@ -124,7 +125,7 @@ func (t *Text) Renew(ctx context.Context) {
 	}
 }
 
-// read reads the text, and uses it if it is good.
+// read reads the text, and uses it if it is valid.
 func (t *Text) read() {
 	text, err := t.opts.Read(t.ctx)
 	if err == nil && text != t.Text() && t.opts.Check != nil {

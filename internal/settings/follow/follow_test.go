@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// follow opens what File reads, on a clock of its own.
+// follow opens and starts a Text of the file at path.
 func follow(t *testing.T, path string, log *testenv.Log) *Text {
 	t.Helper()
 	s := testenv.Must(Open(t.Context(), Options{
@@ -79,14 +79,14 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestRenewWaitsForItsCaller has a reading that takes longer than its caller waits, and rests
-// after it.
+// TestRenewWaitsForItsCaller calls Renew with a short and a long wait, and before and after
+// RenewEvery.
 func TestRenewWaitsForItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		readings := 0
 		s := testenv.Must(Open(t.Context(), Options{Every: time.Hour, RenewEvery: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
 			if readings++; readings > 1 {
-				<-time.After(time.Second) //nolint:forbidigo // on the clock of the test
+				<-time.After(time.Second) //nolint:forbidigo // on the clock of the bubble
 			}
 			return strings.Repeat("x", readings), nil
 		}}))(t)
@@ -96,11 +96,11 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			at, wait time.Duration
 			want     string
 		}{
-			{0, 10 * time.Millisecond, "x"},                     // the reading goes on
-			{500 * time.Millisecond, time.Second, "xx"},         // it is waited for
-			{2 * time.Second, time.Minute, "xx"},                // too soon
-			{10 * time.Second, 2 * time.Second, "xxx"},          // another
-			{16100 * time.Millisecond, 2 * time.Second, "xxxx"}, // and another
+			{0, 10 * time.Millisecond, "x"},                     // the reading takes longer
+			{500 * time.Millisecond, time.Second, "xx"},         // waits for the same reading
+			{2 * time.Second, time.Minute, "xx"},                // too soon for another reading
+			{10 * time.Second, 2 * time.Second, "xxx"},          // a third reading
+			{16100 * time.Millisecond, 2 * time.Second, "xxxx"}, // a fourth reading
 		} {
 			synctest.Wait()
 			time.Sleep(step.at - time.Since(begun))
@@ -112,7 +112,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			}
 		}
 		s.Close()
-		s.Renew(t.Context()) // a connection may still be made while the server ends
+		s.Renew(t.Context()) // new connections may call it while the server stops
 	})
 }
 

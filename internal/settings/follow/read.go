@@ -15,31 +15,31 @@ import (
 	"unicode/utf8"
 )
 
-// Most bytes of a file of certificates and of a secret. The certificates of all public
-// authorities are 300 KB.
+// Maximum sizes of a PEM file and of a secret, in bytes. The certificates of all public authorities
+// take 300 KB.
 const (
 	maxPEM    = 16 << 20
 	maxSecret = 64 << 10
 )
 
-// read reads a regular file of at most so many bytes, or what a link to one leads to.
-// Anything else is an error: reads of a pipe may never end.
-func read(path string, most int64) ([]byte, error) {
+// read reads a regular file, or the target of a link, of at most maxSize bytes. Other files are
+// errors, because reading from a pipe may never end.
+func read(path string, maxSize int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var data []byte
-	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	info, err := f.Stat() // of the open file: path may be another by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file; use a regular file or a link to a regular file")
 	}
 	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(f, most+1))
+		data, err = io.ReadAll(io.LimitReader(f, maxSize+1))
 	}
-	if int64(len(data)) > most {
-		err = fmt.Errorf("it is longer than %d bytes", most)
+	if int64(len(data)) > maxSize {
+		err = fmt.Errorf("it is longer than %d bytes", maxSize)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
@@ -47,7 +47,7 @@ func read(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// File reads the secret in a file, without white space around it.
+// File returns the secret in a file, without surrounding white space.
 func File(path string) (string, error) {
 	data, err := read(path, maxSecret)
 	if err != nil {
@@ -60,7 +60,8 @@ func File(path string) (string, error) {
 	return text, nil
 }
 
-// clean returns a secret without white space around it.
+// clean returns a secret without surrounding white space, or an error if it is empty or not
+// one line of UTF-8.
 func clean(data []byte) (string, error) {
 	text := strings.TrimSpace(string(data))
 	switch {
@@ -73,31 +74,29 @@ func clean(data []byte) (string, error) {
 }
 
 const (
-	// commandTime bounds how long a command may run.
+	// commandTime is the longest run of a command.
 	commandTime = 10 * time.Second
-	// lastWords bounds how long what a command has started may hold its output.
+	// lastWords is the time for which child processes may keep the output open after the command.
 	lastWords = time.Second
 )
 
-// Command runs a program, which is the first of the words, and returns what it prints,
-// without white space around it. There is no shell. If the program fails, or is killed because
-// it is too slow or ctx ends, the processes that it has started are killed, too. Errors hold
-// neither the words nor what the program writes, also to its standard error: either may be
-// secret.
+// Command runs the program words[0] with the other words as arguments, without a shell, and returns
+// its standard output without surrounding white space. It kills the program after commandTime or
+// when ctx ends. If the program fails or is killed, its child processes are killed, too. Errors
+// contain neither the words nor any output, because both may be secret.
 func Command(ctx context.Context, words []string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, fmt.Errorf("it did not finish within %v", commandTime))
 	defer cancel()
 	command := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the operator names it
 	command.WaitDelay = lastWords
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts, under its own ID
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // in a process group of its own, with its children
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	out := new(bounded)
 	command.Stdout = out
 	err := command.Run()
 	if err != nil && command.Process != nil {
-		// The command may have ended before those that it has started. The first process of a
-		// container becomes their parent: nobody else would wait for them there, and each would
-		// keep its entry in the table of processes.
+		// The command may have ended before its children. In a container, this process may be their
+		// new parent. Without a wait, they would stay in the process table.
 		_ = command.Cancel()
 		for left := error(nil); left == nil || errors.Is(left, syscall.EINTR); {
 			_, left = syscall.Wait4(-command.Process.Pid, nil, 0, nil)
@@ -106,7 +105,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if inner := errors.Unwrap(err); inner != nil {
-		err = inner // the outer one names the program
+		err = inner // the outer error names the program
 	}
 	if err != nil {
 		return "", fmt.Errorf("the command failed: %w", err)
@@ -121,7 +120,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	return text, nil
 }
 
-// bounded keeps the first bytes that are written: one more than are allowed.
+// bounded keeps the first bytes of the output, at most one more than maxSecret.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
