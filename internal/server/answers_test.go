@@ -14,8 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one in three
-// seconds: the second is told to come three seconds after the first.
+// TestThoseWhoAreDeniedAreSpread denies two callers by a bucket of one token of three seconds. The
+// retry time of the second is three seconds after that of the first.
 func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
 	f := start(t, "--config="+directory(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"))
 	if got := f.answer("user"); got != "OK" {
@@ -30,15 +30,15 @@ func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
 	}
 }
 
-// TestSettingsOfAnswers sets the reference's variables, a switch at a time, and sees
-// what becomes of a request whose first descriptor is over its limit of 3. A switch of every
-// response is shown in the log and on the status page.
+// TestSettingsOfAnswers sets the reference's switches one at a time, and checks the answer to a
+// request whose first descriptor exceeds its limit of 3. The log and the status page name switches
+// that change every response.
 func TestSettingsOfAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		env     string
 		denied  bool
-		headers string // of the response, then of the request
-		domain  any    // in the metadata
+		headers string // response headers, then request headers
+		domain  any    // the domain in the metadata
 	}{
 		{"", true, "[]", nil},
 		{"SHADOW_MODE=true", false, "[]", nil},
@@ -81,7 +81,7 @@ func TestSettingsOfAnswers(t *testing.T) {
 			}
 			var headers []string
 			for i, h := range append(got.GetResponseHeadersToAdd(), got.GetRequestHeadersToAdd()...) {
-				if i%3 == 2 { // what is left of the year
+				if i%3 == 2 { // seconds until the end of the year
 					headers = append(headers, h.GetKey())
 				} else {
 					headers = append(headers, h.GetKey()+"="+h.GetValue())
@@ -97,7 +97,7 @@ func TestSettingsOfAnswers(t *testing.T) {
 	}
 }
 
-// answerOverLimit uses up the limit of one user, and asks for them beside another.
+// answerOverLimit uses up the limit of one user, and returns the answer for this user and another.
 func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
 	f.t.Helper()
 	for range 3 {
@@ -106,9 +106,8 @@ func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
 	return f.askMany("alice", "other")
 }
 
-// TestCalendarMonths counts months of rules and of requests as the reference does with
-// USE_CALENDAR_MONTH_RATE_LIMIT: until the first of the next month in UTC. Whatever names an
-// algorithm keeps it.
+// TestCalendarMonths sets USE_CALENDAR_MONTH_RATE_LIMIT: months of rules and requests end with the
+// calendar month in UTC, as in the reference. Limits with an algorithm keep it.
 func TestCalendarMonths(t *testing.T) {
 	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
 	const rules = `

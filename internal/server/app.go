@@ -31,25 +31,24 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Options says what an App is made of. All fields but Stdout and Reload are required.
+// Options configure an App. All fields but Stdout and Reload are required.
 type Options struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
-	// Stdout takes the decision log, if that is to go there.
+	// Stdout receives the decision log, if the settings name it.
 	Stdout io.Writer
-	// Registry receives the metrics of all parts, and is what the metrics
-	// listener shows.
+	// Registry receives all metrics, and the metrics listener shows them.
 	Registry *prometheus.Registry
 	// Build is shown in the log, on the status page and by the metric weir_build_info.
 	Build Build
-	// Reload makes the rules be loaded again with each signal that it delivers.
+	// Reload delivers signals. Every signal reloads the rules.
 	Reload <-chan os.Signal
-	// Hurry ends the pause before the drain when it ends. If it ends before the context of
-	// Run, there is no pause. It also ends commands that print secrets for New.
+	// Hurry stops the drain delay when it ends. If it ends before the context of Run, there is no
+	// delay. It also cancels the commands that print secrets for New.
 	Hurry context.Context
 }
 
-// App is the server. It is made by New and runs once.
+// App is a server, made by New. It runs once.
 type App struct {
 	opts           Options // with the secrets as they were at the start
 	life           *lifecycle
@@ -60,8 +59,8 @@ type App struct {
 	debug, metrics *component // nil if not bound
 }
 
-// New loads the rules, opens the store and binds all listeners. Nothing serves
-// yet. If the rules are missing or bad, the error names the problems.
+// New loads the rules, opens the store and binds all listeners, but serves nothing yet. If the rules
+// are missing or invalid, the error lists the problems.
 func New(opts Options) (*App, error) {
 	life := new(lifecycle)
 	a, err := build(opts, life)
@@ -71,8 +70,8 @@ func New(opts Options) (*App, error) {
 	return a, nil
 }
 
-// build makes a server. Each of its steps adds to life the components that it made, also if a
-// later step fails. The components stop in the reverse order.
+// build makes an App. Each step adds its components to life, even if a later step fails. Components
+// stop in reverse order.
 func build(o Options, life *lifecycle) (*App, error) {
 	started, health := time.Now(), newHealth()
 	secrets, err := openSecrets(o, life)
@@ -81,9 +80,15 @@ func build(o Options, life *lifecycle) (*App, error) {
 	}
 	s := secrets.settings
 	o.Settings = s
-	logStart(o)
+	o.Logger.Info("starting", "version", o.Build.String())
+	for _, w := range s.Warnings {
+		o.Logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
+		o.Logger.Warn("a switch changes every response", "effect", note)
+	}
 	limitMemory(o.Logger)
-	serviceMetrics := prometheus.NewRegistry() // for statsd, too
+	serviceMetrics := prometheus.NewRegistry() // metrics that statsd receives, too
 	o.Registry.MustRegister(serviceMetrics)
 	usage := telemetry.New(telemetry.Options{Registerer: o.Registry, Logger: o.Logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
 	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
@@ -125,31 +130,20 @@ func build(o Options, life *lifecycle) (*App, error) {
 		return nil, err
 	}
 	port := debugPort{o, started, health, secrets, store, rules, source, desk, usage, rates}
-	// All readers share one large page.
+	// Concurrent readers share a page, because it may be large.
 	metrics := api.NewPage(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
 	a := &App{opts: o, life: life, health: health, source: source, operators: port.server(metrics)}
 	mux := http.NewServeMux()
 	mux.Handle(s.Listen.PrometheusPath, metrics)
-	// gRPC, which answers Envoy, stops first. The others show the drain. HTTP is for clients without gRPC.
-	a.metrics = life.serve(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
-	a.debug = life.serve(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
-	a.http = life.serve(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
-	a.grpc = life.serve(newGRPC(o, life, bound["gRPC"], transport, tracing, health, arrivals, requests))
+	// gRPC stops first; the other listeners show the drain.
+	a.metrics = life.add(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
+	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
+	a.http = life.add(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
+	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], transport, tracing, health, arrivals, requests))
 	return a, nil
 }
 
-// logStart logs the version, and warns of settings that have no effect or a large one.
-func logStart(o Options) {
-	o.Logger.Info("starting", "version", o.Build.String())
-	for _, w := range o.Settings.Warnings {
-		o.Logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
-	}
-	for _, note := range plan.SwitchedOn(o.Settings.Answers.ShadowMode, o.Settings.Answers.QuotaMode) {
-		o.Logger.Warn("a switch changes every response", "effect", note)
-	}
-}
-
-// openSource opens the source of the rules, loads them if they are there, and keeps them current.
+// openSource opens the source of the rules. Files are loaded before it returns.
 func openSource(o Options, life *lifecycle, secrets *secrets, r *rules) (from source, err error) {
 	s := o.Settings
 	if s.XDS.Enabled() {
@@ -242,15 +236,15 @@ func newGRPC(o Options, life *lifecycle, listener net.Listener, transport creden
 	grpc_health_v1.RegisterHealthServer(s, h.grpc)
 	reflection.Register(s)
 	turning, end := context.WithCancel(context.Background()) // ends after the drain
-	life.add("arrivals", func(context.Context) error { a.run(turning); return nil }, func(context.Context) error { end(); return nil })
+	run := func(context.Context) error { a.run(turning); return nil }
+	life.add(&component{name: "arrivals", run: run, stop: func(context.Context) error { end(); return nil }})
 	return grpcServer(listener, s, a)
 }
 
-// Run serves until ctx ends. Then the health checks fail, so that clients go
-// elsewhere, while everything else goes on for the drain delay, or until Hurry.
-// Then it drains: no new connection is taken, and requests in flight have the
-// drain timeout to finish. The error says what failed while serving, had to be cut
-// off, or did not end and is left behind.
+// Run serves until ctx ends. Then health checks fail, so that clients choose another server, and
+// requests are still answered for the drain delay, or until Hurry. Then it drains: it refuses new
+// connections, and requests in flight have the drain timeout to finish. The error names listeners
+// that failed, requests that were cut off, and components that did not end.
 func (a *App) Run(ctx context.Context) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -274,8 +268,7 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// leave waits for the drain delay, and returns the error of a listener that fails
-// meanwhile.
+// leave waits for the drain delay. If a listener fails during that time, it returns the error.
 func (a *App) leave(failed <-chan error) error {
 	delay := a.opts.Settings.Process.DrainDelay
 	if delay > 0 && a.opts.Hurry.Err() == nil {
@@ -291,5 +284,5 @@ func (a *App) leave(failed <-chan error) error {
 	}
 }
 
-// HTTPAddr is where /healthcheck and /json are, host:port.
+// HTTPAddr returns the address of /healthcheck and /json, host:port.
 func (a *App) HTTPAddr() string { return a.http.addr() }

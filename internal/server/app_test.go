@@ -44,7 +44,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestWarnsOfVariablesWithoutEffect shows no secret.
+// TestWarnsOfVariablesWithoutEffect also checks that warnings show no secret.
 func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	t.Setenv("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "true")
 	t.Setenv("REDIS_AUTH", "swordfish")
@@ -54,15 +54,15 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	f.wantNoPassword()
 }
 
-// TestChargeAsSet denies a plain request and one that tells its own cost, and
-// looks what that took from another limit.
+// TestChargeAsSet denies a plain request and one with hits_addend, and checks the charge on another
+// limit.
 func TestChargeAsSet(t *testing.T) {
 	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n")
 	for setting, want := range map[string]uint32{"": 9, "true": 10, "false": 8} {
 		t.Run(setting, func(t *testing.T) {
 			f := start(t, config, "--stop-cache-key-increment-when-overlimit="+setting)
 			var left uint32
-			for _, addend := range []*wrapperspb.UInt64Value{nil, wrapperspb.UInt64(1), wrapperspb.UInt64(0)} { // the last is a peek
+			for _, addend := range []*wrapperspb.UInt64Value{nil, wrapperspb.UInt64(1), wrapperspb.UInt64(0)} { // 0 is a peek
 				user := describe("user=alice")
 				user.HitsAddend = addend
 				response := testenv.Must(f.decide(t.Context(), user, describe("blocked=alice")))(t)
@@ -117,7 +117,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestForcedStartWithoutRules is healthy until rules come only if health does not need them.
+// TestForcedStartWithoutRules checks that health needs rules only if the settings say so.
 func TestForcedStartWithoutRules(t *testing.T) {
 	for value, healthy := range map[string]bool{"false": true, "true": false} {
 		t.Setenv("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", value)
@@ -136,17 +136,16 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsOfTheReference starts with settings that envoyproxy/ratelimit
-// starts with, some of its less usual ones after the other.
+// TestEnvironmentsOfTheReference starts with unusual settings with which envoyproxy/ratelimit starts.
 func TestEnvironmentsOfTheReference(t *testing.T) {
 	certificate, _ := testenv.NewAuthority(t).Issue(t, "weir")
 	cert := filepath.Join(t.TempDir(), "crt")
 	write(t, cert, string(certificate))
 	for _, flags := range []string{
-		"--grpc-max-connection-age=0 --grpc-max-connection-age-grace=0s", // which last for ever
+		"--grpc-max-connection-age=0 --grpc-max-connection-age-grace=0s", // no maximum age
 		"--config-type=GRPC_XDS_SOTW --xds-client-backoff-max-interval=5s",
 		"--config-type=GRPC_XDS_SOTW --config-grpc-xds-server-url=dns:cp:18000",
-		"--redis-url=h:6379 --redis-tls=false --redis-tls-client-cert=" + cert, // which is not used, and has no key
+		"--redis-url=h:6379 --redis-tls=false --redis-tls-client-cert=" + cert, // not used, and without a key
 		"--debug-host=[::]",
 	} {
 		app, err := New(options(t, io.Discard, append(strings.Fields(flags), "--config="+directory(t, limited(3)))...))

@@ -27,7 +27,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestBoundOfConcurrentRequests asks twice while Redis does not answer.
+// TestBoundOfConcurrentRequests sends two requests while Redis does not answer.
 func TestBoundOfConcurrentRequests(t *testing.T) {
 	t.Setenv("MAX_CONCURRENT_REQUESTS", "1")
 	onRedis, asked, release := heldRedis(t)
@@ -38,7 +38,7 @@ func TestBoundOfConcurrentRequests(t *testing.T) {
 		_, err := f.ask(context.Background(), "alice")
 		first <- err
 	}()
-	<-asked // Redis has the request, and keeps it
+	<-asked // Redis has the request but does not answer
 	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a second request at a time: got %v, want RESOURCE_EXHAUSTED", err)
 	}
@@ -48,7 +48,7 @@ func TestBoundOfConcurrentRequests(t *testing.T) {
 	}
 }
 
-// TestBoundOfTheDuration asks while Redis does not answer.
+// TestBoundOfTheDuration sends a request while Redis does not answer.
 func TestBoundOfTheDuration(t *testing.T) {
 	t.Setenv("REQUEST_TIMEOUT", "50ms")
 	onRedis, _, release := heldRedis(t)
@@ -67,7 +67,7 @@ func TestBoundOfTheDuration(t *testing.T) {
 	}
 }
 
-// TestStreamsOfAConnection reads what the server tells its clients of HTTP/2.
+// TestStreamsOfAConnection reads the HTTP/2 settings that the server sends to clients.
 func TestStreamsOfAConnection(t *testing.T) {
 	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x00\xc8", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
 		t.Run(value, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestStreamsOfAConnection(t *testing.T) {
 	}
 }
 
-// streamsSetting is SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, section 6.5.2) of a
-// server, empty if it does not set that.
+// streamsSetting returns SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, section 6.5.2) of a server, or ""
+// if it is not set.
 func streamsSetting(t *testing.T, addr string) string {
 	t.Helper()
 	const settings, maxStreams, length = 4, 3, 6
@@ -108,8 +108,8 @@ func streamsSetting(t *testing.T, addr string) string {
 	return ""
 }
 
-// TestConnectionsAge follows the health check, a call that does not end by itself,
-// beyond the age of its connection and its grace.
+// TestConnectionsAge watches the health, a call that never ends, beyond the maximum age of its
+// connection and the grace.
 func TestConnectionsAge(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
@@ -123,7 +123,7 @@ func TestConnectionsAge(t *testing.T) {
 	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
 		t.Error("the connection stays")
 	}
-	for err == nil { // the health may change meanwhile
+	for err == nil { // the health may change first
 		_, err = watch.Recv()
 	}
 	if status.Code(err) != codes.Unavailable {
@@ -131,16 +131,15 @@ func TestConnectionsAge(t *testing.T) {
 	}
 }
 
-// TestPings pings as often as a careful Envoy may, without any request. gRPC
-// hangs up on that by itself.
+// TestPings pings as often as Envoy may, without requests. By default, gRPC closes such a connection.
 func TestPings(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)))
 	const ping = 6
 	conn := greet(t, f.grpc.addr())
-	for n := range 5 { // by itself gRPC answers four
+	for n := range 5 { // by default gRPC closes after four
 		if n > 0 {
-			testenv.Pass(1100 * time.Millisecond) // since the last answer: at least the second that is allowed
+			testenv.Pass(1100 * time.Millisecond) // more than the allowed second since the last answer
 		}
 		payload := fmt.Sprintf("ping %3d", n)
 		fmt.Fprint(conn, frame(ping, payload))
@@ -156,7 +155,7 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// greet begins a connection as RFC 9113 says: with the preface and empty SETTINGS.
+// greet begins a connection with the preface and empty SETTINGS (RFC 9113).
 func greet(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)
@@ -166,7 +165,7 @@ func greet(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// frame is an HTTP/2 frame without flags, of the connection.
+// frame returns an HTTP/2 frame of stream 0 without flags.
 func frame(kind byte, payload string) string {
 	return string([]byte{0, 0, byte(len(payload)), kind, 0, 0, 0, 0, 0}) + payload
 }

@@ -16,19 +16,19 @@ import (
 	"weir/internal/xds"
 )
 
-// controlPlane is the source of rules that a control plane sends. The server
-// starts without them: until the first come, requests are answered UNAVAILABLE.
+// controlPlane is the source of rules from a control plane. The server starts without rules; until
+// the first arrive, it answers requests with UNAVAILABLE.
 type controlPlane struct {
 	*rules
-	path   string // what the control plane is called
+	path   string // describes the control plane in logs and on the status page
 	client *xds.Client
 }
 
-// openControlPlane reads the files of TLS and prepares to ask for rules. It does not wait: the
-// control plane may come later than this server.
-func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (*controlPlane, error) {
+// openControlPlane reads the TLS files and makes a client, which connects later. The control plane
+// may start after this server.
+func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (c *controlPlane, err error) {
 	s := o.Settings
-	c := &controlPlane{rules: r}
+	c = &controlPlane{rules: r}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
@@ -43,7 +43,7 @@ func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (*
 		options.Credentials = files.Credentials()
 	}
 	options.Headers = func() map[string]string {
-		headers, _ := secrets.now().XDS.HeaderValues() // which have been checked
+		headers, _ := secrets.now().XDS.HeaderValues() // checked at the start and at each change
 		return headers
 	}
 	options.Type, options.Apply = descriptors.ResourceType, c.apply
@@ -51,7 +51,6 @@ func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (*
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
 	}
-	var err error
 	if c.client, err = xds.New(options); err != nil {
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
 	}
@@ -59,7 +58,7 @@ func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (*
 	return c, nil
 }
 
-// xdsOptions are those that need nothing but the settings.
+// xdsOptions returns the options that follow from the settings alone.
 func xdsOptions(s settings.XDS) xds.Options {
 	return xds.Options{
 		Server:         s.ServerURL,
@@ -81,12 +80,11 @@ func (c *controlPlane) reload() error {
 	return err
 }
 
-// maxNamed is the most bytes of a version, a type or an error of the control plane that are
-// logged and shown.
+// maxNamed is the maximum length of the control plane's versions, types and errors in logs and on
+// pages, in bytes.
 const maxNamed = 256
 
-// apply lets rules serve that the control plane sent, or returns what is wrong with
-// them.
+// apply loads the rules in u, or returns an error if they are invalid.
 func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
 	u.Version, u.Type = plaintext.Cut(u.Version, maxNamed), plaintext.Cut(u.Type, maxNamed)
 	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (*descriptors.Tree, error) {
@@ -107,8 +105,8 @@ func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
 	return nil
 }
 
-// silent makes the server healthy although there are no rules, because the
-// control plane works and has none for this node.
+// silent makes the server healthy without rules, because the control plane works but has none for
+// this node.
 func (c *controlPlane) silent() {
 	if c.tree.Load() == nil {
 		c.logger.Warn("the control plane has no rules for this node; until it sends some, requests get UNAVAILABLE")

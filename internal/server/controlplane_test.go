@@ -21,8 +21,7 @@ import (
 	"weir/internal/xds"
 )
 
-// fromControlPlane are flags of a server whose rules come from a control plane,
-// and that waits for nothing long.
+// fromControlPlane returns the flags of a server with rules from a control plane and short waits.
 func fromControlPlane(plane *testenv.ControlPlane, more ...string) []string {
 	return append([]string{
 		"--config-type=GRPC_XDS_SOTW", "--config-grpc-xds-server-url=" + plane.Addr, "--config-grpc-xds-server-connect-retry-interval=20ms",
@@ -30,7 +29,7 @@ func fromControlPlane(plane *testenv.ControlPlane, more ...string) []string {
 	}, more...)
 }
 
-// sent is a resource with rules that let n requests a year of each user pass.
+// sent returns a resource with a limit of n requests a year for each user.
 func sent(name string, n int) string {
 	return fmt.Sprintf(`{"name": %q, "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": "YEAR", "requests_per_unit": %d}}]}`, name, n)
 }
@@ -71,7 +70,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	failed := []string{`version "v2"`, `The last load, version "v3", failed at `, "and changed nothing", problem}
 	f.wantAnswer("GET", f.debug.addr(), "/", 200, failed...)
 	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
-	// Refused again and again, it counts and is logged once.
+	// Repeated refusals of a response are counted and logged once.
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	if n := strings.Count(f.log.String(), "new rules rejected"); n != 1 {
 		t.Errorf("the refusal was logged %d times, want once", n)
@@ -97,8 +96,8 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 }
 
-// TestLongTextsOfControlPlane has a version and a name of megabytes, which the answers hold and
-// nothing else does.
+// TestLongTextsOfControlPlane has a version and a name of megabytes. Only the answers to the control
+// plane contain them in full.
 func TestLongTextsOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane)...)
@@ -119,7 +118,7 @@ func TestLongTextsOfControlPlane(t *testing.T) {
 	}
 }
 
-// TestControlPlaneThatIsAway is without one at the start, and again later.
+// TestControlPlaneThatIsAway has no control plane at the start, and again later.
 func TestControlPlaneThatIsAway(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Stop()
@@ -155,14 +154,13 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	}
 }
 
-// TestSilence is about Envoy Gateway without any rate limit: it sends nothing,
-// starts the server with FORCE_START_WITHOUT_INITIAL_CONFIG and kills it while the
-// health check fails.
+// TestSilence behaves as Envoy Gateway without rate limits, which sends nothing, sets
+// FORCE_START_WITHOUT_INITIAL_CONFIG and kills servers that are unhealthy.
 func TestSilence(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane, "--force-start-without-initial-config")...)
 	f.wantHealth(false, "no rules are loaded yet")
-	f.source.(*controlPlane).silent() // package xds says when
+	f.source.(*controlPlane).silent() // package xds tests when it is called
 	f.wantHealth(true, "OK")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
@@ -171,7 +169,7 @@ func TestSilence(t *testing.T) {
 	f.wantLimit(3)
 }
 
-// TestTLSToControlPlane goes on when an authority is replaced.
+// TestTLSToControlPlane replaces an authority while the server runs.
 func TestTLSToControlPlane(t *testing.T) {
 	t.Parallel()
 	dir, authority := t.TempDir(), testenv.NewAuthority(t)
@@ -211,7 +209,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	}
 }
 
-// TestControlPlaneOptions holds every variable to what the client is told.
+// TestControlPlaneOptions checks the effect of every variable on the options of the client.
 func TestControlPlaneOptions(t *testing.T) {
 	for variable, value := range map[string]string{
 		"CONFIG_GRPC_XDS_SERVER_URL": "cp:18001", "CONFIG_GRPC_XDS_NODE_ID": "one", "CONFIG_GRPC_XDS_NODE_METADATA": "zone=a",

@@ -15,8 +15,8 @@ import (
 	"weir/internal/telemetry"
 )
 
-// openDesk joins the servers that share the Redis, if there is one, and loads the exceptions.
-// options need no exceptions yet.
+// openDesk returns the actions of operators, joins the servers that share a Redis, and loads the
+// exceptions. options are without exceptions.
 func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time) *operators.Desk {
 	desk := &operators.Desk{
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
@@ -34,7 +34,7 @@ func openDesk(o Options, life *lifecycle, store *store, rules *rules, options pl
 	return desk
 }
 
-// debugPort shows operators the server, and takes their orders.
+// debugPort makes the endpoints of the debug port from the other parts of the server.
 type debugPort struct {
 	options Options
 	started time.Time
@@ -48,7 +48,7 @@ type debugPort struct {
 	rates   *rates
 }
 
-// server returns the HTTP server's endpoints. metrics is the handler of GET /stats.
+// server returns the endpoints of the debug port. metrics is the handler of GET /stats.
 func (d *debugPort) server(metrics http.Handler) *api.Server {
 	server := &api.Server{
 		Desk: d.desk, Access: d.secrets.access, Status: d.status, Metrics: metrics, Reload: d.source.reload,
@@ -95,49 +95,49 @@ func (d *debugPort) storeStatus() api.Store {
 	return status
 }
 
-// How often rates looks, and how many looks it keeps, which is 15 minutes of them.
+// The interval of samples, and the number of samples that rates keeps, which cover 15 minutes.
 const ratesEvery, ratesKept = 5 * time.Second, 180
 
-// rates keeps how many requests were decided and denied in the last 15 minutes.
+// rates samples the numbers of decided and denied requests for 15 minutes.
 type rates struct {
-	totals func() (decided, denied uint64) // since the start
+	totals func() (decided, denied uint64) // totals since the start
 
-	mu    sync.Mutex
-	looks []look // the oldest first, one more than there are times between them
+	mu      sync.Mutex
+	samples []sample // oldest first, one more than intervals
 }
 
-// look is the totals at a time.
-type look struct {
+// sample is the totals at a time.
+type sample struct {
 	at              time.Time
 	decided, denied uint64
 }
 
 func newRates(totals func() (decided, denied uint64)) *rates {
 	r := &rates{totals: totals}
-	r.looks = []look{r.look()}
+	r.samples = []sample{r.sample()}
 	return r
 }
 
-func (r *rates) look() look {
+func (r *rates) sample() sample {
 	decided, denied := r.totals()
-	return look{time.Now(), decided, denied}
+	return sample{time.Now(), decided, denied}
 }
 
-// run looks until ctx ends.
+// run takes samples until ctx ends.
 func (r *rates) run(ctx context.Context) {
 	for pause(ctx, ratesEvery) {
 		r.mu.Lock()
-		r.looks = append(r.looks[max(0, len(r.looks)-ratesKept):], r.look())
+		r.samples = append(r.samples[max(0, len(r.samples)-ratesKept):], r.sample())
 		r.mu.Unlock()
 	}
 }
 
-// history returns the rates of the last 15 minutes, the oldest first.
+// history returns the rates of the last 15 minutes, oldest first.
 func (r *rates) history() (list []api.Rates) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, next := range r.looks[1:] {
-		list = append(list, r.looks[i].until(next))
+	for i, next := range r.samples[1:] {
+		list = append(list, r.samples[i].until(next))
 	}
 	return list
 }
@@ -146,14 +146,14 @@ func (r *rates) history() (list []api.Rates) {
 func (r *rates) latest() api.Rates {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.looks[max(0, len(r.looks)-2)].until(r.look())
+	return r.samples[max(0, len(r.samples)-2)].until(r.sample())
 }
 
-// until returns the rates between two looks.
-func (l look) until(next look) api.Rates {
+// until returns the rates between two samples.
+func (s sample) until(next sample) api.Rates {
 	rates := api.Rates{At: next.at.UTC()}
-	if seconds := next.at.Sub(l.at).Seconds(); seconds > 0 {
-		rates.Decisions, rates.Denials = float64(next.decided-l.decided)/seconds, float64(next.denied-l.denied)/seconds
+	if seconds := next.at.Sub(s.at).Seconds(); seconds > 0 {
+		rates.Decisions, rates.Denials = float64(next.decided-s.decided)/seconds, float64(next.denied-s.denied)/seconds
 	}
 	return rates
 }

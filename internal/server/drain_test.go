@@ -21,18 +21,18 @@ import (
 	"weir/internal/testenv"
 )
 
-// heldPatience is how long a server waits for a heldRedis.
+// heldPatience is the time for which a server waits for a heldRedis.
 const heldPatience = time.Minute
 
-// heldRedis is a Redis that decides nothing until release is closed, and the flags
-// of a server that waits for it.
+// heldRedis starts a Redis that decides nothing until release is closed, and returns the flags of a
+// server that waits for it.
 func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release chan struct{}) {
 	t.Helper()
 	redis := miniredis.RunT(t)
 	first := make(chan struct{}, 1)
 	release = make(chan struct{})
 	redis.Server().SetPreHook(func(_ *miniserver.Peer, command string, args ...string) bool {
-		const key = 2 // place of the first; those of the probe and of the board are not of the rules' domain
+		const key = 2 // index of the first key; the keys of probes and shared data are not in the rules' domain
 		if strings.HasPrefix(strings.ToUpper(command), "EVAL") && strings.Contains(args[key], "|api|") {
 			select {
 			case first <- struct{}{}:
@@ -60,7 +60,7 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 			statuses <- response.StatusCode
 		}
 	}()
-	fmt.Fprint(send, `{"domain": "api", `) // returns when the server has begun to read the body
+	fmt.Fprint(send, `{"domain": "api", `) // returns when the server has begun to read
 	f.stop()
 	testenv.Until(t, "nobody listens", func() bool {
 		conn, err := net.Dial("tcp", f.HTTPAddr())
@@ -77,8 +77,8 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	testenv.OK(t, f.wantEnd())
 }
 
-// TestPauseIsLogged tells a pause, which is logged at its start, from what SIGINT and
-// a delay of 0 do, after which the drain comes at once.
+// TestPauseIsLogged checks that a drain delay is logged when it begins. After SIGINT, or with a delay
+// of 0, the drain begins at once.
 func TestPauseIsLogged(t *testing.T) {
 	hurry, hurryUp := context.WithCancel(t.Context())
 	hurryUp()
@@ -142,7 +142,7 @@ func TestFollowedHealthDoesNotHoldUpTheDrain(t *testing.T) {
 	if _, err := follow.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v", err)
 	}
-	testenv.OK(t, f.wantEnd()) // not as when the time for the drain is up
+	testenv.OK(t, f.wantEnd()) // without the error of a timeout
 }
 
 func TestRunEndsWhenAListenerFails(t *testing.T) {

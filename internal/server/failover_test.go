@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// modesOfFailure are rules with a limit of three for every failure mode.
+// modesOfFailure has a limit of three for every failure mode.
 const modesOfFailure = `
 domain: api
 descriptors:
@@ -26,8 +26,8 @@ descriptors:
   - {key: local, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: local}}
 `
 
-// answer asks about a key over gRPC, and over HTTP in the same words: the code,
-// and what Retry-After is told.
+// answer sends a request for a key by gRPC and by HTTP. It returns the code and Retry-After of both
+// in the same form.
 func (f *fixture) answer(key string) string {
 	response, err := f.decide(f.t.Context(), describe(key+"=grpc"))
 	switch {
@@ -73,7 +73,7 @@ func TestFailureModes(t *testing.T) {
 	}
 
 	r.Stop()
-	for range 4 { // more than the limits, until the breaker is open, and then
+	for range 4 { // beyond the limits, before and after the breaker opens
 		want("user", "Unavailable", "503, retry after 1")
 		want("error", "Unavailable", "503, retry after 1")
 		want("allow", "OK", "200")
@@ -101,17 +101,17 @@ func TestFailureModes(t *testing.T) {
 		t.Errorf("local, after a reset: got %s", got)
 	}
 
-	r.Start() // without what it knew
+	r.Start() // Redis has lost its data
 	f.wantLog("redis answers again, sending requests to it")
 	for _, key := range []string{"user", "error", "allow", "deny"} {
 		want(key, "OK", "200")
 	}
-	for range 3 { // whatever this process has counted meanwhile
+	for range 3 { // although this server has counted in memory
 		want("local", "OK", "200")
 	}
 }
 
-// The setting is for limits that do not say it themselves.
+// The setting applies to limits without a failure mode.
 func TestFailureModeIsASetting(t *testing.T) {
 	for mode, want := range map[string]string{"": "Unavailable", "error": "Unavailable", "allow": "OK", "deny": "OVER_LIMIT, retry after 1", "local": "OK"} {
 		t.Run("FAILURE_MODE="+mode, func(t *testing.T) {

@@ -19,22 +19,22 @@ import (
 	"weir/internal/settings"
 )
 
-// files are the source of rules that are in files. A load reads all of them and
-// compiles them to a new tree.
+// files is the source of rules in files. A load reads all files and compiles them to a new tree.
 type files struct {
 	*rules
 	settings settings.Rules
 	path     string
 
 	asking  sync.Mutex
-	next    func() error // load that those who ask now share, nil if nobody waits for one
-	loading sync.Mutex   // held while the rules are loaded
-	seen    string       // how the files looked when they were read last
-	retry   time.Time    // when to read them again though they look the same, zero: never
-	skipped map[string]bool
+	next    func() error    // the load that new callers of reload share, or nil
+	loading sync.Mutex      // locked during a load
+	seen    string          // the result of look before the last load
+	retry   time.Time       // when to load again even if the files look the same, or zero for never
+	skipped map[string]bool // paths that were logged as skipped
 }
 
-// openFiles loads the rules for the first time. Whether that may fail is a setting.
+// openFiles loads the rules for the first time. If that fails, it returns the error, unless
+// s.ForceStart is set.
 func openFiles(r *rules, s settings.Rules) (*files, error) {
 	r.status.Path = s.Path()
 	f := &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
@@ -45,24 +45,24 @@ func openFiles(r *rules, s settings.Rules) (*files, error) {
 	}
 	f.logRefusal(err, "path", f.path)
 	if !s.HealthNeedsRules {
-		f.loaded() // as far as health is concerned
+		f.loaded() // makes the server healthy
 	}
 	return f, nil
 }
 
 const (
-	// lookEvery is how often sizes and times of the files are looked at. If a look takes long, as
-	// at 10,000 files, the pause after it is lookShare times as long, up to lookPause.
+	// lookEvery is the pause between two looks at sizes and times of files. If a look takes long,
+	// as for 10,000 files, the pause is lookShare times as long as the look, up to lookPause.
 	lookEvery = 200 * time.Millisecond
 	lookShare = 50
 	lookPause = 30 * time.Second
-	// retryEvery is how often files are read that could not be, as for lack of descriptors.
+	// retryEvery is the time before another load if files could not be read, for example because
+	// the process had too many open files.
 	retryEvery = 5 * time.Second
 )
 
-// run keeps the rules as their files are until ctx ends. It reads what has changed when it
-// has not changed again since the look before, so that a file is whole, and a set of files
-// is read once.
+// run loads changed files until ctx ends. It waits until two looks in a row see the same, so that
+// files are complete, and several changed files cause only one load.
 func (f *files) run(ctx context.Context) {
 	wait := lookEvery
 	for before := ""; pause(ctx, wait); {
@@ -71,14 +71,14 @@ func (f *files) run(ctx context.Context) {
 		wait = min(max(lookEvery, lookShare*time.Since(began)), lookPause)
 		if now == before {
 			f.loading.Lock()
-			_ = f.load(now, false) // it has logged its error
+			_ = f.load(now, false) // which has logged its error
 			f.loading.Unlock()
 		}
 		before = now
 	}
 }
 
-// reload implements source. Those who ask while the rules are loaded share the next load.
+// reload implements source. Callers that arrive during a load share the next one.
 func (f *files) reload() error {
 	f.asking.Lock()
 	if f.next == nil {
@@ -86,7 +86,7 @@ func (f *files) reload() error {
 			f.loading.Lock()
 			defer f.loading.Unlock()
 			f.asking.Lock()
-			f.next = nil // later callers may have changed a file that this load has read
+			f.next = nil // later callers may change a file after this load has read it
 			f.asking.Unlock()
 			return f.load(f.look(), true)
 		})
@@ -96,8 +96,8 @@ func (f *files) reload() error {
 	return shared()
 }
 
-// load loads the rules, and logs why they do not serve. It does nothing, unless again is
-// true, if the files look as they did when they were read last. f.loading must be locked.
+// load loads the rules and logs errors. If the files look the same as before the last load, it does
+// nothing, unless again is true. f.loading must be locked.
 func (f *files) load(look string, again bool) error {
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
@@ -111,13 +111,13 @@ func (f *files) load(look string, again bool) error {
 	return err
 }
 
-// look describes the files without reading them: names, sizes, times, also of the last change
-// of any kind, and where links lead to.
+// look describes the files without reading them: names, sizes, times of the last write and the last
+// change of any kind, and targets of links.
 func (f *files) look() string {
 	roots := []string{f.path}
 	if f.settings.WithSiblings() {
 		dir := filepath.Dir(f.path)
-		entries, _ := os.ReadDir(dir) // what cannot be read has no siblings
+		entries, _ := os.ReadDir(dir) // if it cannot be read, there are no siblings
 		for _, entry := range entries {
 			if strings.HasPrefix(entry.Name(), filepath.Base(f.path)+".") {
 				roots = append(roots, filepath.Join(dir, entry.Name()))
@@ -134,7 +134,7 @@ func (f *files) look() string {
 				}
 				return nil
 			}
-			fmt.Fprintln(&text, path, err) // what cannot be read differs from what can
+			fmt.Fprintln(&text, path, err) // err, because a file that becomes readable must look different
 			var file unix.Stat_t
 			if unix.Stat(path, &file) == nil && file.Mode&unix.S_IFMT != unix.S_IFDIR {
 				fmt.Fprintln(&text, file.Dev, file.Ino, file.Size, file.Mtim, file.Ctim)
@@ -145,7 +145,7 @@ func (f *files) look() string {
 	return text.String()
 }
 
-// read reads the files, warns of those that it leaves out, and compiles the others.
+// read reads and compiles the files, and logs the names of skipped files once.
 func (f *files) read() error {
 	found, skipped, err := ReadRules(f.settings.RulesPath)
 	for _, name := range skipped {
@@ -159,7 +159,7 @@ func (f *files) read() error {
 			err = descriptors.NoFiles(f.path)
 		}
 		if err != nil {
-			path, _ := filepath.Abs(f.path) // fails if there is no working directory
+			path, _ := filepath.Abs(f.path) // the error is for a missing working directory
 			return nil, fmt.Errorf("rules at %s (see %s): %w", path, f.settings.Named(), err)
 		}
 		return descriptors.Load(found, o)

@@ -32,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The settings of the tests are theirs alone.
+	// The environment must not change the settings of tests.
 	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
 		for _, name := range flag.Envs {
 			os.Unsetenv(name)
@@ -40,28 +40,28 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if !testenv.RaceDetector && flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // the default
-		_ = flag.Set("test.parallel", "6") // they wait for other programs far longer than they compute
+		_ = flag.Set("test.parallel", "6") // because they mostly wait for other programs
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long anything may take that happens by itself.
+// patience is the time that a test waits for an event.
 const patience = time.Minute
 
-// fixture is a server on ports of the system, with its clients.
+// fixture is a server on ports that the system chose, with its clients.
 type fixture struct {
 	*App
 	t      *testing.T
 	log    *testenv.Log
 	reload chan os.Signal
-	leave  context.CancelFunc // makes the server fail its health checks
-	stop   context.CancelFunc // makes it drain at once
-	ended  chan error         // what Run returned
+	leave  context.CancelFunc // begins the drain delay
+	stop   context.CancelFunc // begins the drain
+	ended  chan error         // the error of Run
 	http   http.Client
 	conn   *grpc.ClientConn
 }
 
-// fromEnvironment are the settings that flags and the environment make.
+// fromEnvironment returns the settings of flags and the environment.
 func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	t.Helper()
 	var line struct{ settings.Settings }
@@ -70,7 +70,7 @@ func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	return line.Settings
 }
 
-// options are those of a server on ports of the system.
+// options returns the options of a server on ports that the system chooses.
 func options(t *testing.T, log io.Writer, args ...string) Options {
 	t.Helper()
 	local := []string{
@@ -79,7 +79,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 	}
 	s := fromEnvironment(t, append(local, args...)...)
 	if os.Getenv("REQUEST_TIMEOUT") == "" {
-		s.Answers.RequestTimeout = heldPatience // no answer of Redis is too late on a busy machine
+		s.Answers.RequestTimeout = heldPatience // a busy machine may be slow
 	}
 	return Options{
 		Settings: s,
@@ -96,7 +96,7 @@ func start(t *testing.T, args ...string) *fixture {
 	return startWithStdout(t, io.Discard, args...)
 }
 
-// startWithStdout is start with a standard output.
+// startWithStdout is start for a server that writes to stdout.
 func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
@@ -125,7 +125,7 @@ func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
 	return f
 }
 
-// describe makes a descriptor of entries such as "user=alice path=/".
+// describe returns a descriptor with entries such as "user=alice path=/".
 func describe(entries string) *commonv3.RateLimitDescriptor {
 	d := new(commonv3.RateLimitDescriptor)
 	for e := range strings.FieldsSeq(entries) {
@@ -135,18 +135,18 @@ func describe(entries string) *commonv3.RateLimitDescriptor {
 	return d
 }
 
-// decide asks about descriptors of domain api.
+// decide sends a request with descriptors in domain api.
 func (f *fixture) decide(ctx context.Context, descriptors ...*commonv3.RateLimitDescriptor) (*ratelimitv3.RateLimitResponse, error) {
 	return ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: descriptors})
 }
 
-// ask asks whether one more request of user may pass in domain api.
+// ask sends a request of user in domain api and returns the overall code.
 func (f *fixture) ask(ctx context.Context, user string) (ratelimitv3.RateLimitResponse_Code, error) {
 	response, err := f.decide(ctx, &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}})
 	return response.GetOverallCode(), err
 }
 
-// askMany asks about several users at once, and wants an answer.
+// askMany sends a request with a descriptor for each user.
 func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
 	f.t.Helper()
 	var descriptors []*commonv3.RateLimitDescriptor
@@ -156,7 +156,7 @@ func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
 	return testenv.Must(f.decide(f.t.Context(), descriptors...))(f.t)
 }
 
-// limit asks as a new user until that is denied, and returns how often it passed.
+// limit sends requests of a new user until one is denied, and returns the number that passed.
 func (f *fixture) limit() (int, error) {
 	user := fmt.Sprintf("user%d", time.Now().UnixNano())
 	for n := range 100 {
@@ -170,7 +170,7 @@ func (f *fixture) limit() (int, error) {
 	return 0, errors.New("never denied")
 }
 
-// wantLimit waits until so many requests of a user pass.
+// wantLimit waits until limit returns want.
 func (f *fixture) wantLimit(want int) {
 	f.t.Helper()
 	testenv.Eventually(f.t, func() error {
@@ -181,7 +181,7 @@ func (f *fixture) wantLimit(want int) {
 	})
 }
 
-// request sends an HTTP request and returns status and body of the answer.
+// request sends an HTTP request and returns the status and the body of the answer.
 func (f *fixture) request(method, addr, path, body string) (int, string, error) {
 	request, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
@@ -196,7 +196,7 @@ func (f *fixture) request(method, addr, path, body string) (int, string, error) 
 	return response.StatusCode, string(answer), err
 }
 
-// wantAnswer waits until a request is answered so.
+// wantAnswer waits until a request has this answer.
 func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...string) {
 	f.t.Helper()
 	testenv.Eventually(f.t, func() error {
@@ -213,7 +213,7 @@ func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...st
 	})
 }
 
-// wantHealth waits until all health checks say so.
+// wantHealth waits until all health checks agree.
 func (f *fixture) wantHealth(healthy bool, reason string) {
 	f.t.Helper()
 	code, serving := http.StatusInternalServerError, grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -247,20 +247,20 @@ func (f *fixture) wantEnd() error {
 	}
 }
 
-// limited are rules that let n requests a year of each user pass: no window ends
-// during a test.
+// limited returns rules with a limit of n requests a year for each user. No window ends during a
+// test.
 func limited(n int) string {
 	return fmt.Sprintf("domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: %d}\n", n)
 }
 
-// write makes a file of content, with its directory.
+// write writes a file, and makes its directory.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	testenv.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	testenv.OK(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
-// directory makes a directory with one file of rules.
+// directory returns a new directory with one rule file.
 func directory(t *testing.T, content string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "config")
@@ -268,7 +268,7 @@ func directory(t *testing.T, content string) string {
 	return dir
 }
 
-// wantUnavailable asks with a deadline, and wants UNAVAILABLE before it.
+// wantUnavailable sends a request with a deadline and expects UNAVAILABLE before it.
 func (f *fixture) wantUnavailable() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -278,8 +278,7 @@ func (f *fixture) wantUnavailable() {
 	}
 }
 
-// replace puts content in the place of a file in one step, so that nobody reads a
-// part of it.
+// replace replaces a file in one step, so that no reader sees a part of the new content.
 func replace(t *testing.T, path, content string) {
 	t.Helper()
 	next := filepath.Join(filepath.Dir(path), ".next")
@@ -287,7 +286,7 @@ func replace(t *testing.T, path, content string) {
 	testenv.OK(t, os.Rename(next, path))
 }
 
-// wantNoPassword looks for the password of the tests where operators look.
+// wantNoPassword checks that neither the log nor the status page shows the password of the tests.
 func (f *fixture) wantNoPassword() {
 	f.t.Helper()
 	_, page, err := f.request("GET", f.debug.addr(), "/", "")

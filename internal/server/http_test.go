@@ -22,7 +22,7 @@ import (
 
 const asksAlice = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`
 
-// answered sends a request of HTTP as it is, and returns the answer.
+// answered sends raw HTTP and returns the answer.
 func answered(t *testing.T, addr, request string) (status int, header http.Header, body string) {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)
@@ -34,12 +34,12 @@ func answered(t *testing.T, addr, request string) (status int, header http.Heade
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // the end may be a reset, where not all of the request was read
+	text, _ := io.ReadAll(response.Body) // a reset may follow if the server did not read the full request
 	return response.StatusCode, response.Header, string(text)
 }
 
-// TestServiceListener asks for what /healthcheck says, for too large a header, and for
-// more large bodies at a time than are read.
+// TestServiceListener reads /healthcheck, and sends too large a header and too many large bodies at
+// the same time.
 func TestServiceListener(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
@@ -69,7 +69,7 @@ func TestServiceListener(t *testing.T) {
 
 	begin := fmt.Sprintf("POST /json HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n", smallBody+1)
 	var held []net.Conn
-	for range largeBodies { // each is asked for its body, and sends none yet
+	for range largeBodies { // the server waits for each body
 		conn := testenv.Must(net.Dial("tcp", f.HTTPAddr()))(t)
 		defer conn.Close()
 		held = append(held, conn)
@@ -97,17 +97,17 @@ func TestServiceListener(t *testing.T) {
 	})
 }
 
-// TestSlowClientsAreCutOff has clients that stop on their way, on a clock of its own.
+// TestSlowClientsAreCutOff has clients that stop in the middle, on the clock of the bubble.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	const header = "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 2\r\n"
 	for _, tt := range []struct {
 		name, sends string
-		reads       time.Duration // after which it reads
+		reads       time.Duration // time before the client reads
 		want        time.Duration
 	}{
 		{"half a header", header, 0, 5 * time.Second},
 		{"half a body", header + "\r\n1", 0, 5 * time.Second},
-		{"reads no answer", header + "\r\n12", 31 * time.Second, 31 * time.Second}, // and is cut off by then
+		{"reads no answer", header + "\r\n12", 31 * time.Second, 31 * time.Second}, // the server closes after 30 s
 		{"asks for nothing more", header + "\r\n12", 0, 10 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {

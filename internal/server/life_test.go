@@ -11,16 +11,15 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestLifeOfReloads loads two sets of rules in turns, 500 times and under load, while the
-// password and the certificate for Redis are replaced, and wants memory, goroutines and
-// descriptors to be as before.
+// TestLifeOfReloads loads two sets of rules in turn, 500 times and under load, while the password and
+// the certificate for Redis are replaced. Memory, goroutines and file descriptors must be as before.
 func TestLifeOfReloads(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	redis, addr := testenv.RedisTLS(t, authority, "--requirepass", "swordfish-0")
 	o := newOperator(t, "swordfish-0", redis)
 	certify := func() {
 		certificate, key := authority.Issue(t, "weir")
-		replace(t, dir+"/tls.pem", string(certificate)+string(key)) // in one file, because one step replaces no two
+		replace(t, dir+"/tls.pem", string(certificate)+string(key)) // in one file, to be replaced in one step
 	}
 	certify()
 	const timeout = 2 * time.Second
@@ -60,16 +59,16 @@ func TestLifeOfReloads(t *testing.T) {
 		l.ended.Store(true)
 		l.running.Wait()
 	}
-	const connections = 4 // of a client of Redis, which are as many as are needed
+	const connections = 4 // a client of Redis may need this many
 	look := func() (goroutines, files int, heap int64) {
 		runtime.GC()
-		runtime.GC() // for what pools keep
+		runtime.GC() // a second time, for pools
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
 		return runtime.NumGoroutine(), len(testenv.Must(os.ReadDir("/dev/fd"))(t)), int64(memory.HeapAlloc)
 	}
 	live(1, 50)
-	testenv.Pass(2*timeout + time.Second) // until the clients with earlier passwords are closed
+	testenv.Pass(2*timeout + time.Second) // clients with earlier passwords are closed by then
 	goroutines, files, heap := look()
 	live(6, 500)
 	testenv.Eventually(t, func() error {

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// component is something that a server starts, runs and stops.
+// component is anything that a server starts, runs and stops.
 type component struct {
 	name string
-	// run, if not nil, runs until its context ends, or stop is called. Its error ends the server.
+	// run, if not nil, runs until its context ends or stop is called. Its error stops the server.
 	run func(context.Context) error
-	// stop returns soon after its context ends.
+	// stop must return soon after its context ends.
 	stop func(context.Context) error
 
 	listener net.Listener  // the listener that run serves, or nil
@@ -38,7 +38,7 @@ func served(name string, listener net.Listener, serve func(net.Listener) error, 
 	}
 	c.stop = func(ctx context.Context) error {
 		err := stop(ctx)
-		_ = listener.Close() // a server that served has closed it
+		_ = listener.Close() // if s never served
 		return err
 	}
 	return c
@@ -59,29 +59,26 @@ func (c *component) addr() string {
 // lifecycle has the components of a server in the order in which they were made.
 type lifecycle []*component
 
-func (l *lifecycle) add(name string, run, stop func(context.Context) error) {
-	*l = append(*l, &component{name: name, run: run, stop: stop})
-}
-
-// background adds a component that runs until its context ends.
-func (l *lifecycle) background(name string, run func(context.Context)) {
-	l.add(name, func(ctx context.Context) error { run(ctx); return nil }, func(context.Context) error { return nil })
-}
-
-// closer adds a component that is closed at the end.
-func (l *lifecycle) closer(name string, stop func()) {
-	l.add(name, nil, func(context.Context) error { stop(); return nil })
-}
-
-// serve adds c, unless it is nil, and returns it.
-func (l *lifecycle) serve(c *component) *component {
+// add adds c, unless it is nil, and returns it.
+func (l *lifecycle) add(c *component) *component {
 	if c != nil {
 		*l = append(*l, c)
 	}
 	return c
 }
 
-// start runs all components. The channel that it returns receives the errors of those that fail.
+// background adds a component that runs until its context ends.
+func (l *lifecycle) background(name string, run func(context.Context)) {
+	stop := func(context.Context) error { return nil }
+	l.add(&component{name: name, run: func(ctx context.Context) error { run(ctx); return nil }, stop: stop})
+}
+
+// closer adds a component that is closed at the end.
+func (l *lifecycle) closer(name string, stop func()) {
+	l.add(&component{name: name, stop: func(context.Context) error { stop(); return nil }})
+}
+
+// start runs all components. It returns the channel of their errors.
 func (l lifecycle) start(ctx context.Context) (failed chan error) {
 	failed = make(chan error, len(l))
 	for _, c := range l {
@@ -127,7 +124,7 @@ func (l lifecycle) stop(timeout time.Duration) error {
 }
 
 // Within returns the error of f. If f goes on for longer than grace after ctx has ended, Within
-// abandons it and returns late, because nothing ends a read of a disk that hangs.
+// abandons it and returns late, because a read of a disk that hangs cannot be interrupted.
 func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
 	done := make(chan error, 1) // with room for an abandoned f, whose error is not read
 	go func() { done <- f() }()

@@ -20,10 +20,10 @@ func TestComponentsStopBackwards(t *testing.T) {
 		stop := func(name string, err error) func(context.Context) error {
 			return func(context.Context) error { order = append(order, name); return err }
 		}
-		l.add("store", nil, stop("store", nil))
-		l.add("rules", func(context.Context) error { <-release; return nil }, stop("rules", nil))
-		l.add("HTTP", nil, stop("HTTP", errors.New("stuck client")))
-		l.add("gRPC", nil, stop("gRPC", nil))
+		l.add(&component{name: "store", stop: stop("store", nil)})
+		l.add(&component{name: "rules", run: func(context.Context) error { <-release; return nil }, stop: stop("rules", nil)})
+		l.add(&component{name: "HTTP", stop: stop("HTTP", errors.New("stuck client"))})
+		l.add(&component{name: "gRPC", stop: stop("gRPC", nil)})
 		l.start(t.Context())
 		start := time.Now()
 		err := l.stop(time.Minute)

@@ -19,8 +19,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestUnixSockets binds paths at which something else is. Only a socket that a killed process
-// left behind is replaced. A name that begins with @ is no file.
+// TestUnixSockets binds paths that exist. Only a socket that a killed process left behind is
+// replaced. A name that begins with @ is not a file.
 func TestUnixSockets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	abstract := fmt.Sprintf("@weir-%d", time.Now().UnixNano())
@@ -68,7 +68,7 @@ func TestUnixSockets(t *testing.T) {
 
 func TestAllAddresses(t *testing.T) {
 	listener, err := net.Listen("tcp6", "[::1]:0")
-	ipv6 := err == nil // where there is none, IPv4 must do
+	ipv6 := err == nil // without IPv6, IPv4 is enough
 	if ipv6 {
 		listener.Close()
 	}
@@ -100,7 +100,7 @@ func TestAllAddresses(t *testing.T) {
 	}
 }
 
-// TestReflection lists the services, on a stream that the end of the server ends.
+// TestReflection lists the services on a stream that ends with the server.
 func TestReflection(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
 	stream := testenv.Must(reflectionpb.NewServerReflectionClient(f.conn).ServerReflectionInfo(t.Context()))(t)
@@ -117,17 +117,16 @@ func TestReflection(t *testing.T) {
 	testenv.OK(t, f.wantEnd())
 }
 
-// TestListenersToDoWithout takes the addresses that only operators look at, or
-// asks for none.
+// TestListenersToDoWithout has the addresses for operators in use by others, or turned off.
 func TestListenersToDoWithout(t *testing.T) {
-	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // by a program that does not share
+	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without sharing
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	const lost = `msg="a listener cannot be bound; serving without it" listener=`
 	for _, test := range []struct {
 		name           string
 		args           []string
-		debug, metrics bool // are there
+		debug, metrics bool // are bound
 		logged         string
 	}{
 		{"all there", nil, true, true, ""},
@@ -157,7 +156,7 @@ func TestListenersToDoWithout(t *testing.T) {
 	}
 }
 
-// TestListenersAreWhereTheSettingsSay gives each an address of its own.
+// TestListenersAreWhereTheSettingsSay sets an address for each listener.
 func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 	for variable, value := range map[string]string{
 		"HOST": "127.0.0.2", "PORT": "1", "GRPC_HOST": "127.0.0.3", "GRPC_PORT": "2",
@@ -179,14 +178,14 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 	}
 }
 
-// TestServersOverlap starts a second server on all addresses of the first, which
-// then ends, as an upgrade on one machine does it.
+// TestServersOverlap starts a second server on all addresses of the first and stops the first, as in
+// an upgrade on one machine.
 func TestServersOverlap(t *testing.T) {
 	args := []string{"--config=" + directory(t, limited(3)), "--redis-url=" + miniredis.RunT(t).Addr()}
 	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
 		return sharePort(network, "any", socket)
 	}}
-	var held []net.Listener // until both servers have their ports
+	var held []net.Listener // keeps ports until both servers have theirs
 	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port=", "--prometheus-addr=127.0.0.1:"} {
 		listener := testenv.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
@@ -205,8 +204,8 @@ func TestServersOverlap(t *testing.T) {
 	young.wantAnswer("GET", young.metrics.addr(), "/metrics", 200, "ratelimit_service_total_requests")
 }
 
-// TestServersThatCountAloneDoNotOverlap starts a second server without Redis on an
-// address of the first, with which it would share no counter.
+// TestServersThatCountAloneDoNotOverlap starts a second server without Redis on an address of the
+// first. The two would not share counters.
 func TestServersThatCountAloneDoNotOverlap(t *testing.T) {
 	for flag, settings := range map[string]string{"--grpc-port=": "GRPC_HOST and GRPC_PORT", "--port=": "HOST and PORT"} {
 		addr := testenv.OwnAddr(t)

@@ -11,15 +11,15 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// Build says what was built. Fields that the build did not record are empty.
+// Build describes the program. Fields that the build did not record are empty.
 type Build struct {
 	Version string
 	Commit  string
-	Time    string // of the commit
-	Go      string // its version
+	Time    string // time of the commit
+	Go      string // version of Go
 }
 
-// String returns the version, and what else is known.
+// String returns the version and the other known fields.
 func (b Build) String() string {
 	text := b.Version
 	if b.Commit != "" {
@@ -55,8 +55,8 @@ func countRefused(reg prometheus.Registerer) func(reason string) {
 	return func(reason string) { refused.WithLabelValues(reason).Inc() }
 }
 
-// registerCertificate registers the metrics of the certificate that Weir shows on a
-// connection. A client without one has none.
+// registerCertificate registers the metrics of Weir's own certificate for a connection. Without a
+// certificate, as for some clients, it registers none.
 func registerCertificate(reg prometheus.Registerer, connection string, files *follow.TLS) {
 	if len(files.TLS().Certificates) == 0 {
 		return

@@ -42,11 +42,12 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 		return err
 	}
 	s.shared = shared
-	life.add("the shared data", nil, func(context.Context) error { return shared.Close() })
+	life.add(&component{name: "the shared data", stop: func(context.Context) error { return shared.Close() }})
 	if s.redis, err = redis.New(options); err != nil {
 		return err
 	}
-	life.add("store", func(ctx context.Context) error { s.findRedis(ctx, o, found); return nil }, func(context.Context) error { return s.redis.Close() })
+	run := func(ctx context.Context) error { s.findRedis(ctx, o, found); return nil }
+	life.add(&component{name: "store", run: run, stop: func(context.Context) error { return s.redis.Close() }})
 	s.CounterStore = s.redis
 	o.Logger.Info("counters are in Redis", "redis", s.redisNames(), "type", r.Main.Type, "timeout", r.Main.Timeout)
 	return nil

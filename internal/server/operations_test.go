@@ -24,8 +24,8 @@ func document(t *testing.T, name string) string {
 	return string(testenv.Must(os.ReadFile("../../docs/" + name))(t))
 }
 
-// shownMetrics are the names of all metrics of the server, with each store, a log of
-// decisions and a control plane, and the values of their labels, each label=value.
+// shownMetrics returns the names of all metrics of the server, with each store, a decision log and a
+// control plane, and the values of their labels as label=value.
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
@@ -38,7 +38,7 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 		f := startWithStdout(t, io.Discard, args...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3)                                                // metrics by rule appear with the first request
-		testenv.Must(f.decide(t.Context(), describe("stranger=")))(t) // for which there is no rule
+		testenv.Must(f.decide(t.Context(), describe("stranger=")))(t) // no rule matches
 		f.addShown(shown)
 	}
 	encrypted, _ := startTLS(t)
@@ -46,7 +46,7 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 	return shown
 }
 
-// addShown adds the names of the server's metrics, and the values of their labels.
+// addShown adds the names of the server's metrics and the values of their labels to shown.
 func (f *fixture) addShown(shown map[string]map[string]bool) {
 	f.t.Helper()
 	families := testenv.Must(f.opts.Registry.Gather())(f.t)
@@ -66,9 +66,8 @@ func (f *fixture) addShown(shown map[string]map[string]bool) {
 	}
 }
 
-// TestDocumentedExpressions holds every metric that a document names, with its labels
-// and their values, to what the server shows: in docs/metrics.md, which lists all, and the
-// other documents, in the alerts and in the dashboard.
+// TestDocumentedExpressions checks that the server shows every metric, label and value that the
+// documents, the alerts or the dashboard name, and that docs/metrics.md lists all metrics.
 func TestDocumentedExpressions(t *testing.T) {
 	shown := shownMetrics(t)
 	metrics, _, _ := strings.Cut(document(t, "metrics.md"), "\n## ")
@@ -92,12 +91,12 @@ func TestDocumentedExpressions(t *testing.T) {
 	for _, document := range append(testenv.Documents(t), filepath.Join(deploy, "prometheus/alerts.yaml"), filepath.Join(deploy, "grafana/weir.json")) {
 		text := testenv.Must(os.ReadFile(document))(t)
 		for _, found := range metric.FindAllStringSubmatch(strings.ReplaceAll(string(text), `\"`, `"`), -1) {
-			name, labels := part.ReplaceAllString(found[1], ""), strings.ReplaceAll(found[2], `\|`, "|") // of a histogram, in a table
+			name, labels := part.ReplaceAllString(found[1], ""), strings.ReplaceAll(found[2], `\|`, "|") // in a table
 			if shown[name] == nil && !strings.HasSuffix(name, "_") {                                     // those that begin so
 				t.Errorf("%s: there is no metric %s", document, found[1])
 			}
 			for _, s := range selector.FindAllStringSubmatch(labels, -1) {
-				if label := s[1]; label == "err_type" || label == "mode" || label == "kind" || label == "outcome" { // others are of the rules
+				if label := s[1]; label == "err_type" || label == "mode" || label == "kind" || label == "outcome" { // values of other labels come from rules
 					selected++
 					for value := range strings.SplitSeq(s[2], "|") {
 						if !shown[name][label+"="+value] {

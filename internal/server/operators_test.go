@@ -22,7 +22,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestRates lets requests come for 20 minutes.
+// TestRates counts requests for 20 minutes.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -56,8 +56,8 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestTokenOpensTheDebugPort comes from elsewhere with a token and without one, until the
-// token is another one.
+// TestTokenOpensTheDebugPort sends requests from another address, with and without a token, and
+// replaces the token.
 func TestTokenOpensTheDebugPort(t *testing.T) {
 	t.Parallel()
 	outer, file := testenv.OuterAddr(t), filepath.Join(t.TempDir(), "token")
@@ -95,7 +95,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	}
 }
 
-// TestStatusAndDenialsAsJSON reads them after requests that were denied.
+// TestStatusAndDenialsAsJSON reads the status and the denials after denied requests.
 func TestStatusAndDenialsAsJSON(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(1)))
 	f.wantPasses("alice", 5, 1)
@@ -119,7 +119,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
 }
 
-// TestDenialsPage finds who is denied, by which rule, also after the rule has moved.
+// TestDenialsPage lists denied clients with their rule, also after the rule has moved in its file.
 func TestDenialsPage(t *testing.T) {
 	dir := directory(t, limited(1))
 	f := start(t, "--config="+dir)
@@ -142,7 +142,7 @@ func newExceptionOf(user string, effect plan.Effect) operators.NewException {
 	}
 }
 
-// wantPasses asks n times, and wants so many to pass.
+// wantPasses sends n requests and checks how many pass.
 func (f *fixture) wantPasses(user string, n, want int) {
 	f.t.Helper()
 	passed := 0
@@ -157,8 +157,8 @@ func (f *fixture) wantPasses(user string, n, want int) {
 	}
 }
 
-// TestExceptions adds exceptions of each effect to a running server, and wants its answers,
-// its metrics, its log of decisions and its denials to show them, until they are removed.
+// TestExceptions adds exceptions of each effect to a running server, and checks that answers,
+// metrics, the decision log and denials show them until they are removed.
 func TestExceptions(t *testing.T) {
 	var out testenv.Log
 	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--decision-log=all", "--redis-url="+testenv.RedisServer(t).Addr())
@@ -217,8 +217,8 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// TestExceptionsWithoutRedis denies what an exception denies while no other request can
-// be decided, and lets pass what one allows.
+// TestExceptionsWithoutRedis checks that exceptions still deny and allow requests while Redis is
+// unavailable.
 func TestExceptionsWithoutRedis(t *testing.T) {
 	redis := testenv.RedisServer(t)
 	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
@@ -232,7 +232,7 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	f.wantPasses("deny", 3, 0)
 }
 
-// counters asks the debug port for the counters of a user.
+// counters returns the counters of a user from the debug port.
 func (f *fixture) counters(path, user string) operators.Counters {
 	f.t.Helper()
 	body := testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(f.t)
@@ -244,8 +244,8 @@ func (f *fixture) counters(path, user string) operators.Counters {
 	return answer
 }
 
-// TestResetReachesAllServers resets a counter on one server, which another one knows to be
-// over, and wants it to ask Redis again soon.
+// TestResetReachesAllServers resets a counter on one server while another remembers its denial. The
+// other must soon ask Redis again.
 func TestResetReachesAllServers(t *testing.T) {
 	t.Parallel()
 	args := []string{"--config=" + directory(t, limited(2)), "--redis-url=" + testenv.RedisServer(t).Addr()}
@@ -275,8 +275,8 @@ func TestResetReachesAllServers(t *testing.T) {
 	a.wantLog(`domain=api descriptor="user=alice" rule=user counters=1`)
 }
 
-// TestPeekLeavesNoTrace looks at a counter that is full, and wants neither usage, denials
-// nor the log of decisions to show it.
+// TestPeekLeavesNoTrace peeks at a used-up counter. Neither usage, denials nor the decision log must
+// show it.
 func TestPeekLeavesNoTrace(t *testing.T) {
 	var out testenv.Log
 	f := startWithStdout(t, &out, "--redis-url="+testenv.RedisServer(t).Addr(), "--config="+directory(t, limited(2)), "--decision-log=all")
@@ -309,8 +309,8 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestResetIsAudited resets, in memory, what values try to forge the log with, and what is to
-// be known by hashes only.
+// TestResetIsAudited resets counters in memory with values that try to forge the log, and with
+// hashed values.
 func TestResetIsAudited(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(2)), "--cache-key-hash-values")
 	f.wantHealth(true, "OK")

@@ -74,11 +74,11 @@ func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider
 	return tracing, decisions, nil
 }
 
-// exporters send signals of a service to the collector, by the protocol of the settings.
+// exporters send signals to the collector by the protocol in the settings.
 type exporters struct {
 	service *resource.Resource
-	spans   sdktrace.SpanExporter // nil unless traces are on
-	logs    sdklog.Exporter       // nil unless decisions go there
+	spans   sdktrace.SpanExporter // nil if traces are off
+	logs    sdklog.Exporter       // nil if decisions go elsewhere
 }
 
 func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
@@ -109,26 +109,26 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 // sendLast adds a component that sends the remaining records when the server stops, within two
 // seconds. If the reader does not accept them, that is logged and is not an error of the server.
 func sendLast(life *lifecycle, name string, send func(context.Context) error, lost *lostSignals) {
-	life.add(name, nil, func(ctx context.Context) error {
+	life.add(&component{name: name, stop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			lost.Handle(err)
 		}
 		return nil
-	})
+	}})
 }
 
-// lostSignals logs that traces or decisions got lost: at once and then once a minute, because
-// under load there are dozens of batches a second.
+// lostSignals logs that traces or decisions were lost: at once and then at most once a minute,
+// because dozens of batches a second may fail.
 type lostSignals struct {
 	logger *slog.Logger
-	times  atomic.Int64 // since it was logged
+	times  atomic.Int64 // losses since the last record
 	now    rate.Sometimes
 }
 
-// Handle implements otel.ErrorHandler. Errors about a variable show it, and a password may
-// have been written there.
+// Handle implements otel.ErrorHandler. It does not log errors that quote a variable, which may
+// contain a password.
 func (l *lostSignals) Handle(err error) {
 	var escape url.EscapeError
 	if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
@@ -141,14 +141,14 @@ func (l *lostSignals) Handle(err error) {
 	})
 }
 
-// pathOfURL finds the paths of URLs, which are secrets of some collectors.
+// pathOfURL matches URLs with their paths, which are secret for some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 
-// messagesOnly is where OpenTelemetry logs, instead of to the standard error. What it says
-// beside its messages may be a header, or a URL with a password.
+// messagesOnly receives OpenTelemetry's own log and keeps only the messages, because attributes may
+// contain a header, or a URL with a password.
 type messagesOnly struct{ slog.Handler }
 
-// Enabled reports what is of interest: errors, and warnings, which have this level.
+// Enabled accepts errors and warnings. OpenTelemetry logs warnings at level -1.
 func (messagesOnly) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
 
 // Handle implements slog.Handler.
@@ -158,10 +158,10 @@ func (m messagesOnly) Handle(ctx context.Context, r slog.Record) error {
 	return m.Handler.Handle(ctx, record)
 }
 
-// propagator reads from the headers of a request what trace it is part of.
+// propagator reads the trace of a request from its headers.
 var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// traced makes a server trace its calls, but for its health checks.
+// traced traces all calls of a server except health checks.
 func traced(to *sdktrace.TracerProvider) grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(to),

@@ -25,10 +25,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// collector takes messages of traces and logs by OTLP that have the header token.
+// collector receives traces and logs by OTLP from requests with the header token.
 type collector chan proto.Message
 
-// take takes a message that came to a path or a method.
+// take receives a message for a path or a method.
 func (c collector) take(path, token string, read func(proto.Message) error) error {
 	var message proto.Message = new(collogsv1.ExportLogsServiceRequest)
 	if strings.Contains(strings.ToLower(path), "trace") {
@@ -41,7 +41,7 @@ func (c collector) take(path, token string, read func(proto.Message) error) erro
 	return err
 }
 
-// startCollector serves a collector over a protocol, and has servers of the test send to it.
+// startCollector serves a collector by a protocol, and makes servers of the test send to it.
 func startCollector(t *testing.T, protocol string) collector {
 	c := make(collector, 100)
 	var address string
@@ -65,12 +65,12 @@ func startCollector(t *testing.T, protocol string) collector {
 			if err := c.take(method, strings.Join(md.Get("token"), ""), func(m proto.Message) error { return stream.RecvMsg(m) }); err != nil {
 				return err
 			}
-			return stream.SendMsg(new(coltracev1.ExportTraceServiceResponse)) // which is empty, as that for logs
+			return stream.SendMsg(new(coltracev1.ExportTraceServiceResponse)) // empty, like the response for logs
 		})))
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "token=b%20c")
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // ms; what is sent at the end has but two seconds
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // ms; at the end there are only two seconds
 	return c
 }
 
@@ -82,7 +82,7 @@ func attributes(list []*commonv1.KeyValue) map[string]string {
 	return m
 }
 
-// TestTraces denies a call that belongs to a trace, and looks for both at the collector.
+// TestTraces denies a call that is part of a trace. The collector must receive both.
 func TestTraces(t *testing.T) {
 	const traceID, parentID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for name, tt := range map[string]struct{ protocol, traced string }{
@@ -93,8 +93,8 @@ func TestTraces(t *testing.T) {
 			f := start(t, "--config="+directory(t, limited(1)), "--tracing-enabled="+tt.traced, "--tracing-exporter-protocol="+tt.protocol,
 				"--tracing-service-name=limits", "--tracing-service-namespace=edge", "--tracing-service-instance-id=one", "--tracing-sampling-rate=0",
 				"--decision-log=denied", "--decision-log-to=otlp")
-			f.wantHealth(true, "OK")                     // which is not traced
-			testenv.Must(f.ask(t.Context(), "alice"))(t) // begins here, and is not sampled
+			f.wantHealth(true, "OK")                     // not traced
+			testenv.Must(f.ask(t.Context(), "alice"))(t) // a new trace, which is not sampled
 			testenv.Must(f.ask(metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-"+parentID+"-0"+tt.traced), "alice"))(t)
 			f.stop()
 			testenv.OK(t, f.wantEnd())
@@ -138,7 +138,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestNoCollector answers as ever, and says what was lost.
+// TestNoCollector checks that the server answers without a collector and logs the losses.
 func TestNoCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // ms
@@ -156,7 +156,7 @@ func TestNoCollector(t *testing.T) {
 	}
 }
 
-// TestLostTracesDoNotFillTheLog loses a batch every 100 ms for two minutes.
+// TestLostTracesDoNotFillTheLog reports a lost batch every 100 ms for two minutes.
 func TestLostTracesDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

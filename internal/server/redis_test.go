@@ -20,11 +20,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// inTime is a time-out that no healthy Redis reaches, however busy the machine.
+// inTime is a timeout that a healthy Redis never reaches, even on a busy machine.
 const inTime = "--redis-timeout=20s"
 
-// TestRedisComesAndGoes starts without Redis, and loses it later: health tells of that only
-// if it is to follow Redis.
+// TestRedisComesAndGoes starts without Redis, and later stops Redis. Health changes only if it is set
+// to follow Redis.
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Parallel()
 	for name, followed := range map[string]bool{"=false": false, "=true": true} {
@@ -54,7 +54,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 			f.wantUnavailable()
 			if followed {
 				f.wantHealth(false, "redis is unavailable")
-			} else { // old news to Envoy, and a restart would not help
+			} else { // a restart would not help
 				f.wantHealth(true, "OK")
 				f.wantAnswer("GET", f.debug.addr(), "/", 200, "health      OK", "FAILS since", ": connection: ")
 			}
@@ -65,13 +65,12 @@ func TestRedisComesAndGoes(t *testing.T) {
 	}
 }
 
-// countersAmong leaves out of keys those that probes charge, and what servers share beside
-// counters.
+// countersAmong returns the keys of counters, without those of probes and of shared data.
 func countersAmong(keys []string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "w1|probe") || strings.Contains(key, "w1|{weir}") })
 }
 
-// TestRedisCluster asks about users whose counters are on all nodes at once.
+// TestRedisCluster sends requests for users whose counters are on different nodes.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	var addrs []string
@@ -96,7 +95,7 @@ func TestRedisCluster(t *testing.T) {
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, Password: "swordfish", ReadTimeout: patience})
 	defer client.Close()
 	spelling := regexp.MustCompile(`^blue:w1\|api\|user=\w+\{[0-7][0-9A-F]\}\|365d$`)
-	testenv.Eventually(t, func() error { // those that are unused are kept for a while
+	testenv.Eventually(t, func() error { // counters expire some time after their last use
 		var mu sync.Mutex
 		var found []string
 		err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *goredis.Client) error {
@@ -106,7 +105,7 @@ func TestRedisCluster(t *testing.T) {
 			found = append(found, countersAmong(keys)...)
 			return err
 		})
-		if err == nil && len(found) != len(users)+1 { // and that of wantLimit
+		if err == nil && len(found) != len(users)+1 { // and the user of wantLimit
 			err = fmt.Errorf("%d counters, want %d: none of the denied request", len(found), len(users)+1)
 		}
 		for _, key := range found {
@@ -130,7 +129,7 @@ func TestRedisSentinel(t *testing.T) {
 	f.wantHealth(true, "OK")
 	f.wantLimit(3)
 	primary.Stop()
-	f.wantLimit(3) // of the promoted replica
+	f.wantLimit(3) // on the promoted replica
 	f.wantNoPassword()
 }
 
@@ -146,7 +145,7 @@ func TestRedisPerSecond(t *testing.T) {
 	f.wantLimit(2)
 	f.askMany("alice")
 	f.askMany("alice")
-	f.askMany("alice") // denied per second, and so not counted per year
+	f.askMany("alice") // denied by the limit per second, so not counted per year
 	for name, r := range map[string]*miniredis.Miniredis{"|365d": first, "|1000000s": second} {
 		for _, key := range countersAmong(r.Keys()) {
 			if !strings.HasSuffix(key, name) {
@@ -165,7 +164,7 @@ func TestRedisPerSecond(t *testing.T) {
 		t.Errorf("got error %v without the second Redis, want UNAVAILABLE", err)
 	}
 	testenv.Eventually(t, func() error { // it is released
-		first.FastForward(time.Millisecond) // for which unused counters are kept
+		first.FastForward(time.Millisecond) // the time for which unused counters are kept
 		if slices.Contains(first.Keys(), "w1|api|user=bob|365d") {
 			return fmt.Errorf("a request without an answer was counted")
 		}
@@ -173,8 +172,8 @@ func TestRedisPerSecond(t *testing.T) {
 	})
 }
 
-// TestRedisTLS reaches for a Redis under a name that its certificate does not hold, and with a
-// certificate that it does not know, and goes on when the files are replaced.
+// TestRedisTLS connects to a Redis whose certificate has another name, and with a client certificate
+// that Redis does not trust. Both work after the files are replaced.
 func TestRedisTLS(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	redis, addr := testenv.RedisTLS(t, authority)
@@ -195,7 +194,7 @@ func TestRedisTLS(t *testing.T) {
 	begin("127.0.0.1", skip).wantLog("certificate signed by unknown authority")
 	begin("localhost", ca).wantLog("wanted to match localhost")
 	begin("localhost", ca, skip).wantLog("redis is available")
-	issue(testenv.NewAuthority(t)) // whom Redis does not know
+	issue(testenv.NewAuthority(t)) // Redis does not trust it
 	f := begin("127.0.0.1", ca)
 	f.wantLog("kind=connection")
 	issue(authority)
@@ -205,8 +204,7 @@ func TestRedisTLS(t *testing.T) {
 	f.wantUnavailable()
 }
 
-// TestDenyMemoryIsASetting counts what Redis is asked about a counter that is
-// known to be over.
+// TestDenyMemoryIsASetting counts the calls of Redis for a counter whose denial may be remembered.
 func TestDenyMemoryIsASetting(t *testing.T) {
 	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
 	for _, c := range []struct {
@@ -218,8 +216,8 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 			t.Setenv("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", c.stop)
 			f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
 			f.wantHealth(true, "OK")
-			testenv.Eventually(t, func() error { // what is remembered is forgotten after a second
-				for range 3 { // admitted or denied by Redis, and denied again
+			testenv.Eventually(t, func() error { // denials are remembered for a second
+				for range 3 { // the first may be admitted or denied by Redis
 					testenv.Must(f.ask(t.Context(), "alice"))(t)
 				}
 				_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")

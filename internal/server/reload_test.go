@@ -16,8 +16,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// change changes files below root: each line is a verb and its words. A number is that of
-// the requests that the rules in the file let pass, or it is "other" for rules of another domain.
+// change changes files below root. Each line has a verb and its arguments. The content of a file is
+// a number, the limit of its rules, or "other" for rules of another domain.
 func change(t *testing.T, root, lines string) {
 	t.Helper()
 	for line := range strings.SplitSeq(lines, "; ") {
@@ -30,7 +30,7 @@ func change(t *testing.T, root, lines string) {
 		switch words[0] {
 		case "write":
 			write(t, first, rules)
-		case "keep": // its time, and of so many requests also its size
+		case "keep": // keeps the time, and for limits of equal length also the size
 			before := testenv.Must(os.Stat(first))(t)
 			write(t, first, rules)
 			testenv.OK(t, os.Chtimes(first, before.ModTime(), before.ModTime()))
@@ -46,8 +46,7 @@ func change(t *testing.T, root, lines string) {
 	}
 }
 
-// TestReloadOnChange changes the rules at a path, or beside the directory that the runtime
-// settings name.
+// TestReloadOnChange changes rules at a path, or beside the directory of the runtime settings.
 func TestReloadOnChange(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, path, make, change string }{
@@ -81,7 +80,7 @@ func TestReloadOnChange(t *testing.T) {
 	}
 }
 
-// TestRulesWithoutSiblings has a sibling that is no rule at all.
+// TestRulesWithoutSiblings has a sibling that is not a rule file.
 func TestRulesWithoutSiblings(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/ratelimit/config/a.yaml", limited(3))
@@ -94,7 +93,7 @@ func TestRulesWithoutSiblings(t *testing.T) {
 	start(t, args...).wantLimit(3)
 }
 
-// TestReloadOnRequest has the metrics say how the last load ended, and when one last succeeded.
+// TestReloadOnRequest checks the metrics for the last load and the last success.
 func TestReloadOnRequest(t *testing.T) {
 	began := float64(time.Now().Unix())
 	dir := directory(t, limited(3))
@@ -126,7 +125,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
-	for _, want := range []string{ // each in a record of its own
+	for _, want := range []string{ // each in a separate record
 		`level=ERROR msg="new rules rejected; the old ones stay in use" path=` + dir + "\n",
 		`level=ERROR msg="problem in the new rules" problem="` + dir + "/rules.yaml:4:",
 		`level=ERROR msg="problem in the new rules" problem="` + dir + "/rules.yaml:6:",
@@ -145,7 +144,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestManyProblems bounds what a broken file costs where it is told and kept.
+// TestManyProblems checks the maximum number of problems in logs, pages and memory.
 func TestManyProblems(t *testing.T) {
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir)
@@ -194,8 +193,8 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestMergedDomains has a rule in a second file, which is hardly meant as it is: that is told
-// whenever rules are loaded, and does not keep them from serving.
+// TestMergedDomains has a rule in a second file that causes a warning. Each load logs the warning,
+// and the rules are used.
 func TestMergedDomains(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")
@@ -209,11 +208,11 @@ func TestMergedDomains(t *testing.T) {
 	f.wantLog(`domain: the domain \"none\" has no rules, everything is admitted`)
 }
 
-// configMap makes dir what the kubelet makes of a ConfigMap, or swaps it as the
-// kubelet does: files are links through the link ..data, which alone is replaced.
+// configMap mounts or replaces a ConfigMap at dir as the kubelet does: files are links through the
+// link ..data, and only that link is replaced.
 func configMap(t *testing.T, dir, content string) {
 	t.Helper()
-	entries, _ := os.ReadDir(dir) // none the first time
+	entries, _ := os.ReadDir(dir) // empty the first time
 	version := fmt.Sprintf("..version%d", len(entries))
 	write(t, filepath.Join(dir, version, "rules.yaml"), content)
 	old, _ := os.Readlink(filepath.Join(dir, "..data"))
@@ -225,7 +224,7 @@ func configMap(t *testing.T, dir, content string) {
 	testenv.OK(t, os.RemoveAll(filepath.Join(dir, old)))
 }
 
-// link makes a symbolic link, in one step in place of an older one.
+// link makes a symbolic link, or replaces one in one step.
 func link(t *testing.T, target, name string) {
 	t.Helper()
 	testenv.OK(t, os.Symlink(target, name+"_tmp"))

@@ -14,8 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// mount puts a secret where a kubelet would: behind ..data, a link to a directory, which one
-// rename exchanges. It returns the path of the secret.
+// mount writes a secret as a kubelet does, behind the link ..data to a directory, which a rename
+// replaces. It returns the path of the secret.
 func mount(t *testing.T, dir, text string) string {
 	t.Helper()
 	version := testenv.Must(os.MkdirTemp(dir, "..version"))(t)
@@ -29,10 +29,10 @@ func mount(t *testing.T, dir, text string) string {
 	return path
 }
 
-// load is requests without a pause, of several clients.
+// load sends requests of several clients without a pause.
 type load struct {
 	f       *fixture
-	calls   sync.RWMutex // held by each call, and by what must not meet one
+	calls   sync.RWMutex // read-locked by calls, locked to keep calls out
 	running sync.WaitGroup
 	ended   atomic.Bool
 	count   atomic.Int64
@@ -40,7 +40,7 @@ type load struct {
 
 const yearly = 1_000_000_000
 
-// newLoad begins a load, which ends with the test at the latest.
+// newLoad starts a load, which ends with the test at the latest.
 func newLoad(t *testing.T, f *fixture) *load {
 	l := &load{f: f}
 	for range 4 {
@@ -63,7 +63,7 @@ func newLoad(t *testing.T, f *fixture) *load {
 	return l
 }
 
-// ask makes one call and returns how much is used.
+// ask makes one call and returns the use of the limit.
 func (l *load) ask(ctx context.Context) (used int64, err error) {
 	response, err := l.f.decide(ctx, describe("user=alice"))
 	if err != nil {
@@ -73,14 +73,14 @@ func (l *load) ask(ctx context.Context) (used int64, err error) {
 	return yearly - int64(response.GetStatuses()[0].GetLimitRemaining()), nil
 }
 
-// more waits until some more calls have been answered.
+// more waits for the answers of more calls.
 func (l *load) more(t *testing.T) {
 	t.Helper()
 	begun := l.count.Load()
 	testenv.Until(t, "calls are answered", func() bool { return t.Failed() || l.count.Load() >= begun+50 })
 }
 
-// end ends the load, and wants every call to be counted once.
+// end stops the load and checks that every call was counted once.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.more(t)
@@ -97,7 +97,7 @@ func (l *load) end(t *testing.T) {
 	l.f.wantNoPassword()
 }
 
-// operator is somebody who changes passwords of Redis, over connections that stay.
+// operator changes passwords of Redis over connections that kill does not break.
 type operator struct {
 	t     *testing.T
 	nodes []*goredis.Client
@@ -125,11 +125,11 @@ func (o *operator) do(words ...any) {
 // kill breaks all connections but the operator's own.
 func (o *operator) kill() { o.do("client", "kill", "type", "normal", "skipme", "yes") }
 
-// requirePass replaces the one password of the default user.
+// requirePass replaces the password of the default user.
 func (o *operator) requirePass(password string) { o.do("config", "set", "requirepass", password) }
 
-// rotate replaces the password of Redis under load: first in the file, then in Redis, and
-// then the other way round, each with all connections broken when only one place has it.
+// rotate replaces the password of Redis under load: first in the file and then in Redis, then in the
+// reverse order. All connections are broken while only one of them has the new password.
 func rotate(t *testing.T, o *operator, replace func(password string), prefix string, args ...string) {
 	dir := t.TempDir()
 	f := start(t, append(args, "--config="+directory(t, limited(yearly)), "--redis-auth-file="+mount(t, dir, prefix+"swordfish-1"), inTime)...)
@@ -141,17 +141,17 @@ func rotate(t *testing.T, o *operator, replace func(password string), prefix str
 			return strings.Count(f.log.String(), "a changed setting is in use") >= times
 		})
 	}
-	mount(t, dir, prefix+"swordfish-2") // the file is first
+	mount(t, dir, prefix+"swordfish-2") // first in the file
 	changed(1)
 	l.more(t)
-	l.calls.Lock() // what is on its way when its connection breaks is lost
+	l.calls.Lock() // a call is lost if its connection breaks
 	o.kill()
 	l.calls.Unlock()
 	l.more(t) // with the old password
 	replace("swordfish-2")
 	l.more(t)
 
-	l.calls.Lock() // Redis is first
+	l.calls.Lock() // first in Redis
 	replace("swordfish-3")
 	o.kill()
 	l.calls.Unlock()
@@ -162,8 +162,8 @@ func rotate(t *testing.T, o *operator, replace func(password string), prefix str
 	l.end(t)
 }
 
-// TestPasswordsOfRedisAreReplaced replaces a password as docs/operations.md says, with a
-// file: of one Redis, of a user in its access control list, of a cluster, and of sentinels.
+// TestPasswordsOfRedisAreReplaced replaces a password in a file as docs/operations.md says: for a
+// single Redis, an ACL user, a cluster and sentinels.
 func TestPasswordsOfRedisAreReplaced(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T){
@@ -184,7 +184,7 @@ func TestPasswordsOfRedisAreReplaced(t *testing.T) {
 			o.requirePass("swordfish-1")
 			rotate(t, o, o.requirePass, "", "--redis-url="+nodes[0].Addr()+","+nodes[1].Addr(), "--redis-type=cluster")
 		},
-		"sentinel": func(t *testing.T) { // its password, too
+		"sentinel": func(t *testing.T) { // the sentinels' password, too
 			primary := testenv.RedisServer(t, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
 			testenv.RedisReplica(t, primary, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
 			sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish-1", "requirepass swordfish-0", "sentinel down-after-milliseconds weir 600000")
@@ -204,8 +204,7 @@ func TestPasswordsOfRedisAreReplaced(t *testing.T) {
 	}
 }
 
-// TestPasswordsWithColons has a URL with and without a user, and the password from each of its
-// sources.
+// TestPasswordsWithColons has URLs with and without a user, and passwords from every source.
 func TestPasswordsWithColons(t *testing.T) {
 	t.Parallel()
 	const password = "p4ss:wo:rd"
@@ -234,8 +233,8 @@ func TestPasswordsWithColons(t *testing.T) {
 	}
 }
 
-// TestURLOfRedisIsReplaced has the server count in another Redis, and stay where it is while
-// that lets nobody in.
+// TestURLOfRedisIsReplaced moves the server to another Redis. While that refuses logins, the server
+// stays at the first.
 func TestURLOfRedisIsReplaced(t *testing.T) {
 	t.Parallel()
 	first, second := testenv.RedisServer(t, "--requirepass", "swordfish-1"), testenv.RedisServer(t, "--requirepass", "swordfish-2")
@@ -275,8 +274,8 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	f.wantNoPassword()
 }
 
-// TestTokenOfCommand has a command print tokens, the first of which Redis does not know any
-// more when a new connection is made.
+// TestTokenOfCommand has a command that prints passwords. Redis no longer accepts the first one when
+// a new connection is made.
 func TestTokenOfCommand(t *testing.T) {
 	t.Parallel()
 	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")

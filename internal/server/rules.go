@@ -24,38 +24,37 @@ import (
 	"weir/internal/operators/console"
 )
 
-// source is where the rules come from.
+// source is the source of the rules.
 type source interface {
-	// run loads new rules until ctx ends.
+	// run loads changed rules until ctx ends.
 	run(ctx context.Context)
-	// reload loads the rules whether or not they have changed, and logs why that fails. Its
-	// error wraps operators.ErrInvalidRules if they were read but are wrong, and holds the
-	// first problems.
+	// reload loads the rules even if they have not changed, and logs errors. If the rules are
+	// invalid, the error wraps operators.ErrInvalidRules and contains the first problems.
 	reload() error
-	// report says what serves and what became of the last load.
+	// report describes the rules in use and the outcome of the last load.
 	report() api.Rules
 }
 
-// rules are those that serve. Loading swaps one pointer.
+// rules are the rules in use. A load swaps one pointer.
 type rules struct {
 	options descriptors.Options
-	loaded  func() // is called after every load that succeeds
+	loaded  func() // called after every successful load
 	logger  *slog.Logger
-	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of new rules before they serve
-	tuner   tuner                          // of the garbage of loads
+	keep    func(iter.Seq[*limiter.Limit]) // called with the limits of new rules before they are used
+	tuner   tuner                          // allows more garbage during loads
 
 	tree atomic.Pointer[descriptors.Tree]
 
-	success, failure prometheus.Counter // loads
-	good, successAt  prometheus.Gauge   // of the last load
+	success, failure prometheus.Counter // numbers of loads
+	good, successAt  prometheus.Gauge   // outcome of the last load, time of the last success
 
 	mu     sync.Mutex
 	status api.Rules
-	loads  []console.Load // the last ones, the newest first
+	loads  []console.Load // the last loads, newest first
 }
 
-// newRules registers the metrics of loads, under the names that dashboards of
-// envoyproxy/ratelimit know.
+// newRules returns rules without a tree, and registers the metrics of loads under names that
+// dashboards for envoyproxy/ratelimit use.
 func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
 	auto := promauto.With(reg)
 	return &rules{
@@ -75,14 +74,13 @@ func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), 
 	}
 }
 
-// maxProblems is how many problems of rules are shown where people read and
-// memory is kept: in log, status page and answers. weir validate lists them all.
-// maxWarnings bounds the warnings of a load in the log, and maxLoads the loads that the
-// console shows.
+// maxProblems is the maximum number of a load's problems in the log, on the status page and in
+// answers; weir validate lists all. maxWarnings is the maximum number of its warnings in the log,
+// and maxLoads the number of loads that the console shows.
 const maxProblems, maxWarnings, maxLoads = 100, 20, 10
 
-// load compiles new rules and lets them serve. If that fails, or ctx ends, the old ones
-// stay. from says where the new ones come from. One load runs at a time.
+// load compiles new rules and puts them into use. If that fails or ctx ends, the old rules stay.
+// from describes the source of the new rules. Only one load may run at a time.
 func (r *rules) load(ctx context.Context, from api.Rules, compile func(descriptors.Options) (*descriptors.Tree, error)) error {
 	options := r.options
 	if r.tree.Load() != nil {
@@ -130,17 +128,17 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		r.logger.Warn("the rules have more warnings; weir validate shows all", "more", more)
 	}
 	if from.Rules >= manyRules {
-		// The runtime then returns the memory little by little: to return it at once, by
-		// debug.FreeOSMemory, keeps a processor from all else for tens of milliseconds. How much it
-		// may keep it only sees at the collection after this one.
+		// After a collection the runtime returns memory in small steps. debug.FreeOSMemory would
+		// return it at once but block a processor for tens of milliseconds. The runtime learns only
+		// from the second collection how much it may keep.
 		time.AfterFunc(0, runtime.GC)
 		time.AfterFunc(15*time.Second, runtime.GC)
 	}
 	return nil
 }
 
-// logRefusal logs why new rules do not serve, each problem in a record of its own, because
-// a text of many lines is one long line in a log. args say which rules.
+// logRefusal logs why new rules were rejected. Each problem is a separate record, because a log
+// shows a text of several lines as one long line. args identify the rules.
 func (r *rules) logRefusal(err error, args ...any) {
 	if r.tree.Load() == nil {
 		r.logger.Error("new rules rejected; there are none yet, requests get UNAVAILABLE", args...)
@@ -148,7 +146,7 @@ func (r *rules) logRefusal(err error, args ...any) {
 		r.logger.Error("new rules rejected; the old ones stay in use", args...)
 	}
 	problems, ok := errors.AsType[descriptors.Problems](err)
-	if !ok { // they could not be read
+	if !ok { // the files could not be read
 		problems = descriptors.Problems{{Message: err.Error()}}
 	}
 	for _, p := range problems {
@@ -162,7 +160,7 @@ func (r *rules) report() api.Rules {
 	return r.status
 }
 
-// dump writes the rules that serve, below what is known of them.
+// dump writes status as a comment, and then the rules in use.
 func (r *rules) dump(w io.Writer, status api.Rules) error {
 	tree := r.tree.Load()
 	if tree == nil {
@@ -175,14 +173,14 @@ func (r *rules) dump(w io.Writer, status api.Rules) error {
 	return tree.Dump(w)
 }
 
-// lastLoads returns what became of the last loads, the newest first.
+// lastLoads returns the outcomes of the last loads, newest first.
 func (r *rules) lastLoads() []console.Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.loads)
 }
 
-// remember notes a load for the console. Those that fail alike again and again are one.
+// remember records a load for the console. Consecutive failures with the same problems are one entry.
 func (r *rules) remember(l console.Load) {
 	l.At, l.Times = time.Now(), 1
 	if len(r.loads) > 0 && l.Problems != "" && l.Problems == r.loads[0].Problems && l.Version == r.loads[0].Version {

@@ -33,13 +33,13 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 		fmt.Fprintf(&text, "- {key: user, value: user-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
 	}
 	dir := directory(t, text.String())
-	const forced = "/gc/cycles/forced:gc-cycles" // collections that somebody asked for
+	const forced = "/gc/cycles/forced:gc-cycles" // collections by runtime.GC
 	before := read(forced)
 	start(t, "--config="+dir)
 	testenv.Until(t, "the memory of the start is given back", func() bool { return read(forced) > before })
 }
 
-// TestLoadsAreRemembered loads well, badly again and again, and well.
+// TestLoadsAreRemembered has a successful load, failures with the same problem, and a success.
 func TestLoadsAreRemembered(t *testing.T) {
 	r := new(rules)
 	r.remember(console.Load{Rules: 3})
@@ -58,8 +58,8 @@ func TestLoadsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestNoLoadIsLost loads for a caller that leaves, and reads again after a while what could
-// not be read, though it looks the same.
+// TestNoLoadIsLost adds a file, and then removes all. Files that could not be read are read again
+// after a while although they look the same.
 func TestNoLoadIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := directory(t, limited(3))
@@ -91,12 +91,12 @@ func TestNoLoadIsLost(t *testing.T) {
 	})
 }
 
-// TestReloadsShareALoad asks 200 times while the rules are loaded, after a file that this load
-// does not see.
+// TestReloadsShareALoad calls reload 200 times during a load, after a change that this load does not
+// see.
 func TestReloadsShareALoad(t *testing.T) {
 	dir, loads, gate := directory(t, limited(3)), atomic.Int64{}, make(chan bool)
 	loaded := func() {
-		if loads.Add(1) == 2 { // 1 is that of the start
+		if loads.Add(1) == 2 { // the first was at the start
 			<-gate
 			<-gate
 		}
@@ -125,7 +125,7 @@ func TestReloadsShareALoad(t *testing.T) {
 	}
 }
 
-// TestIdleWatchIsCheap measures the processor's time of a server that watches 10,000 files.
+// TestIdleWatchIsCheap measures the CPU time of a server that watches 10,000 files.
 func TestIdleWatchIsCheap(t *testing.T) {
 	dir := directory(t, limited(3))
 	for i := range 10_000 {
@@ -144,7 +144,7 @@ func TestIdleWatchIsCheap(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	for live, want := range map[uint64][2]int{ // percent, usually and during a load
+	for live, want := range map[uint64][2]int{ // percent, normally and during a load
 		0: {1600, 1600}, 3 << 20: {1600, 1600}, // 48 MiB of garbage
 		5 << 20:  {800, 1600}, // 40, and 80 MiB
 		27 << 20: {200, 800}, 40 << 20: {100, 400}, 100 << 20: {50, 200}, 10 << 30: {25, 25},
@@ -166,12 +166,12 @@ func TestCountersFitIntoTheMemory(t *testing.T) {
 	}
 }
 
-// TestCollectorIsTunedUnlessToldOtherwise reads the target of the collector, which is higher
-// during a load.
+// TestCollectorIsTunedUnlessToldOtherwise reads the target of the garbage collector, which is higher
+// during a load, with and without GOGC.
 func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 	live := make([]byte, 40<<20)
 	defer runtime.KeepAlive(live)
-	runtime.GC() // which counts it as live
+	runtime.GC() // counts it as live
 	for _, gogc := range []string{"77", ""} {
 		t.Setenv("GOGC", gogc)
 		before := debug.SetGCPercent(77)
@@ -183,7 +183,7 @@ func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 			if now := percent(); now != 77 {
 				t.Errorf("the target is %d %%, want what GOGC says", now)
 			}
-			f.stop() // with its tuner
+			f.stop() // stops the tuner
 			testenv.OK(t, f.wantEnd())
 			continue
 		}

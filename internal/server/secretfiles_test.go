@@ -15,8 +15,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestControlPlaneHeaders has them in a variable, or in a file that changes, which a new stream
-// is to follow.
+// TestControlPlaneHeaders has headers in a variable, or in a file that changes. New streams have the
+// new headers.
 func TestControlPlaneHeaders(t *testing.T) {
 	var seen sync.Map
 	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -44,7 +44,7 @@ func TestControlPlaneHeaders(t *testing.T) {
 	f.wantNoPassword()
 }
 
-// TestBadSecretsAtTheStart names the setting, and nothing of the secret.
+// TestBadSecretsAtTheStart checks that errors name the setting and quote no secret.
 func TestBadSecretsAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -72,8 +72,8 @@ func TestBadSecretsAtTheStart(t *testing.T) {
 	}
 }
 
-// TestHurryEndsTheCommandOfTheStart has Ctrl-C end a start: a terminal sends its signal to Weir,
-// but not to the process group of the command.
+// TestHurryEndsTheCommandOfTheStart cancels a start. On Ctrl-C, the terminal signals Weir but not the
+// process group of the command.
 func TestHurryEndsTheCommandOfTheStart(t *testing.T) {
 	o := options(t, io.Discard, "--config="+directory(t, limited(1)), "--redis-url=127.0.0.1:1", "--redis-auth-command=sleep 60")
 	hurry, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -44,7 +44,7 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 			options.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
 			options.RenewEvery = 5 * time.Second
 		}
-		text, err := follow.Open(o.Hurry, options) // a command may hang
+		text, err := follow.Open(o.Hurry, options) // a command may take long
 		errs, names = append(errs, err), append(names, source.Variable)
 		s.list = append(s.list, secret{source, text})
 	}

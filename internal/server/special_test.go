@@ -24,11 +24,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestSpecialValues has a row for each setting whose help gives 0, or no value, a meaning of its
-// own: what the server then does, or nothing if another test says it.
+// TestSpecialValues has a row for each setting whose help gives 0, or no value, a special meaning:
+// a test of that meaning, or nil and the name of another test.
 func TestSpecialValues(t *testing.T) {
 	listens := func(t *testing.T, args ...string) settings.Listen { return fromEnvironment(t, args...).Listen }
-	// watched returns how long a call lasts on a server with flags, and why it ends, at the latest with ctx.
+	// watched returns the duration and the error of a watching call on a server with flags. ctx bounds the call.
 	watched := func(ctx context.Context, t *testing.T, args ...string) (time.Duration, codes.Code) {
 		f, began := start(t, append(args, "--config="+directory(t, limited(3)))...), time.Now()
 		watch := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
@@ -38,7 +38,7 @@ func TestSpecialValues(t *testing.T) {
 			}
 		}
 	}
-	// outlasts wants a call to go on where one with other flags has ended.
+	// outlasts checks that a call lasts longer than with other flags.
 	outlasts := func(t *testing.T, args, others []string) {
 		short, _ := watched(t.Context(), t, others...)
 		ctx, cancel := context.WithTimeout(t.Context(), short+500*time.Millisecond)
@@ -47,7 +47,7 @@ func TestSpecialValues(t *testing.T) {
 			t.Errorf("a call with %v ends after %v with %v, with %v after %v", args, long, code, others, short)
 		}
 	}
-	// plane starts a control plane with a certificate of authority for names.
+	// plane starts a control plane with a certificate for names, issued by authority.
 	plane := func(t *testing.T, authority *testenv.Authority, names ...string) []string {
 		pair := testenv.Must(credentialsOf(authority.Issue(t, names...)))(t)
 		p := testenv.StartControlPlane(t, grpc.Creds(pair))
@@ -149,7 +149,7 @@ func TestSpecialValues(t *testing.T) {
 		},
 	}
 	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
-		if len(flag.Envs) == 0 || !regexp.MustCompile(`(?i)(^|[ .(])(0|unset|none): `).MatchString(flag.Help) || strings.HasPrefix(flag.Envs[0], "REDIS_PERSECOND_") { // as REDIS_
+		if len(flag.Envs) == 0 || !regexp.MustCompile(`(?i)(^|[ .(])(0|unset|none): `).MatchString(flag.Help) || strings.HasPrefix(flag.Envs[0], "REDIS_PERSECOND_") { // like REDIS_...
 			continue
 		}
 		t.Run(flag.Envs[0], func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestSpecialValues(t *testing.T) {
 	}
 }
 
-// credentialsOf returns the credentials of a server with a certificate and its key.
+// credentialsOf returns the credentials of a server with this certificate and key.
 func credentialsOf(certificate, key []byte) (credentials.TransportCredentials, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	return credentials.NewServerTLSFromCert(&pair), err

@@ -13,8 +13,8 @@ import (
 	"weir/internal/telemetry/statsd"
 )
 
-// startStatsd starts the clients that the settings ask for. serviceMetrics holds the
-// metrics that go there beside those of limits.
+// startStatsd starts clients of statsd and DogStatsD as the settings say. They send the metrics of
+// limits and serviceMetrics.
 func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
 	s := o.Settings.Metrics
 	if s.DisableStats {
@@ -49,16 +49,16 @@ func statsdTags(tags settings.Tags) (list []statsd.Tag) {
 	return list
 }
 
-// statsdSource yields what is counted for limits, and what serviceMetrics holds, under
-// the names of envoyproxy/ratelimit.
+// statsdSource yields the metrics of limits and serviceMetrics under the names of
+// envoyproxy/ratelimit.
 func statsdSource(l *telemetry.Usage, serviceMetrics prometheus.Gatherer) iter.Seq[statsd.Sum] {
 	return func(yield func(statsd.Sum) bool) {
 		var name []byte
 		for labels, sums := range l.Sums() {
 			name = append(name[:0], "ratelimit.service.rate_limit."...)
-			for _, part := range []string{labels.Domain, labels.Key1, labels.Key2, labels.More} {
-				if part != "" {
-					name = append(append(name, part...), '.')
+			for _, label := range []string{labels.Domain, labels.Key1, labels.Key2, labels.More} {
+				if label != "" {
+					name = append(append(name, label...), '.')
 				}
 			}
 			for sum, total := range sums {
@@ -67,7 +67,7 @@ func statsdSource(l *telemetry.Usage, serviceMetrics prometheus.Gatherer) iter.S
 				}
 			}
 		}
-		families, _ := serviceMetrics.Gather() // what is wrong with one metric leaves the others
+		families, _ := serviceMetrics.Gather() // an error of one metric does not affect the others
 		for _, f := range families {
 			if strings.HasPrefix(f.GetName(), "weir_") { // for Prometheus only
 				continue
@@ -83,16 +83,16 @@ func statsdSource(l *telemetry.Usage, serviceMetrics prometheus.Gatherer) iter.S
 	}
 }
 
-// statsdNames are what envoyproxy/ratelimit calls those metrics of the service that have a
-// label, in the place of LABEL.
+// statsdNames are envoyproxy/ratelimit's names of the service metrics that have a label. The label's
+// value replaces LABEL.
 var statsdNames = map[string]string{
 	"ratelimit_service_total_requests":          "ratelimit_server.LABEL.total_requests",
 	"ratelimit_service_response_time_seconds":   "ratelimit_server.LABEL.response_time",
 	"ratelimit_service_should_rate_limit_error": "ratelimit.service.call.should_rate_limit.LABEL",
 }
 
-// statsdSums are a counter, or the buckets of a histogram of seconds as timings that took
-// as long as the bucket's upper bound.
+// statsdSums returns the value of a counter. For a histogram of seconds it returns one timing for
+// each bucket, with the bucket's upper bound as its duration.
 func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 	name := []byte("ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_"))
 	if known, ok := statsdNames[family]; ok {
@@ -109,6 +109,6 @@ func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 		sums = append(sums, statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound})
 		below = b.GetCumulativeCount()
 	}
-	// What took longer than any bucket: any longer time tells it apart.
+	// Longer times are in no bucket. They need any duration beyond the last bound.
 	return append(sums, statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
 }

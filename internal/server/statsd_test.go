@@ -20,7 +20,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// Traffic of every kind, and what it must be counted as.
+// metricsRules has rules for traffic of every kind.
 const metricsRules = `
 domain: api
 descriptors:
@@ -38,14 +38,14 @@ descriptors:
             shadow_mode: true
 `
 
-// startMetrics runs a server with metricsRules and sends traffic to it.
+// startMetrics starts a server with metricsRules and sends traffic to it.
 func startMetrics(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	f := start(t, append(args, "--config="+directory(t, metricsRules))...)
 	f.wantHealth(true, "OK")
-	for _, asked := range []string{ // with hits
-		"9 user=a", "3 user=a", "1 user=b", // 2 over
-		"4 tenant=acme path=/files/a method=GET", "4 tenant=acme path=/files/a method=GET", // over, but in shadow mode
+	for _, asked := range []string{ // hits, then the descriptor
+		"9 user=a", "3 user=a", "1 user=b", // the second is denied
+		"4 tenant=acme path=/files/a method=GET", "4 tenant=acme path=/files/a method=GET", // exceeds, but in shadow mode
 		"1 tenant=acme path=/files/b method=GET", "1 unknown=x",
 	} {
 		hits, entries, _ := strings.Cut(asked, " ")
@@ -62,7 +62,7 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 	return f
 }
 
-// counted are what startMetrics makes of each series of limits, in the order of sums.
+// counted are the values of each series after startMetrics, in the order of sums.
 var counted = []struct {
 	key1, key2, statsd string
 	counts             [6]int
@@ -74,7 +74,7 @@ var counted = []struct {
 
 var sums = [6]string{"near_limit", "over_limit", "over_limit_with_local_cache", "shadow_mode", "total_hits", "within_limit"}
 
-// TestScrapedMetrics compares with what a Prometheus reads of envoyproxy/ratelimit.
+// TestScrapedMetrics compares with the metrics that Prometheus reads from envoyproxy/ratelimit.
 func TestScrapedMetrics(t *testing.T) {
 	f := startMetrics(t)
 	_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
@@ -116,11 +116,11 @@ func TestScrapedMetrics(t *testing.T) {
 func TestNearLimitRatioIsASetting(t *testing.T) {
 	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
 	f := startMetrics(t)
-	// Of 10 for user a: 4 beyond the first 5 in the first request, the tenth in the next.
+	// The first request of user a, whose limit is 10, is admitted: uses 6 to 9 are near the limit.
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
 }
 
-// TestStatsd reads what is sent while the server runs, if nobody said that nothing should be.
+// TestStatsd reads the metrics that a running server sends, unless a setting turns them off.
 func TestStatsd(t *testing.T) {
 	for name, args := range map[string][]string{
 		"used": nil, "not used": {"--use-statsd=false"}, "no counters": {"--use-statsd=true", "--disable-stats"},
@@ -130,11 +130,11 @@ func TestStatsd(t *testing.T) {
 			defer listener.Close()
 			_, port, _ := net.SplitHostPort(listener.Addr().String())
 			f := start(t, append(args, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=20ms", "--config="+directory(t, limited(3)))...)
-			for _, user := range []string{"alice", "bob"} { // so that there are two messages
+			for _, user := range []string{"alice", "bob"} { // for two messages
 				f.askMany(user)
 				for args == nil {
 					testenv.OK(t, listener.SetDeadline(time.Now().Add(patience)))
-					conn := testenv.Must(listener.Accept())(t) // one for each message
+					conn := testenv.Must(listener.Accept())(t) // one connection for each message
 					sent, _ := io.ReadAll(conn)
 					conn.Close()
 					if strings.Contains(string(sent), "ratelimit.service.rate_limit.api.user.total_hits:1|c\n") {
@@ -145,7 +145,7 @@ func TestStatsd(t *testing.T) {
 			f.stop()
 			testenv.OK(t, f.wantEnd())
 			testenv.OK(t, listener.SetDeadline(time.Now().Add(100*time.Millisecond)))
-			if conn, err := listener.Accept(); args != nil && err == nil { // it would be waiting
+			if conn, err := listener.Accept(); args != nil && err == nil { // a connection would be waiting
 				conn.Close()
 				t.Error("something was sent")
 			}
@@ -153,9 +153,9 @@ func TestStatsd(t *testing.T) {
 	}
 }
 
-// TestDogStatsD has both on at once, and wants all that was counted to be sent when the
-// server stops, at the latest. It has half a second for that, too little at times on a busy
-// machine, and so five tries. The names are changed as docs/metrics.md shows.
+// TestDogStatsD has both clients on. They must have sent all counts when the server stops. They have
+// half a second, which may be too short on a busy machine, so there are five tries. The names are
+// changed as in docs/metrics.md.
 func TestDogStatsD(t *testing.T) {
 	for _, setting := range regexp.MustCompile(`(?m)^ {6}(\w*DOG_STATSD\w*)=(.*)$`).FindAllStringSubmatch(document(t, "metrics.md"), -1) {
 		t.Setenv(setting[1], setting[2])
@@ -190,9 +190,8 @@ func TestDogStatsD(t *testing.T) {
 	t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-// sentAtTheEnd runs a server that sends over UDP, to one port by both clients, as they share
-// the setting, and returns the counters that it sends, sorted, up to so many. Beside them it
-// wants response times, and nothing else.
+// sentAtTheEnd runs a server whose two clients send to one UDP port, and returns the first counters
+// that they send, sorted. Other messages must be response times.
 func sentAtTheEnd(t *testing.T, most int) (counters []string) {
 	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer conn.Close()
@@ -200,7 +199,7 @@ func sentAtTheEnd(t *testing.T, most int) (counters []string) {
 	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=1h", "--extra-tags=zone:a",
 		"--use-statsd=true", "--statsd-protocol=udp")
 	f.stop()
-	testenv.OK(t, errors.Join(f.wantEnd(), conn.SetReadDeadline(time.Now().Add(time.Second)))) // it is waiting
+	testenv.OK(t, errors.Join(f.wantEnd(), conn.SetReadDeadline(time.Now().Add(time.Second)))) // the messages are already there
 	responseTime := regexp.MustCompile(`^ratelimit_server\.(ShouldRateLimit|json)\.response_time(\.__zone=a)?:[0-9.]+\|ms`)
 	times := 0
 	for buffer := make([]byte, 64<<10); len(counters) < most; {

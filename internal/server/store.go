@@ -26,8 +26,7 @@ type store struct {
 	maxCounters int                  // the most counters in memory, of this store or of failover
 }
 
-// Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
-// those of Redis are not.
+// Reset implements limiter.CounterStore. It resets the counters in memory even if Redis fails.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
 }
@@ -45,7 +44,7 @@ func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (
 	const kept = "counters are in memory of this server only, because REDIS_URL is not set"
 	if set := o.Settings.Redis.Variables; set == nil {
 		o.Logger.Info(kept, "max_counters", inMemory.MaxCounters)
-	} else { // somebody means to use Redis
+	} else { // other variables of Redis are set
 		o.Logger.Warn(kept, "max_counters", inMemory.MaxCounters, "although_set", strings.Join(set, " "))
 	}
 	inMemory.Registerer = st.registry
@@ -72,7 +71,7 @@ func (s *store) findRedis(ctx context.Context, o Options, found func(bool)) {
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits for d, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
