@@ -208,8 +208,7 @@ func openCredentials(o Options, life *lifecycle) (credentials.TransportCredentia
 	return files.Credentials(), nil
 }
 
-// openTLS reads the TLS files of a connection and follows them until the server stops. A metric
-// shows how long the certificate is valid.
+// openTLS reads the TLS files of a connection, follows them, and registers metrics of a certificate.
 func openTLS(o Options, life *lifecycle, connection string, options follow.TLSOptions) (*follow.TLS, error) {
 	options.Logger = o.Logger
 	files, err := follow.OpenTLS(options)

@@ -33,8 +33,7 @@ type files struct {
 	skipped map[string]bool // paths that were logged as skipped
 }
 
-// openFiles loads the rules for the first time. If that fails, it returns the error, unless
-// s.ForceStart is set.
+// openFiles loads the rules for the first time. With s.ForceStart, it only logs an error.
 func openFiles(r *rules, s settings.Rules) (*files, error) {
 	r.status.Path = s.Path()
 	f := &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
@@ -56,8 +55,7 @@ const (
 	lookEvery = 200 * time.Millisecond
 	lookShare = 50
 	lookPause = 30 * time.Second
-	// retryEvery is the time before another load if files could not be read, for example because
-	// the process had too many open files.
+	// retryEvery is the pause after which files that could not be read are read again.
 	retryEvery = 5 * time.Second
 )
 

@@ -10,8 +10,7 @@ import (
 	"weir/internal/settings"
 )
 
-// The functions in this file turn settings into options of other packages. The commands that
-// answer as a server would, such as explain, call them, too.
+// The functions in this file turn settings into options of other packages, for commands, too.
 
 // RuleOptions returns the options for loading rules.
 func RuleOptions(s settings.Reading) descriptors.Options {
@@ -33,8 +32,7 @@ func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan
 	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode}
 }
 
-// NewKeys returns the spelling of counters' keys. In a cluster, keys need hash tags; elsewhere
-// tags would only make them longer.
+// NewKeys returns the spelling of counters' keys. Only in a cluster do keys have hash tags.
 func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
 	keys, err := limiter.NewKeys(s.CacheKeyPrefix, s.CacheKeyHashValues)
 	if err == nil && cluster {

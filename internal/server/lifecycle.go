@@ -25,8 +25,7 @@ type component struct {
 }
 
 // served returns a component that serves a listener. Its stop refuses new connections, lets
-// requests in flight finish until its context ends, and frees the address even if run was never
-// called.
+// requests in flight finish until its context ends, and frees the address.
 func served(name string, listener net.Listener, serve func(net.Listener) error, stop func(context.Context) error) *component {
 	c := &component{name: name, listener: listener}
 	c.run = func(context.Context) error {
@@ -38,7 +37,7 @@ func served(name string, listener net.Listener, serve func(net.Listener) error, 
 	}
 	c.stop = func(ctx context.Context) error {
 		err := stop(ctx)
-		_ = listener.Close() // if s never served
+		_ = listener.Close() // open if run was never called
 		return err
 	}
 	return c

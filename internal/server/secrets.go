@@ -12,8 +12,7 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// secrets are the settings with the current secrets of files and commands, and the operators'
-// token.
+// secrets are the settings with their current secrets, and the operators' token.
 type secrets struct {
 	settings settings.Settings // with the secrets as they were at the start
 	list     []secret

@@ -53,9 +53,8 @@ func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (
 	return st, nil
 }
 
-// findRedis waits until Redis can decide for the first time, or ctx ends. After that only
-// decisions and an open breaker ask Redis, unless health is to follow it. The store itself logs
-// why Redis cannot decide.
+// findRedis calls found once Redis can decide. If health follows Redis, it then calls found every
+// second until ctx ends. The store itself logs why Redis cannot decide.
 func (s *store) findRedis(ctx context.Context, o Options, found func(bool)) {
 	for retry := 50 * time.Millisecond; s.redis.Ping(ctx) != nil; retry = min(2*retry, 2*time.Second) {
 		if !pause(ctx, retry) {
