@@ -22,26 +22,24 @@ import (
 )
 
 const (
-	// streamWorkers are goroutines that serve one call after the other. Each call in a
-	// goroutine of its own would let that one's stack grow first, again and again: a
-	// tenth of the CPU time of a decision. If all wait for Redis, gRPC starts more.
+	// streamWorkers is the number of goroutines that serve one call after another. In a new
+	// goroutine for each call, the stack would have to grow each time, which takes a tenth of the
+	// CPU time of a decision. If all workers wait for Redis, gRPC starts more.
 	streamWorkers = 64
 
-	// window is how many bytes of requests may be under way on a connection, which is
-	// a thousand large ones. A fixed one, because gRPC measures the network for one of
-	// its own choice by pinging Envoy without end: a twentieth of the CPU time of a
-	// decision, and a tenth of its latency.
+	// window is the flow-control window of a connection in bytes, which is enough for a thousand
+	// large requests. It is fixed, because gRPC would otherwise measure the network by constant
+	// pings, for a twentieth of the CPU time and a tenth of the latency of a decision.
 	window = 1 << 20
 
-	// maxHeaders is how large the headers of a request may be, counted as in RFC 9113:
-	// with 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
-	// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
-	// which tracing adds a client's tracestate, and initial_metadata other headers of clients:
-	// by default 60 KiB together. Envoy lets a request pass whose headers are refused here.
+	// maxHeaders is the maximum size of a request's headers, with 32 bytes added for each (RFC
+	// 9113). gRPC's default of 16 MiB is reached with 4 KiB, because HPACK repeats a header in one
+	// byte. Envoy's own headers are less than 1 KiB. Tracing adds a client's tracestate, and
+	// initial_metadata other client headers, by default up to 60 KiB together. If they are refused
+	// here, Envoy lets the request pass.
 	maxHeaders = 80 << 10
 
-	// readBuffer is how much of a connection is read at once: dozens of requests. Each
-	// connection keeps such a buffer.
+	// readBuffer is the size of a connection's read buffer, enough for dozens of requests.
 	readBuffer = 4 << 10
 
 	// patienceOfCalls is how long a connection may take for its handshakes, and a call for its

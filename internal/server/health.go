@@ -14,11 +14,10 @@ import (
 	"weir/internal/rls"
 )
 
-// health reports whether requests should be sent here: the rules have been
-// loaded, the store has been found fit to decide, and the server is not about to
-// end. The first two, once true, stay true, unless the settings want the store
-// to be followed: what a lost store means for a request is for the answer to
-// that request to say, and old rules serve on when new ones are bad.
+// health reports whether clients should send requests: rules are loaded, the store works, and the
+// server is not about to stop. The rules stay loaded when new ones are invalid. A store that worked
+// once counts as working unless the settings let health follow it, because the failure modes of
+// limits decide while it fails.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context
@@ -39,13 +38,13 @@ func (h *health) setRulesLoaded()          { h.update(func() { h.rulesLoaded = t
 func (h *health) setStoreFound(found bool) { h.update(func() { h.storeFound = found }) }
 func (h *health) setLeaving()              { h.update(func() { h.leaving = true }) }
 
-// setDraining fails all checks, too, and ends those that are followed.
+// setDraining fails all checks and ends watched ones.
 func (h *health) setDraining() {
 	h.setLeaving()
 	h.drain()
 }
 
-// err is why no requests should be sent here, nil if they should.
+// err returns the reason for being unhealthy, or nil.
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,8 +63,8 @@ func (h *health) problem() error {
 	return nil
 }
 
-// update changes the state and tells the gRPC health service, under the names
-// that clients of envoyproxy/ratelimit ask for.
+// update changes the state and sets the status of the gRPC health service, under the names that
+// envoyproxy/ratelimit has.
 func (h *health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

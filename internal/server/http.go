@@ -59,12 +59,11 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 	return served(name, netutil.LimitListener(listener, maxConnections), s.Serve, stop)
 }
 
-// Bodies that may be large are read by so many requests at a time. Others are
-// small enough for every connection to have one.
+// At most largeBodies requests at a time may have bodies larger than smallBody, or of unknown size.
 const smallBody, largeBodies = 16 << 10, 64
 
-// httpHandler serves /healthcheck and /json. health returns why the server should
-// get no requests, or nil. Pages of other sites must not count requests by a visitor's browser.
+// httpHandler serves /healthcheck and /json. health returns an error if the server should get no
+// requests. Browsers must not send requests to /json for pages of other sites.
 func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {

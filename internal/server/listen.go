@@ -16,54 +16,54 @@ import (
 	"weir/internal/settings"
 )
 
-// place is an address to bind, for one server.
-type place struct {
-	name, settings   string
+// binding is an address to bind for a listener.
+type binding struct {
+	name, settings   string // of the listener, and the settings of its address
 	network, address string
-	required         bool // nothing goes on without
+	required         bool // the server cannot start without it
 }
 
-// places are the addresses that the settings name.
-func places(s settings.Listen) []place {
+// bindings returns the addresses in the settings.
+func bindings(s settings.Listen) []binding {
 	tcp := string(s.Proto)
-	list := []place{
+	list := []binding{
 		{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), true},
 		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), true},
 		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), false},
 	}
 	if s.GRPCUDS != "" {
-		list[0] = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, true}
+		list[0] = binding{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, true}
 	}
 	if s.UsePrometheus != "false" {
-		list = append(list, place{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, false})
+		list = append(list, binding{"metrics", "PROMETHEUS_ADDR", tcp, s.PrometheusAddr, false})
 	}
 	return list
 }
 
-// listen binds all places, or none if one is missing that is required. It returns listeners
-// by name. The error names every one that is missing, and the setting that it comes from.
+// listen binds all addresses and returns the listeners by name. If a required one cannot be bound,
+// it closes all. The error names every required listener that failed, and its settings.
 func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, error) {
 	var config net.ListenConfig
-	if s.Redis.Main.URL != "" { // servers that count in memory would each admit the whole of every limit
+	if s.Redis.Main.URL != "" { // servers that count in memory would each admit the full limits
 		config.Control = sharePort
 	}
 	bound := map[string]net.Listener{}
 	var errs []error
-	for _, p := range places(s.Listen) {
+	for _, b := range bindings(s.Listen) {
 		var listener net.Listener
 		var err error
-		if p.network == "unix" {
-			listener, err = listenUnix(p.address)
+		if b.network == "unix" {
+			listener, err = listenUnix(b.address)
 		} else {
-			listener, err = config.Listen(context.Background(), p.network, p.address)
+			listener, err = config.Listen(context.Background(), b.network, b.address)
 		}
 		switch {
 		case err == nil:
-			bound[p.name] = listener
-		case p.required:
-			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.settings, err))
+			bound[b.name] = listener
+		case b.required:
+			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", b.name, b.settings, err))
 		default:
-			logger.Error("a listener cannot be bound; serving without it", "listener", p.name, "settings", p.settings, "err", err)
+			logger.Error("a listener cannot be bound; serving without it", "listener", b.name, "settings", b.settings, "err", err)
 		}
 	}
 	if errs != nil {
@@ -74,10 +74,9 @@ func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, 
 	return bound, errors.Join(errs...)
 }
 
-// sharePort lets other processes of the same user listen at the address, too, if
-// they do the same: the system spreads new connections over them. So one server
-// can take the place of another on the same machine, as envoyproxy/ratelimit lets
-// it. A port that the system is to choose is not shared.
+// sharePort lets processes of one user share an address if they all call it. The system spreads new
+// connections over them, so that a server can replace another on the same machine, as in
+// envoyproxy/ratelimit. Port 0, which lets the system choose, is not shared.
 func sharePort(_, address string, socket syscall.RawConn) error {
 	if strings.HasSuffix(address, ":0") {
 		return nil
@@ -89,9 +88,8 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// listenUnix binds a unix socket at path, in the place of one that nobody listens at any
-// more. It is removed when the listener is closed. A path that begins with @ is a name that
-// Linux keeps without a file.
+// listenUnix binds a Unix socket at path, and replaces a stale socket. Closing the listener removes
+// the socket. A path that begins with @ is an abstract name of Linux, without a file.
 func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("%s: the path has %d bytes; use at most %d", path, len(path), most)
@@ -106,14 +104,13 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // owner and group connect, which takes the right to write
+	if err := os.Chmod(path, 0o660); err != nil { //nolint:gosec // owner and group may connect, which needs the write permission
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
 }
 
-// removeStale removes the socket that a process left behind which could not
-// clean up, and nothing else.
+// removeStale removes a socket that no process listens on. It returns an error for any other file.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -165,7 +165,7 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 		t.Setenv(variable, value)
 	}
 	var got []string
-	for _, p := range places(fromEnvironment(t).Listen) {
+	for _, p := range bindings(fromEnvironment(t).Listen) {
 		got = append(got, p.name+" "+p.network+" "+p.address)
 	}
 	want := []string{"gRPC tcp4 127.0.0.3:2", "HTTP tcp4 127.0.0.2:1", "debug tcp4 127.0.0.4:3", "metrics tcp4 127.0.0.5:4"}
@@ -173,7 +173,7 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	t.Setenv("GRPC_UDS", "/run/weir.sock")
-	if p := places(fromEnvironment(t).Listen)[0]; p.network != "unix" || p.address != "/run/weir.sock" {
+	if p := bindings(fromEnvironment(t).Listen)[0]; p.network != "unix" || p.address != "/run/weir.sock" {
 		t.Errorf("with a socket gRPC is at %s %s", p.network, p.address)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// limitMemory makes the runtime keep within nine tenths of the memory of the container, by
-// collecting more often, if that has a limit and GOMEMLIMIT sets no other. The rest is for
-// what the runtime does not count.
+// limitMemory sets the runtime's memory limit to nine tenths of the container's, unless GOMEMLIMIT
+// is set or the container has no limit. The rest is for memory that the runtime does not count.
 func limitMemory(logger *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -30,7 +29,7 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// Counters get the runtime's memory without otherMemory. Each takes about counterMemory with
+// Counters get the runtime's memory without otherMemory. A counter takes about counterMemory with
 // its key, so a container of 256 MiB keeps a million.
 const (
 	otherMemory   = 64 << 20
@@ -38,8 +37,8 @@ const (
 	leastCounters = 100_000
 )
 
-// maxCounters is how many counters the memory store keeps: as many as the runtime's limit,
-// which limitMemory or GOMEMLIMIT has set, has room for.
+// maxCounters returns the number of counters for which the runtime's memory limit, set by
+// limitMemory or GOMEMLIMIT, has room.
 func maxCounters() int {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
@@ -132,8 +131,8 @@ func (t *tuner) run(ctx context.Context) {
 	}
 }
 
-// target is the garbage that may pile up beside so many live bytes, in percent of these (see
-// GOGC), in steps, so that it seldom changes.
+// target returns the value of GOGC at which allowed bytes of garbage may accumulate, in percent of
+// the live bytes. It changes in steps, and so seldom.
 func target(live, allowed uint64) int {
 	percent := 1600 // counters in memory are no work for the collector
 	for percent > 25 && uint64(percent)*live > 100*allowed {
@@ -142,12 +141,11 @@ func target(live, allowed uint64) int {
 	return percent
 }
 
-// manyRules is from how many rules on the memory that a load took is given back to the
-// system: a heap as large as the load's peak would be collected too seldom to shrink by
-// itself.
+// manyRules is the number of rules from which a load triggers collections that return its memory to
+// the system. With a heap as large as the load's peak, the next collection would come too late.
 const manyRules = 10_000
 
-// read reads a metric of the runtime.
+// read returns a metric of the runtime.
 func read(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)

@@ -65,7 +65,7 @@ func TestSpecialValues(t *testing.T) {
 		"REDIS_POOL_SIZE":             nil, // TestRedisCluster
 		"REDIS_TLS_CACERT":            nil, // TestRedisTLS
 		"USE_PROMETHEUS": func(t *testing.T) {
-			if got := places(listens(t)); got[len(got)-1].name != "metrics" {
+			if got := bindings(listens(t)); got[len(got)-1].name != "metrics" {
 				t.Errorf("listens at %v", got)
 			}
 		},

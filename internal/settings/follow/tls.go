@@ -20,24 +20,22 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TLSOptions say which files make up one side of TLS and what is asked of the
-// other. Paths that are empty are not used.
+// TLSOptions configure one side of TLS connections. Empty paths are not used.
 type TLSOptions struct {
-	// Server tells a server, which speaks TLS 1.2 or later, from a client.
+	// Server selects the server side.
 	Server bool
-	// CertFile and KeyFile hold the certificate shown to the peer, with
-	// intermediate ones after it, and its key. A server needs them.
+	// CertFile has the certificate that the peer sees, followed by intermediate ones, and KeyFile
+	// its key. A server needs both.
 	CertFile, KeyFile string
-	// CAFile holds the certificates of the authorities that the peer's must come
-	// from. Without it a server asks for no certificate, and a client trusts the
-	// authorities of the system.
+	// CAFile has the certificates of the authorities that must have signed the peer's certificate.
+	// Without it, a server requests no certificate, and a client trusts the system's authorities.
 	CAFile string
-	// PeerSAN is a subject alternative name that the peer's certificate must
-	// hold: a DNS name, an IP address, a URI or an email address. For a client it
-	// takes the place of the host that is dialled; for a server it needs CAFile.
+	// PeerSAN is a subject alternative name that the peer's certificate must have: a DNS name, an
+	// IP address, a URI or an email address. A client checks it instead of the dialled host. On a
+	// server it needs CAFile.
 	PeerSAN string
-	// SkipHostnameVerification makes a client accept any name in the server's
-	// certificate, which must still come from a trusted authority.
+	// SkipHostnameVerification lets a client accept any name in the server's certificate, which
+	// still needs a trusted authority.
 	SkipHostnameVerification bool
 	// Logger hears of files that change and of gRPC clients that are refused.
 	Logger *slog.Logger
@@ -45,15 +43,15 @@ type TLSOptions struct {
 	Refused func(reason string)
 }
 
-// tlsEvery is how often the files are read. Tests shorten it.
+// tlsEvery is the interval of readings. Tests shorten it.
 var tlsEvery = 5 * time.Second
 
-// TLS is one side of TLS. It follows its files until it is closed: what they hold is a
-// text, whose check makes the next configuration. A connection keeps what it began with.
+// TLS is one side of TLS connections. It follows its files until Close: their contents are a Text
+// whose Check makes the next configuration. Open connections keep theirs.
 //
-// The file watcher of grpc-go is not used: it writes the private key into its
-// log when that does not match the certificate, which every replacement of two
-// files may look like for a moment; it also wants both in one directory.
+// The file watcher of grpc-go is not used, because it logs a private key that does not match the
+// certificate, which happens for a moment when two files are replaced. It also needs both files in
+// one directory.
 type TLS struct {
 	opts    TLSOptions
 	files   *Text
@@ -61,8 +59,8 @@ type TLS struct {
 	refused map[string]*rate.Sometimes // warn of clients, by reason
 }
 
-// OpenTLS reads the files, of which a client may have none. The error names the file that is
-// missing or bad.
+// OpenTLS reads the files, and follows them if there are any. The error names a missing or invalid
+// file.
 func OpenTLS(opts TLSOptions) (*TLS, error) {
 	c := &TLS{opts: opts, refused: map[string]*rate.Sometimes{}}
 	for _, reason := range Reasons {
@@ -85,8 +83,8 @@ func OpenTLS(opts TLSOptions) (*TLS, error) {
 	return c, nil
 }
 
-// read returns what the files hold: certificate, key and authorities, with a zero byte,
-// which none of them may hold, between two.
+// read returns the contents of the files, certificate, key and authorities, with a zero byte, which
+// no valid file contains, after each of the first two.
 func (c *TLS) read(context.Context) (string, error) {
 	var contents [3]string
 	for i, file := range []string{c.opts.CertFile, c.opts.KeyFile, c.opts.CAFile} {
@@ -102,7 +100,7 @@ func (c *TLS) read(context.Context) (string, error) {
 	return strings.Join(contents[:], "\x00"), nil
 }
 
-// use makes the configuration of what read returned.
+// use makes and stores the configuration for a text of read.
 func (c *TLS) use(text string) error {
 	o, contents := c.opts, strings.SplitN(text, "\x00", 3)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -122,7 +120,7 @@ func (c *TLS) use(text string) error {
 	}
 	switch {
 	case o.Server:
-		config.SessionTicketsDisabled = true // a client that comes back is checked against the files of today
+		config.SessionTicketsDisabled = true // a resumed session would skip the check by new files
 		if authorities != nil {
 			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
 		}
@@ -130,7 +128,7 @@ func (c *TLS) use(text string) error {
 			config.VerifyConnection = func(state tls.ConnectionState) error { return holds(state.PeerCertificates[0], o.PeerSAN, true) }
 		}
 	case o.PeerSAN != "" || o.SkipHostnameVerification:
-		config.InsecureSkipVerify = true // crypto/tls checks the host or nothing at all
+		config.InsecureSkipVerify = true // crypto/tls cannot check a certificate without its host
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			chain, intermediates := state.PeerCertificates, x509.NewCertPool()
 			for _, certificate := range chain[1:] {
@@ -147,11 +145,11 @@ func (c *TLS) use(text string) error {
 	return nil
 }
 
-// TLS is the configuration as of the newest good files, for the next connection. It does not
-// change, and must not be written to.
+// TLS returns the configuration of the last valid files, for the next connection. The caller must
+// not change it.
 func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 
-// Close ends the readings. TLS goes on returning the last configuration.
+// Close stops reading. TLS still returns the last configuration.
 func (c *TLS) Close() { c.files.Close() }
 
 // errName is the error of a certificate without the required name.
@@ -180,15 +178,15 @@ func holds(certificate *x509.Certificate, san string, client bool) error {
 		san, certificate.DNSNames, certificate.IPAddresses, certificate.URIs, certificate.EmailAddresses)}
 }
 
-// Credentials are for a gRPC server or client. Each connection is made with the
-// newest good files.
+// Credentials returns credentials for a gRPC server or client. Each handshake uses the last valid
+// files.
 func (c *TLS) Credentials() credentials.TransportCredentials {
 	return fresh{credentials.NewTLS(c.TLS()), c}
 }
 
-// fresh asks for the configuration with each handshake.
+// fresh reads the configuration for each handshake.
 type fresh struct {
-	credentials.TransportCredentials // for what does not depend on the files
+	credentials.TransportCredentials // implements methods that do not depend on the files
 	config                           *TLS
 }
 

@@ -19,10 +19,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// patience is what a busy machine may take for anything.
+// patience is the time that a test waits on a busy machine.
 const patience = time.Minute
 
-// side is one side's directory, with the names that TLSOptions want.
+// side is a directory with the files of one side.
 type side struct {
 	t    *testing.T
 	dir  string
@@ -30,8 +30,8 @@ type side struct {
 	log  testenv.Log
 }
 
-// newSide writes a certificate of issuer with the given names, and the
-// authorities of the peer; nil leaves them out.
+// newSide writes a certificate from issuer with names, and the authorities of the peer. If either is
+// nil, it is omitted.
 func newSide(t *testing.T, issuer, peers *testenv.Authority, names ...string) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
@@ -54,7 +54,7 @@ func (s *side) write(name string, content []byte) string {
 	return path
 }
 
-// client opens the files as a client.
+// client opens the files for a client.
 func (s *side) client() *TLS {
 	s.t.Helper()
 	c := testenv.Must(OpenTLS(s.opts))(s.t)
@@ -62,15 +62,14 @@ func (s *side) client() *TLS {
 	return c
 }
 
-// server opens the files as a server.
+// server opens the files for a server.
 func (s *side) server() *TLS {
 	s.t.Helper()
 	s.opts.Server = true
 	return s.client()
 }
 
-// handshake connects the two sides over a socket, the client to host, and
-// returns what each made of it.
+// handshake connects the client to host over a socket, and returns the errors of both sides.
 func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr, clientErr error) {
 	t.Helper()
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -94,11 +93,11 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	client = client.Clone()
 	client.ServerName = host
-	if len(client.Certificates) > 0 { // by itself Go shows none that the server has not asked for
+	if len(client.Certificates) > 0 { // by default Go sends only a certificate that the server accepts
 		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client.Certificates[0], nil }
 	}
 	c := tls.Client(conn, client)
-	// With TLS 1.3 the client learns only when it reads that it was refused.
+	// With TLS 1.3, a client learns only from its first read that it was refused.
 	_, clientErr = c.Read(make([]byte, 1))
 	conn.Close()
 	return <-done, clientErr
@@ -120,13 +119,13 @@ func TestPeers(t *testing.T) {
 
 	for _, test := range []struct {
 		name      string
-		authority *testenv.Authority // of clients
-		san       string             // that clients must hold
+		authority *testenv.Authority // of the clients
+		san       string             // the required name of clients
 		client    *side
 		host      string
 		old       bool
-		server    string // what the server says, "" if all is well
-		want      string // what the client says
+		server    string // the error of the server, or ""
+		want      string // the error of the client
 	}{
 		{name: "no client certificates asked for", client: client(nil, nil)},
 		{name: "client of the authority", authority: ours, client: client(ours, nil)},
@@ -182,7 +181,7 @@ func TestBadFiles(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts TLSOptions
-		want string // %s is the directory
+		want string // %s stands for the directory
 	}{
 		{"no certificate file", TLSOptions{Server: true, CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
 		{"no key file", TLSOptions{Server: true, CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
@@ -205,8 +204,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestSessionsAreNotResumed comes back with the session of a connection before,
-// with which a client need not show its certificate again.
+// TestSessionsAreNotResumed connects again with the session of an earlier connection, with which a
+// client need not present its certificate.
 func TestSessionsAreNotResumed(t *testing.T) {
 	ours := testenv.NewAuthority(t)
 	server := newSide(t, ours, ours, "weir.example").server().TLS()
@@ -218,7 +217,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 		}
 		return nil
 	}
-	for range 2 { // the second time it would have a session
+	for range 2 { // the second time with a session
 		if err, _ := handshake(t, server, client, "weir.example"); err != nil {
 			t.Fatal(err)
 		}
@@ -265,14 +264,14 @@ func TestRefusedClients(t *testing.T) {
 		conn.Close()
 		clients.Wait()
 	}
-	// with returns a client with a certificate, which it shows whoever the server trusts.
+	// with returns a client that sends its certificate whatever authorities the server trusts.
 	with := func(issuer, peers *testenv.Authority, protocol string, names ...string) func(net.Conn) {
 		config := newSide(t, issuer, peers, names...).client().TLS().Clone()
 		config.ServerName, config.NextProtos = "weir.example", []string{protocol}
 		if certificates := config.Certificates; len(certificates) > 0 {
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
 		}
-		return func(conn net.Conn) { _, _ = tls.Client(conn, config).Read(make([]byte, 1)) } // until it is refused
+		return func(conn net.Conn) { _, _ = tls.Client(conn, config).Read(make([]byte, 1)) } // returns when it is refused
 	}
 	for _, step := range []struct {
 		reason string // empty: it is not refused
@@ -306,8 +305,8 @@ func TestRefusedClients(t *testing.T) {
 	}
 }
 
-// TestKindsOfNames spells a name as another kind of it. An authority that checks
-// DNS names may sign any URI.
+// TestKindsOfNames has certificates with a name of another kind. An authority that checks only DNS
+// names may sign any URI.
 func TestKindsOfNames(t *testing.T) {
 	uri := func(text string) *x509.Certificate {
 		u := testenv.Must(url.Parse(text))(t)
