@@ -134,7 +134,7 @@ func (t *tuner) run(ctx context.Context) {
 // target returns the value of GOGC at which allowed bytes of garbage may accumulate, in percent of
 // the live bytes. It changes in steps, and so seldom.
 func target(live, allowed uint64) int {
-	percent := 1600 // counters in memory are no work for the collector
+	percent := 1600 // live counters in memory are little work for the collector
 	for percent > 25 && uint64(percent)*live > 100*allowed {
 		percent /= 2
 	}

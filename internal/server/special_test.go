@@ -28,7 +28,7 @@ import (
 // a test of that meaning, or nil and the name of another test.
 func TestSpecialValues(t *testing.T) {
 	listens := func(t *testing.T, args ...string) settings.Listen { return fromEnvironment(t, args...).Listen }
-	// watched returns the duration and the error of a watching call on a server with flags. ctx bounds the call.
+	// watched returns the duration and the error of a call of Watch on a server with flags. ctx bounds the call.
 	watched := func(ctx context.Context, t *testing.T, args ...string) (time.Duration, codes.Code) {
 		f, began := start(t, append(args, "--config="+directory(t, limited(3)))...), time.Now()
 		watch := testenv.Must(grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)

@@ -32,7 +32,7 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 }
 
 // openStore opens the store that the settings name, without waiting for Redis. It calls found
-// when the store can decide, and again whenever health is to follow Redis.
+// when the store can decide, and then, if health follows Redis, every second.
 func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (*store, error) {
 	st := &store{registry: prometheus.NewRegistry(), maxCounters: maxCounters()}
 	o.Registry.MustRegister(st.registry)
