@@ -188,9 +188,9 @@ func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	}
 }
 
-// TestCallsAndConnectionsEnd opens calls of each kind and sends no message. They end by
-// themselves, and a followed health check whose message came does not. There are so many of
-// these at a time. A connection without a call ends later than Envoy's would.
+// TestCallsAndConnectionsEnd opens calls of each kind without a message, which the server ends. A
+// watched health check with a message lasts; at most maxStreams may be open. A connection without
+// calls is closed later than by Envoy.
 func TestCallsAndConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(1 << 20)
@@ -241,7 +241,7 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestCallsAreHurried opens calls without a message and lets connections read much.
+// TestCallsAreHurried opens calls without a message while connections read much.
 func TestCallsAreHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newArrivals()
@@ -265,7 +265,7 @@ func TestCallsAreHurried(t *testing.T) {
 			t.Error("a call ends at once")
 		}
 		for first.Err() == nil {
-			read() // which waits while there is too much to read
+			read() // waits while the server is crowded
 		}
 		if took := time.Since(begun); took < moment || took > 3*moment {
 			t.Errorf("a call ends after %v", took)

@@ -42,21 +42,19 @@ const (
 	// readBuffer is the size of a connection's read buffer, enough for dozens of requests.
 	readBuffer = 4 << 10
 
-	// patienceOfCalls is how long a connection may take for its handshakes, and a call for its
-	// message.
+	// patienceOfCalls bounds the handshakes of a connection, and the wait for a call's message.
 	patienceOfCalls = 10 * time.Second
 
-	// maxIdle is how long a connection may have no call. An Envoy closes it by itself after an
-	// hour.
+	// maxIdle is the age at which a connection without calls is closed. Envoy closes it after an hour.
 	maxIdle = 65 * time.Minute
 
-	// maxStreams is how many streams, such as followed health checks, are open at a time, of
-	// about 25 KiB each. Envoy's calls are none.
+	// maxStreams is the maximum number of open streams, such as watched health checks, of about
+	// 25 KiB each. Envoy's calls are not streams.
 	maxStreams = 1000
 )
 
-// maxConnections is how many gRPC connections are open at a time, of about 30 KiB each: at
-// most a quarter of the memory, and half as many as the process may have files.
+// maxConnections returns the maximum number of gRPC connections, of about 30 KiB each: they may take
+// a quarter of the memory and half of the open files.
 func maxConnections() int {
 	most := affordable(16<<10, 4*30<<10)
 	var files unix.Rlimit
@@ -66,8 +64,8 @@ func maxConnections() int {
 	return int(min(uint64(most), files.Cur/2))
 }
 
-// grpcOptions bound what a client may take. Who may be a client is for TLS and the
-// network to say.
+// grpcOptions returns options that bound the resources of a client. TLS and network policy decide
+// who may connect.
 func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, h *health, a *arrivals, headersRead []string) []grpc.ServerOption {
 	options := append(rls.ServerOptions(),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -82,7 +80,7 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
 		}),
-		// Envoy's connection_keepalive pings more often than gRPC puts up with.
+		// Envoy's connection_keepalive may ping more often than gRPC allows by default.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.InTapHandle(a.beforeCall(headersRead)),
 		grpc.ChainStreamInterceptor(h.endStreams(make(chan struct{}, maxStreams))),
@@ -94,28 +92,28 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 }
 
 // arrivals end calls without a complete message after patienceOfCalls, or after a moment while
-// such calls take much.
+// memory is scarce or the server is crowded.
 type arrivals struct {
 	*rls.Arrivals
-	read                atomic.Int64 // bytes of all connections in the current moment
-	scarce              atomic.Bool  // memory is
+	read                atomic.Int64 // bytes read from all connections in this moment
+	scarce              atomic.Bool  // whether memory is scarce
 	mostRead, mostCalls int
 }
 
 const moment = patienceOfCalls / 40
 
-// newArrivals returns arrivals for the memory that the runtime may use: of each moment a
-// sixteenth for messages and a sixteenth for calls, of about 15 KiB each.
+// newArrivals returns arrivals for the runtime's memory limit. The messages of a moment may take a
+// sixteenth of it, and waiting calls, of about 15 KiB each, another sixteenth.
 func newArrivals() *arrivals {
 	return &arrivals{Arrivals: rls.NewArrivals(), mostRead: affordable(64<<20, 16), mostCalls: affordable(4000, 16*15<<10)}
 }
 
-// crowded reports whether calls take so much that connections with more to read should wait.
+// crowded reports whether messages or calls take so much that busy connections should wait.
 func (a *arrivals) crowded() bool {
 	return a.read.Load() > int64(a.mostRead) || a.Len() > a.mostCalls
 }
 
-// run ends calls until ctx ends, and then all.
+// run ends late calls until ctx ends. Then it ends all.
 func (a *arrivals) run(ctx context.Context) {
 	for tick := time.Tick(moment); ; {
 		select {
@@ -133,8 +131,8 @@ func (a *arrivals) run(ctx context.Context) {
 	}
 }
 
-// beforeCall sees a call before its message. It drops the headers that nobody reads,
-// because a few bytes of HPACK can stand for many.
+// beforeCall returns a hook that runs before a call's message arrives. It drops all headers except
+// headersRead, because a few bytes of HPACK may expand to large headers.
 func (a *arrivals) beforeCall(headersRead []string) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
@@ -154,7 +152,7 @@ func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *component {
 	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections()), a}, s.Serve, stop)
 }
 
-// fairListener makes connections that take turns.
+// fairListener accepts connections as fairConns.
 type fairListener struct {
 	net.Listener
 	arrivals *arrivals
@@ -169,17 +167,16 @@ func (l fairListener) Accept() (net.Conn, error) {
 	return &fairConn{Conn: conn, arrivals: l.arrivals}, nil
 }
 
-// turn is how many bytes of a connection are read at once that sends faster than it is
-// read.
+// turn is the size of a read, in bytes, from a connection that sends faster than it is read.
 const turn = 256
 
-// fairConn is a connection that is read little by little while it has more to read, and
-// lets others have a turn before. Otherwise it keeps a processor for 10 ms. In a crowd it waits
-// for 2.5 s.
+// fairConn is a connection that yields to others before each read, and reads at most turn bytes,
+// while it has more to read. Otherwise it would keep a processor for 10 ms. While the server is
+// crowded, a read waits up to 2.5 s.
 type fairConn struct {
 	net.Conn
 	arrivals *arrivals
-	more     bool // the last read was as much as it could be
+	more     bool // the last read filled its buffer
 }
 
 // Read implements net.Conn.
@@ -187,7 +184,7 @@ func (c *fairConn) Read(p []byte) (int, error) {
 	if c.more {
 		runtime.Gosched()
 		for waited := time.Duration(0); waited < 10*moment && c.arrivals.crowded(); waited += moment / 25 {
-			time.Sleep(moment / 25) //nolint:forbidigo // to hold up who floods is the purpose
+			time.Sleep(moment / 25) //nolint:forbidigo // the purpose is to slow down floods
 		}
 		p = p[:min(len(p), turn)]
 	}

@@ -78,10 +78,9 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams returns an interceptor of streams, such as followed health checks. It refuses
-// those beyond the capacity of open. It ends them when the server drains; by themselves they
-// would last, and with them the drain, until the client leaves. The end of a stream ends its
-// handler, too.
+// endStreams returns an interceptor of streams, such as watched health checks. It refuses streams
+// beyond the capacity of open, and ends streams when the server drains; otherwise the drain would
+// last until their clients leave. The end of a stream ends its handler, too.
 func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		select {
@@ -101,7 +100,7 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 	}
 }
 
-// arrivedStream is a stream whose context does not end for want of a message. Its reads do.
+// arrivedStream is a stream whose context does not end for lack of a message. Its reads still do.
 type arrivedStream struct{ grpc.ServerStream }
 
 // Context implements grpc.ServerStream.

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// httpServer makes a server that no slow client can hold up for ever, nil without a listener.
-// Beyond maxConnections at a time, fewer in little memory, further ones wait. Half of them may be
-// without a request; for one more of these, the server closes another.
+// httpServer returns a server that bounds slow clients, or nil if listener is nil. Connections beyond
+// maxConnections, or fewer if memory is small, wait. Half of the connections may be without a
+// request; for each one more, the server closes another of these.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
@@ -35,7 +35,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 			if state != http.StateNew && state != http.StateIdle {
 				return
 			}
-			for other := range waiting { // the first of a map is any
+			for other := range waiting { // any one
 				if len(waiting) >= maxConnections/2 {
 					other.Close()
 					delete(waiting, other)
@@ -45,7 +45,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 			waiting[conn] = true
 		},
 		ReadTimeout:    5 * time.Second,
-		WriteTimeout:   30 * time.Second, // profiles take what they are asked to on top
+		WriteTimeout:   30 * time.Second, // profiles extend it
 		IdleTimeout:    10 * time.Second,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

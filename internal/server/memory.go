@@ -47,35 +47,35 @@ func maxCounters() int {
 	return int(max((limit-otherMemory)/counterMemory, leastCounters))
 }
 
-// affordable returns how many things of a size, in bytes, fit into the runtime's limit, but at
-// most the given number.
+// affordable returns the number of objects of size bytes for which the runtime's memory limit has
+// room, at most most.
 func affordable(most int, size int64) int {
 	return int(min(int64(most), debug.SetMemoryLimit(-1)/size))
 }
 
-// Garbage that may pile up between two collections, or a quarter of what is live, if that is
-// more. By the runtime's default it is as much as is live: a server of little memory then
-// collects very often, which was a sixth of the CPU time of a decision. A load of 100,000
-// rules leaves 360 MB behind, and each collection on its way keeps all processors busy with
-// the old rules and the new.
+// The garbage in bytes that may accumulate between two collections, normally and during a load of
+// rules. A quarter of the live bytes may always do so. By the runtime's default, garbage may be as
+// large as the live bytes. A server with few live bytes would then collect very often, for a sixth
+// of the CPU time of a decision. A load of 100,000 rules makes 360 MB of garbage, and each
+// collection during it keeps all processors busy with the old rules and the new.
 const garbage, loadGarbage = 56 << 20, 224 << 20
 
-// tuner keeps the collector's target at the garbage that is allowed.
+// tuner sets the target of the garbage collector to the allowed garbage.
 type tuner struct {
-	loading atomic.Bool // rules
-	scarce  func()      // if not nil, is called after each collection that finds memory scarce
+	loading atomic.Bool // whether rules are loaded now
+	scarce  func()      // if not nil, called after each collection that finds memory scarce
 
 	mu      sync.Mutex
-	percent int // the target
+	percent int // the current target
 }
 
-// load says that a load begins, or that it has ended.
+// load sets the target for the begin or the end of a load.
 func (t *tuner) load(begins bool) {
 	t.loading.Store(begins)
 	t.tune()
 }
 
-// tune sets the target, a share of what is live, unless GOGC does. It returns the live bytes.
+// tune sets the target as a share of the live bytes, unless GOGC is set. It returns the live bytes.
 func (t *tuner) tune() (live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,24 +84,24 @@ func (t *tuner) tune() (live uint64) {
 		allowed = loadGarbage
 	}
 	live = read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
-	if percent := target(live, allowed); percent != t.percent && os.Getenv("GOGC") == "" { // to set it stops the world
+	if percent := target(live, allowed); percent != t.percent && os.Getenv("GOGC") == "" { // setting it stops the world
 		debug.SetGCPercent(percent)
 		t.percent = percent
 	}
 	return live
 }
 
-// Memory is scarce above a quarter of the runtime's limit, or of enoughMemory. Above calm live
-// bytes, a collection follows after untilCollected: it finds the end of a peak, after which there
-// is too little garbage for a collection. That time doubles while nothing changes.
+// Memory is scarce if the live bytes exceed a quarter of the runtime's limit or of enoughMemory. If
+// they exceed calm, tuner forces a collection after untilCollected, because after a peak there may
+// be too little garbage for one. The wait doubles while the live bytes hardly change.
 const (
 	enoughMemory   = 1 << 30
 	calm           = 24 << 20
 	untilCollected = 10 * time.Second
 )
 
-// run lets the target follow what is live, which each collection finds out, until ctx ends: if
-// that grows to the tenfold, as under an attack, ten times the garbage would pile up.
+// run sets the target after each collection, which measures the live bytes, until ctx ends. If the
+// live bytes grew tenfold, as under an attack, an old target would allow ten times the garbage.
 func (t *tuner) run(ctx context.Context) {
 	last, wait := uint64(0), untilCollected
 	for {
@@ -112,10 +112,10 @@ func (t *tuner) run(ctx context.Context) {
 		if live > last*5/4 || live < last*3/4 {
 			wait = untilCollected
 		}
-		collected := make(chan struct{}) // the next collection finds an object that nobody refers to
+		collected := make(chan struct{}) // closed by the next collection, which frees the object below
 		runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, collected)
 		var late <-chan time.Time
-		if max(live, last) > calm { // the runtime returns memory only after a second one
+		if max(live, last) > calm { // the runtime returns memory only after a second collection
 			late = time.After(wait)
 		}
 		select {

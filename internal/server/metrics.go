@@ -44,7 +44,7 @@ func registerProcess(reg prometheus.Registerer, b Build, refusedSecrets func() [
 	}, func() float64 { return float64(len(refusedSecrets())) })
 }
 
-// countRefused returns a counter of TLS clients by the reason for which they are refused.
+// countRefused registers a metric of refused TLS clients, and returns a function that counts one.
 func countRefused(reg prometheus.Registerer) func(reason string) {
 	refused := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_tls_clients_refused_total", Help: "TLS handshakes of gRPC clients that failed, by reason.",

@@ -37,7 +37,7 @@ type TLSOptions struct {
 	// SkipHostnameVerification lets a client accept any name in the server's certificate, which
 	// still needs a trusted authority.
 	SkipHostnameVerification bool
-	// Logger hears of files that change and of gRPC clients that are refused.
+	// Logger receives changes of files and refusals of gRPC clients.
 	Logger *slog.Logger
 	// Refused, if not nil, is called with one of Reasons when a gRPC client is refused.
 	Refused func(reason string)
@@ -56,7 +56,7 @@ type TLS struct {
 	opts    TLSOptions
 	files   *Text
 	current atomic.Pointer[tls.Config]
-	refused map[string]*rate.Sometimes // warn of clients, by reason
+	refused map[string]*rate.Sometimes // limits of warnings about clients, by reason
 }
 
 // OpenTLS reads the files, and follows them if there are any. The error names a missing or invalid
@@ -155,10 +155,9 @@ func (c *TLS) Close() { c.files.Close() }
 // errName is the error of a certificate without the required name.
 type errName struct{ error }
 
-// holds returns an error unless a certificate holds a subject alternative name. What the name
-// looks like decides what kind of name it is: with a scheme it is a URI, with an @
-// an email address, and otherwise a DNS name or an IP address. A wildcard is no name of a
-// client.
+// holds returns an error unless the certificate has the subject alternative name san. With a scheme,
+// san is a URI, with an @ an email address, otherwise a DNS name or an IP address. A wildcard in the
+// certificate of a client matches no name.
 func holds(certificate *x509.Certificate, san string, client bool) error {
 	var held bool
 	switch {
@@ -194,10 +193,10 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 	return credentials.NewTLS(f.config.TLS()).ClientHandshake(ctx, authority, conn)
 }
 
-// Reasons are the reasons for which gRPC clients are refused.
+// Reasons are the reasons for refusing gRPC clients.
 var Reasons = []string{"no_certificate", "certificate", "name", "not_tls", "timeout", "by_client", "other"}
 
-// reason returns the one of Reasons for the error of a handshake.
+// reason returns the reason for the error of a handshake.
 func reason(err error) string {
 	if _, ok := errors.AsType[errName](err); ok {
 		return "name"
@@ -220,9 +219,9 @@ func reason(err error) string {
 	return "other"
 }
 
-// ServerHandshake says why a client could not connect, which clients themselves
-// rarely do. There is one warning a minute for each reason, because clients try again and
-// again, and none of those that only look whether somebody listens.
+// ServerHandshake logs why a client could not connect, because clients rarely do. There is at most
+// one warning a minute for each reason, because clients retry, and no warning about clients that
+// only check whether the port is open.
 func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := credentials.NewTLS(f.config.TLS()).ServerHandshake(conn)
 	if err != nil {

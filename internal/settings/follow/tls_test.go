@@ -237,8 +237,8 @@ func TestBadReplacementIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestRefusedClients refuses clients for each reason, and again. Each is counted, and each reason
-// is logged once.
+// TestRefusedClients refuses two clients for each reason. Both are counted, and each reason is logged
+// once.
 func TestRefusedClients(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, ours, ours, "weir.example")
@@ -274,7 +274,7 @@ func TestRefusedClients(t *testing.T) {
 		return func(conn net.Conn) { _, _ = tls.Client(conn, config).Read(make([]byte, 1)) } // returns when it is refused
 	}
 	for _, step := range []struct {
-		reason string // empty: it is not refused
+		reason string // or "" if the client is not refused
 		client func(net.Conn)
 	}{
 		{"", func(net.Conn) {}},
@@ -294,7 +294,7 @@ func TestRefusedClients(t *testing.T) {
 		}
 	}
 	log := s.log.String()
-	if lines := strings.Count(log, "TLS client rejected"); lines != len(Reasons)-1 { // without timeout
+	if lines := strings.Count(log, "TLS client rejected"); lines != len(Reasons)-1 { // all but timeout
 		t.Errorf("%d lines, want one of each reason:\n%s", lines, log)
 	}
 	if !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "didn't provide a certificate") {
