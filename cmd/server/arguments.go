@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/offline/explain"
+	"weir/internal/plan/explain"
 	"weir/internal/settings"
 )
 

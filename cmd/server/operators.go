@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/offline/explain"
 	"weir/internal/operators/client"
+	"weir/internal/plan/explain"
 	"weir/internal/settings/follow"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/offline/explain"
 	"weir/internal/offline/limittest"
 	"weir/internal/operators/client"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 	"weir/internal/server"
 	"weir/internal/settings"
 )

@@ -19,9 +19,9 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
-	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
+	"weir/internal/plan/explain"
 	"weir/internal/settings/follow"
 )
 

@@ -1,8 +1,6 @@
 // Package offline is the parent of the packages behind the commands that need no running
 // Weir. It has no code of its own. Its packages are
 //
-//   - explain: why a descriptor is limited as it is. Read it first: it also defines how
-//     descriptors are written in the arguments of all commands.
 //   - limittest: unit tests of rules.
 //   - envoyconfig: the descriptors that Envoy's configuration makes of a request.
 //   - simulate: the effect that rules would have had on the requests of access logs.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/limiter"
-	"weir/internal/offline/explain"
+	"weir/internal/plan/explain"
 )
 
 // Entry is an entry of a descriptor. Bytes that are no UTF-8 are U+FFFD in Key and Value, and

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/offline/explain"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // Exceptions keeps those in force, and ends them. What is added or removed holds in this

@@ -12,4 +12,6 @@
 //	cache.go     remembers the limits that were made for overrides and exceptions
 //	status.go    Plan and Decisions -> Result, with its Statuses
 //	outcome.go   the outcome of each limit, for observers
+//
+// Below it, package explain says in words why a descriptor is limited as it is.
 package plan

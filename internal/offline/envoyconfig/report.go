@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/offline/explain"
+	"weir/internal/plan/explain"
 )
 
 // Report is the descriptors that Envoy sends for a request, for text and JSON.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // Question is what can be asked of a server, or done to it. Tags are arguments and flags of

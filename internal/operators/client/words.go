@@ -12,9 +12,9 @@ import (
 	"text/template"
 	"time"
 
-	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/plan/explain"
 )
 
 // Answer is what a server has answered.

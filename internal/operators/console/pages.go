@@ -17,10 +17,10 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/offline/explain"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // maxKeys is how many keys the page Now has at most.

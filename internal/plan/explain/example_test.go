@@ -6,7 +6,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/offline/explain"
+	"weir/internal/plan/explain"
 )
 
 func ExampleExplain() {

@@ -11,5 +11,6 @@
 //	descriptor.go  descriptors in the syntax of commands <-> entries
 //
 // It uses the code of the server: plan makes the hits, and limiter decides them. It
-// only puts the result into words, and changes no counters.
+// only puts the result into words, and changes no counters. The commands and the console
+// share it, and the syntax of descriptors.
 package explain
