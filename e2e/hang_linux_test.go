@@ -110,7 +110,7 @@ func TestStdoutThatBreaks(t *testing.T) {
 	writer.Close()
 	askFor(t, w, 100, "user", "alice")
 	testenv.Until(t, "decisions are lost", func() bool {
-		return w.metric("weir_decision_log_left_out_total", `reason="failed"`) > 0
+		return w.metric("weir_decision_log_dropped_total", `reason="failed"`) > 0
 	})
 	w.signal(syscall.SIGTERM)
 	w.wantExit(0)

@@ -239,6 +239,6 @@ func decision(t *testing.T, line string) map[string]string {
 		}
 		delete(fields, name)
 	}
-	_, fields["place"], _ = strings.Cut(fields["place"], ".yaml:")
+	_, fields["location"], _ = strings.Cut(fields["location"], ".yaml:")
 	return fields
 }

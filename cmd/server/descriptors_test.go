@@ -30,7 +30,7 @@ func TestDescriptors(t *testing.T) {
 			"of=\\x27a\\,b\n", "when:   after the response", `weir explain --config PATH 'shop and more' 'of=\x27a\,b'`,
 		}, stderr: []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is Envoy's"}},
 		{name: "JSON", stdin: envoyMapping, args: []string{"-", "--output=json", "--header=x-user:\xff"}, stdout: []string{
-			`"domain": "shop and more",`, `"place": "stdin:3:5: rate_limits[0]"`, `"value_base64": "/w=="`, `"hits_addend": 2`, `weir explain --config PATH 'shop and more' 'user=\\xff' --hits 2`,
+			`"domain": "shop and more",`, `"location": "stdin:3:5: rate_limits[0]"`, `"value_base64": "/w=="`, `"hits_addend": 2`, `weir explain --config PATH 'shop and more' 'user=\\xff' --hits 2`,
 			`"descriptor": "of=\\x27a\\,b"`, `"on_stream_done": true`, `"notes": [`,
 		}},
 		{name: "example", args: []string{example, "--path", "/login", "--header=x-user:alice"}, stdout: []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}},

@@ -176,7 +176,7 @@ func (d descriptorsOf) Run(p *program) error {
 	sent := config.Report(request, command)
 	for _, note := range sent.Notes {
 		if d.Output == "text" {
-			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Place, note.Text)
+			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Location, note.Text)
 		}
 	}
 	return p.print(d.Output, sent, len(sent.Descriptors) > 0)

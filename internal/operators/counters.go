@@ -16,7 +16,7 @@ import (
 type Counters struct {
 	Descriptor
 	Rule      string     `json:"rule"` // the keys and values that lead to it, "" if no rule matches
-	Place     string     `json:"place,omitempty"`
+	Location  string     `json:"location,omitempty"`
 	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
 	Limits    []Counter  `json:"limits"`
 	Reset     int        `json:"reset,omitempty"` // how many counters POST /reset has set to zero
@@ -24,11 +24,11 @@ type Counters struct {
 
 // Counter is a limit and what is used of it.
 type Counter struct {
-	Rule  string `json:"rule"` // that has the limit: that of the descriptor, or one above
-	Place string `json:"place,omitempty"`
-	Limit string `json:"limit"` // its name, or how it counts
-	Rate  string `json:"rate"`  // such as "5 per minute"
-	Mode  string `json:"mode,omitempty"`
+	Rule     string `json:"rule"` // that has the limit: that of the descriptor, or one above
+	Location string `json:"location,omitempty"`
+	Limit    string `json:"limit"` // its name, or how it counts
+	Rate     string `json:"rate"`  // such as "5 per minute"
+	Mode     string `json:"mode,omitempty"`
 	// Shared are the wildcards and the like of the rule whose values all share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether it admits everything, Replaced whether another limit of the
@@ -40,10 +40,10 @@ type Counter struct {
 	Amount    uint64 `json:"amount"`
 	Used      uint64 `json:"used"`
 	Remaining uint64 `json:"remaining"`
-	// Remaining, RetryAfter and WholeIn are of the limit, also while an exception admits or
+	// Remaining, RetryAfter and ResetAfter are of the limit, also while an exception admits or
 	// denies everything. RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
 	RetryAfter *float64 `json:"retry_after"`
-	WholeIn    float64  `json:"whole_in"`             // seconds until nothing of it is used any more, 0 if nothing is used
+	ResetAfter float64  `json:"reset_after"`          // seconds until nothing of it is used any more, 0 if nothing is used
 	BannedFor  float64  `json:"banned_for,omitempty"` // seconds that deny_for still lasts, 0 without a ban
 	Key        string   `json:"key,omitempty"`        // of the counter in Redis, as text
 }
@@ -109,7 +109,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		answer.Exception = new(exceptionOf(e))
 	}
 	if rule != nil {
-		answer.Rule, answer.Place = rule.Way(), rule.Place()
+		answer.Rule, answer.Location = rule.Way(), rule.Place()
 	}
 	options := d.Plan
 	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
@@ -150,7 +150,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 	list, n := []Counter{}, 0
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			c := Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
+			c := Counter{Rule: r.Way(), Location: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
 			if !l.Unlimited {
 				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
 				c.Replaced = n == len(hits) || hits[n].Limit != l
@@ -159,7 +159,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 				l, holds := asked[n].Limit, held[n]
 				c.Rate, c.Shared = l.Rate(), r.Shared()
 				c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
-				c.RetryAfter, c.WholeIn, c.BannedFor = seconds(holds.RetryAfter), holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
+				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(holds.RetryAfter), holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
 				if d.Servers != nil {
 					c.Key = plaintext.RedisKey(hits[n].Key)
 				}

@@ -43,10 +43,10 @@ func (f *fixture) lines(a Counters, err error) (text string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	_, place, _ := strings.Cut(a.Place, ".yaml:")
+	_, place, _ := strings.Cut(a.Location, ".yaml:")
 	text = a.Rule + " at " + place + "\n"
 	for _, l := range a.Limits {
-		_, place, _ := strings.Cut(l.Place, ".yaml:")
+		_, place, _ := strings.Cut(l.Location, ".yaml:")
 		text += fmt.Sprintf("%s|%s at %s %q %s: ", l.Rule, l.Limit, place, l.Rate, l.Mode)
 		retry := "never"
 		if l.RetryAfter != nil {
@@ -58,7 +58,7 @@ func (f *fixture) lines(a Counters, err error) (text string) {
 		case l.Replaced:
 			text += "replaced"
 		default:
-			text += fmt.Sprintf("%d of %d, %d left, retry %s, whole %v, banned %v, shared %v, %s", l.Used, l.Amount, l.Remaining, retry, l.WholeIn, l.BannedFor, l.Shared, l.Key)
+			text += fmt.Sprintf("%d of %d, %d left, retry %s, whole %v, banned %v, shared %v, %s", l.Used, l.Amount, l.Remaining, retry, l.ResetAfter, l.BannedFor, l.Shared, l.Key)
 		}
 		text += "\n"
 	}

@@ -62,7 +62,7 @@ func StartDecisionLog(opts LogOptions) *DecisionLog {
 		closing: make(chan struct{}), ended: make(chan struct{}),
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records written to the decision log."}),
 		left: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decision_log_left_out_total",
+			Name: "weir_decision_log_dropped_total",
 			Help: "Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.",
 		}, []string{"reason"}),
 	}
@@ -141,7 +141,7 @@ type LogRecord struct {
 	Domain     string    `json:"domain"`
 	Descriptor Excerpt   `json:"descriptor"`
 	Rule       string    `json:"rule,omitempty"`      // the keys and values that lead to it
-	Place      string    `json:"place,omitempty"`     // where it is written
+	Location   string    `json:"location,omitempty"`  // where it is written
 	Exception  string    `json:"exception,omitempty"` // the ID of the one that applies
 	Limit      string    `json:"limit,omitempty"`
 	Rate       string    `json:"rate,omitempty"`

@@ -77,11 +77,11 @@ func TestRecordsAreLeftOut(t *testing.T) {
 					t.Errorf("%d errors of the sink were handed on", complaints)
 				}
 				want := fmt.Sprintf(`
-# HELP weir_decision_log_left_out_total Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.
-# TYPE weir_decision_log_left_out_total counter
-weir_decision_log_left_out_total{reason="failed"} %d
-weir_decision_log_left_out_total{reason="rate"} %d
-weir_decision_log_left_out_total{reason="slow"} %d
+# HELP weir_decision_log_dropped_total Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.
+# TYPE weir_decision_log_dropped_total counter
+weir_decision_log_dropped_total{reason="failed"} %d
+weir_decision_log_dropped_total{reason="rate"} %d
+weir_decision_log_dropped_total{reason="slow"} %d
 # HELP weir_decision_log_records_total Records written to the decision log.
 # TYPE weir_decision_log_records_total counter
 weir_decision_log_records_total %d

@@ -173,12 +173,12 @@ type Window struct {
 
 // Source says which limit denied.
 type Source struct {
-	Domain string `json:"domain"`
-	Rule   string `json:"rule"`             // the keys and values that lead to it; "override" for limits of requests
-	Place  string `json:"place,omitempty"`  // where the rule is written, if it still serves
-	Limit  string `json:"limit"`            // its name, or how it counts
-	Rate   string `json:"rate"`             // such as "5 per minute"
-	Shadow bool   `json:"shadow,omitempty"` // nothing was denied, because of a shadow mode
+	Domain   string `json:"domain"`
+	Rule     string `json:"rule"`               // the keys and values that lead to it; "override" for limits of requests
+	Location string `json:"location,omitempty"` // where the rule is written, if it still serves
+	Limit    string `json:"limit"`              // its name, or how it counts
+	Rate     string `json:"rate"`               // such as "5 per minute"
+	Shadow   bool   `json:"shadow,omitempty"`   // nothing was denied, because of a shadow mode
 
 	Series limiter.Series `json:"-"`
 }
@@ -241,7 +241,7 @@ func (d *Denials) locate(find func(places map[limiter.Series]string)) {
 	}
 	find(places)
 	for _, l := range d.limits() {
-		l.Place = places[l.Series]
+		l.Location = places[l.Series]
 	}
 }
 
@@ -335,14 +335,14 @@ func mergeWindows(windows []Window) Window {
 		for j := range windows[i].Limits {
 			l, unlisted := &windows[i].Limits[j], windows[i].OthersAtMost
 			name := l.Source
-			name.Place, name.Rate, name.Series = "", "", "" // they may differ while servers load new rules
+			name.Location, name.Rate, name.Series = "", "", "" // they may differ while servers load new rules
 			m := limits[name]
 			if m == nil { // as if no window lists it
 				n := merged.OthersAtMost
 				m = &LimitDenials{Denied: n, Error: n, OthersAtMost: n}
 				limits[name] = m
 			}
-			m.Source, m.Place = l.Source, cmp.Or(l.Place, m.Place)
+			m.Source, m.Location = l.Source, cmp.Or(l.Location, m.Location)
 			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
 			for _, k := range l.Keys { // which lack what they may have where they are not listed
 				text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not

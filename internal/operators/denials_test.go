@@ -129,7 +129,7 @@ func TestDenialsAsJSON(t *testing.T) {
 	id := `,"request_id":"7f` + "\uFFFD" + strings.Repeat("a", requestSize-3) + `"`
 	const alice = `"descriptor":{"entries":[{"key":"user","value":"alice"}]},"first":"2026-08-01T12:00:00Z","last":"2026-08-01T12:00:07.123Z"`
 	const bob = `"descriptor":{"entries":[{"key":"user","value":"bob"}]},"first":"2026-08-01T12:00:08Z","last":"2026-08-01T12:00:08Z","retry_after":null`
-	const user, tenant = `"domain":"api","rule":"user","place":"rules.yaml:3:5","limit":"minute","rate":"5 per minute"`, `"domain":"api","rule":"tenant","limit":"minute","rate":"5 per minute","shadow":true`
+	const user, tenant = `"domain":"api","rule":"user","location":"rules.yaml:3:5","limit":"minute","rate":"5 per minute"`, `"domain":"api","rule":"tenant","limit":"minute","rate":"5 per minute","shadow":true`
 	id += `,"retry_after":1`
 	want := `{"at":"2026-08-01T12:00:09Z","minute":{"from":"2026-08-01T12:00:00Z","limits":[` +
 		`{` + user + `,"denied":3,"error":0,"keys":[{` + alice + id + `,"denied":3,"error":0}],"others_at_most":0},` +

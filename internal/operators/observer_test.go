@@ -100,7 +100,7 @@ descriptors:
 	got := map[string]string{}
 	for _, e := range mergeDenials(d).Last {
 		text, lacks := e.Descriptor.Spell()
-		got[e.Place] = fmt.Sprintf("%s of %q %s", e.Rule, text, lacks)
+		got[e.Location] = fmt.Sprintf("%s of %q %s", e.Rule, text, lacks)
 	}
 	want := map[string]string{"rules.yaml:3:5": `otherwise of "otherwise=a" `, "rules.yaml:4:5": `"(no key)" of "(no key)" `, "rules.yaml:5:5": `(no key) of "" all`}
 	if !maps.Equal(got, want) {
@@ -133,8 +133,8 @@ func TestRequestIsNamed(t *testing.T) {
 func TestDecisionsAreLogged(t *testing.T) {
 	const (
 		begin     = `{"domain":"api","descriptor":{"entries":[{"key":"user","value":"`
-		burst     = `]},"rule":"user","place":"rules.yaml:4:5","limit":"burst","rate":"1 per minute","outcome":"admitted","remaining":0`
-		hour      = `]},"rule":"user","place":"rules.yaml:4:5","limit":"hour","rate":"1000 per hour","outcome":"admitted","remaining":999`
+		burst     = `]},"rule":"user","location":"rules.yaml:4:5","limit":"burst","rate":"1 per minute","outcome":"admitted","remaining":0`
+		hour      = `]},"rule":"user","location":"rules.yaml:4:5","limit":"hour","rate":"1000 per hour","outcome":"admitted","remaining":999`
 		first     = `,"request_id":"id-0","trace_id":"0af7651916cd43dd8448eb211c80319c"}` + "\n"
 		second    = `,"request_id":"id-1","trace_id":"1af7651916cd43dd8448eb211c80319c"}` + "\n"
 		unmatched = `{"domain":"api","descriptor":{"entries":[{"key":"nobody","value":""}]},"outcome":"admitted"`

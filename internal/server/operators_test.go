@@ -125,12 +125,12 @@ func TestDenialsPage(t *testing.T) {
 	f := start(t, "--config="+dir)
 	f.wantPasses("alice", 2, 1)
 	file := dir + "/rules.yaml"
-	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"place": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"location": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
 	write(t, file, "# a comment\n"+limited(1))
-	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"place": "`+file+`:4:5"`, `"denied": 1`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"location": "`+file+`:4:5"`, `"denied": 1`)
 	write(t, file, "domain: api\ndescriptors: [{key: tenant}]\n")
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
-	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"place"`) || !strings.Contains(body, `"denied": 1`) {
+	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"location"`) || !strings.Contains(body, `"denied": 1`) {
 		t.Errorf("got %v, %s", err, body)
 	}
 }

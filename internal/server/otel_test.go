@@ -147,7 +147,7 @@ func TestNoCollector(t *testing.T) {
 			f := start(t, append(args, "--config="+directory(t, limited(1)))...)
 			testenv.Must(f.ask(t.Context(), "alice"))(t)
 			if name == "decisions" {
-				f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decision_log_left_out_total{reason="failed"} 1`)
+				f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decision_log_dropped_total{reason="failed"} 1`)
 			}
 			f.stop()
 			testenv.OK(t, f.wantEnd())

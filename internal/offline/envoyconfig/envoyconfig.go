@@ -22,12 +22,12 @@ type Options struct {
 // Note describes a part of a file that the descriptors do not reflect. Its texts are plain text without
 // control characters.
 type Note struct {
-	Place string `json:"place"` // file, line, column and path of the field
-	Text  string `json:"text"`
+	Location string `json:"location"` // file, line, column and path of the field
+	Text     string `json:"text"`
 }
 
 // String returns the text of the note after its location.
-func (n Note) String() string { return n.Place + ": " + n.Text }
+func (n Note) String() string { return n.Location + ": " + n.Text }
 
 // Request is a request as Envoy's rate limit filter sees it.
 type Request struct {
@@ -68,8 +68,8 @@ func (t *Request) header(name string, passes test) (first string, there, passed 
 // Result is a descriptor that Envoy sends.
 type Result struct {
 	plan.Descriptor
-	Domain string
-	Place  string // location of its rate limit in the file
+	Domain   string
+	Location string // location of its rate limit in the file
 	// Call is the index of the rate limit filter that sends the descriptor, among the rate
 	// limit filters of the connection manager. Each filter sends all descriptors with the
 	// same OnStreamDone in one call, in this order.

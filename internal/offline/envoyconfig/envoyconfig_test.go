@@ -76,7 +76,7 @@ func TestMapping(t *testing.T) {
 	if got, want := c.Needs(), []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
-	if got := c.Descriptors(alice("/"))[0].Place; got != "f.yaml:3:5: rate_limits[0]" {
+	if got := c.Descriptors(alice("/"))[0].Location; got != "f.yaml:3:5: rate_limits[0]" {
 		t.Errorf("place %q", got)
 	}
 }
@@ -181,7 +181,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		r := Request{Headers: []Header{{":method", value}, {":authority", authority}, {":path", path}, {name, value}}, RemoteAddress: value, Route: name}
 		for _, result := range c.Descriptors(r) {
-			if result.Domain == "" || !strings.HasPrefix(result.Place, "f.yaml:") {
+			if result.Domain == "" || !strings.HasPrefix(result.Location, "f.yaml:") {
 				t.Errorf("%+v", result)
 			}
 			for _, e := range result.Entries {

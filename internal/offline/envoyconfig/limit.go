@@ -81,7 +81,7 @@ func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimi
 // make sets the actions and the result of a rate limit, and reports whether it can be computed.
 func (r *reader) make(l *rateLimit) (ok bool) {
 	m := &l.message
-	l.result.Place, l.result.OnStreamDone = r.location(l.node).String(), m.GetApplyOnStreamDone()
+	l.result.Location, l.result.OnStreamDone = r.location(l.node).String(), m.GetApplyOnStreamDone()
 	ok = true
 	for i, of := range m.GetActions() {
 		n := l.get("actions").children[i]

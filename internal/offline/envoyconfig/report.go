@@ -22,7 +22,7 @@ type Sent struct {
 	Domain       string      `json:"domain"`
 	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor
 	Entries      []SentEntry `json:"entries"`    // null if all actions skipped a missing value
-	Place        string      `json:"place"`
+	Location     string      `json:"location"`
 	Call         int         `json:"call"`
 	OnStreamDone bool        `json:"on_stream_done"`
 	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
@@ -49,7 +49,7 @@ func (c *Config) Report(r Request, command string) *Report {
 
 func newSent(r *Result, command string) Sent {
 	s := Sent{
-		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Place: plaintext.Line(r.Place),
+		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Location: plaintext.Line(r.Location),
 		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.Refund,
 	}
 	for _, e := range r.Entries {

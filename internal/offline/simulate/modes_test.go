@@ -42,7 +42,7 @@ descriptors:
 			}
 			got, want := run(rules, test.plan), run(each(test.field+": true"), plan.Options{})
 			for i := range want.Limits {
-				got.Limits[i].Place = want.Limits[i].Place
+				got.Limits[i].Location = want.Limits[i].Location
 			}
 			if !reflect.DeepEqual(got.Limits, want.Limits) || got.Denied != want.Denied || got.Limits[0].Denied == 0 {
 				t.Errorf("%+v\nwant\n%+v", got, want)

@@ -81,7 +81,7 @@ func (w WrongLine) String() string {
 // it counts as denied.
 type LimitReport struct {
 	Rule      string `json:"rule"`
-	Place     string `json:"place"`
+	Location  string `json:"location"`
 	Name      string `json:"name,omitempty"`
 	Limit     string `json:"limit"` // such as 10 per minute
 	Algorithm string `json:"algorithm"`
@@ -231,7 +231,7 @@ func (r *run) finish() {
 
 func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
-	p.Rule, p.Place, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
+	p.Rule, p.Location, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
 	p.Clients, p.ClientsDenied = uint64(len(c.table.states)), uint64(len(c.table.denied))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))

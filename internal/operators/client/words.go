@@ -147,7 +147,7 @@ func notes(l operators.Counter, rule string) string {
 		notes = append(notes, api.Short(l.Mode, 500))
 	}
 	if l.Rule != rule {
-		notes = append(notes, "from "+api.Short(cmp.Or(l.Place, l.Rule), 500))
+		notes = append(notes, "from "+api.Short(cmp.Or(l.Location, l.Rule), 500))
 	}
 	return strings.Join(notes, ", ")
 }

@@ -34,8 +34,8 @@ type Answer struct {
 	// descriptor does not end at a rule with a key, Reason says why, and Candidates are
 	// the keys and values, or the domains, that exist at that level.
 	Rule       string   `json:"rule,omitempty"`
-	Place      string   `json:"place,omitempty"`   // location of the rule in the files
-	Keyless    bool     `json:"keyless,omitempty"` // whether the rule has no key, and applies where no other rule of its level matches
+	Location   string   `json:"location,omitempty"` // of the rule in the files
+	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, and applies where no other rule of its level matches
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden describes a rule that would apply if a more specific rule did not hide it.
@@ -100,7 +100,7 @@ func Explain(q Question) (Answer, error) {
 		a.addReason(q.Tree, q.Domain, &trace)
 	}
 	if r := trace.Rule; r != nil {
-		a.Rule, a.Place, a.Keyless, a.Shared = r.String(), r.Place(), r.IsKeyless(), r.Shared()
+		a.Rule, a.Location, a.Keyless, a.Shared = r.String(), r.Place(), r.IsKeyless(), r.Shared()
 		if r.Override != nil {
 			a.Override = r.Override.String()
 		}

@@ -15,10 +15,10 @@ import (
 // Limit describes a limit of a rule. An unlimited one has only its name and the
 // limits that it replaces.
 type Limit struct {
-	// Above is the rule that has the limit, and Place its location in the files, if
+	// Above is the rule that has the limit, and Location where it is written, if
 	// that is a rule above the answer's rule. Both are empty otherwise.
 	Above           string   `json:"above,omitempty"`
-	Place           string   `json:"place,omitempty"`
+	Location        string   `json:"location,omitempty"`
 	Shared          []string `json:"-"` // as in Answer, for the rule that has the limit
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
@@ -76,7 +76,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 			shown := newLimit(l, q)
 			shown.Shared = r.Shared()
 			if r != rule {
-				shown.Above, shown.Place = r.String(), r.Place()
+				shown.Above, shown.Location = r.String(), r.Place()
 			}
 			if next < len(p.Hits) && p.Hits[next].Limit == l {
 				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
