@@ -262,11 +262,9 @@ func (d *Denials) fit(size int) {
 	for _, l := range limits {
 		size -= jsonSize(LimitDenials{Source: l.Source})
 	}
-	for keys, more := 0, true; more; keys++ { // the first key of each limit, then the second
-		more = false
+	for keys := range maxLast { // the first key of each limit, then the second
 		for _, l := range limits {
 			if keys < len(l.Keys) {
-				more = true
 				size -= jsonSize(l.Keys[keys])
 			}
 		}

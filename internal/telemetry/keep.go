@@ -84,23 +84,12 @@ func (u *Usage) expire() {
 func (u *Usage) remove(gone map[limiter.Series]*counters) {
 	next, rest := make(map[limiter.Series]*counters), make(map[limiter.Series]*counters)
 	stays := make(map[limiter.Series]bool) // whether a series with these labels stays
-	for _, left := range []map[limiter.Series]*counters{gone, u.rest} {
-		for s := range left {
-			stays[s.Levels()], stays[s.Keys()] = false, false
-		}
-	}
 	u.mu.Lock()
 	u.next = next
 	u.mu.Unlock()
 	for s, c := range each(&u.mu, u.all) {
-		if gone[s] != nil {
-			continue
-		}
-		next[s] = c
-		for _, shared := range []limiter.Series{s.Levels(), s.Keys()} {
-			if _, asked := stays[shared]; asked {
-				stays[shared] = true
-			}
+		if gone[s] == nil {
+			next[s], stays[s.Levels()], stays[s.Keys()] = c, true, true
 		}
 	}
 	for _, left := range []map[limiter.Series]*counters{gone, u.rest} {

@@ -82,17 +82,13 @@ func (c *counters) add(s Sum, units int64) {
 	}
 }
 
-// total returns a number that grows with every hit.
-func (c *counters) total() (n uint64) {
-	for s := range c.sums {
-		n += c.sums[s].Load()
-	}
-	return n
-}
-
-// idle reports whether the total has not grown for keepLooks calls.
+// idle reports whether no sum has grown for keepLooks calls.
 func (c *counters) idle() bool {
-	if total := uint32(c.total()); total != c.seen {
+	total := uint32(0)
+	for s := range c.sums {
+		total += uint32(c.sums[s].Load())
+	}
+	if total != c.seen {
 		c.seen, c.looks = total, 0
 	} else if c.looks < keepLooks {
 		c.looks++
