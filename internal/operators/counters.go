@@ -11,45 +11,45 @@ import (
 	"weir/internal/plan"
 )
 
-// Counters is the answer of POST /peek and POST /reset: the rule of a descriptor, and the
-// counters of its limits.
+// Counters is the answer of POST /peek and POST /reset: a descriptor's rule and the counters
+// of its limits.
 type Counters struct {
 	Descriptor
-	Rule      string     `json:"rule"` // the keys and values that lead to it, "" if no rule matches
+	Rule      string     `json:"rule"` // its keys and values, or "" if no rule matches
 	Location  string     `json:"location,omitempty"`
 	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
 	Limits    []Counter  `json:"limits"`
-	Reset     int        `json:"reset,omitempty"` // how many counters POST /reset has set to zero
+	Reset     int        `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 }
 
-// Counter is a limit and what is used of it.
+// Counter is the state of a limit's counter.
 type Counter struct {
-	Rule     string `json:"rule"` // that has the limit: that of the descriptor, or one above
+	Rule     string `json:"rule"` // that has the limit: the descriptor's rule, or one above it
 	Location string `json:"location,omitempty"`
-	Limit    string `json:"limit"` // its name, or how it counts
+	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
 	Mode     string `json:"mode,omitempty"`
-	// Shared are the wildcards and the like of the rule whose values all share the counter.
+	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
-	// Unlimited reports whether it admits everything, Replaced whether another limit of the
-	// rule replaces it. Then nothing is counted, and what follows is zero.
+	// Unlimited reports whether the limit admits everything, Replaced whether another limit
+	// replaces it. In both cases nothing is counted, and the fields below are zero.
 	Unlimited bool `json:"unlimited,omitempty"`
 	Replaced  bool `json:"replaced,omitempty"`
-	// Amount is what it admits, Used what is used of it, Remaining what it still admits, each
-	// in units of hits_addend.
+	// Amount is the size of the limit, Used the part in use, and Remaining the part left, in
+	// units of hits_addend.
 	Amount    uint64 `json:"amount"`
 	Used      uint64 `json:"used"`
 	Remaining uint64 `json:"remaining"`
-	// Remaining, RetryAfter and ResetAfter are of the limit, also while an exception admits or
-	// denies everything. RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
+	// Remaining, RetryAfter and ResetAfter ignore an exception that admits or denies everything.
+	// RetryAfter is the time in seconds until one more unit is admitted, or nil if none ever is.
 	RetryAfter *float64 `json:"retry_after"`
-	ResetAfter float64  `json:"reset_after"`          // seconds until nothing of it is used any more, 0 if nothing is used
-	BannedFor  float64  `json:"banned_for,omitempty"` // seconds that deny_for still lasts, 0 without a ban
-	Key        string   `json:"key,omitempty"`        // of the counter in Redis, as text
+	ResetAfter float64  `json:"reset_after"`          // seconds until Used is 0 and no ban is left
+	BannedFor  float64  `json:"banned_for,omitempty"` // seconds until the ban by deny_for ends, or 0 without a ban
+	Key        string   `json:"key,omitempty"`        // in Redis, as text
 }
 
-// Peek returns what is used of the limits of a descriptor: of its rule, and of those above.
-// It counts nothing.
+// Peek returns the counters of a descriptor: of its rule's limits, and of limits above that
+// apply to it, too. It counts nothing.
 func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
@@ -58,10 +58,10 @@ func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
 	return answer, err
 }
 
-// Reset sets the counters of a descriptor to zero, without bans and holds, and returns them
-// as they are then. Other servers may go on to deny for another second. It logs who wanted
-// it: by is what they say themselves, peer who they are. The log does not show all of a long
-// descriptor, and digests where no value is to be readable.
+// Reset sets the counters of a descriptor to zero, removes their bans and holds, and returns
+// the new state. Other servers may deny for another second. The audit log gets the name by,
+// which the caller chose, and the address peer, with an excerpt of the descriptor; values are
+// digests if keys have digests.
 func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err != nil || rule == nil {
@@ -73,7 +73,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		answer.Reset = len(hits)
 		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
 	}
-	domain, entries, _ := answer.Bytes() // which are ours
+	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
 	shown := asked.Excerpt(logText)
 	text, _ := shown.Spell()
@@ -89,8 +89,8 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 	return answer, err
 }
 
-// find returns the rule of a descriptor, nil if there is none, and the hits of its counters.
-// It asks the code that serves: plan makes the hits.
+// find returns the rule of a descriptor, or nil if there is none, and a hit for each of its
+// counters. As for requests, plan makes the hits.
 func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, error) {
 	domain, entries, err := of.Bytes()
 	if err == nil && len(entries) == 0 {
@@ -112,7 +112,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		answer.Rule, answer.Location = rule.Way(), rule.Place()
 	}
 	options := d.Plan
-	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
+	options.Exceptions = nil // an exception may replace limits, whose counters still exist
 	var p plan.Plan
 	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
@@ -120,8 +120,9 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	return answer, rule, p.Hits, nil
 }
 
-// named returns the rule of a descriptor, its entries with one that names a hold, if the rule
-// needs one: any does to find the counter. And it returns the entries as they are counted.
+// named returns the rule of a descriptor, its entries, and the entries as they are counted. If
+// the rule needs an entry that names a hold and the descriptor has none, named adds one to the
+// former: any name leads to the counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	work := descriptors.MaxWork
 	rule, holdEntry, counted := tree.MatchHold(domain, entries, &work)
@@ -134,8 +135,8 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"}), counted
 }
 
-// counters returns those of a rule and of those above that hold below, with what the counters
-// of hits hold, which have the same order. Limits without hit are not counted.
+// counters returns the limits of a rule and of the rules above it, with the counters of hits,
+// which are in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
 	asked := slices.Clone(hits)
 	if x != nil && x.Effect == plan.Amount {
@@ -143,7 +144,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 			asked[i].Limit = asked[i].Limit.Times(x.Factor)
 		}
 	}
-	held, err := d.Store.Peek(ctx, asked)
+	states, err := d.Store.Peek(ctx, asked)
 	if err != nil {
 		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
 	}
@@ -156,10 +157,10 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 				c.Replaced = n == len(hits) || hits[n].Limit != l
 			}
 			if !l.Unlimited && !c.Replaced {
-				l, holds := asked[n].Limit, held[n]
+				l, state := asked[n].Limit, states[n]
 				c.Rate, c.Shared = l.Rate(), r.Shared()
-				c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
-				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(holds.RetryAfter), holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
+				c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
+				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
 				if d.Servers != nil {
 					c.Key = plaintext.RedisKey(hits[n].Key)
 				}

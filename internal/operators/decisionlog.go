@@ -18,84 +18,84 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// LogOptions say what a DecisionLog writes, and where.
+// LogOptions are the options of a DecisionLog.
 type LogOptions struct {
-	All  bool // admitted decisions, too
-	Rate int  // most records a second
+	All  bool // log admitted decisions, too
+	Rate int  // maximum number of records per second
 	Sink LogSink
 
 	Registerer prometheus.Registerer
-	Failed     func(error) // is called with each error of the sink
+	Failed     func(error) // called with each error of the sink
 }
 
-// LogSink takes records. A call may take long; there is one at a time.
+// LogSink writes records. Its methods are called one at a time, and may take long.
 type LogSink interface {
-	// Write takes all records, or returns an error if some are lost. It returns when
-	// ctx ends, if it can.
+	// Write writes all records of batch, or returns an error if any are lost. It should return
+	// when ctx ends.
 	Write(ctx context.Context, batch []LogRecord) error
-	// Close sends what is left.
+	// Close writes buffered records and releases resources.
 	Close(ctx context.Context) error
 }
 
-// DecisionLog writes a record of each decision to a sink that may be slow or gone: nothing
-// waits for it, and what is left out is counted. It is safe for concurrent use.
+// DecisionLog writes records of decisions to a sink that may be slow or fail. No request waits for
+// it; records that it drops are counted. It is safe for concurrent use.
 type DecisionLog struct {
 	opts    LogOptions
 	pace    *rate.Limiter
 	queue   chan LogRecord
-	closing chan struct{} // closed when l is to be closed
-	ended   chan struct{} // closed when the writer has ended
+	closing chan struct{} // closed by Close
+	ended   chan struct{} // closed when run returns
 	stop    context.CancelFunc
 	records prometheus.Counter
-	left    *prometheus.CounterVec
+	dropped *prometheus.CounterVec
 }
 
 const (
-	queueSize = 1024 // records wait for the sink at most: with the longest texts that clients can choose, 4 MiB
-	batchSize = 256  // records at most are handed to a sink at a time
+	queueSize = 1024 // records that wait for the sink, at most 4 MiB
+	batchSize = 256  // maximum number of records in a call of Write
 )
 
-// StartDecisionLog returns a log that writes until it is closed.
+// StartDecisionLog starts a log. The caller must close it.
 func StartDecisionLog(opts LogOptions) *DecisionLog {
 	l := &DecisionLog{
 		opts: opts, pace: rate.NewLimiter(rate.Limit(opts.Rate), opts.Rate), queue: make(chan LogRecord, queueSize),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records written to the decision log."}),
-		left: prometheus.NewCounterVec(prometheus.CounterOpts{
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decision_log_dropped_total",
 			Help: "Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{"rate", "slow", "failed"} {
-		l.left.WithLabelValues(reason)
+		l.dropped.WithLabelValues(reason)
 	}
-	opts.Registerer.MustRegister(l.records, l.left)
+	opts.Registerer.MustRegister(l.records, l.dropped)
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(context.Background())
 	go l.run(ctx)
 	return l
 }
 
-// admit reports whether one more record may be written now. If not, it is counted.
+// admit reports whether the rate allows another record. If not, the record counts as dropped.
 func (l *DecisionLog) admit(now time.Time) bool {
 	admitted := l.pace.AllowN(now, 1)
 	if !admitted {
-		l.left.WithLabelValues("rate").Inc()
+		l.dropped.WithLabelValues("rate").Inc()
 	}
 	return admitted
 }
 
-// add adds a record that was admitted. It waits for nobody.
+// add queues an admitted record. If the queue is full, it drops the record.
 func (l *DecisionLog) add(r LogRecord) {
 	select {
 	case l.queue <- r:
 	default:
-		l.left.WithLabelValues("slow").Inc()
+		l.dropped.WithLabelValues("slow").Inc()
 	}
 }
 
-// run hands records to the sink, those together that wait already, until l is closed and
-// nothing is left.
+// run passes queued records to the sink in batches, until l is closed and the queue is empty, or
+// ctx ends.
 func (l *DecisionLog) run(ctx context.Context) {
 	defer close(l.ended)
 	for ctx.Err() == nil {
@@ -112,7 +112,7 @@ func (l *DecisionLog) run(ctx context.Context) {
 			batch = append(batch, <-l.queue)
 		}
 		if err := l.opts.Sink.Write(ctx, batch); err != nil {
-			l.left.WithLabelValues("failed").Add(float64(len(batch)))
+			l.dropped.WithLabelValues("failed").Add(float64(len(batch)))
 			l.opts.Failed(err)
 			continue
 		}
@@ -120,9 +120,8 @@ func (l *DecisionLog) run(ctx context.Context) {
 	}
 }
 
-// Close takes no more than what waits already to the sink, and returns when that is
-// done, or when ctx ends: then the sink, which may hang, is left behind. What is added
-// later is not written.
+// Close writes the queued records and closes the sink. If ctx ends earlier, it returns and leaves
+// behind the sink, which may hang. Records that are added after Close may be lost.
 func (l *DecisionLog) Close(ctx context.Context) error {
 	defer l.stop()
 	close(l.closing)
@@ -134,37 +133,37 @@ func (l *DecisionLog) Close(ctx context.Context) error {
 	}
 }
 
-// LogRecord is one decision, what a limit meant for a descriptor, as the decision log has it
-// in JSON. What is not known, or does not apply, is left out.
+// LogRecord is a record of the decision log: the outcome of one limit for a descriptor. Its JSON
+// omits fields that are unknown or do not apply.
 type LogRecord struct {
 	Time       time.Time `json:"time"`
 	Domain     string    `json:"domain"`
 	Descriptor Excerpt   `json:"descriptor"`
-	Rule       string    `json:"rule,omitempty"`      // the keys and values that lead to it
-	Location   string    `json:"location,omitempty"`  // where it is written
-	Exception  string    `json:"exception,omitempty"` // the ID of the one that applies
+	Rule       string    `json:"rule,omitempty"`      // its keys and values
+	Location   string    `json:"location,omitempty"`  // of the rule
+	Exception  string    `json:"exception,omitempty"` // ID of the exception that applies
 	Limit      string    `json:"limit,omitempty"`
 	Rate       string    `json:"rate,omitempty"`
 	Outcome    string    `json:"outcome"`
 	Remaining  *int64    `json:"remaining,omitempty"`
-	RetryAfter *float64  `json:"retry_after,omitempty"` // of a limit that is over, unless no waiting helps
-	RequestID  string    `json:"request_id,omitempty"`  // that Envoy gave the request, if it sent it
+	RetryAfter *float64  `json:"retry_after,omitempty"` // seconds, if the limit is exceeded and waiting helps
+	RequestID  string    `json:"request_id,omitempty"`  // by Envoy, if it sent one
 	TraceID    string    `json:"trace_id,omitempty"`
 
 	Trace trace.SpanContext `json:"-"`
 }
 
-// JSON returns the record on one line, without anything that a terminal obeys.
+// JSON returns the record as a line of JSON without characters that control a terminal.
 func (r *LogRecord) JSON() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(r) // which has nothing that JSON has not
+	_ = e.Encode(r) // cannot fail: it has only plain fields
 	return plaintext.JSON(b.Bytes())
 }
 
-// NewLines returns a sink that writes each record as a line of JSON. A call does not end with
-// its context if the writer hangs.
+// NewLines returns a sink that writes each record to w as a line of JSON. Its methods ignore their
+// contexts, and so hang if w does.
 func NewLines(w io.Writer) LogSink { return lines{w} }
 
 type lines struct{ io.Writer }
@@ -180,11 +179,11 @@ func (l lines) Write(_ context.Context, batch []LogRecord) error {
 
 func (lines) Close(context.Context) error { return nil }
 
-// NewOTLP returns a sink that sends records to a collector of OpenTelemetry by exporter, in the
-// name of service. The body of each is its line of JSON.
+// NewOTLP returns a sink that sends records by exporter, in the name of service. The body of each
+// OpenTelemetry record is its line of JSON. Closing the sink closes exporter.
 func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) LogSink {
-	const room = 2 * batchSize // so that the processor waits for Write to flush it
-	processor := sdklog.NewBatchProcessor(exporter, sdklog.WithMaxQueueSize(room), sdklog.WithExportMaxBatchSize(room), sdklog.WithExportInterval(time.Hour))
+	const size = 2 * batchSize // so that only Write flushes the processor
+	processor := sdklog.NewBatchProcessor(exporter, sdklog.WithMaxQueueSize(size), sdklog.WithExportMaxBatchSize(size), sdklog.WithExportInterval(time.Hour))
 	return otlp{sdklog.NewLoggerProvider(sdklog.WithProcessor(processor), sdklog.WithResource(service))}
 }
 

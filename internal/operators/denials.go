@@ -12,76 +12,76 @@ import (
 	"weir/internal/telemetry/sketch"
 )
 
-// Denial is a hit that denied its request, or would have.
+// Denial is a hit that denied its request, or would have without a shadow mode.
 type Denial struct {
 	Limit *limiter.Limit
 	Asked
-	RequestID  string        // that Envoy gave the request, "" if it did not send it
-	RetryAfter time.Duration // or limiter.Never
-	Shadow     bool          // the request was not denied, because of a shadow mode
+	RequestID  string        // by Envoy, or "" if it sent none
+	RetryAfter time.Duration // limiter.Never if waiting does not help
+	Shadow     bool          // a shadow mode kept the request from being denied
 }
 
 const (
 	hourParts   = 12  // sub-windows of five minutes
-	sketchSize  = 512 // keys that are kept of a sub-window
-	keySize     = 256 // bytes that are kept of a key
-	requestSize = 64  // and of a request's ID
+	sketchSize  = 512 // keys in a sub-window
+	keySize     = 256 // bytes of a key
+	requestSize = 64  // bytes of a request's ID
 )
 
-// Recorder keeps what was denied in the last minute and hour, by key: how often, when first and
-// last, and which request was last. It keeps 512 keys for each ten seconds of the minute and for
-// each five minutes of the hour, 9,216 keys in all, of at most 256 bytes each with its domain,
-// and takes 12 MiB at most.
+// Recorder counts the denials of the last minute and hour by key, with the times of the first and
+// last denial and the last request's ID. It keeps 512 keys for each ten seconds of the minute and
+// for each five minutes of the hour: 9,216 keys, each of at most 256 bytes with its domain, in at
+// most 12 MiB.
 //
-// Where more keys than that are denied, those stay that are denied often. A flood of random keys
-// takes the counters of its own limit only, as far as other limits need theirs, and none of
-// earlier minutes. It is safe for concurrent use.
+// If more keys are denied, the keys with the most denials stay. A new key evicts a key of the limit
+// that has the most, in the current sub-window only, so a flood of random keys soon evicts its own
+// keys. It is safe for concurrent use.
 type Recorder struct {
 	began time.Time // for a monotonic clock
 	seed  maphash.Seed
 
 	mu           sync.Mutex
 	latest       int64 // second since the epoch
-	minute, hour parts
+	minute, hour window
 }
 
-// parts are the sub-windows of a window. The one that is counted in is among them, so a minute
-// is the last 50 to 60 seconds.
-type parts struct {
+// window is a ring of sub-windows. The current sub-window is one of them, so the minute is the
+// last 50 to 60 seconds.
+type window struct {
 	seconds int64 // of each
-	ring    []part
+	ring    []subWindow
 }
 
-// part is a sub-window, known by its number: seconds since the epoch / its length.
-type part struct {
-	number int64
-	keys   *sketch.Sketch[denied] // nil if there are none
+// subWindow counts denials by key.
+type subWindow struct {
+	number int64                  // seconds since the epoch / length
+	keys   *sketch.Sketch[denied] // or nil if nothing was denied
 }
 
-// denied is what is known of a key besides its denials.
+// denied describes a key that was denied.
 type denied struct {
 	shown       Excerpt
 	limit       *limiter.Limit // of the rules at the last denial
 	shadow      bool
-	first, last int64         // milliseconds since the epoch
-	retryAfter  time.Duration // of the last denial, as request
-	request     []byte
+	first, last int64         // in milliseconds since the epoch
+	retryAfter  time.Duration // of the last denial
+	request     []byte        // ID of the last request
 }
 
-// NewRecorder returns a Recorder that begins now.
+// NewRecorder returns a Recorder whose windows start now.
 func NewRecorder(now time.Time) *Recorder {
-	return &Recorder{began: now, seed: maphash.MakeSeed(), minute: parts{10, make([]part, 6)}, hour: parts{300, make([]part, hourParts)}}
+	return &Recorder{began: now, seed: maphash.MakeSeed(), minute: window{10, make([]subWindow, 6)}, hour: window{300, make([]subWindow, hourParts)}}
 }
 
-// advance goes on to now, by a clock that does not step: windows begin at the same time in all
-// processes, as far as their clocks agree at their start.
+// advance sets the current time. It uses the monotonic clock from began on, so sub-windows start
+// at the same times on all servers whose clocks agreed when they started.
 func (r *Recorder) advance(now time.Time) {
 	r.latest = max(r.latest, r.began.Unix()+int64(max(now.Sub(r.began), 0)/time.Second))
 }
 
-// Record takes a denial, of which it keeps neither bytes nor slices.
+// Record counts a denial. It keeps the limit of d, but none of its strings and slices.
 func (r *Recorder) Record(now time.Time, d *Denial) {
-	// The seed is not known to clients, so they cannot make two keys look like one.
+	// Clients do not know the seed, so they cannot find two keys with the same hash.
 	group := maphash.String(r.seed, string(d.Limit.Series))
 	if d.Shadow {
 		group = ^group
@@ -90,11 +90,11 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
-	for _, window := range []*parts{&r.minute, &r.hour} {
-		number := r.latest / window.seconds
-		p := &window.ring[number%int64(len(window.ring))]
+	for _, w := range []*window{&r.minute, &r.hour} {
+		number := r.latest / w.seconds
+		p := &w.ring[number%int64(len(w.ring))]
 		if p.keys == nil || p.number != number {
-			*p = part{number, sketch.New[denied](sketchSize)}
+			*p = subWindow{number, sketch.New[denied](sketchSize)}
 		}
 		c, known := p.keys.Add(group, key)
 		v := &c.Value
@@ -106,7 +106,7 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	}
 }
 
-// Denials returns all that is known, but for the last denials and where the rules are written.
+// Denials returns all known denials, without Last and the locations of rules.
 func (r *Recorder) Denials(now time.Time) Denials {
 	r.mu.Lock()
 	r.advance(now)
@@ -115,30 +115,30 @@ func (r *Recorder) Denials(now time.Time) Denials {
 	return Denials{At: now.UTC(), Minute: mergeWindows(minute), Hour: mergeWindows(hour)}
 }
 
-// windows shows the sub-windows that have not passed. All begin with the first of them.
-func (r *Recorder) windows(ps *parts) []Window {
-	first := r.latest/ps.seconds - int64(len(ps.ring)) + 1
-	from := time.Unix(max(first*ps.seconds, r.began.Unix()), 0).UTC()
+// windows returns the sub-windows of w that have not expired, each with the start of w.
+func (r *Recorder) windows(w *window) []Window {
+	first := r.latest/w.seconds - int64(len(w.ring)) + 1
+	from := time.Unix(max(first*w.seconds, r.began.Unix()), 0).UTC()
 	windows := []Window{{From: from}}
-	for i := range ps.ring {
-		if p := &ps.ring[i]; p.keys != nil && p.number >= first {
+	for i := range w.ring {
+		if p := &w.ring[i]; p.keys != nil && p.number >= first {
 			windows = append(windows, p.window(from))
 		}
 	}
 	return windows
 }
 
-// window shows all that is known of a sub-window.
-func (p *part) window(from time.Time) Window {
+// window returns the keys of a sub-window, grouped by limit.
+func (p *subWindow) window(from time.Time) Window {
 	w := Window{From: from, OthersAtMost: p.keys.Floor}
-	places := map[uint64]int{} // in w.Limits, by group
+	indexes := map[uint64]int{} // in w.Limits, by group
 	for i := range p.keys.Counters {
 		c := &p.keys.Counters[i]
 		v := &c.Value
-		place, known := places[c.Group]
+		index, known := indexes[c.Group]
 		if !known {
-			place = len(w.Limits)
-			places[c.Group] = place
+			index = len(w.Limits)
+			indexes[c.Group] = index
 			g, labels := p.keys.Groups[c.Group], v.limit.Series.Labels()
 			w.Limits = append(w.Limits, LimitDenials{Denied: g.Count, Error: g.Error, OthersAtMost: g.Floor, Source: Source{
 				Domain: v.shown.Domain, Rule: labels.Rule, Limit: labels.Limit, Rate: v.limit.Rate(), Shadow: v.shadow, Series: v.limit.Series,
@@ -148,81 +148,81 @@ func (p *part) window(from time.Time) Window {
 			Descriptor: v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(),
 			RequestID: validUTF8(string(v.request)), RetryAfter: seconds(v.retryAfter),
 		}}
-		w.Limits[place].Keys = append(w.Limits[place].Keys, k)
+		w.Limits[index].Keys = append(w.Limits[index].Keys, k)
 	}
 	return w
 }
 
-// Denials is what was denied lately. Its numbers count hits that were denied, whatever they cost.
+// Denials are the recent denials. Its numbers count denied hits, whatever they cost.
 type Denials struct {
 	At     time.Time `json:"at"`
 	Minute Window    `json:"minute"`
 	Hour   Window    `json:"hour"`
-	// Last are the last denials of the hour, newest first, those of one key and limit as one.
+	// Last has the hour's denials, one entry per key and limit, the newest first.
 	Last    []LastDenial `json:"last"`
-	Servers int          `json:"servers,omitempty"` // that it is of, 0 if the server does not say
+	Servers int          `json:"servers,omitempty"` // number of servers, or 0 if it is not known
 }
 
-// Window is what was denied from a time on, the limits that denied most first. From is no
-// time before the recorder began.
+// Window has the denials since From, the limits with the most denials first. From is never
+// before the recorder's start.
 type Window struct {
 	From         time.Time      `json:"from"`
 	Limits       []LimitDenials `json:"limits"`
-	OthersAtMost uint64         `json:"others_at_most"` // denials of a limit that is not in Limits
+	OthersAtMost uint64         `json:"others_at_most"` // bound of the denials of any limit not in Limits
 }
 
-// Source says which limit denied.
+// Source identifies the limit that denied.
 type Source struct {
 	Domain   string `json:"domain"`
-	Rule     string `json:"rule"`               // the keys and values that lead to it; "override" for limits of requests
-	Location string `json:"location,omitempty"` // where the rule is written, if it still serves
-	Limit    string `json:"limit"`              // its name, or how it counts
+	Rule     string `json:"rule"`               // its keys and values, or "override" if the request sent the limit
+	Location string `json:"location,omitempty"` // of the rule, if it is still in use
+	Limit    string `json:"limit"`              // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`               // such as "5 per minute"
-	Shadow   bool   `json:"shadow,omitempty"`   // nothing was denied, because of a shadow mode
+	Shadow   bool   `json:"shadow,omitempty"`   // a shadow mode kept requests from being denied
 
 	Series limiter.Series `json:"-"`
 }
 
-// LimitDenials is what one limit denied, the keys that were denied most first.
+// LimitDenials has the denials of one limit, the keys with the most denials first.
 type LimitDenials struct {
 	Source
-	Denied       uint64       `json:"denied"` // at most
-	Error        uint64       `json:"error"`  // by how many Denied may be too large
+	Denied       uint64       `json:"denied"` // an upper bound
+	Error        uint64       `json:"error"`  // largest amount by which Denied may be too large
 	Keys         []KeyDenials `json:"keys"`
-	OthersAtMost uint64       `json:"others_at_most"` // denials of a key that is not in Keys
+	OthersAtMost uint64       `json:"others_at_most"` // bound of the denials of any key not in Keys
 }
 
-// Key is a descriptor that was denied by a limit, and when.
+// Key is a descriptor that a limit denied, with the times of its denials.
 type Key struct {
 	Descriptor Excerpt   `json:"descriptor"`
-	First      time.Time `json:"first"` // denial that is known
+	First      time.Time `json:"first"` // known denial
 	Last       time.Time `json:"last"`
-	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
-	RetryAfter *float64  `json:"retry_after"`          // in seconds after the last, nil if no waiting helps
+	RequestID  string    `json:"request_id,omitempty"` // of the last denied request, if Envoy sent one
+	RetryAfter *float64  `json:"retry_after"`          // seconds after Last, or nil if waiting does not help
 }
 
-// KeyDenials is how often a key was denied: from Denied - Error to Denied times.
+// KeyDenials has the number of a key's denials, which is from Denied - Error to Denied.
 type KeyDenials struct {
 	Key
 	Denied uint64 `json:"denied"`
 	Error  uint64 `json:"error"`
 }
 
-// LastDenial is the last denial of a key by a limit, and those before it.
+// LastDenial is the last denial of a key by a limit, with the number of earlier denials.
 type LastDenial struct {
 	Source
 	Key
-	Count uint64 `json:"count"` // of the denials since First
+	Count uint64 `json:"count"` // of denials since First, at least
 }
 
-// How much Denials show at most.
+// Maximum sizes of Denials.
 const (
 	maxLimits = 100
-	maxKeys   = 10 // of a limit
+	maxKeys   = 10 // in each limit
 	maxLast   = hourParts * sketchSize
 )
 
-// limits returns those of both windows.
+// limits returns the limits of both windows.
 func (d *Denials) limits() (all []*LimitDenials) {
 	for _, w := range []*Window{&d.Minute, &d.Hour} {
 		for i := range w.Limits {
@@ -232,20 +232,20 @@ func (d *Denials) limits() (all []*LimitDenials) {
 	return all
 }
 
-// locate fills in where the rules are written. find is called once, with the series of
-// the limits as keys, and fills in the places.
-func (d *Denials) locate(find func(places map[limiter.Series]string)) {
-	places := make(map[limiter.Series]string)
+// locate sets the location of each rule. It calls find once, with the limits' series as keys
+// of the map that find fills in.
+func (d *Denials) locate(find func(locations map[limiter.Series]string)) {
+	locations := make(map[limiter.Series]string)
 	for _, l := range d.limits() {
-		places[l.Series] = ""
+		locations[l.Series] = ""
 	}
-	find(places)
+	find(locations)
 	for _, l := range d.limits() {
-		l.Location = places[l.Series]
+		l.Location = locations[l.Series]
 	}
 }
 
-// cutLimits leaves the limits of each window that denied most. The others add to its error.
+// cutLimits removes all but the first maxLimits limits of each window, and adjusts OthersAtMost.
 func (d *Denials) cutLimits() {
 	for _, w := range []*Window{&d.Minute, &d.Hour} {
 		if len(w.Limits) > maxLimits {
@@ -255,14 +255,14 @@ func (d *Denials) cutLimits() {
 	}
 }
 
-// fit cuts limits, and keys of each limit, until d has size bytes as JSON, or no keys.
+// fit removes limits and keys until d has about size bytes as JSON, or has no keys.
 func (d *Denials) fit(size int) {
 	d.cutLimits()
 	limits := d.limits()
 	for _, l := range limits {
 		size -= jsonSize(LimitDenials{Source: l.Source})
 	}
-	for keys := range maxLast { // the first key of each limit, then the second
+	for keys := range maxLast { // each limit keeps the same number of keys
 		for _, l := range limits {
 			if keys < len(l.Keys) {
 				size -= jsonSize(l.Keys[keys])
@@ -275,13 +275,13 @@ func (d *Denials) fit(size int) {
 	}
 }
 
-// jsonSize returns the length of v as JSON, about.
+// jsonSize returns the approximate length of v as JSON.
 func jsonSize(v any) int {
-	text, _ := json.Marshal(v) // which has nothing that JSON has not
+	text, _ := json.Marshal(v) // cannot fail: it has only plain fields
 	return len(text) + 1
 }
 
-// cutKeys leaves so many keys of each limit.
+// cutKeys removes all but the first most keys of each limit, and adjusts OthersAtMost.
 func (d *Denials) cutKeys(most int) {
 	for _, l := range d.limits() {
 		if len(l.Keys) > most {
@@ -291,8 +291,7 @@ func (d *Denials) cutKeys(most int) {
 	}
 }
 
-// mergeDenials returns what several servers saw denied: the sums of their numbers, and of
-// their errors.
+// mergeDenials adds up the denials of several servers, and their errors.
 func mergeDenials(all ...Denials) Denials {
 	merged := Denials{Servers: len(all), Last: []LastDenial{}}
 	var minutes, hours []Window
@@ -315,9 +314,9 @@ func mergeDenials(all ...Denials) Denials {
 	return merged
 }
 
-// mergeWindows adds what was denied in windows of several times or servers (Agarwal et al.:
-// Mergeable Summaries, 2012). What one of them does not list may have been denied there as
-// often as it says of others, and adds so much to the error. It begins when the first does.
+// mergeWindows adds up windows of several times or servers (Agarwal et al.: Mergeable
+// Summaries, 2012). A limit or key that a window does not list may have up to OthersAtMost
+// denials there, which are added to the error. The result starts with the earliest window.
 func mergeWindows(windows []Window) Window {
 	merged := Window{Limits: []LimitDenials{}}
 	for i := range windows {
@@ -328,29 +327,29 @@ func mergeWindows(windows []Window) Window {
 		limit      Source
 		descriptor string
 	}
-	limits, places := map[Source]*LimitDenials{}, map[key]int{} // places in Keys
+	limits, indexes := map[Source]*LimitDenials{}, map[key]int{} // indexes in Keys
 	for i := range windows {
 		for j := range windows[i].Limits {
 			l, unlisted := &windows[i].Limits[j], windows[i].OthersAtMost
 			name := l.Source
-			name.Location, name.Rate, name.Series = "", "", "" // they may differ while servers load new rules
+			name.Location, name.Rate, name.Series = "", "", "" // they may differ between servers while new rules are loaded
 			m := limits[name]
-			if m == nil { // as if no window lists it
+			if m == nil { // as if no window listed it
 				n := merged.OthersAtMost
 				m = &LimitDenials{Denied: n, Error: n, OthersAtMost: n}
 				limits[name] = m
 			}
 			m.Source, m.Location = l.Source, cmp.Or(l.Location, m.Location)
 			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
-			for _, k := range l.Keys { // which lack what they may have where they are not listed
-				text, _ := json.Marshal(k.Descriptor) // which has nothing that JSON has not
-				place, known := places[key{name, string(text)}]
+			for _, k := range l.Keys { // the part of windows that do not list k is added below
+				text, _ := json.Marshal(k.Descriptor) // cannot fail: it has only plain fields
+				index, known := indexes[key{name, string(text)}]
 				if !known {
-					place = len(m.Keys)
-					places[key{name, string(text)}] = place
+					index = len(m.Keys)
+					indexes[key{name, string(text)}] = index
 					m.Keys = append(m.Keys, KeyDenials{})
 				}
-				m.Keys[place].add(k, l.OthersAtMost) // may wrap until m.OthersAtMost is added below
+				m.Keys[index].add(k, l.OthersAtMost) // may wrap below zero until m.OthersAtMost is added
 			}
 		}
 	}
@@ -368,7 +367,7 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// add adds the denials of another window, in the place of what it has of a key that it does not list.
+// add adds the denials of another window to k, and subtracts unlisted, which the caller adds later.
 func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
 	first := earlier(k.First, other.First)
 	if other.Last.After(k.Last) {

@@ -12,8 +12,8 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Entry is an entry of a descriptor. Bytes that are no UTF-8 are U+FFFD in Key and Value, and
-// then KeyBase64 and ValueBase64 have the exact ones, and count.
+// Entry is an entry of a descriptor. If the key or the value is not valid UTF-8, Key or Value has
+// U+FFFD for the invalid bytes, and KeyBase64 or ValueBase64 has the exact bytes and is used.
 type Entry struct {
 	Key         string `json:"key"`
 	KeyBase64   string `json:"key_base64,omitempty"`
@@ -27,8 +27,8 @@ func newEntry(key, value string) (e Entry) {
 	return e
 }
 
-// Bytes returns the key and the value with the bytes that are in requests. The error is an
-// ErrBadRequest that names a field that is not valid base64.
+// Bytes returns the exact key and value. Its error is an ErrBadRequest that names the field
+// with invalid base64.
 func (e *Entry) Bytes() (limiter.Entry, error) {
 	key, err := decodeBytes("key", e.Key, e.KeyBase64)
 	if err != nil {
@@ -38,14 +38,14 @@ func (e *Entry) Bytes() (limiter.Entry, error) {
 	return limiter.Entry{Key: key, Value: value}, err
 }
 
-// Descriptor names a descriptor of a domain. It is the body of POST /peek and POST /reset.
+// Descriptor is a descriptor with its domain, the body of POST /peek and POST /reset.
 type Descriptor struct {
 	Domain       string  `json:"domain"`
 	DomainBase64 string  `json:"domain_base64,omitempty"`
 	Entries      []Entry `json:"entries"`
 }
 
-// NewDescriptor returns the Descriptor whose Bytes are domain and entries.
+// NewDescriptor returns the Descriptor whose Bytes are domain and entries. It copies them.
 func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
 	d := Descriptor{Entries: make([]Entry, len(entries))}
 	d.Domain, d.DomainBase64 = encodeBytes(domain)
@@ -55,7 +55,7 @@ func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
 	return d
 }
 
-// Bytes returns the domain and the entries of d as Entry.Bytes does.
+// Bytes returns the exact domain and entries. Its error is an ErrBadRequest as of Entry.Bytes.
 func (d Descriptor) Bytes() (domain string, entries []limiter.Entry, err error) {
 	if domain, err = decodeBytes("domain", d.Domain, d.DomainBase64); err != nil {
 		return "", nil, err
@@ -80,7 +80,7 @@ func decodeBytes(field, text, inBase64 string) (string, error) {
 	return string(data), nil
 }
 
-// encodeBytes returns a copy of data as text, and in base64 if the text is not exact.
+// encodeBytes returns a copy of data as text, and as base64 if data is not valid UTF-8.
 func encodeBytes(data string) (text, inBase64 string) {
 	if utf8.ValidString(data) {
 		return strings.Clone(data), ""
@@ -90,7 +90,7 @@ func encodeBytes(data string) (text, inBase64 string) {
 
 func validUTF8(s string) string { return strings.ToValidUTF8(strings.Clone(s), "\uFFFD") }
 
-// Begin returns at most n bytes of s, whole characters only.
+// Begin returns at most the first n bytes of s. It does not cut a UTF-8 character in two.
 func Begin(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -100,40 +100,38 @@ func Begin(s string, n int) string {
 			return s[:end]
 		}
 	}
-	return s[:n] // which is no UTF-8
+	return s[:n] // not valid UTF-8
 }
 
-// How many bytes are kept of a key or a domain, and of a value.
+// Maximum sizes of texts in an Excerpt.
 const (
-	keptKey   = 64
+	keptKey   = 64 // of a key or a domain
 	keptValue = 128
 )
 
-// Excerpt is what is kept of a descriptor of a request, which may hold any bytes and any
-// number of them, to show it to people later.
+// Excerpt is a request's descriptor, cut to a bounded size, to be shown to people later.
 type Excerpt struct {
 	Domain  string         `json:"-"`
 	Entries []ExcerptEntry `json:"entries"`
-	More    int            `json:"more_entries,omitempty"` // that did not fit
-	// All reports whether all descriptors that begin with Entries, and that no other rule
-	// matches, share the counter.
+	More    int            `json:"more_entries,omitempty"` // number of entries that did not fit
+	// All reports whether all descriptors that begin with Entries and match no other rule share
+	// the counter.
 	All bool `json:"all,omitempty"`
-	// Digest is of the counter's key where something is cut, in hexadecimal digits: it
-	// tells apart descriptors whose texts begin alike.
+	// Digest is a digest of the counter's key in hexadecimal digits, or empty if nothing is cut.
+	// It distinguishes descriptors that are equal up to the cut.
 	Digest string `json:"digest,omitempty"`
 }
 
-// ExcerptEntry is what is kept of an entry.
+// ExcerptEntry is an entry of an Excerpt.
 type ExcerptEntry struct {
 	Entry
-	Shared bool `json:"shared,omitempty"` // Value is the wildcard of a rule whose values share one counter
-	Hashed bool `json:"hashed,omitempty"` // Value is a digest, spelled as in the keys of counters
+	Shared bool `json:"shared,omitempty"` // Value is a rule's pattern, and all values that match it share one counter
+	Hashed bool `json:"hashed,omitempty"` // Value is a digest as in the keys of counters
 }
 
-// Spell returns x as commands take it, and what keeps it from being the descriptor that was
-// asked for: "cut", if only the start is known; "hash", if a value is a digest; "all", if the
-// counter is that of all descriptors that no other rule matches; "shared", if it is that of
-// all values that match; "" if it is that descriptor.
+// Spell returns x in the syntax of commands. If text is not the request's exact descriptor, lacks
+// says why: "cut", it is too long; "hash", a value is a digest; "all", the counter is shared by all
+// descriptors that match no other rule; "shared", it is shared by all values of a pattern.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
 	cut, hash, shared := x.Digest != "", false, false
@@ -156,32 +154,33 @@ func (x *Excerpt) Spell() (text, lacks string) {
 	return explain.FormatDescriptor(entries), lacks
 }
 
-// MayHave reports whether the descriptor that was asked for may have an entry: where a value is
-// shared by all that match, or the excerpt is cut, nobody knows.
+// MayHave reports whether the request's descriptor has the entry e, or may have it: values of
+// patterns, and texts behind a cut, are unknown.
 func (x *Excerpt) MayHave(e limiter.Entry) bool {
 	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool {
-		got, _ := kept.Bytes() // as far as it can be read
+		got, _ := kept.Bytes() // invalid base64 reads as empty
 		return got == e || got.Key == e.Key && (kept.Shared ||
 			kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
 			x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
 	})
 }
 
-// Asked is a descriptor of a request.
+// Asked is a request's descriptor with the key of its counter.
 type Asked struct {
 	Domain   string
 	Entries  []limiter.Entry
-	Patterns []string // instead of values where they are not empty; may be shorter than Entries, and longer for a rule without key
+	Patterns []string // shown instead of values if not empty; may have another length than Entries, and is longer for a rule without key
 	Key      []byte   // of the counter
 	Hashed   bool     // show digests instead of values
 }
 
 const (
-	entryBytes = 12 // that an entry takes besides its text
-	minValue   = 24 // room for a digest of a value, or the start of one
+	entryBytes = 12 // size of an entry besides its text
+	minValue   = 24 // least space for a value, enough for a digest
 )
 
-// Excerpt returns what fits in size bytes, 128 or more. It holds nothing of the request.
+// Excerpt returns an Excerpt of at most size bytes, which must be at least 128. It keeps nothing
+// of the request's memory.
 func (a *Asked) Excerpt(size int) Excerpt {
 	x := Excerpt{
 		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),

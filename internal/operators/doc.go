@@ -1,19 +1,20 @@
-// Package operators is what a server shows to the people who run it, and what they can do.
+// Package operators answers the questions and carries out the orders of the people who run
+// Weir.
 //
-// What became of a request comes in through Observer, which hands denials to a Recorder and
-// decisions to the DecisionLog. Desk answers what operators ask: who is denied, what is used
-// of a descriptor's limits, which exceptions hold. Begin with operators.go.
+// Decided requests come in through Observer, which passes denials to a Recorder and decisions
+// to the DecisionLog. Desk answers operators: who is denied, how much of a descriptor's limits
+// is used, which exceptions apply. Begin with desk.go.
 //
-//	operators.go    Desk: what can be asked, of this server or of all; kinds of errors; Servers:
-//	                other servers on the same Redis, and their reports
-//	observer.go     Observer: what became of requests
-//	denials.go      Recorder: who was denied most, and last; Denials: that as JSON, and of
-//	                several servers merged
-//	decisionlog.go  DecisionLog: which decisions are written, how, and how many
+//	desk.go         Desk: questions to this server or to all; kinds of errors; Servers: reports
+//	                between servers on the same Redis
+//	observer.go     Observer: denials and decisions of each request
+//	denials.go      Recorder: recent denials by key; Denials: the same as JSON, of one server
+//	                or merged
+//	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
-//	exceptions.go   Exceptions: those in force, shared with other servers; what one may be
-//	descriptor.go   Descriptor: any bytes as JSON; Excerpt: what fits of one
-//	words.go        Times and numbers as people read them
+//	exceptions.go   Exceptions: exceptions in force, shared with other servers, and their bounds
+//	descriptor.go   Descriptor: any bytes as JSON; Excerpt: a descriptor cut to a size
+//	words.go        times and numbers for people
 //
-// Below it, api is the debug port, client asks it, and console is its page for people.
+// Package api is the debug port, client its client, and console its pages for browsers.
 package operators

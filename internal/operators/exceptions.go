@@ -21,31 +21,31 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Exceptions keeps those in force, and ends them. What is added or removed holds in this
-// process at once, and in others that share it within a second. While Redis fails, those
-// known stay in force.
+// Exceptions keeps the exceptions in force until they expire. An added or removed exception takes
+// effect on this server at once, and within a second on the servers that share the exceptions.
+// While Redis fails, the known exceptions stay in force. It is safe for concurrent use.
 type Exceptions struct {
-	shared  Shared // nil: this server has its own
+	shared  Shared // or nil if this server does not share them
 	logger  *slog.Logger
-	current atomic.Pointer[plan.Exceptions] // nil: there are none
+	current atomic.Pointer[plan.Exceptions] // nil if none is in force
 	inForce prometheus.Gauge
 	used    *prometheus.CounterVec
 	errors  prometheus.Counter
 
-	asking  chan struct{}              // holds one while Redis is asked: what is learned comes in order
-	texts   map[string]string          // that are shared, as they were last read
-	known   map[string]*plan.Exception // by ID, nil: this version cannot read it
-	next    time.Time                  // when something is to end, at the latest after forgetAfter
-	failing bool
-	unread  error          // of an exception that cannot be read, until it is logged
-	warn    rate.Sometimes // of unread
+	updating chan struct{}              // has an element during an update; guards the fields below
+	texts    map[string]string          // as last read from Redis, by ID
+	known    map[string]*plan.Exception // the same; nil if this version cannot read it
+	next     time.Time                  // of the next expiry, at most forgetAfter ahead
+	failing  bool                       // the last load failed
+	unread   error                      // why an exception cannot be read, until it is logged
+	warn     rate.Sometimes             // limits the log of unread
 }
 
-// NewExceptions returns those of the servers that share them, nil for this server alone. It
-// knows of none until it loads.
+// NewExceptions returns the exceptions of the servers that use shared, or of this server alone if
+// it is nil. It has none until Load or Run reads them.
 func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
 	es := &Exceptions{
-		shared: shared, logger: logger, asking: make(chan struct{}, 1), texts: map[string]string{},
+		shared: shared, logger: logger, updating: make(chan struct{}, 1), texts: map[string]string{},
 		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -62,26 +62,26 @@ func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger
 	return es
 }
 
-// Current returns where those in force are.
+// Current returns a pointer to the exceptions in force, for requests to read.
 func (es *Exceptions) Current() *atomic.Pointer[plan.Exceptions] { return &es.current }
 
-// All returns those in force, the newest first.
+// All returns the exceptions in force, the newest first.
 func (es *Exceptions) All() []*plan.Exception { return es.current.Load().All() }
 
-// maxExceptions is how many there may be at a time.
+// maxExceptions is the maximum number of exceptions in force.
 const maxExceptions = 10_000
 
-// Add adds an exception for somebody at the address peer. Its errors are of a Kind.
+// Add adds an exception for a person at the address peer, and logs it. Its errors wrap a Kind.
 func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
 	e, err := n.check()
 	if err != nil {
 		return Exception{}, err
 	}
-	e.ID = strings.ToLower(rand.Text()[:8]) // letters and digits that cannot be taken for each other
+	e.ID = strings.ToLower(rand.Text()[:8]) // no letters that look like digits
 	e.Created = time.Now().Round(0).UTC()
 	e.Until = e.Created.Add(Seconds(n.For))
 	added := exceptionOf(e)
-	text, _ := json.Marshal(added) // which has nothing that JSON has not
+	text, _ := json.Marshal(added) // cannot fail: check has bounded the factor
 	return added, es.update(ctx, func(ctx context.Context) error {
 		if len(es.All()) >= maxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
@@ -94,7 +94,8 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 	})
 }
 
-// Remove ends the exception with id, for by at the address peer. Its errors are of a Kind.
+// Remove removes the exception with id for a person who is called by, at the address peer, and
+// logs it. Its errors wrap a Kind.
 func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 	return es.update(ctx, func(ctx context.Context) error {
 		was, known := es.known[id]
@@ -112,7 +113,7 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 	})
 }
 
-// change sets the text of an exception, or removes it if that is empty.
+// change sets the text of an exception, or removes the exception if text is empty.
 func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 	texts := maps.Clone(es.texts)
 	if texts[id] = text; text == "" {
@@ -132,13 +133,13 @@ func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 	return nil
 }
 
-// update loads what is shared, then calls change. One update runs at a time.
+// update loads the shared exceptions, then calls change. Only one update runs at a time.
 func (es *Exceptions) update(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
-	case es.asking <- struct{}{}:
-		defer func() { <-es.asking }()
+	case es.updating <- struct{}{}:
+		defer func() { <-es.updating }()
 	case <-ctx.Done():
 		return Errorf(ErrUnavailable, "Redis failed: %w", context.Cause(ctx))
 	}
@@ -151,14 +152,14 @@ func (es *Exceptions) update(ctx context.Context, change func(context.Context) e
 const (
 	patience    = 2 * time.Second // for an answer of Redis
 	loadEvery   = time.Second
-	forgetAfter = time.Minute // how long one that has ended is shared: the clocks of servers differ
-	markerID    = "."         // the ID of a text that is missing only if Redis has lost the exceptions, or had none yet
+	forgetAfter = time.Minute // how long Redis keeps an expired exception, because clocks of servers differ
+	markerID    = "."         // ID of a text that is missing only if Redis lost the exceptions or never had one
 )
 
-// Run loads what is shared, until ctx ends.
+// Run loads the shared exceptions every second, and at each expiry, until ctx ends.
 func (es *Exceptions) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = es.Load(ctx) // which has logged what is wrong
+		_ = es.Load(ctx) // logs its errors
 		wait := loadEvery
 		for _, e := range es.All() {
 			wait = min(wait, max(time.Until(e.Until), time.Millisecond))
@@ -170,12 +171,13 @@ func (es *Exceptions) Run(ctx context.Context) {
 	}
 }
 
-// Load learns what is shared, and ends those whose time is over.
+// Load reads the shared exceptions, and removes expired ones. If Redis fails, it returns an
+// ErrUnavailable, and the known exceptions stay in force.
 func (es *Exceptions) Load(ctx context.Context) error {
 	return es.update(ctx, func(context.Context) error { return nil })
 }
 
-// load is Load. es.asking is held.
+// load is Load for a caller that holds es.updating.
 func (es *Exceptions) load(ctx context.Context) (err error) {
 	texts := maps.Clone(es.texts)
 	if es.shared != nil {
@@ -192,13 +194,13 @@ func (es *Exceptions) load(ctx context.Context) (err error) {
 		}
 	}
 	if old := es.take(texts); len(old) > 0 && es.shared != nil {
-		_ = es.shared.RemoveExceptions(ctx, old...) // or with the next load
+		_ = es.shared.RemoveExceptions(ctx, old...) // if it fails, the next load tries again
 	}
 	return err
 }
 
-// read returns the shared texts. If Redis lost them, the first server to notice restores those
-// that it can read, with those that another server removed less than loadEvery before.
+// read returns the shared texts. If Redis lost them, the first server to notice restores the
+// exceptions that it can read, possibly with exceptions that were removed within the last second.
 func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
 	if _, there := texts[markerID]; err == nil && !there {
@@ -215,8 +217,8 @@ func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 	return texts, err
 }
 
-// take puts in force what texts say. It keeps texts, deletes those that ended long ago, and
-// returns their IDs.
+// take puts the exceptions of texts in force. It keeps texts, and deletes and returns the IDs of
+// exceptions that expired more than forgetAfter ago.
 func (es *Exceptions) take(texts map[string]string) (old []string) {
 	now := time.Now()
 	if maps.Equal(texts, es.texts) && now.Before(es.next) {
@@ -266,7 +268,7 @@ func (es *Exceptions) take(texts map[string]string) (old []string) {
 	return old
 }
 
-// audited returns what the audit log says of e, and of who did something with it.
+// audited returns the fields of the audit log for e, followed by who.
 func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", explain.FormatDescriptor(e.Entries)),
@@ -274,17 +276,17 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	}, who...)
 }
 
-// plain is a text of others.
+// plain returns a field whose text other people wrote.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
-// NewException is an exception from the rules for the descriptors of a domain that begin with
-// its entries. It is the body of POST /exceptions.
+// NewException is an exception to be added, for all descriptors that begin with its entries. It is
+// the body of POST /exceptions.
 type NewException struct {
 	Descriptor
 	Effect plan.Effect `json:"effect"`
-	Factor float64     `json:"factor,omitempty"` // of Amount, from 0.001 to 1,000,000
+	Factor float64     `json:"factor,omitempty"` // for the effect Amount, from 0.001 to 1,000,000
 	For    float64     `json:"for,omitempty"`    // seconds
-	By     string      `json:"by"`               // who adds it
+	By     string      `json:"by"`               // name of the person who adds it
 	Reason string      `json:"reason"`
 }
 
@@ -294,17 +296,17 @@ type Exception struct {
 	NewException
 	Created time.Time `json:"created"`
 	Until   time.Time `json:"until"`
-	Used    uint64    `json:"used"`           // how many descriptors it was applied to on the servers that were asked
-	Note    string    `json:"note,omitempty"` // of the answer of POST /exceptions alone: why it may not be what was meant
+	Used    uint64    `json:"used"`           // number of descriptors to which it applied, on the servers that were asked
+	Note    string    `json:"note,omitempty"` // a doubt about the exception, only in the answer of POST /exceptions
 }
 
 // ExceptionList is the answer of GET /exceptions, the newest first.
 type ExceptionList struct {
 	Exceptions []Exception `json:"exceptions"`
-	Servers    int         `json:"servers"` // how many the uses are of
+	Servers    int         `json:"servers"` // number of servers that counted the uses
 }
 
-// exceptionOf returns an exception as it is answered.
+// exceptionOf returns e in the form of answers.
 func exceptionOf(e *plan.Exception) Exception {
 	return Exception{
 		ID: e.ID, Created: e.Created, Until: e.Until, Used: e.Used(),
@@ -315,9 +317,9 @@ func exceptionOf(e *plan.Exception) Exception {
 	}
 }
 
-// What an exception may be.
+// Bounds of exceptions.
 const (
-	maxEntries = 100 // of a descriptor, as of one of a request
+	maxEntries = 100 // as in requests
 	maxText    = 4 << 10
 	maxReason  = 500
 	maxBy      = 200
@@ -327,7 +329,7 @@ const (
 	maxFor     = 366 * 24 * time.Hour
 )
 
-// check returns the exception, without ID and times, or what is wrong with it.
+// check returns the exception without ID and times, or an ErrBadRequest with the reason.
 func (n *NewException) check() (*plan.Exception, error) {
 	domain, entries, err := n.Bytes()
 	if err != nil {
@@ -338,41 +340,41 @@ func (n *NewException) check() (*plan.Exception, error) {
 		bytes += len(e.Key) + len(e.Value)
 		emptyKey = emptyKey || e.Key == ""
 	}
-	lasts, wrong := Seconds(n.For), ""
+	lasts, invalid := Seconds(n.For), ""
 	switch {
 	case domain == "":
-		wrong = "the domain is empty"
+		invalid = "the domain is empty"
 	case len(entries) == 0:
-		wrong = "it has no entries, at least one is required"
+		invalid = "it has no entries, at least one is required"
 	case emptyKey:
-		wrong = "the key of an entry is empty"
+		invalid = "the key of an entry is empty"
 	case len(entries) > maxEntries:
-		wrong = fmt.Sprintf("it has %d entries, at most %d are allowed", len(entries), maxEntries)
+		invalid = fmt.Sprintf("it has %d entries, at most %d are allowed", len(entries), maxEntries)
 	case bytes > maxText:
-		wrong = fmt.Sprintf("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
+		invalid = fmt.Sprintf("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
 	case !slices.Contains(plan.Effects, n.Effect):
-		wrong = fmt.Sprintf("undefined effect %.40q; use one of %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
+		invalid = fmt.Sprintf("undefined effect %.40q; use one of %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
 	case n.Effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
-		wrong = fmt.Sprintf("a factor of %v is not allowed; use %v to %d", n.Factor, minFactor, maxFactor)
+		invalid = fmt.Sprintf("a factor of %v is not allowed; use %v to %d", n.Factor, minFactor, maxFactor)
 	case n.Effect != plan.Amount && n.Factor != 0:
-		wrong = fmt.Sprintf("a factor applies to the effect %s only", plan.Amount)
+		invalid = fmt.Sprintf("a factor applies to the effect %s only", plan.Amount)
 	case lasts < minFor || lasts > maxFor:
-		wrong = fmt.Sprintf("a duration of %v is not allowed; use 1 second to 366 days", lasts)
+		invalid = fmt.Sprintf("a duration of %v is not allowed; use 1 second to 366 days", lasts)
 	case strings.TrimSpace(n.Reason) == "":
-		wrong = "a reason is required"
+		invalid = "a reason is required"
 	case len(n.Reason) > maxReason:
-		wrong = fmt.Sprintf("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
+		invalid = fmt.Sprintf("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
 	case len(n.By) > maxBy:
-		wrong = fmt.Sprintf("by has %d bytes, at most %d are allowed", len(n.By), maxBy)
+		invalid = fmt.Sprintf("by has %d bytes, at most %d are allowed", len(n.By), maxBy)
 	}
-	if wrong != "" {
-		return nil, Errorf(ErrBadRequest, "invalid exception: %s", wrong)
+	if invalid != "" {
+		return nil, Errorf(ErrBadRequest, "invalid exception: %s", invalid)
 	}
 	return &plan.Exception{Domain: domain, Entries: entries, Effect: n.Effect, Factor: n.Factor, By: n.By, Reason: n.Reason}, nil
 }
 
-// readException returns the exception that servers share as JSON, or why this version cannot
-// read it. One with a field that it does not know may be for fewer, or do something else.
+// readException decodes a shared exception. It fails if text has an unknown field, because the
+// exception may then apply to fewer descriptors or have another effect.
 func readException(id, text string) (*plan.Exception, error) {
 	var x Exception
 	if err := ReadJSON([]byte(text), &x); err != nil {

@@ -12,16 +12,14 @@ import (
 	"weir/internal/plan"
 )
 
-// Observer hands on what became of requests: denials to those who count them, decisions to
-// the log.
+// Observer passes the denials of requests to a Recorder, and their decisions to a DecisionLog.
 type Observer struct {
 	Denials *Recorder
-	Log     *DecisionLog // nil: nobody reads decisions
+	Log     *DecisionLog // or nil to log no decisions
 	Hashed  bool         // show digests instead of values
 }
 
-// Observe does nothing for an admitted request that is not logged. It is Observe of
-// rls.Options.
+// Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	all := ob.Log != nil && ob.Log.opts.All
 	if !all && !p.AnyOver() {
@@ -42,11 +40,9 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	}
 }
 
-// logText bounds what is kept of a descriptor, and logRule what is shown of the texts of a
-// rule, in bytes.
 const (
-	logText = 1024
-	logRule = 256
+	logText = 1024 // maximum size of a logged descriptor, in bytes
+	logRule = 256  // maximum size of each text of a rule
 )
 
 func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome, id string) LogRecord {
@@ -61,7 +57,7 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	if o.Hit != nil {
 		asked.Key = o.Hit.Key
 		labels := o.Hit.Limit.Series.Labels()
-		r.Rule = labels.Rule // of an override, too
+		r.Rule = labels.Rule // also set for an override
 		r.Limit, r.Rate, r.Remaining = Begin(labels.Limit, logRule), o.Hit.Limit.Rate(), new(o.Decision.Remaining)
 		if o.Decision.RetryAfter > 0 {
 			r.RetryAfter = new(o.Decision.RetryAfter.Seconds())
@@ -76,12 +72,11 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	return r
 }
 
-// RequestIDHeader is the metadata in which Envoy sends the ID of a request, if it is asked to.
+// RequestIDHeader is the metadata in which Envoy can send a request's ID.
 const RequestIDHeader = "x-request-id"
 
-// requestID returns the ID that Envoy gave a request, which is in an entry of a descriptor or
-// in the metadata of the call, or "" if it is in neither. If values are not shown, it is in
-// the metadata only.
+// requestID returns a request's ID from an entry of a descriptor or the metadata of the call, or ""
+// if neither has one. If values are hidden, only the metadata counts.
 func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	for i := range r.Descriptors {
 		for _, e := range r.Descriptors[i].Entries {
@@ -96,8 +91,8 @@ func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	return ""
 }
 
-// traceOf returns the trace that a call belongs to: that of the span that is sent, or, if
-// none is, of the caller.
+// traceOf returns the trace of a call: this server's span if it sends spans, otherwise the
+// caller's.
 func traceOf(ctx context.Context) trace.SpanContext {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		return span

@@ -7,10 +7,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// Times words times as they are seen at Now, in whose zone it shows them.
+// Times formats times relative to Now, in the time zone of Now.
 type Times struct{ Now time.Time }
 
-// Clock returns the time of day, with the date unless it is that of today.
+// Clock returns the time of day, after the date if that is not today.
 func (v Times) Clock(t time.Time) string {
 	t = t.In(v.Now.Location())
 	if y, m, d := v.Now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
@@ -19,17 +19,17 @@ func (v Times) Clock(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// Ago returns a time in the past, and how long ago it is.
+// Ago returns a time in the past and its age.
 func (v Times) Ago(t time.Time) string {
 	return fmt.Sprintf("%s %s (%s ago)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
 
-// Since returns when something began, and how long it lasts.
+// Since returns the start and the duration of something that lasts.
 func (v Times) Since(t time.Time) string {
 	return fmt.Sprintf("since %s %s (%s)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
 
-// Until returns when something expires, and how long that takes.
+// Until returns an expiry time and the time left.
 func (v Times) Until(t time.Time) string {
 	left := "expired"
 	if t.After(v.Now) {
@@ -38,10 +38,10 @@ func (v Times) Until(t time.Time) string {
 	return fmt.Sprintf("until %s %s (%s)", v.Clock(t), v.Zone(), left)
 }
 
-// Zone names the zone of times.
+// Zone returns the name of the time zone.
 func (v Times) Zone() string { return v.Now.Format("MST") }
 
-// Span words a duration, in two units at most.
+// Span returns a rounded duration in at most two units, such as "2 h 5 min".
 func Span(d time.Duration) string {
 	d = max(d, 0)
 	minutes := int(d.Round(time.Minute).Minutes())
@@ -61,7 +61,7 @@ func Span(d time.Duration) string {
 	}
 }
 
-// seconds is a wait in JSON, nil if no waiting helps.
+// seconds returns a wait for JSON, or nil if waiting does not help.
 func seconds(wait time.Duration) *float64 {
 	if wait == limiter.Never {
 		return nil
@@ -69,16 +69,16 @@ func seconds(wait time.Duration) *float64 {
 	return new(wait.Seconds())
 }
 
-// Seconds is a duration of JSON, which may be any number.
+// Seconds returns a duration of JSON, and bounds numbers that a Duration cannot represent.
 func Seconds(s float64) time.Duration {
-	const most = 1 << 33 // below what a Duration holds
+	const most = 1 << 33 // seconds, less than the longest Duration
 	if !(s > 0) {
 		return 0
 	}
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// Counted words how many there are of what: "1 rule", "2 rules".
+// Counted returns a number with its noun, such as "1 rule" or "2 rules".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

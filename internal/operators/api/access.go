@@ -28,22 +28,24 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// Access decides who may see values of requests, and who may change anything, on the
-// debug port. Without a token it is who comes over loopback. With one it is who sends it,
-// or has given it to the form of the console; over loopback values are shown without it, too.
+// Access decides who may see values of requests and who may make changes on the debug port.
+// Without a token, loopback connections may do both. With one, requests need the token or the
+// cookie of the console, but loopback connections may see values without it.
 type Access struct {
-	// Token is what is in the file of the token, nil without one. Who makes an Access starts it.
+	// Token follows the file with the operators' token, or is nil without one. The caller of
+	// NewAccess must start it.
 	Token *follow.Text
 
 	failed prometheus.Counter
 	logger *slog.Logger
-	warn   rate.Sometimes // of wrong tokens
+	warn   rate.Sometimes // limits the log of invalid tokens
 	sites  *http.CrossOriginProtection
 
-	signedOut sync.Map // cookies, until they expire
+	signedOut sync.Map // cookies that are no longer accepted, until they expire
 }
 
-// NewAccess reads the token in a file, if it is not "". The error names the setting.
+// NewAccess returns an Access with the token in tokenFile, or without one if tokenFile is empty. It
+// fails if the file has no valid token; the error names the setting.
 func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger) (*Access, error) {
 	a := &Access{
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
@@ -51,7 +53,7 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
-	a.sites.AddInsecureBypassPattern("/console/{$}") // links may lead there; the cookie is for the same site only
+	a.sites.AddInsecureBypassPattern("/console/{$}") // other sites may link there; their requests have no cookie
 	reg.MustRegister(a.failed)
 	if tokenFile == "" {
 		return a, nil
@@ -66,11 +68,11 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 	return a, err
 }
 
-// tokenForm is what a header may hold, and nobody guesses.
+// tokenForm matches tokens that fit in a header and cannot be guessed.
 var tokenForm = regexp.MustCompile(`^[!-~]{32,}$`)
 
-// readToken returns the token in a file, without white space around it. Its errors hold
-// nothing of the token.
+// readToken returns the token in a file, without surrounding white space. Its errors do not
+// contain the token.
 func readToken(path string) (string, error) {
 	text, err := follow.File(path)
 	if err == nil && (len(text) > 1024 || !tokenForm.MatchString(text)) {
@@ -79,56 +81,55 @@ func readToken(path string) (string, error) {
 	return text, err
 }
 
-// The answers to who may not.
+// The reasons to refuse a request.
 var (
 	otherSite    = operators.Errorf(http.StatusForbidden, "requests of other sites are refused")
 	unauthorized = operators.Errorf(http.StatusUnauthorized, "the token is missing or invalid")
 	elsewhere    = operators.Errorf(http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served only to 127.0.0.1 and ::1, for example by kubectl port-forward, and not to a proxy or under another name")
 )
 
-// Visitor is who sent a request to the debug port.
+// Visitor is the sender of a request to the debug port.
 type Visitor struct {
-	Peer            string // its address, and how it was let in, for the audit log
-	SignedIn        bool   // it has the cookie of the console
-	values, changes error  // nil: it may
+	Peer            string // address and kind of access, for the audit log
+	SignedIn        bool   // by the cookie of the console
+	values, changes error  // why it must not see values or make changes, or nil
 }
 
-// MayChange reports whether it may change anything.
+// MayChange reports whether v may make changes.
 func (v Visitor) MayChange() bool { return v.changes == nil }
 
-// visit finds out who sent r.
+// visit returns the sender of r, and counts an invalid token.
 func (a *Access) visit(r *http.Request) Visitor {
 	strict := *r
-	strict.Method = http.MethodPost // what reads only is checked as well: it shows values, or costs much
+	strict.Method = http.MethodPost // so that Check also checks GET, which may show values or be expensive
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	bearer, local := strings.EqualFold(scheme, "Bearer"), isLocal(r)
 	cookie, _ := a.cookie(r)
-	switch local := isLocal(r); {
+	switch {
 	case a.sites.Check(&strict) != nil:
 		return Visitor{values: otherSite, changes: otherSite}
 	case a.Token == nil && !local:
 		return Visitor{values: elsewhere, changes: elsewhere}
 	case a.Token == nil:
 		return Visitor{Peer: r.RemoteAddr + " by loopback"}
-	case strings.EqualFold(scheme, "Bearer") && a.isRight(r, token):
+	case bearer && a.isRight(r, token):
 		return Visitor{Peer: r.RemoteAddr + " by token"}
-	case strings.EqualFold(scheme, "Bearer"):
-		return Visitor{values: unauthorized, changes: unauthorized}
-	case cookie != "":
+	case !bearer && cookie != "":
 		return Visitor{Peer: r.RemoteAddr + " by cookie", SignedIn: true}
-	case local:
+	case !bearer && local:
 		return Visitor{Peer: r.RemoteAddr + " by loopback", changes: unauthorized}
 	default:
 		return Visitor{values: unauthorized, changes: unauthorized}
 	}
 }
 
-// visitorKey is that of the Visitor in the context of a request.
+// visitorKey is the key of the Visitor in a request's context.
 type visitorKey struct{}
 
-// VisitorOf returns who sent a request to an endpoint that is not Open.
+// VisitorOf returns the sender of a request. It panics in an Open endpoint.
 func VisitorOf(r *http.Request) Visitor { return r.Context().Value(visitorKey{}).(Visitor) }
 
-// guard serves an endpoint to who may use it.
+// guard returns the handler of e, which refuses senders who must not use e.
 func (a *Access) guard(e Endpoint) http.HandlerFunc {
 	if e.Class == Open {
 		return e.Handler
@@ -156,15 +157,15 @@ func (a *Access) guard(e Endpoint) http.HandlerFunc {
 	}
 }
 
-// isLocal reports whether r comes over loopback, by no proxy, and names the server by an
-// address: a name may be that of a page whose DNS server has turned it to 127.0.0.1.
+// isLocal reports whether r comes over loopback, not through a proxy, and names the server by its
+// address or localhost. Any other name may belong to a web page whose DNS resolves it to 127.0.0.1.
 func isLocal(r *http.Request) bool {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via"}, name) {
-			return false // a proxy on this machine sent it
+			return false // a local proxy added it
 		}
 	}
-	// Of both ends, a proxy that calls itself 127.0.0.6, as Istio's does, has one only.
+	// Istio's proxy connects from 127.0.0.6, but to an address that is not loopback.
 	own, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !isLoopback(r.RemoteAddr) || !isLoopback(own.String()) {
 		return false
@@ -179,7 +180,7 @@ func isLoopback(addr string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// isRight reports whether a token is right, and notes a wrong one.
+// isRight reports whether a token is valid. It counts and logs an invalid one.
 func (a *Access) isRight(r *http.Request, token string) bool {
 	if hmac.Equal([]byte(strings.TrimSpace(token)), []byte(a.Token.Text())) {
 		return true
@@ -192,23 +193,23 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 // cookieLasts is the time from signing in until the cookie expires.
 const cookieLasts = 12 * time.Hour
 
-// signed returns the cookie that opens the console as the token does until a time, in
-// nanoseconds since the epoch. It does not show the token. All servers with the token accept
-// it, because they may be behind one address.
+// signed returns the value of a cookie for the console that expires at until, in nanoseconds since
+// the epoch. It does not reveal the token. All servers with the same token accept it, because they
+// may share one address.
 func (a *Access) signed(until string) string {
 	mac := hmac.New(sha256.New, []byte(a.Token.Text()))
 	_, _ = io.WriteString(mac, "weir console until "+until)
 	return until + "-" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// cookie returns the cookie of r and how long it lasts, or "" if the cookie is not valid here.
+// cookie returns the value of r's cookie and the time until it expires, or "" if it is invalid.
 func (a *Access) cookie(r *http.Request) (value string, lasts time.Duration) {
 	cookie, err := r.Cookie(cookieName(r))
 	if a.Token == nil || err != nil {
 		return "", 0
 	}
 	until, _, _ := strings.Cut(cookie.Value, "-")
-	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // signed has written it, or the comparison fails
+	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // without a number the cookie is refused below
 	lasts = time.Until(time.Unix(0, nanoseconds))
 	if _, out := a.signedOut.Load(cookie.Value); out || lasts <= 0 || !hmac.Equal([]byte(cookie.Value), []byte(a.signed(until))) {
 		return "", 0
@@ -216,8 +217,8 @@ func (a *Access) cookie(r *http.Request) (value string, lasts time.Duration) {
 	return cookie.Value, lasts
 }
 
-// SignIn gives the browser that sent the token in a form the cookie of the console, and
-// reports whether the token is right.
+// SignIn sets the console's cookie if the form of r has the valid token, and reports whether it
+// does.
 func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 	if a.Token == nil || !a.isRight(r, r.PostFormValue("token")) {
 		return false
@@ -227,8 +228,8 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// SignOut has the browser forget the cookie, which this server no longer accepts. Others with
-// the same token accept it until it expires.
+// SignOut deletes the cookie in the browser. This server no longer accepts it; other servers with
+// the same token do so until it expires.
 func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 	if cookie, lasts := a.cookie(r); cookie != "" {
 		a.signedOut.Store(cookie, nil)
@@ -237,14 +238,13 @@ func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, r, "", -time.Second)
 }
 
-// cookieName holds the port, because browsers send a cookie to all ports of a name, and
-// kubectl port-forward makes several servers ports of localhost.
+// cookieName returns a name with the port, because browsers send a cookie to all ports of a host,
+// and kubectl port-forward makes several servers ports of localhost.
 func cookieName(r *http.Request) string {
 	return "weir_token_" + (&url.URL{Host: r.Host}).Port()
 }
 
-// setCookie sets one that only requests of pages of the same site bear, and no script can
-// read.
+// setCookie sets a cookie that scripts cannot read and that requests of other sites do not carry.
 func setCookie(w http.ResponseWriter, r *http.Request, value string, lasts time.Duration) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the request came by TLS: a port-forward has none
 		Name: cookieName(r), Value: value, Path: "/", MaxAge: int(lasts.Seconds()),

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// sharedPage is a large page, such as the metrics, of which one may take a second and hundreds of
-// megabytes to make. So it is made once for all who ask meanwhile, and what they read, as
-// slowly as they like, are the same bytes, compressed.
+// sharedPage renders a large page, such as the metrics, which may take a second and hundreds of
+// megabytes. All requests that arrive during a rendering share its compressed bytes, however slowly
+// they read them.
 type sharedPage struct {
 	handler http.Handler
 	version func() time.Time
 
-	latest chan *rendering // holds it, unless the next is being made
+	latest chan *rendering // has the latest one, except during the next
 }
 
-// NewPage returns what handler shows, without a query. A page of another version is made again
-// for all who ask.
+// NewPage returns a handler that shares the pages of handler, which gets no query. When the version
+// changes, the page is rendered again.
 func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 	p := &sharedPage{handler, version, make(chan *rendering, 1)}
 	p.latest <- &rendering{}
 	return p
 }
 
-// rendering is a page as it was at a time. It is the http.ResponseWriter that makes it, too.
+// rendering is a rendered page. It is the http.ResponseWriter of its rendering, too.
 type rendering struct {
-	version, until time.Time // it is shown to who asks before until, if the version is the same
+	version, until time.Time // requests before until get this page if the version is still the same
 
 	status int
 	header http.Header
 	bytes  bytes.Buffer
-	gzip   *gzip.Writer // to bytes
+	gzip   *gzip.Writer // writes to bytes
 }
 
 func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,21 +46,21 @@ func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 	} else {
-		text, _ = gzip.NewReader(text) // which was written here
+		text, _ = gzip.NewReader(text) // cannot fail: at has written it
 	}
 	w.WriteHeader(page.status)
-	_, _ = io.Copy(w, text) //nolint:gosec // of what was written here; the client has gone if it fails
+	_, _ = io.Copy(w, text) //nolint:gosec // at has bounded it; an error means that the client has gone
 }
 
-// A page that took longer than cheap to make is shown for so many times as long, so that not
-// all time is spent on making the next.
+// A page whose rendering took longer than cheap is reused for shows times as long, so that a server
+// does not spend all its time on rendering.
 const (
 	cheap = 50 * time.Millisecond
 	shows = 3
 )
 
-// at returns the page for who has asked at a time: the latest if it became ready since then,
-// or is to be shown for longer, else a new one.
+// at returns the page for a request that arrived at asked: the latest page if its rendering ended
+// after that or it is reused, otherwise a new one.
 func (p *sharedPage) at(asked time.Time) *rendering {
 	page := <-p.latest
 	defer func() { p.latest <- page }()
@@ -70,10 +70,10 @@ func (p *sharedPage) at(asked time.Time) *rendering {
 	}
 	began := time.Now()
 	page = &rendering{version: version, status: http.StatusOK, header: http.Header{}}
-	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // which is a level
+	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // a valid level
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
-	_ = page.gzip.Close() // a buffer takes all
-	page.gzip = nil       // which takes more than most pages
+	_ = page.gzip.Close() // cannot fail: it writes to memory
+	page.gzip = nil       // which is larger than most pages
 	page.until = time.Now()
 	if took := page.until.Sub(began); took > cheap {
 		page.until = page.until.Add(shows * took)

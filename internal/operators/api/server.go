@@ -1,17 +1,16 @@
-// Package api is the debug port: what operators ask a running server, who may ask it, and
-// what it answers, as JSON or text.
+// Package api is the debug port, which answers operators in JSON or text.
 //
-// A request goes through the row of its path in the table of endpoints and past Access, which
-// knows who sent it, to a function that reads it and answers. What is answered comes from
-// operators.Desk, or from the server.
+// The table of endpoints has a row for each path. Access decides whether the sender of a request
+// may use it. A function then decodes the request and answers with data of operators.Desk or of
+// the server.
 //
-//	server.go   Server: the parts that are asked, the table of endpoints, bodies and answers
-//	access.go   Access: the token, the cookie, and who comes from this machine
-//	status.go   how the server is, as the text of status.txt, too
-//	page.go     large pages, which are made once for all who read them
+//	server.go   Server: the table of endpoints, bodies and answers
+//	access.go   Access: the token, the cookie, loopback
+//	status.go   Status: the state of the server, in JSON and by the template status.txt
+//	page.go     large pages, rendered once for all readers
 //
-// To add what operators can ask: its type and work in operators, its row here, the question
-// and the words of its answer in client, and the command in cmd/server/operators.go.
+// To add a question of operators: its type and work in operators, its row here, its question and
+// text in client, and its command in cmd/server/operators.go.
 package api
 
 import (
@@ -34,40 +33,39 @@ import (
 	"weir/internal/operators"
 )
 
-// Server is what operators can see and do over HTTP. All of it must be set, and be safe for
-// concurrent use.
+// Server answers operators over HTTP. All fields must be set and safe for concurrent use.
 type Server struct {
 	*operators.Desk
 	Access  *Access
-	Status  func() Status         // how the server is
-	Metrics http.Handler          // for GET /stats
-	Console []Endpoint            // of the console
-	Dump    func(io.Writer) error // writes the rules that serve, one per line, nothing if it fails
-	// Reload loads the rules again. Its error is an ErrInvalidRules if they were read but are
-	// wrong, and is shown whole.
+	Status  func() Status
+	Metrics http.Handler // for GET /stats
+	Console []Endpoint
+	Dump    func(io.Writer) error // writes the rules in use, one per line, or nothing if it fails
+	// Reload loads the rules again. It returns an ErrInvalidRules if they were read, but are
+	// invalid. The answer has the full text of the error.
 	Reload func() error
 }
 
-// Class says who may use an endpoint.
+// Class is a class of endpoints with the same senders.
 type Class int
 
 // The classes of endpoints.
 const (
-	Open    Class = iota // everybody who reaches the port
-	Values               // it shows values of requests, or costs much
-	Changes              // it changes something
+	Open    Class = iota // for everybody who reaches the port
+	Values               // shows values of requests, or is expensive
+	Changes              // changes something
 )
 
 // Endpoint is a path of the debug port.
 type Endpoint struct {
-	Method, Path string // "": every method
+	Method, Path string // an empty Method is every method
 	Class        Class
-	Help         string // for the list on the status page, "" for none
+	Help         string // for the list on the status page; not listed if empty
 	Handler      http.HandlerFunc
-	SignIn       http.HandlerFunc // answers who needs a token, nil: a line of text does
+	SignIn       http.HandlerFunc // answers senders who need a token; if nil, they get a line of text
 }
 
-// endpoints are all paths of the debug port, but for the list of them.
+// endpoints returns all endpoints except the status page, which lists them.
 func (s *Server) endpoints() []Endpoint {
 	return append([]Endpoint{
 		{Method: "GET", Path: "/status", Help: "this page as JSON", Handler: answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
@@ -92,7 +90,7 @@ func (s *Server) endpoints() []Endpoint {
 	}, s.Console...)
 }
 
-// Handler serves the endpoints, and at / the status with a list of them.
+// Handler serves the endpoints, and at / the status page with a list of them.
 func (s *Server) Handler() http.Handler {
 	mux, list := http.NewServeMux(), ""
 	for _, e := range s.endpoints() {
@@ -109,7 +107,7 @@ func (s *Server) Handler() http.Handler {
 	return http.MaxBytesHandler(s.Access.sites.Handler(mux), bodyBytes)
 }
 
-// whom says who may use a class of endpoints.
+// whom returns a note about the senders who may use a class of endpoints.
 func (a *Access) whom(c Class) string {
 	switch {
 	case c == Open:
@@ -133,7 +131,7 @@ func (s *Server) rules(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) reload() http.HandlerFunc {
 	audit := rate.Sometimes{Interval: time.Second}
 	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load may take long; a recorder in a test has no deadline
 		audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
 		if err := s.Reload(); err != nil {
 			fail(w, err, plaintext.Lines)
@@ -144,7 +142,7 @@ func (s *Server) reload() http.HandlerFunc {
 	}
 }
 
-// profiles serves /debug/pprof/, one at a time, because they slow the server down.
+// profiles serves /debug/pprof/, one request at a time, because profiles slow the server down.
 func profiles() http.HandlerFunc {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // not pprof.Cmdline: flags may hold a password
@@ -162,11 +160,11 @@ func profiles() http.HandlerFunc {
 	}
 }
 
-// bodyBytes bounds the body of a request.
+// bodyBytes is the maximum size of a request's body.
 const bodyBytes = 64 << 10
 
-// answer makes a handler of a function that returns what is sent as JSON, nil for nothing,
-// with the status of its success.
+// answer returns a handler that sends the result of ask as JSON with the status code, or only the
+// status code if the result is nil.
 func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -191,7 +189,7 @@ func plain(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 }
 
-// fail answers with an error, which may hold what others wrote, as shown shows that.
+// fail answers with the text of an error, which shown makes safe, and the status of its Kind.
 func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	code := operators.Kind(http.StatusInternalServerError)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -199,12 +197,12 @@ func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	}
 	_ = errors.As(err, &code)
 	if code == operators.ErrUnavailable {
-		w.Header().Set("Retry-After", "1") // nobody knows when Redis is back
+		w.Header().Set("Retry-After", "1") // a guess: when Redis is back is unknown
 	}
 	http.Error(w, shown(err.Error()), int(code))
 }
 
-// ofAll answers for this server, or for all that share its Redis, as the query asks.
+// ofAll answers for this server, or with ?servers=all for all servers on the same Redis.
 func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.HandlerFunc {
 	return answer(http.StatusOK, func(r *http.Request) (any, error) {
 		servers := r.URL.Query().Get("servers")
@@ -215,8 +213,8 @@ func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.Handl
 	})
 }
 
-// posted answers to the body of a request. A field that T does not have is an error, and so
-// are bytes that are no UTF-8, in whose place other text would be read.
+// posted decodes the body of a request for ask. It refuses fields that T does not have, and
+// invalid UTF-8, which the decoder would replace.
 func posted[T any](code int, ask func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return answer(code, func(r *http.Request) (any, error) {
 		text, err := io.ReadAll(r.Body)

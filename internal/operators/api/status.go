@@ -11,50 +11,49 @@ import (
 	"weir/internal/operators"
 )
 
-// Status is how a server is: the answer of GET /status, and as text of GET /. What others
-// wrote, such as errors and paths, is shown without control characters.
+// Status is the state of a server, the answer of GET /status and, as text, of GET /. The text shows
+// errors, paths and other foreign texts without control characters.
 type Status struct {
 	Version       string   `json:"version"`
 	UptimeSeconds float64  `json:"uptime_seconds"`
-	Health        string   `json:"health"` // "OK", or why the server should get no requests
-	Notes         []string `json:"notes"`  // what else an operator should know, such as a switch that was left on
+	Health        string   `json:"health"` // "OK", or the reason why the server should get no requests
+	Notes         []string `json:"notes"`  // for operators, such as about a switch that is still on
 	Store         Store    `json:"store"`
 	Rules         Rules    `json:"rules"`
 	Exceptions    int      `json:"exceptions"` // in force
-	// Decisions and Denials are requests a second, over the last ten seconds.
+	// Decisions and Denials are requests per second over the last ten seconds.
 	Decisions float64 `json:"decisions_per_second"`
 	Denials   float64 `json:"denials_per_second"`
 }
 
-// Rates is how many requests a second were decided, and how many of them denied, in the
-// five seconds before At.
+// Rates are the requests per second that were decided and denied in the five seconds before At.
 type Rates struct {
 	At        time.Time
 	Decisions float64
 	Denials   float64
 }
 
-// Store says what keeps the counters. What is below Works is of Redis, and times that are
-// not known are zero.
+// Store describes the store of counters. The fields below Works are set for Redis only; unknown
+// times are zero.
 type Store struct {
-	Name         string    `json:"name"` // what it is, and where
+	Name         string    `json:"name"` // its kind and address
 	Works        bool      `json:"works"`
 	WorkedAt     time.Time `json:"worked_at,omitzero"`
 	FailingSince time.Time `json:"failing_since,omitzero"`
-	FailedAt     time.Time `json:"failed_at,omitzero"`     // the last call that failed
+	FailedAt     time.Time `json:"failed_at,omitzero"`     // time of the last failed call
 	Problem      string    `json:"problem,omitempty"`      // of that call: its kind, a colon, and its error
-	FailureMode  string    `json:"failure_mode,omitempty"` // of limits that have none of their own
-	Breaker      string    `json:"breaker,omitempty"`      // closed, or open: Redis is not asked
+	FailureMode  string    `json:"failure_mode,omitempty"` // default for limits without a failure mode
+	Breaker      string    `json:"breaker,omitempty"`      // closed, or open while Redis is not asked
 }
 
-// Rules says which rules serve, and what became of newer ones.
+// Rules describes the rules in use and the last attempt to load newer ones.
 type Rules struct {
-	Path    string `json:"path"` // where they come from
+	Path    string `json:"path"` // their source
 	Rules   int    `json:"rules"`
 	Domains int    `json:"domains"`
 	Files   int    `json:"files"`             // or resources of a control plane
 	Version string `json:"version,omitempty"` // of a control plane
-	// ControlPlane says how the control plane is reached, "" if the rules are in files.
+	// ControlPlane is the state of the connection, or empty if the rules are in files.
 	ControlPlane string `json:"control_plane,omitempty"`
 
 	LoadedAt      time.Time `json:"loaded_at,omitzero"`
@@ -70,7 +69,7 @@ var texts = template.Must(template.New("").Funcs(Words).Funcs(template.FuncMap{
 	"problems": func(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") },
 }).Parse(statusText))
 
-// Words are functions of templates that show what a server answers.
+// Words are template functions for the answers of a server.
 var Words = map[string]any{
 	"counted": operators.Counted,
 	"failure": func(mode string) string { return failures[mode] },
@@ -78,7 +77,7 @@ var Words = map[string]any{
 	"span":    func(seconds float64) string { return operators.Span(operators.Seconds(seconds)) },
 }
 
-// failures say what failure modes mean for requests.
+// failures has the effects of failure modes on requests.
 var failures = map[string]string{
 	"error": "callers get UNAVAILABLE",
 	"allow": "requests pass and are not counted",
@@ -86,24 +85,24 @@ var failures = map[string]string{
 	"local": "each server counts alone, in memory",
 }
 
-// Short returns at most n characters of text of others, which may be long to harm, to be shown.
+// Short returns at most n characters of an untrusted text, without control characters.
 func Short(s string, n int) string {
-	s = plaintext.Line(s[:min(len(s), utf8.UTFMax*n)]) // enough, and cheap to escape
+	s = plaintext.Line(s[:min(len(s), utf8.UTFMax*n)]) // bounds the work for a long text
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// Text is the page, but for the list of endpoints.
+// Text returns the status page without the list of endpoints.
 func (s *Status) Text(v operators.Times) string { return s.text("status", v) }
 
-// Text says which rules serve, and what became of newer ones.
+// Text returns the part of the status page about the rules.
 func (r *Rules) Text(v operators.Times) string { return (&Status{Rules: *r}).text("rules", v) }
 
 func (s *Status) text(name string, v operators.Times) string {
 	var b strings.Builder
-	_ = texts.ExecuteTemplate(&b, name, struct { // which fits
+	_ = texts.ExecuteTemplate(&b, name, struct { // cannot fail
 		operators.Times
 		*Status
 	}{v, s})

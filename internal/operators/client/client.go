@@ -1,14 +1,12 @@
-// Package client asks a running server what operators want to know, and to do, over HTTP
-// on its debug port, and words what it answers: in tables that fit 100 columns where the
-// values do, with descriptors that can be pasted into the next command. It follows no
-// redirect, which might lead the token elsewhere.
+// Package client sends questions and orders of operators to the debug port of a running server,
+// and formats its answers: in tables of up to 100 columns unless values are long, with descriptors
+// that can be pasted into the next command. It follows no redirects, which might send the token to
+// another server. Foreign texts are shown through plaintext.
 //
-//	questions.go  what can be asked, each as the flags of a command
-//	client.go     Client: how it is asked
-//	words.go      Answer, and the functions of its texts
+//	questions.go  Question: the flags of a command, and its request
+//	client.go     Client: requests and errors
+//	words.go      Answer, with the functions of its texts
 //	answers.txt   the texts
-//
-// What others wrote is shown through plaintext.
 package client
 
 import (
@@ -31,38 +29,38 @@ import (
 	"weir/internal/operators/api"
 )
 
-// Options say which server is asked, and how.
+// Options are the options of a Client.
 type Options struct {
 	Server    string         // host:port, http://host:port or https://host:port
-	Token     string         // sent with each request, unless it is empty
-	CAs       *x509.CertPool // that the certificate of the server must come from; nil: those of the system
+	Token     string         // sent with each request unless it is empty
+	CAs       *x509.CertPool // trusted authorities, or nil for the system's
 	Timeout   time.Duration  // of each request
 	UserAgent string
-	Flags     string // that commands need which are suggested, such as " --server http://weir:6070"
+	Flags     string // that suggested commands need, such as " --server http://weir:6070"
 }
 
-// Client asks one server. It is safe for concurrent use.
+// Client sends questions to one server. It is safe for concurrent use.
 type Client struct {
 	options Options
 	server  string // its URL
 	http    *http.Client
 }
 
-// New returns a Client. It connects to nothing yet.
+// New returns a Client, which connects only when it is used. It fails if the address is invalid.
 func New(o Options) (*Client, error) {
 	base, err := parseAddress(o.Server)
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // which knows the proxies of the environment
+	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxies of the environment
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
 	transport.DisableKeepAlives = true // a command asks once
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{o, base, &http.Client{Transport: transport, CheckRedirect: noRedirects, Timeout: o.Timeout}}, nil
 }
 
-// parseAddress returns the URL of a server. Its error does not show the address, which may
-// hold a password by mistake.
+// parseAddress returns the URL of a server. Its error does not show the address, which may contain
+// a password by mistake.
 func parseAddress(server string) (string, error) {
 	plain := !strings.Contains(server, "://")
 	if plain {
@@ -74,20 +72,21 @@ func parseAddress(server string) (string, error) {
 	}
 	host, port := cmp.Or(u.Hostname(), "127.0.0.1"), u.Port()
 	if port == "" && plain {
-		port = "6070" // where a server listens unless its settings say otherwise
+		port = "6070" // the default port of servers
 	}
 	host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
 	return (&url.URL{Scheme: u.Scheme, Host: host, Path: strings.TrimRight(u.Path, "/")}).String(), nil
 }
 
-// What callers may want to say more about.
+// Kinds of errors to which callers may add advice.
 var (
 	ErrUnreachable  = errors.New("cannot reach the server")
 	ErrUnauthorized = errors.New("refused by the server")
 	ErrNotFound     = errors.New("not found by the server")
 )
 
-// ask sends a request and reads its answer, which is never nil, and is shown as text says.
+// ask sends a request and decodes its answer, for the template called text. It never returns nil
+// for the value and the Answer.
 func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)
 	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
@@ -103,11 +102,12 @@ func ask[T any](ctx context.Context, c *Client, text, method, path string, body 
 	return value, a, err
 }
 
-// maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
+// maxAnswer is the maximum size of an answer. 10,000 exceptions with long reasons take a few
+// megabytes.
 const maxAnswer = 64 << 20
 
-// send sends a request with a body in JSON, if it is not nil, and returns the body and the date
-// of an answer that is a success. Each error is one sentence that names the server.
+// send sends a request with body as JSON unless it is nil, and returns the body and the date of a
+// successful answer. Each error is one sentence that names the server.
 func (c *Client) send(ctx context.Context, method, path string, body any) (text []byte, date string, err error) {
 	if body != nil {
 		if text, err = json.Marshal(body); err != nil {
@@ -143,7 +143,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (text 
 	return nil, "", c.failure(kind, string(text))
 }
 
-// unreachable words an error of the connection, without what surrounds it in err.
+// unreachable returns the innermost error of err, an error of the connection, as a sentence.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {
@@ -158,7 +158,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return c.failure(ErrUnreachable, err.Error())
 }
 
-// failure is an error of a kind, with the first line of a reason that others may have written.
+// failure returns an error that wraps kind, with the first line of reason, made safe to print.
 func (c *Client) failure(kind error, reason string) error {
 	reason, _, _ = strings.Cut(strings.TrimSpace(reason), "\n")
 	return fmt.Errorf("%w at %s: %s", kind, c.server, api.Short(cmp.Or(reason, "no reason given"), 500))

@@ -17,8 +17,8 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Question is what can be asked of a server, or done to it. Tags are arguments and flags of
-// its command.
+// Question is a question or an order to a server. The tags of its fields are the arguments and flags
+// of its command.
 type Question interface {
 	ask(ctx context.Context, c *Client) (*Answer, error)
 }
@@ -26,7 +26,7 @@ type Question interface {
 // Ask asks the server a question.
 func (c *Client) Ask(ctx context.Context, q Question) (*Answer, error) { return q.ask(ctx, c) }
 
-// Status asks how the server is.
+// Status asks for the state of the server.
 type Status struct{}
 
 func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
@@ -34,7 +34,7 @@ func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
 	return a, err
 }
 
-// Scope is what of a list is shown.
+// Scope selects a part of a list.
 type Scope struct {
 	Domain explain.Domain `arg:"" optional:"" help:"Show only this domain."`
 	This   bool           `help:"Show only the server that is asked, not all that share its Redis."`
@@ -59,7 +59,7 @@ func (s Scope) denials(ctx context.Context, c *Client, text string) (*operators.
 	return d, a, err
 }
 
-// Top asks who was denied most.
+// Top asks for the keys with the most denials.
 type Top struct {
 	Scope
 	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
@@ -91,7 +91,7 @@ func (q Denials) ask(ctx context.Context, c *Client) (*Answer, error) {
 	return a, err
 }
 
-// Descriptor is the one that a question is about.
+// Descriptor is the descriptor of a question.
 type Descriptor struct {
 	Domain     explain.Domain  `arg:"" help:"Domain of the descriptor."`
 	Descriptor explain.Entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
@@ -101,7 +101,7 @@ func (d Descriptor) sent() operators.Descriptor {
 	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
 }
 
-// By says who changes something. Its default is the variable user of the parser.
+// By is the name of the person who changes something. Its default is the parser's variable user.
 type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
 }
@@ -129,7 +129,7 @@ func (q Reset) ask(ctx context.Context, c *Client) (*Answer, error) {
 	return a, err
 }
 
-// Exceptions asks for those in force.
+// Exceptions asks for the exceptions in force.
 type Exceptions struct{ Scope }
 
 func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
@@ -152,10 +152,10 @@ type Add struct {
 	By
 }
 
-// factor is by what limits are multiplied.
+// factor multiplies limits.
 type factor float64
 
-// UnmarshalText reads a number with or without an x behind it.
+// UnmarshalText parses a number with or without an x after it.
 func (f *factor) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "x"), 64)
 	if err != nil || n != n {
@@ -180,7 +180,7 @@ func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	return a, err
 }
 
-// Remove removes an exception. The error is an ErrNotFound if there is none.
+// Remove removes an exception. Its error is an ErrNotFound if there is no such exception.
 type Remove struct {
 	ID string `arg:"" name:"id" help:"ID of the exception, as except list shows it."`
 	By

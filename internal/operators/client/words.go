@@ -17,23 +17,23 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Answer is what a server has answered.
+// Answer is the answer of a server, with what its text needs besides.
 type Answer struct {
-	operators.Times        // as they are seen here
-	Note            string // that a person should read, "" for none
+	operators.Times        // in the time zone of this machine
+	Note            string // for people, or "" if there is none
 	NoRule          bool   // no rule matches the descriptor
 	Value           any
-	Window          *operators.Window // of Value, that is to be shown
-	Reset           bool              // Value is what a reset has left
+	Window          *operators.Window // of Value, to be shown
+	Reset           bool              // Value is the state after a reset
 
-	Server, Flags string // that was asked; that suggested commands need
+	Server, Flags string // as in Options
 
-	// Of the descriptors that a text shows: what some lack to be pasted, and the first that
-	// can be, as arguments of a command.
+	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First has the
+	// first other descriptor, as arguments of a command. Key sets both.
 	Lacking map[string]bool
 	First   string
 
-	text string // its template
+	text string // name of its template
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -50,7 +50,7 @@ var answers = template.Must(template.New("").Funcs(api.Words).Funcs(template.Fun
 	"quote":  func(s string) string { return explain.Quote(api.Short(s, 500)) },
 	"short":  api.Short,
 	"wait":   wait,
-	"whole":  whole,
+	"quoted": quoted,
 }).Parse(answersText))
 
 // WriteText writes the answer for people.
@@ -60,18 +60,18 @@ func (a *Answer) WriteText(w io.Writer) error {
 	if err := answers.ExecuteTemplate(columns, a.text, a); err != nil {
 		return err
 	}
-	_ = columns.Flush() // into memory
+	_ = columns.Flush() // cannot fail: it writes to memory
 	for line := range strings.Lines(aligned.String()) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	return nil
 }
 
-// Left words the time from one time to another.
+// Left returns the time between two times, for people.
 func (a *Answer) Left(from, to time.Time) string { return operators.Span(to.Sub(from)) }
 
-// Key returns what is kept of a descriptor as an argument of commands, or to be read with a
-// mark that says why it is none.
+// Key returns the excerpt of a descriptor as an argument of commands, or as a text with the reason
+// why it is not one.
 func (a *Answer) Key(domain string, d operators.Excerpt) string {
 	shown, lacks := d.Spell()
 	if lacks == "" {
@@ -85,22 +85,22 @@ func (a *Answer) Key(domain string, d operators.Excerpt) string {
 	a.Lacking[lacks] = true
 	if lacks == "cut" {
 		shown += "…"
-		if d.Digest != "" { // which tells apart excerpts that begin alike
+		if d.Digest != "" { // distinguishes excerpts with equal beginnings
 			shown += " #" + api.Short(d.Digest, 500)
 		}
 	}
 	return strings.TrimSpace(shown + " (" + lacks + ")")
 }
 
-// arguments are a domain and a descriptor as a command takes them.
+// arguments are a domain and a descriptor, quoted for a command line.
 type arguments struct{ Domain, Text string }
 
-func whole(d operators.Descriptor) arguments {
-	domain, entries, _ := d.Bytes() // none, if the server sends what is no base64
+func quoted(d operators.Descriptor) arguments {
+	domain, entries, _ := d.Bytes() // empty if the server sends invalid base64
 	return arguments{explain.Quote(explain.FormatDomain(domain)), explain.Quote(explain.FormatDescriptor(entries))}
 }
 
-// wait words how many seconds to wait, nil for ever.
+// wait returns a wait of s seconds for people, after before. If s is nil, waiting does not help.
 func wait(before string, s *float64) string {
 	switch {
 	case s == nil:
@@ -112,7 +112,7 @@ func wait(before string, s *float64) string {
 	}
 }
 
-// count words a number that may be too large by err.
+// count returns n, or the range of numbers if n may be too large by err.
 func count(n, err uint64) string {
 	if err == 0 {
 		return fmt.Sprint(n)
@@ -120,7 +120,7 @@ func count(n, err uint64) string {
 	return fmt.Sprintf("%d to %d", n-min(err, n), n)
 }
 
-// limit words a limit: its name says little if it is how it counts.
+// limit returns a name and a rate. It omits a name that only repeats the rate's unit.
 func limit(name, rate string) string {
 	switch {
 	case rate == "":
@@ -131,7 +131,7 @@ func limit(name, rate string) string {
 	return name + ", " + rate
 }
 
-// notes says what is special about a limit of a descriptor whose rule is given.
+// notes returns the special properties of a limit of a descriptor with this rule.
 func notes(l operators.Counter, rule string) string {
 	var notes []string
 	if l.Unlimited && l.Limit != "unlimited" {

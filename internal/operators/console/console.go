@@ -1,13 +1,12 @@
-// Package console is the part of the debug port that people look at with a browser:
-// pages about who is limited and why, and forms to do something about it.
+// Package console is the part of the debug port for browsers: pages that show who is limited
+// and why, with forms to change it.
 //
-//	console.go  New: the endpoints, and what all pages have in common
-//	pages.go    the data of the pages Now, with its curves and figures, Exceptions and Explain;
-//	            their forms
-//	rules.go    the busiest rules, as a tree; what changed in the last ten seconds
+//	console.go  New: the endpoints, and the common parts of all pages
+//	pages.go    the data and forms of the pages Now, Exceptions and Explain
+//	rules.go    the page Rules: the busiest rules as a tree, with rates of the last ten seconds
 //
-// The pages work without JavaScript; with it, their panels are replaced every two seconds.
-// The package decides nothing, and asks an api.Server for what it shows and changes.
+// The pages work without JavaScript; a script replaces their panels every two seconds. The package
+// decides nothing; an api.Server does all work.
 package console
 
 import (
@@ -27,32 +26,32 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Options are what the console shows beside what the debug port answers otherwise. All must
-// be set and safe for concurrent use.
+// Options are the sources of data that the debug port does not show otherwise. All fields must be
+// set and safe for concurrent use.
 type Options struct {
 	History      func() []api.Rates                          // of the last fifteen minutes, the oldest first
-	Loads        func() []Load                               // the last ones, the newest first
-	Outcomes     func() map[limiter.Series]telemetry.Outcome // of the requests to each limit since the start
+	Loads        func() []Load                               // the last loads, the newest first
+	Outcomes     func() map[limiter.Series]telemetry.Outcome // of each limit since the start
 	StoreMetrics prometheus.Gatherer
-	Failure      limiter.FailureMode // of limits that have none of their own
+	Failure      limiter.FailureMode // default for limits without a failure mode
 }
 
-// Load is what became of a load of the rules.
+// Load is the outcome of a load of the rules.
 type Load struct {
-	At       time.Time // of the last one, if there were several alike
-	Times    int       // how often in a row it had this outcome
-	Rules    int       // that serve since then, if it succeeded
+	At       time.Time // of the last load with this outcome
+	Times    int       // number of consecutive loads with this outcome
+	Rules    int       // number of rules in use since then, if it succeeded
 	Version  string    // of a control plane
-	Problems string    // one per line, "" if it succeeded
+	Problems string    // one per line, or empty if it succeeded
 }
 
 //go:embed assets pages
 var files embed.FS
 
-// layout is what all pages share; a page adds its title, forms and panels.
+// layout is the common template of all pages, to which each page adds its title, forms and panels.
 var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(words).ParseFS(files, "pages/layout.html", "pages/parts.html"))
 
-// pages are the templates of the pages, by name.
+// pages has the template of each page by name.
 var pages = func() map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range []string{"now", "rules", "exceptions", "explain", "signin"} {
@@ -61,19 +60,19 @@ var pages = func() map[string]*template.Template {
 	return parsed
 }()
 
-// console asks a server for what its pages show.
+// console renders pages with the data of a server.
 type console struct {
 	*api.Server
 	Options
-	outcomes lately[map[limiter.Series]telemetry.Outcome]
-	store    lately[map[string]float64] // by name
+	outcomes sampler[map[limiter.Series]telemetry.Outcome]
+	store    sampler[map[string]float64] // by name
 }
 
-// New returns the endpoints of the console of a server.
+// New returns the endpoints of the console of server.
 func New(server *api.Server, o Options) []api.Endpoint {
 	c := &console{Server: server, Options: o}
 	c.outcomes.take, c.store.take = o.Outcomes, c.storeMetrics
-	assets, _ := fs.Sub(files, "assets") // which is there; all may read them, and nothing beside them
+	assets, _ := fs.Sub(files, "assets") // cannot fail; serves nothing outside the folder
 	signIn := func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusUnauthorized, view{Name: "signin"}) }
 	page := func(path, name string, data func(*http.Request) (any, error)) api.Endpoint {
 		return api.Endpoint{Method: "GET", Path: path, Class: api.Values, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
@@ -82,10 +81,10 @@ func New(server *api.Server, o Options) []api.Endpoint {
 	}
 	form := func(path, name string, data func(*http.Request) (any, error), do func(*http.Request) (url.Values, error)) api.Endpoint {
 		return api.Endpoint{Method: "POST", Path: path, Class: api.Changes, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
-			_ = r.ParseForm() // what cannot be read is missing
+			_ = r.ParseForm() // invalid parts are missing
 			done, err := do(r)
 			if err != nil {
-				c.show(w, r, name, data, err) // with the form as it was
+				c.show(w, r, name, data, err) // with the sent form
 				return
 			}
 			http.Redirect(w, r, "/console/"+name+"?"+done.Encode(), http.StatusSeeOther)
@@ -116,26 +115,26 @@ func New(server *api.Server, o Options) []api.Endpoint {
 	}
 }
 
-// home leads to the page Now.
+// home redirects to the page Now.
 func home(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/console/", http.StatusSeeOther)
 }
 
-// view is what a page shows.
+// view is the data of a page's template.
 type view struct {
 	Name    string
 	Visitor api.Visitor
-	Done    string // what the last form has done
-	Problem string // why it has done nothing
+	Done    string // names the change that the last form made
+	Problem string // reason why it made none
 	Status  api.Status
 	Data    any
-	part    string // of the page, "" for all
+	part    string // template to render, or "" for the page
 }
 
-// show writes a page with its data, and with why a form was refused, if it was, or its panels
-// alone if the script asks for them.
+// show writes the page with this name. refused is the reason why a form was refused, or nil. If the
+// page's script sent the request, show writes only the panels.
 func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data func(*http.Request) (any, error), refused error) {
-	_ = r.ParseForm() // what cannot be read is missing
+	_ = r.ParseForm() // invalid parts are missing
 	v, code := view{Name: name, Visitor: api.VisitorOf(r), Done: r.Form.Get("done"), Status: c.Status()}, http.StatusOK
 	var problem error
 	v.Data, problem = data(r)
@@ -147,13 +146,13 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data
 	show(w, code, v)
 }
 
-// policy lets pages load what this server has, and run no other script than that.
+// policy restricts pages to files and scripts of this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // show writes a page.
 func show(w http.ResponseWriter, code int, v view) {
-	var b bytes.Buffer // so that a page is whole, or an error
+	var b bytes.Buffer // so that no part of a page is sent before an error
 	if err := pages[v.Name].ExecuteTemplate(&b, cmp.Or(v.part, "layout.html"), v); err != nil {
 		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
 		return
@@ -161,7 +160,7 @@ func show(w http.ResponseWriter, code int, v view) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms say that they are of no origin
+	h.Set("Referrer-Policy", "same-origin") // no-referrer makes browsers send forms with the origin null
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	_, _ = w.Write(b.Bytes()) // if it fails, the client has gone

@@ -116,8 +116,8 @@ func TestBusiestOfManyRules(t *testing.T) {
 		page := testenv.Must(c.rules(&http.Request{Form: url.Values{"filter": {filter}}}))(t)
 		return page.(rulesPage)
 	}
-	if first := busiest(""); first.Shown != maxRules || first.Over != 0 || first.All != n {
-		t.Fatalf("got %d of %d rules over %v", first.Shown, first.All, first.Over)
+	if first := busiest(""); first.Shown != maxRules || first.Interval != 0 || first.All != n {
+		t.Fatalf("got %d of %d rules over %v", first.Shown, first.All, first.Interval)
 	}
 	c.outcomes.older.at = time.Now().Add(-10 * time.Second)
 	sums, i := maps.Clone(sums), 0
@@ -130,7 +130,7 @@ func TestBusiestOfManyRules(t *testing.T) {
 	var got rulesPage
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("") })
 	users := got.Tree[0].Below
-	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u49999" || math.Abs(last.Sum.Asked*got.Over.Seconds()-49_999) > 1 || math.Abs(last.Sum.Over*got.Over.Seconds()-24_999) > 1 || users[0].Name != "user=u30099" {
+	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u49999" || math.Abs(last.Sum.Asked*got.Interval.Seconds()-49_999) > 1 || math.Abs(last.Sum.Over*got.Interval.Seconds()-24_999) > 1 || users[0].Name != "user=u30099" {
 		t.Errorf("got %+v, the last %+v", users[0], users[len(users)-1])
 	}
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("U4999") })
@@ -143,16 +143,16 @@ func TestBusiestOfManyRules(t *testing.T) {
 func TestLooksAreAboutTenSecondsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := 0
-		l := lately[int]{take: func() int { taken++; return taken }}
+		l := sampler[int]{take: func() int { taken++; return taken }}
 		for i := range 30 {
-			now, before, over := l.look(time.Now())
-			if want := min(time.Duration(i)*2*time.Second, lookBack); over < want || over > 3*lookBack || now != i+1 || before != now-int(over/(2*time.Second)) {
+			now, before, over := l.sample(time.Now())
+			if want := min(time.Duration(i)*2*time.Second, minAge); over < want || over > 3*minAge || now != i+1 || before != now-int(over/(2*time.Second)) {
 				t.Errorf("look %d: got %d, %d of %v ago", i, now, before, over)
 			}
 			time.Sleep(2 * time.Second)
 		}
-		time.Sleep(2 * lookForgets)
-		if _, _, over := l.look(time.Now()); over != 0 {
+		time.Sleep(2 * maxAge)
+		if _, _, over := l.sample(time.Now()); over != 0 {
 			t.Errorf("it compares with %v ago", over)
 		}
 	})
@@ -165,7 +165,7 @@ func TestTree(t *testing.T) {
 		{Name: "a.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: user" + limit + ", descriptors: [{key: path, value: /login" + limit + "}]}\n- {key: tenant" + limit + "}\n")},
 		{Name: "b.yaml", Data: []byte("domain: web\ndescriptors:\n- {key: user" + limit + "}\n")},
 	}, descriptors.Options{}))(t)
-	rates := &rates{now: map[limiter.Series]telemetry.Outcome{}, over: time.Second}
+	rates := &rates{now: map[limiter.Series]telemetry.Outcome{}, interval: time.Second}
 	var rules []*descriptors.Rule
 	for r := range tree.All() {
 		rules = append(rules, r)

@@ -23,17 +23,17 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// maxKeys is how many keys the page Now has at most.
+// maxKeys is the maximum number of keys on the page Now.
 const maxKeys = 25
 
-// nowPage is the page of what happens now.
+// nowPage is the data of the page Now.
 type nowPage struct {
 	Chart chart
-	// Window is minute or hour, Servers this or all, as the address asks for.
+	// Window is minute or hour, and Servers is this or all, from the query.
 	Window, Servers string
 	Denials         operators.Denials
 	Exceptions      operators.ExceptionList
-	Problem         error // why nothing is known of other servers
+	Problem         error // why the other servers did not answer
 	From            time.Time
 	Keys            []deniedKey // of all limits
 	OthersMost      uint64
@@ -41,7 +41,7 @@ type nowPage struct {
 	Loads           []Load
 }
 
-// deniedKey is a key that was denied often.
+// deniedKey is a key with its limit and its denials.
 type deniedKey struct {
 	operators.Source
 	operators.KeyDenials
@@ -76,12 +76,12 @@ func (c *console) now(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// figure is a fact about the store.
+// figure is a property of the store, for people.
 type figure struct{ Name, Value string }
 
-// storeFigures returns how the store does.
+// storeFigures returns the size of the store in memory, or the calls to Redis, and the errors.
 func (c *console) storeFigures() (list []figure) {
-	now, before, over := c.store.look(time.Now())
+	now, before, interval := c.store.sample(time.Now())
 	add := func(name, format string, values ...any) {
 		list = append(list, figure{name, fmt.Sprintf(format, values...)})
 	}
@@ -89,8 +89,8 @@ func (c *console) storeFigures() (list []figure) {
 	if counters, inMemory := now["weir_memory_counters"]; inMemory {
 		add("Counters", "%.0f", counters)
 		add("Dropped because memory was full", "%.0f", now["weir_memory_evictions_total"])
-	} else if calls := grown("weir_redis_calls_total"); calls > 0 && over > 0 {
-		add("Calls", "%.1f a second", calls/over.Seconds())
+	} else if calls := grown("weir_redis_calls_total"); calls > 0 && interval > 0 {
+		add("Calls", "%.1f a second", calls/interval.Seconds())
 		add("Requests in a call", "%.1f on average", grown("weir_redis_batch_requests")/calls)
 		add("Latency of a call", "%.2f ms on average", 1000*grown("weir_redis_call_seconds")/calls)
 	} else {
@@ -106,11 +106,11 @@ func (c *console) storeFigures() (list []figure) {
 	return list
 }
 
-// storeMetrics returns the metrics of the store, of histograms the sums, by name and, behind
-// a space, the values of their labels.
+// storeMetrics returns the metrics of the store, with the sum of each histogram. A key is a
+// metric's name, followed by a space and the value of each label.
 func (c *console) storeMetrics() map[string]float64 {
 	byName := map[string]float64{}
-	families, _ := c.StoreMetrics.Gather() // what is there is shown
+	families, _ := c.StoreMetrics.Gather() // in case of errors, it returns the other metrics
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			name := f.GetName()
@@ -132,16 +132,16 @@ func (c *console) exceptions(r *http.Request) (any, error) {
 	}{r.Form, list, err}, nil
 }
 
-// explainPage is the page that explains a descriptor.
+// explainPage is the data of the page Explain.
 type explainPage struct {
 	Form        url.Values
-	Answer      *explain.Answer // nil: there is none
+	Answer      *explain.Answer // or nil without a descriptor
 	Counters    operators.Counters
 	PeekProblem error
 }
 
-// explain explains the descriptor of a form by the rules that serve, and looks at its
-// counters. The error is why it cannot be asked for.
+// explain explains the descriptor of a form by the rules in use, and reads its counters. It fails
+// if the form or the descriptor is invalid.
 func (c *console) explain(r *http.Request) (any, error) {
 	page := explainPage{Form: r.Form}
 	if r.Form.Get("descriptor") == "" {
@@ -164,7 +164,7 @@ func (c *console) explain(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// words are the functions of the templates, beside those of api.
+// words are template functions besides api.Words.
 var words = template.FuncMap{
 	"kept": kept,
 	"given": func(d operators.Descriptor) shown {
@@ -187,7 +187,7 @@ func kept(domain string, d operators.Excerpt) shown {
 	return shown{explain.FormatDomain(domain), text, lacks, d.Digest}
 }
 
-// number writes a number with commas between thousands.
+// number formats a number with commas between thousands.
 func number(n any) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -196,7 +196,7 @@ func number(n any) string {
 	return digits
 }
 
-// rate writes a rate with one place after the point, if it is small.
+// rate formats a rate, with one decimal if it is below 100.
 func rate(r float64) string {
 	if r == 0 || r >= 100 {
 		return number(int64(r + 0.5))
@@ -204,8 +204,8 @@ func rate(r float64) string {
 	return strconv.FormatFloat(r, 'f', 1, 64)
 }
 
-// chart is the rates of the last minutes as curves, in a picture of chartWidth times
-// chartHeight that is stretched to its place, and as numbers.
+// chart shows the rates of the last minutes as curves, in a picture of chartWidth times chartHeight
+// that browsers scale, and as numbers.
 type chart struct {
 	Decisions, Denials string      // points of the curves
 	Area               string      // points of the area below the denials
@@ -214,11 +214,11 @@ type chart struct {
 }
 
 const (
-	chartWidth  = 900 // a second each
+	chartWidth  = 900 // one unit per second
 	chartHeight = 200
 )
 
-// draw makes a chart of rates, the oldest first, up to now.
+// draw returns a chart of rates up to now. rates must have the oldest first.
 func draw(rates []api.Rates, now time.Time) (c chart) {
 	top, last := 1.0, ""
 	for _, r := range rates {
@@ -244,10 +244,10 @@ func draw(rates []api.Rates, now time.Time) (c chart) {
 	return c
 }
 
-// point is one of a curve, at a part of the height.
+// point returns a point of a curve, at a part of the height.
 func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
 
-// roundUp returns the next number above n, and 1, that is 1, 2 or 5 times a power of ten.
+// roundUp returns the least number that is 1, 2 or 5 times a power of ten, and not below n and 1.
 func roundUp(n float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(max(n, 1))))
 	for _, f := range []float64{1, 2, 5} {
@@ -258,11 +258,11 @@ func roundUp(n float64) float64 {
 	return 10 * power
 }
 
-// shown is a descriptor as forms and links have it: as the text of commands, which can hold any
-// bytes. It is a link if it lacks nothing.
+// shown is a descriptor in the syntax of commands, for forms and links. It is a link if Lacks is
+// empty.
 type shown struct {
 	Domain, Text string
-	Lacks        string // as operators.Excerpt says it
+	Lacks        string // as Excerpt.Spell returns it
 	Digest       string // of a descriptor that is cut
 }
 
@@ -270,7 +270,7 @@ func spell(domain string, entries []limiter.Entry) shown {
 	return shown{Domain: explain.FormatDomain(domain), Text: explain.FormatDescriptor(entries)}
 }
 
-// read returns the descriptor of a form, or what is wrong with it.
+// read returns the descriptor of a form. It fails if a field is missing or invalid.
 func read(form url.Values) (domain string, entries []limiter.Entry, err error) {
 	domain, text := strings.TrimSpace(form.Get("domain")), strings.TrimSpace(form.Get("descriptor"))
 	if domain == "" || text == "" {
@@ -285,7 +285,7 @@ func read(form url.Values) (domain string, entries []limiter.Entry, err error) {
 	return domain, entries, nil
 }
 
-// exception returns what a form asks for, or what is wrong with it.
+// exception returns the exception of a form. It fails if a field is invalid.
 func exception(form url.Values) (e operators.NewException, err error) {
 	domain, entries, err := read(form)
 	if err != nil {
@@ -306,8 +306,8 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset do what forms ask for. They return the query of the
-// page that says so.
+// addException, removeException and reset carry out forms. They return the query of the page that
+// confirms it.
 func (c *console) addException(r *http.Request) (url.Values, error) {
 	e, err := exception(r.PostForm)
 	if err != nil {
@@ -320,8 +320,7 @@ func (c *console) addException(r *http.Request) (url.Values, error) {
 	return url.Values{"done": {"added"}}, err
 }
 
-// byConsole names who changes something where no form asks for a name: the audit log has
-// the peer, too.
+// byConsole is the name in the audit log for forms that ask for no name. The log has the peer, too.
 const byConsole = "console"
 
 func (c *console) removeException(r *http.Request) (url.Values, error) {

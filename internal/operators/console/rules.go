@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	maxRules  = 200 // of a page
-	openRules = 30  // are shown without a click
+	maxRules  = 200 // on a page
+	openRules = 30  // shown without a click
 )
 
-// rulesPage is the page of the rules.
+// rulesPage is the data of the page Rules.
 type rulesPage struct {
 	Filter string
-	// Shown is how many rules the page has: the busiest of those that contain the filter,
-	// which are Matching of All.
+	// Matching is the number of rules that contain the filter, out of All. The page has the
+	// busiest Shown of them.
 	Shown, Matching, All int
-	Over                 time.Duration // that the rates are of, 0 if that has just begun
-	Tree                 []*branch     // one for each domain
+	Interval             time.Duration // of the rates, or 0 if they are not known yet
+	Tree                 []*branch     // one branch for each domain
 }
 
-// branch is a domain, or a key and value below one, with what is below that.
+// branch is a domain, or a key and value below a domain, with the branches below it.
 type branch struct {
-	ID, Name string // of the element of the page, the same each time; to be shown
+	ID, Name string // stable ID of the page's element; text
 	*descriptors.Rule
 	*rates
 	Below []*branch
-	Sum   demand // of the rule and of what is below
+	Sum   demand // of the rule and all branches below
 	Open  bool
 }
 
 // Link is a descriptor that leads to the rule.
 func (b *branch) Link() shown { return spell(b.Entries()) }
 
-// demand is how many units a second were asked for, and how many of those were over.
+// demand are the units per second that were requested, and that exceeded the limit.
 type demand struct{ Asked, Over float64 }
 
-// rules returns the page of the rules that are asked most, of those that contain a filter.
+// rules returns the page of the busiest rules that contain the filter.
 func (c *console) rules(r *http.Request) (any, error) {
 	page, tree := rulesPage{Filter: r.Form.Get("filter")}, c.Tree()
 	if tree == nil {
@@ -59,33 +59,33 @@ func (c *console) rules(r *http.Request) (any, error) {
 		}
 	}
 	rates := new(rates)
-	rates.now, rates.before, rates.over = c.outcomes.look(time.Now())
-	page.Matching, page.All, page.Over = len(rules), tree.Rules(), rates.over
+	rates.now, rates.before, rates.interval = c.outcomes.sample(time.Now())
+	page.Matching, page.All, page.Interval = len(rules), tree.Rules(), rates.interval
 	rules = rates.most(rules)
 	page.Shown, page.Tree = len(rules), growTree(rules, rates)
 	return page, nil
 }
 
-// rates are those of limits.
+// rates are the rates of all limits.
 type rates struct {
 	now, before map[limiter.Series]telemetry.Outcome
-	over        time.Duration
+	interval    time.Duration
 }
 
-// Known reports whether there are any yet.
-func (r *rates) Known() bool { return r.over > 0 }
+// Known reports whether there are rates yet.
+func (r *rates) Known() bool { return r.interval > 0 }
 
-// Of returns the rate of a limit, 0 if its sums restarted.
+// Of returns the rate of a limit, or 0 if its sums restarted.
 func (r *rates) Of(l *limiter.Limit) demand {
 	now, was := r.now[l.Series], r.before[l.Series]
 	if now.Asked <= was.Asked || !r.Known() {
 		return demand{}
 	}
-	return demand{float64(now.Asked-was.Asked) / r.over.Seconds(), float64(now.Over-min(now.Over, was.Over)) / r.over.Seconds()}
+	return demand{float64(now.Asked-was.Asked) / r.interval.Seconds(), float64(now.Over-min(now.Over, was.Over)) / r.interval.Seconds()}
 }
 
-// ofRule returns the rate of the limit that is asked most, because a request asks all
-// limits of a rule, and of the one that is over most.
+// ofRule returns the highest rates of the rule's limits. It does not add them up, because a request
+// counts for all of them.
 func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	for _, l := range rule.Limits {
 		rate := r.Of(l)
@@ -94,7 +94,7 @@ func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	return most
 }
 
-// most returns maxRules of the rules, those that are asked most, in the order in which they are.
+// most returns the maxRules busiest rules in their order. It may change rules.
 func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
 	if len(rules) <= maxRules {
 		return rules
@@ -108,8 +108,8 @@ func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
 	return slices.DeleteFunc(rules, func(rule *descriptors.Rule) bool { return !slices.Contains(order[:maxRules], rule) })
 }
 
-// growTree joins rules to trees, one for each domain. A small tree is shown whole, of a large
-// one the domains.
+// growTree returns a tree of rules for each domain. All branches are open if there are at most
+// openRules rules, otherwise only the domains.
 func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	root, byID := new(branch), map[string]*branch{}
 	for _, r := range rules {
@@ -129,41 +129,40 @@ func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	return root.Below
 }
 
-// lately keeps what was some seconds ago, while somebody asks.
-type lately[T any] struct {
+// sampler compares a value with the value some seconds ago, while it is used. take returns the
+// current value.
+type sampler[T any] struct {
 	take func() T
 
 	mu         sync.Mutex
-	older, old lookAt[T]
+	older, old sample[T]
 }
 
-type lookAt[T any] struct {
-	at   time.Time
-	seen T
+type sample[T any] struct {
+	at    time.Time
+	value T
 }
 
-// How long ago looks are compared with, which is twice as long at most while somebody looks,
-// and when none is old enough any more to be.
 const (
-	lookBack    = 5 * time.Second
-	lookForgets = time.Minute
+	minAge = 5 * time.Second // of the older sample; while samples are frequent, it is at most twice as old
+	maxAge = time.Minute     // of a sample that is still compared
 )
 
-// look returns what is now, what was about ten seconds ago, and how long ago exactly: 0 if
-// nobody looked then.
-func (l *lately[T]) look(now time.Time) (seen, before T, over time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seen = l.take()
-	switch ago := now.Sub(l.old.at); {
-	case ago >= lookForgets: // or this is the first look
-		l.old = lookAt[T]{now, seen}
-		l.older = l.old
-	case ago >= lookBack:
-		l.older, l.old = l.old, lookAt[T]{now, seen}
+// sample returns the current value, the value about ten seconds ago, and the exact interval, which
+// is 0 if there is no such value.
+func (s *sampler[T]) sample(now time.Time) (current, before T, interval time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current = s.take()
+	switch ago := now.Sub(s.old.at); {
+	case ago >= maxAge: // or this is the first sample
+		s.old = sample[T]{now, current}
+		s.older = s.old
+	case ago >= minAge:
+		s.older, s.old = s.old, sample[T]{now, current}
 	}
-	if over = now.Sub(l.older.at); over < time.Second {
-		over = 0 // of so short a time, a rate says nothing
+	if interval = now.Sub(s.older.at); interval < time.Second {
+		interval = 0 // too short for a rate
 	}
-	return seen, l.older.seen, over
+	return current, s.older.value, interval
 }

@@ -1,21 +1,21 @@
-// Replaces the panels of a page every two seconds by what the server makes of them then.
-// It keeps what the reader has there: the focus, opened details, a selection, typed text,
-// and how far a table is scrolled. Without it the pages work, but stand still.
+// Replaces the panels of a page every two seconds with new ones from the server. It keeps the
+// reader's focus, opened details, selection, typed text and scrolled tables. Without it, pages work
+// but do not refresh.
 "use strict";
 
 const interval = 2000;
-const patience = 10000; // with an answer of the server
+const patience = 10000; // for an answer of the server
 const live = document.getElementById("live");
 const pause = document.getElementById("pause");
 const panels = () => document.querySelectorAll("[data-panel]");
 
-// keyOf names an element that can have the focus by what stays the same in a new panel.
+// keyOf returns a name of an element that is the same in the next panel.
 function keyOf(element) {
   return element.id || element.getAttribute("href") || element.getAttribute("aria-label") ||
     (element.tagName === "SUMMARY" && element.parentElement.id && "summary of " + element.parentElement.id);
 }
 
-// isBusy reports whether the reader does something that new content would undo.
+// isBusy reports whether new content would undo something that the reader does.
 function isBusy(panel) {
   const selection = document.getSelection();
   if (selection && !selection.isCollapsed && selection.containsNode(panel, true)) return true;
@@ -25,7 +25,7 @@ function isBusy(panel) {
   return false;
 }
 
-// replace puts next in the place of what is in panel.
+// replace replaces the content of panel with the content of next.
 function replace(panel, next) {
   const focused = panel.contains(document.activeElement) ? keyOf(document.activeElement) : null;
   for (const details of panel.querySelectorAll("details[id]")) {
@@ -45,12 +45,12 @@ function replace(panel, next) {
   }
 }
 
-// say shows a message, and lets screen readers know of it once.
+// say shows a message, which screen readers announce once.
 function say(text) {
   if (live.textContent !== text) live.textContent = text;
 }
 
-const shown = new Map(); // what a panel was replaced by last, as text
+const shown = new Map(); // last content of each panel, as text
 
 async function refresh() {
   const url = new URL(location.href);

@@ -20,21 +20,21 @@ import (
 	"weir/internal/plan"
 )
 
-// Desk is what operators can see and do, on this server or on all that share its Redis. All of
-// it must be set, unless it says otherwise. It is safe for concurrent use. Its errors are of a
-// Kind, where there is one for them.
+// Desk answers operators, for this server or for all servers that share its Redis. All fields
+// must be set unless their comments say otherwise. It is safe for concurrent use. Its errors
+// wrap a Kind if one fits.
 type Desk struct {
 	Logger *slog.Logger             // takes the audit log, too
-	Tree   func() *descriptors.Tree // the rules that serve, nil if there are none yet
+	Tree   func() *descriptors.Tree // the rules in use, or nil if none are loaded yet
 	Store  limiter.CounterStore
 	Plan   plan.Options // how requests become hits
 
 	Recorder *Recorder
 	InForce  *Exceptions
-	Servers  *Servers // nil: there are no others
+	Servers  *Servers // or nil if this server does not share its counters
 }
 
-// Denials returns what was denied lately, here or on all servers.
+// Denials returns the recent denials of this server or of all servers.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 	others, err := d.others(ctx, all)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 	return mergeDenials(each...), nil
 }
 
-// denialsHere returns all that was denied lately on this server.
+// denialsHere returns all recent denials of this server, with the locations of their rules.
 func (d *Desk) denialsHere() Denials {
 	here := d.Recorder.Denials(time.Now())
 	if tree := d.Tree(); tree != nil {
@@ -56,7 +56,7 @@ func (d *Desk) denialsHere() Denials {
 	return here
 }
 
-// others returns what the other servers report, if all are asked for.
+// others returns the reports of the other servers if all is set.
 func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	if !all || d.Servers == nil {
 		return nil, nil
@@ -71,7 +71,7 @@ func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 // reportBytes bounds the denials of a report as JSON.
 const reportBytes = 300 << 10
 
-// Report returns what other servers want to know of this one.
+// Report returns this server's report to the others.
 func (d *Desk) Report() Report {
 	report := Report{Denials: d.denialsHere(), Uses: map[string]uint64{}}
 	report.Denials.fit(reportBytes)
@@ -83,7 +83,7 @@ func (d *Desk) Report() Report {
 	return report
 }
 
-// Exceptions returns those in force, with their uses here or on all servers.
+// Exceptions returns the exceptions in force, with their uses on this server or on all.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
 	others, err := d.others(ctx, all)
 	if err != nil {
@@ -100,7 +100,8 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 	return list, nil
 }
 
-// AddException adds an exception for somebody at the address peer.
+// AddException adds an exception for a person at the address peer. The result has a note if no
+// rule has its domain.
 func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
 	tree := d.Tree()
 	domain, entries, err := n.Bytes()
@@ -121,23 +122,23 @@ func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (E
 	return added, err
 }
 
-// Kind is a kind of errors of what operators ask for: their status of HTTP.
+// Kind is a kind of errors: the HTTP status of the answer.
 type Kind int
 
-// The kinds of errors. Others have the status 500.
+// The kinds of errors. All other errors have the status 500.
 const (
 	ErrBadRequest   Kind = http.StatusBadRequest          // asking again does not help
-	ErrNotFound     Kind = http.StatusNotFound            // such as an exception that is not there
-	ErrFull         Kind = http.StatusConflict            // there is no room for another one
-	ErrInvalidRules Kind = http.StatusUnprocessableEntity // rules were read and are wrong
+	ErrNotFound     Kind = http.StatusNotFound            // for example, no such exception
+	ErrFull         Kind = http.StatusConflict            // the maximum number is reached
+	ErrInvalidRules Kind = http.StatusUnprocessableEntity // the rules were read, but are invalid
 	ErrUnavailable  Kind = http.StatusServiceUnavailable  // Redis fails, asking again may help
 )
 
 // Error implements error.
 func (k Kind) Error() string { return strings.ToLower(http.StatusText(int(k))) }
 
-// Errorf returns an error of a kind: errors.Is(err, kind) holds. Its text is the formatted
-// one alone, and what that wraps is wrapped, too.
+// Errorf returns an error that wraps kind and the errors that format wraps. Its text is the
+// formatted text, without the name of the kind.
 func Errorf(kind Kind, format string, args ...any) error {
 	return kindError{fmt.Errorf(format, args...), kind}
 }
@@ -147,11 +148,11 @@ type kindError struct {
 	kind Kind
 }
 
-// Unwrap is for errors.Is and errors.As.
+// Unwrap lets errors.Is and errors.As find both errors.
 func (e kindError) Unwrap() []error { return []error{e.kind, e.error} }
 
-// ReadJSON reads a text that is one JSON value. A field that the value does not have is an
-// error.
+// ReadJSON decodes text into value. It fails if text is not exactly one JSON value, or has a
+// field that value does not have.
 func ReadJSON(text []byte, value any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -164,37 +165,38 @@ func ReadJSON(text []byte, value any) error {
 	return nil
 }
 
-// Servers is this server among those that share its Redis: it reports to them, and asks them
-// for reports. It is safe for concurrent use.
+// Servers exchanges reports with the other servers on the same Redis. It is safe for
+// concurrent use.
 type Servers struct {
 	shared Shared
 	name   string
-	asked  atomic.Int64 // when, in nanoseconds since the epoch
+	asked  atomic.Int64 // time of the last call of Reports, in nanoseconds since the epoch
 }
 
-// Report is what a server says of itself.
+// Report is one server's share of an answer for all servers.
 type Report struct {
 	Denials Denials           `json:"denials"`
-	Uses    map[string]uint64 `json:"uses"` // how often each exception was applied, by its ID
+	Uses    map[string]uint64 `json:"uses"` // of each exception that was used, by ID
 }
 
-// NewServers returns the servers that share a Redis.
+// NewServers returns a Servers that reports under a new random name.
 func NewServers(shared Shared) *Servers {
 	return &Servers{shared: shared, name: rand.Text()}
 }
 
 const (
-	reportsWanted  = 3 * time.Second         // how long servers report after they were asked
-	reportEvery    = 750 * time.Millisecond  // how often this server asks whether a report is wanted
-	reportPatience = 1250 * time.Millisecond // how long the first reports are waited for
+	reportsWanted  = 3 * time.Second         // time for which servers report after a call of Reports
+	reportEvery    = 750 * time.Millisecond  // interval between checks whether a report is wanted
+	reportPatience = 1250 * time.Millisecond // time that the first reports get to arrive
 )
 
-// Run reports what report returns, while somebody wants it, until ctx ends.
+// Run sends the result of report to the other servers while one of them asks for it. It
+// returns when ctx ends.
 func (s *Servers) Run(ctx context.Context, report func() Report) {
 	for ctx.Err() == nil {
 		if wanted, err := s.shared.ReportsWanted(ctx); err == nil && wanted {
-			text, _ := json.Marshal(report())      // which has nothing that JSON has not
-			_ = s.shared.Report(ctx, s.name, text) // or the next one
+			text, _ := json.Marshal(report())      // cannot fail: it has only plain fields
+			_ = s.shared.Report(ctx, s.name, text) // the next one replaces it
 		}
 		select {
 		case <-time.After(reportEvery):
@@ -203,8 +205,8 @@ func (s *Servers) Run(ctx context.Context, report func() Report) {
 	}
 }
 
-// Reports returns what the other servers report. The first time, it waits for them. It never
-// fails for one of them, but if Redis does.
+// Reports returns the reports of the other servers. If no report was asked for recently, it
+// waits for them. It fails only if Redis does; a report of another version is skipped.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	found, err := s.shared.Reports(ctx, reportsWanted)
 	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= reportsWanted {
@@ -221,7 +223,7 @@ func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	delete(found, s.name)
 	for _, text := range found {
 		var report Report
-		if json.Unmarshal([]byte(text), &report) == nil { // else of a server of another version
+		if json.Unmarshal([]byte(text), &report) == nil {
 			reports = append(reports, report)
 		}
 	}
