@@ -9,9 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// merged yields the sums of rows, added up where consecutive ones agree in the
-// labels that cut leaves. Limits whose hits all count under values of requests
-// have none.
+// merged yields the sums of rows, in order. It adds up consecutive rows with equal labels
+// after cut, and skips sums without hits.
 func merged(rows []row, cut func(limiter.LabelSet) limiter.LabelSet) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
 		for i := 0; i < len(rows); {
@@ -34,9 +33,9 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. There may be as many series as there are
-// limits: those of one limit share labels, which prometheus.NewConstMetric would copy, and
-// they come in the order that Prometheus wants, which it takes long to bring about.
+// Collect implements prometheus.Collector. Because there may be a series for each of many
+// limits, the series of a limit share their labels, which prometheus.NewConstMetric would copy,
+// and they come in the order of Prometheus, whose sort is then fast.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(true)
 	for l, sums := range merged(rows, func(l limiter.LabelSet) limiter.LabelSet {

@@ -1,12 +1,12 @@
-// Package telemetry counts what is decided, for Prometheus and statsd.
+// Package telemetry counts decisions for Prometheus and statsd.
 //
-// Hits and their decisions go in; sums by domain, keys, rule and limit come out. Read
-// usage.go first, then:
+// Hits and their decisions come in; sums by domain, keys, rule and limit go out. Read usage.go
+// first, then:
 //
-//	sums.go    what is counted of a hit
-//	keep.go    which series stay when rules change
+//	sums.go    the sums that a hit increases
+//	keep.go    removal of series when rules change
 //	collect.go the series for Prometheus
 //
-// A new number of a limit is a Sum, with its row in metrics (sums.go). What is counted of
-// requests is in package rls.
+// A new metric of limits is a Sum with a row in metrics (sums.go). Metrics of requests are in
+// package rls.
 package telemetry

@@ -11,24 +11,22 @@ import (
 )
 
 const (
-	// keepEvery is the interval between two looks at all series. One that has not grown for
-	// keepLooks of them is idle. It stays so long because programs that read metrics from time to
-	// time are to see its last sums.
-	keepEvery, keepLooks = time.Minute, 10
-	// heldFor is the number of entries of a map for which each holds the lock.
+	// keepEvery is the interval between two checks of all series. A series that has not grown for
+	// keepChecks checks is idle, so that every reader of metrics has seen its last sums.
+	keepEvery, keepChecks = time.Minute, 10
+	// heldFor is the number of map entries after which each releases the lock for a moment.
 	heldFor = 32
 )
 
-// Keep sets the limits that exist from now on. Series without a limit, and series of request
-// values without the rule that made them, are removed by Run when they have been idle for ten
-// minutes. A series that comes back begins with 0.
+// Keep sets the limits in use. Run removes a series without a limit, and a series of request values
+// without its rule, after ten idle minutes. A removed series that is used again starts at 0.
 func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) {
 	u.keeping.Lock()
 	defer u.keeping.Unlock()
 	u.mu.RLock()
-	nothing := len(u.all) == 0 // as at the start
+	isNew := len(u.all) == 0
 	u.mu.RUnlock()
-	if nothing {
+	if isNew {
 		return
 	}
 	used := make(map[limiter.Series]bool)
@@ -43,7 +41,7 @@ func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) {
 	}
 }
 
-// Run removes series that are no longer needed, until ctx ends.
+// Run removes idle series every minute, until ctx ends.
 func (u *Usage) Run(ctx context.Context) {
 	tick := time.Tick(keepEvery)
 	for {
@@ -56,8 +54,8 @@ func (u *Usage) Run(ctx context.Context) {
 	}
 }
 
-// expire removes idle series without a limit, and idle series of request values if there is
-// no room for others. Requests that began under older rules, and overrides, still count.
+// expire removes idle series without a limit, and if detailed is full, all idle series of request
+// values. Overrides, and requests that started with older rules, can add removed series again.
 func (u *Usage) expire() {
 	u.keeping.Lock()
 	defer u.keeping.Unlock()
@@ -75,15 +73,15 @@ func (u *Usage) expire() {
 	}
 }
 
-// remove replaces all by a map without the series that are gone. Deleting them would not
-// return the memory of the map.
+// remove replaces all by a map without the series in gone. Deleting them from all would not free
+// the memory of the map.
 //
-// Where others with the same labels stay, so do the sums. The metrics of envoyproxy/ratelimit
-// do not tell these series apart, and a sum that fell would look like a restart. Names of
-// statsd have all levels, labels of Prometheus only the first two.
+// The metrics of envoyproxy/ratelimit do not distinguish the series of all limits, and a sum that
+// falls looks like a restart. So if another series stays in the same metric, the removed sums go
+// to rest: by all levels for statsd, or by the first two, which Prometheus has as labels.
 func (u *Usage) remove(gone map[limiter.Series]*counters) {
 	next, rest := make(map[limiter.Series]*counters), make(map[limiter.Series]*counters)
-	stays := make(map[limiter.Series]bool) // whether a series with these labels stays
+	stays := make(map[limiter.Series]bool) // labels of the series that stay
 	u.mu.Lock()
 	u.next = next
 	u.mu.Unlock()
@@ -116,7 +114,7 @@ func (u *Usage) remove(gone map[limiter.Series]*counters) {
 }
 
 // each yields the entries of a map that mu guards. It holds mu for a few entries at a time, so
-// that no request waits long. Entries that are added during the loop may be missing.
+// that no request waits long. Entries added during the loop may be missing.
 func each[K comparable, V any](mu *sync.RWMutex, entries map[K]V) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		mu.RLock()

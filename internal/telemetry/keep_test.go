@@ -60,7 +60,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		wantSeries(t, l, reg, 2, all)
 		l.ask(0, limiter.Hit{Limit: b, Cost: 1})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 1, Labels: []byte("user_alice\x00")})
-		l.keep(keepLooks, a)
+		l.keep(keepChecks, a)
 		wantSeries(t, l, reg, 2, " a.user:1 b.user:3 b.user_alice:4")
 		l.keep(1, a)
 		wantSeries(t, l, reg, 1, " a.user:1")
@@ -86,9 +86,9 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 			l, reg := newUsage()
 			go l.Run(t.Context())
 			l.ask(0, limiter.Hit{Limit: a, Cost: 1})
-			l.keep(keepLooks)
+			l.keep(keepChecks)
 			meanwhile(l)
-			time.Sleep(keepLooks * keepEvery)
+			time.Sleep(keepChecks * keepEvery)
 			synctest.Wait()
 			wantSeries(t, l, reg, 1, want)
 		})
@@ -106,7 +106,7 @@ func TestSumsOfALongLife(t *testing.T) {
 			l.of(leaves.Series).sums[TotalHits].Store(end - 2)
 			l.ask(0, limiter.Hit{Limit: leaves, Cost: 3}, limiter.Hit{Limit: stays, Cost: 1})
 			wantSeries(t, l, reg, 2, fmt.Sprintf(" api.user:%d", end+2))
-			l.keep(keepLooks+1, stays)
+			l.keep(keepChecks+1, stays)
 			wantSeries(t, l, reg, 1, fmt.Sprintf(" api.user:%d", end+2))
 		})
 	}
@@ -123,13 +123,13 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 			changed := ofUser("api", fmt.Sprint(i))
 			l.keep(0, stays, changed)
 			l.ask(0, limiter.Hit{Limit: changed, Cost: 1}, limiter.Hit{Limit: stays, Cost: 2})
-			l.keep(keepLooks+1, stays, changed)
+			l.keep(keepChecks+1, stays, changed)
 			wantSeries(t, l, reg, 2, fmt.Sprintf(" api.user:%d", 3*(i+1)))
 			if n := len(l.all) + len(l.rest); n > 3 {
 				t.Errorf("%d series, want those of the limits and what is left of others", n)
 			}
 		}
-		l.keep(keepLooks)
+		l.keep(keepChecks)
 		wantSeries(t, l, reg, 0, "")
 		if len(l.rest) > 0 {
 			t.Errorf("%d sums are left of limits of which none stays", len(l.rest))
@@ -177,7 +177,7 @@ func TestValuesMakeRoom(t *testing.T) {
 		hit("new")
 		hit("busy")
 		want("{key1=\"a\",key2=\"b\"} 10002\n{key1=\"user\",key2=\"\"} 1\n", map[string]uint64{"a.busy": 2, "a.new": 1, "user.": 1})
-		l.keep(keepLooks + 1) // without the rule
+		l.keep(keepChecks + 1) // without the rule
 		want("", map[string]uint64{})
 		if n := len(l.all) + len(l.detailed) + len(l.rest); n > 0 {
 			t.Errorf("%d series stay without their rule", n)
@@ -207,7 +207,7 @@ func TestManySeriesLeave(t *testing.T) {
 			count("user", i)
 		}
 		for i, work := range []func(){func() { l.Keep(slices.Values[[]*limiter.Limit](nil)) }, l.expire} {
-			for range i * (keepLooks - 1) { // the next look removes them
+			for range i * (keepChecks - 1) { // the next look removes them
 				l.expire()
 			}
 			var done atomic.Bool

@@ -8,11 +8,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// Sum is one of the sums of a series, all in units of cost. docs/metrics.md says
-// what each means.
+// Sum is one of the sums of a series, all in units of cost. docs/metrics.md explains them.
 type Sum int
 
-// The sums of envoyproxy/ratelimit, and those of a limit by outcome.
+// The sums of envoyproxy/ratelimit, and the sums of a limit by outcome.
 const (
 	TotalHits Sum = iota
 	OverLimit
@@ -20,17 +19,16 @@ const (
 	WithinLimit
 	ShadowMode
 	OverLimitWithLocalCache
-	// From here on they are outcomes of weir_limit_hits_total, and no metrics of their own.
+	// The rest are outcomes of the metric weir_limit_hits_total.
 	admitted
 	over
 	withheld
 	allSums
 
-	outcomes = admitted // the first of them
+	outcomes = admitted // the first outcome
 )
 
-// metrics has for each Sum its name, the end of the metric's or its outcome, and
-// the metric.
+// metrics has for each Sum its metric, and the end of the metric's name or the outcome.
 var metrics = [allSums]struct {
 	name string
 	desc *prometheus.Desc
@@ -54,10 +52,10 @@ var limitDesc = prometheus.NewDesc("weir_limit_hits_total",
 	"Units requested from a limit: admitted; over, they exceeded it; withheld, they fit it but another limit denied the request.",
 	[]string{"domain", "rule", "limit", "outcome"}, nil)
 
-// String returns the name that envoyproxy/ratelimit gives the sum.
+// String returns the sum's name in envoyproxy/ratelimit, or its outcome.
 func (s Sum) String() string { return metrics[s].name }
 
-// Sums are those of envoyproxy/ratelimit, by Sum.
+// Sums are the sums of envoyproxy/ratelimit, by Sum.
 type Sums [outcomes]uint64
 
 func (s *Sums) add(c *counters) {
@@ -66,37 +64,37 @@ func (s *Sums) add(c *counters) {
 	}
 }
 
-// counters count every Sum of a series. The other fields belong to Keep and expire.
+// counters has every Sum of a series. Only Keep and expire use the other fields.
 type counters struct {
 	sums   [allSums]atomic.Uint64
-	seen   uint32 // low bits of the total when expire last looked
-	looks  uint8  // of expire since the total last grew, at most keepLooks
-	unused bool   // by all limits
-	detail bool   // of values of requests
+	seen   uint32 // low bits of the total at the last check by expire
+	checks uint8  // checks since the total last grew, at most keepChecks
+	unused bool   // no limit has the series
+	detail bool   // the series comes from values of requests
 }
 
-// add does not write to what other processors read, if there is nothing to add.
+// add adds units to a sum. If there are none, it does not touch memory that other CPUs read.
 func (c *counters) add(s Sum, units int64) {
 	if units > 0 {
 		c.sums[s].Add(uint64(units))
 	}
 }
 
-// idle reports whether no sum has grown for keepLooks calls.
+// idle reports whether no sum has grown for keepChecks calls.
 func (c *counters) idle() bool {
 	total := uint32(0)
 	for s := range c.sums {
 		total += uint32(c.sums[s].Load())
 	}
 	if total != c.seen {
-		c.seen, c.looks = total, 0
-	} else if c.looks < keepLooks {
-		c.looks++
+		c.seen, c.checks = total, 0
+	} else if c.checks < keepChecks {
+		c.checks++
 	}
-	return c.looks == keepLooks
+	return c.checks == keepChecks
 }
 
-// Count counts the hits of a request that was decided. Refunds and peeks ask for no units.
+// Count counts the hits of a decided request, except for refunds and peeks.
 func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 	for i := range hits {
 		if h := &hits[i]; !h.Refund && h.Cost > 0 {
@@ -113,7 +111,7 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 			series = detail
 		}
 	}
-	// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
+	// In 32 bits, as in envoyproxy/ratelimit, 0.29 of 100 is 29. In 64 bits it is 28.
 	p := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
 	series.add(OverLimit, p.over)
@@ -122,10 +120,10 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	if d.Over && d.Remembered {
 		series.add(OverLimitWithLocalCache, p.over)
 	}
-	if h.Limit.Mode == limiter.Shadow { // of its rule; what SHADOW_MODE admits, package rls counts by request
+	if h.Limit.Mode == limiter.Shadow { // by its rule; package rls counts requests that SHADOW_MODE admits
 		series.add(ShadowMode, p.over)
 	}
-	// As a whole, unless it was charged beyond its limit.
+	// All units have one outcome, unless the hit was charged beyond its limit.
 	switch {
 	case p.within > 0:
 		limit.add(admitted, p.within)
@@ -138,10 +136,10 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	}
 }
 
-// Outcome is how many units were asked of a limit, and how many of them were over.
+// Outcome is the number of units requested from a limit, and the number that exceeded it.
 type Outcome struct{ Asked, Over uint64 }
 
-// Outcomes returns those of all limits that were hit.
+// Outcomes returns the outcomes of all limits with hits.
 func (u *Usage) Outcomes() map[limiter.Series]Outcome {
 	u.mu.RLock()
 	all, outcomes := u.all, make(map[limiter.Series]Outcome, len(u.all))
@@ -154,24 +152,23 @@ func (u *Usage) Outcomes() map[limiter.Series]Outcome {
 	return outcomes
 }
 
-// cost is Hit.Cost, or a number larger than any limit of which some can be summed.
+// cost returns h.Cost, bounded by a number that is larger than any limit and can be added up.
 func cost(h *limiter.Hit) int64 { return int64(min(h.Cost, limiter.MaxExact/2)) }
 
-// parts says how the units of a hit lie to its limit.
+// parts are the units of a hit that exceed its limit, are near it, and are within it.
 type parts struct{ over, near, within int64 }
 
-// split returns which units of a hit are over the limit, near it, and within it.
+// split divides the units of a hit. Units above nearFrom are near the limit.
 //
-// A hit that does not fit and was not charged is over as a whole: the counter has
-// not moved, so that its part up to the limit would be counted again with every
-// further one. Of one that was charged, the units up to the limit are not over, as
-// in envoyproxy/ratelimit, and those of them above nearFrom, in units of the limit, are near.
-// If another limit denied the request, these units count as none of the three.
+// All units of a denied hit that was not charged are over: the counter has not changed, so the
+// units that fit would be counted again with each further hit. If a denied hit was charged, the
+// units up to the limit are not over, as in envoyproxy/ratelimit. A hit that fits, but whose
+// request another limit denied, counts as none of the three.
 func split(h *limiter.Hit, d *limiter.Decision, nearFrom int64) parts {
 	cost, size := cost(h), int64(h.Limit.Size())
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {
-	case d.Over && (!d.Charged || d.Used <= size): // in the latter case other hits of the request had taken it
+	case d.Over && (!d.Charged || d.Used <= size): // in the second case, other hits of the request used up the limit
 		return parts{over: cost}
 	case d.Over:
 		return parts{over: above(size), near: above(nearFrom) - above(size)}

@@ -13,46 +13,47 @@ import (
 	"weir/internal/limiter"
 )
 
-// maxDetailed is how many series the values of requests can make (see limiter.Hit.Labels).
-// Beyond it they are counted under their limit.
+// maxDetailed is the maximum number of series from values of requests (see limiter.Hit.Labels).
+// Further values are counted under their limit.
 const maxDetailed = 10_000
 
-// Usage counts what is asked of limits. It is a collector of Prometheus.
+// Usage counts the units requested from limits. It is a prometheus.Collector, and safe for
+// concurrent use.
 type Usage struct {
 	nearRatio float32
 	logger    *slog.Logger
 
-	mu       sync.RWMutex                 // is held for a few entries at a time, see each
+	mu       sync.RWMutex                 // for loops, see each
 	all      map[limiter.Series]*counters // of limits and of values of requests
-	next     map[limiter.Series]*counters // soon replaces all, if not nil; new series are added to both
-	rest     map[limiter.Series]*counters // sums of series that were removed, see remove; replaced together with all
-	detailed map[detail]*detailSeries     // of values of requests; they are in all, too
-	keeping  sync.Mutex                   // held by Keep and expire
+	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
+	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
+	detailed map[detail]*detailSeries     // of values of requests; all has their counters, too
+	keeping  sync.Mutex                   // serializes Keep and expire
 
 	storeErrors  prometheus.Counter
-	overflow     prometheus.Counter // hits that found detailed full
+	overflow     prometheus.Counter // hits whose series did not fit in detailed
 	overflowOnce sync.Once
 }
 
-// Options says how Usage counts.
+// Options are the options of a Usage.
 type Options struct {
 	Registerer prometheus.Registerer // of the metrics
-	// NearLimitRatio is the part of a limit from which usage is near it.
+	// NearLimitRatio is the fraction of a limit above which usage is near the limit.
 	NearLimitRatio float32
-	Logger         *slog.Logger // logs once if there are too many series of values
+	Logger         *slog.Logger // for a warning when detailed is full
 }
 
-// detail is what makes a series of a request's values: domain and limiter.Hit.Labels.
+// detail is the key of a series from values of a request: the domain and limiter.Hit.Labels.
 type detail struct{ domain, labels string }
 
 // detailSeries are the counters of a detail.
 type detailSeries struct {
 	*counters
-	series limiter.Series // of the detail
-	rule   limiter.Series // of the limit that made it
+	series limiter.Series // key in Usage.all
+	rule   limiter.Series // rule of the limit that made it
 }
 
-// New returns a Usage that has counted nothing.
+// New returns a Usage, and registers its metrics.
 func New(opts Options) *Usage {
 	register := promauto.With(opts.Registerer)
 	u := &Usage{
@@ -82,8 +83,8 @@ func New(opts Options) *Usage {
 // CountFailure counts a request that neither the store nor a failure mode decided.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
-// Sums yields the sums of the limits that agree in all labels but Rule and Limit,
-// which are empty. The labels are in order. Limits that were not hit have none.
+// Sums yields the sums of all limits with equal labels except for Rule and Limit, which are empty.
+// It yields them in the order of their labels, and skips limits without hits.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
 	return merged(u.rows(false), func(l limiter.LabelSet) limiter.LabelSet {
 		l.Rule, l.Limit = "", ""
@@ -91,7 +92,7 @@ func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
 	})
 }
 
-// of returns the counters of a series.
+// of returns the counters of a series, and adds them if they are missing.
 func (u *Usage) of(s limiter.Series) *counters {
 	u.mu.RLock()
 	c := u.all[s]
@@ -104,7 +105,7 @@ func (u *Usage) of(s limiter.Series) *counters {
 	return c
 }
 
-// ofLocked is of for a caller that holds u.mu.
+// ofLocked is like of, for a caller that has locked u.mu.
 func (u *Usage) ofLocked(s limiter.Series) *counters {
 	if u.all[s] == nil {
 		u.all[s] = new(counters)
@@ -115,8 +116,8 @@ func (u *Usage) ofLocked(s limiter.Series) *counters {
 	return u.all[s]
 }
 
-// detailOf returns the counters for values of a request to a limit, or nil if that
-// would be one series too many. It allocates for values that it has not seen only.
+// detailOf returns the counters for values of a request, or nil if they would be one series too
+// many. It allocates only for new values.
 func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	u.mu.RLock()
 	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= maxDetailed
@@ -135,7 +136,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	return nil
 }
 
-// addDetail is detailOf for values that were not seen a moment ago.
+// addDetail returns the series of d. If it is missing, addDetail adds it, or returns nil without room.
 func (u *Usage) addDetail(d detail, rule limiter.Series) *detailSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -153,8 +154,8 @@ type row struct {
 	*counters
 }
 
-// rows returns all series in order, with the sums of series that left. Those that are kept
-// by their keys are only for metrics whose labels have no further levels.
+// rows returns all series in order, and the sums of removed series. Sums that are kept by keys alone
+// are for metrics without further levels; byKeys includes them.
 func (u *Usage) rows(byKeys bool) []row {
 	u.mu.RLock()
 	all, rest, rows := u.all, u.rest, make([]row, 0, len(u.all)+len(u.rest))

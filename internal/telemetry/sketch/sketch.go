@@ -1,53 +1,54 @@
-// Package sketch finds the keys that are counted most in a bounded number of counters.
+// Package sketch finds the most frequent keys with a bounded number of counters.
 package sketch
 
 // Sketch counts keys by Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of
-// Frequent and Top-k Elements in Data Streams, 2005): when all counters are taken, a new key
-// takes the one with the least count and goes on from there, so it is counted too often, by
-// that count at most.
+// Frequent and Top-k Elements in Data Streams, 2005). When all counters are in use, a new key
+// takes over the counter with the least count and continues from that count, which is therefore
+// its maximum error.
 //
-// Each key belongs to a group, and a group with many keys does not hide those of others: a new
-// key takes a counter of the group that has the most. So each of l groups has size/l counters
-// at least, and where a group is counted n times, none of its counters is wrong by more than
-// n·l/size. The real error is usually far smaller, and is kept with each counter.
+// Each key belongs to a group, and a group with many keys does not displace the keys of others: a
+// new key takes over a counter of the group with the most counters. So each of l groups can keep
+// size/l counters, and the error of a counter in a group with n counts is at most n·l/size. The
+// actual error is usually far smaller, and is kept with each counter.
 //
 // It is not safe for concurrent use.
 type Sketch[V any] struct {
-	// Counters are those of the keys that are known, in no order.
+	// Counters has the counters of the known keys, in no order.
 	Counters []Counter[V]
-	// Groups are those that have counters.
+	// Groups has the groups with counters.
 	Groups map[uint64]*Group
-	// Floor is the largest count that a group without counters may have.
+	// Floor is the maximum count of a group without counters.
 	Floor uint64
 
 	size  int
-	index map[uint64]int // places in Counters, by key
-	next  int            // where the search for the least counter goes on
+	index map[uint64]int // indexes in Counters, by key
+	next  int            // index where the last search for the least counter ended
 }
 
 // Counter counts a key.
 type Counter[V any] struct {
 	Key, Group uint64
-	Count      uint64 // at most
-	Error      uint64 // by how much Count may be too large
-	// Value is the caller's. Of a key that took a counter it is that of the key before.
+	Count      uint64 // an upper bound
+	Error      uint64 // largest amount by which Count may be too large
+	// Value belongs to the caller. When a key takes over a counter, it still has the previous
+	// key's value.
 	Value V
 }
 
-// Group counts the keys of a group, and those that have no counter.
+// Group has the sum of a group's counts, including keys without a counter.
 type Group struct {
-	Count uint64 // at most
-	Error uint64 // by how much Count may be too large
-	Floor uint64 // the largest count that a key without counter may have
-	keys  int    // counters
+	Count uint64 // an upper bound
+	Error uint64 // largest amount by which Count may be too large
+	Floor uint64 // maximum count of a key without a counter
+	keys  int    // number of counters
 }
 
-// New returns a sketch of so many counters, which take memory when they are used.
+// New returns a sketch with size counters. It allocates a counter when it is first used.
 func New[V any](size int) *Sketch[V] {
 	return &Sketch[V]{size: size, Groups: map[uint64]*Group{}, index: map[uint64]int{}}
 }
 
-// Find returns the counter of a key, nil if it has none. It is valid until the next Add.
+// Find returns the counter of a key, or nil if it has none. It is valid until the next Add.
 func (s *Sketch[V]) Find(key uint64) *Counter[V] {
 	if i, known := s.index[key]; known {
 		return &s.Counters[i]
@@ -55,8 +56,8 @@ func (s *Sketch[V]) Find(key uint64) *Counter[V] {
 	return nil
 }
 
-// Add counts a key once, and returns its counter, which is valid until the next Add, and
-// whether it had one.
+// Add counts a key once, and returns its counter, which is valid until the next Add. known reports
+// whether the key had a counter already.
 func (s *Sketch[V]) Add(group, key uint64) (c *Counter[V], known bool) {
 	if c = s.Find(key); c != nil {
 		c.Count++
@@ -82,11 +83,11 @@ func (s *Sketch[V]) Add(group, key uint64) (c *Counter[V], known bool) {
 	return c, false
 }
 
-// take takes the least counter of the group with the most, which is the group that asks if no
-// other has more, and returns its place. No counter has less than the floor of its group: in a
-// flood of new keys many have that, and the search ends early.
-func (s *Sketch[V]) take(asks uint64, g *Group) int {
-	from := asks
+// take removes the least counter of the group with the most counters, and returns its index. If
+// several groups have the most, it prefers the group of the new key. In a flood of new keys many
+// counters equal the floor of their group, which is the minimum, so the search ends early.
+func (s *Sketch[V]) take(group uint64, g *Group) int {
+	from := group
 	for id, other := range s.Groups {
 		if other.keys > g.keys {
 			from, g = id, other
@@ -106,7 +107,7 @@ func (s *Sketch[V]) take(asks uint64, g *Group) int {
 	c := &s.Counters[least]
 	delete(s.index, c.Key)
 	g.Floor = c.Count
-	if g.keys--; g.keys == 0 && from != asks {
+	if g.keys--; g.keys == 0 && from != group {
 		s.Floor = max(s.Floor, g.Count)
 		delete(s.Groups, from)
 	}

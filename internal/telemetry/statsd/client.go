@@ -1,11 +1,9 @@
-// Package statsd sends sums to statsd or DogStatsD, by what they grew since the
-// last time.
+// Package statsd sends the growth of sums to statsd or DogStatsD.
 //
-// It asks a source for all sums once in an interval and keeps no other count:
-// whatever counts does nothing for it. Each time it opens a connection, so that
-// there is no connection to lose and a changed address is found. What could not
-// be sent stays due until the next time; over UDP nobody knows whether it
-// arrived. It knows nothing of limits, and names are made by the source.
+// Once per interval, it reads all sums from a source, which needs no other code for it. Each flush
+// opens a new connection, so a broken connection or a changed address needs no care. Growth that
+// could not be sent is sent with the next flush; over UDP, a loss is not noticed. The package knows
+// nothing of limits: the source makes the names.
 package statsd
 
 import (
@@ -19,60 +17,59 @@ import (
 	"time"
 )
 
-// Sum is something that only grows.
+// Sum is a number that only grows.
 type Sum struct {
-	// Name of the metric, without ':', '|' and control characters. Its memory may
-	// be used again for the next sum.
+	// Name is the name of the metric, without ':', '|' and control characters. The source may
+	// overwrite it for the next sum.
 	Name  []byte
 	Total uint64
-	// Took, if it is not 0, makes this a timing: Total things took about so long
-	// each.
+	// Took, if not 0, makes this a timing: each of Total events took about Took.
 	Took time.Duration
 }
 
 // Tag is a name with a value.
 type Tag struct{ Name, Value string }
 
-// Options says what a Client sends, and where.
+// Options are the options of a Client.
 type Options struct {
-	// Source yields every sum, with a name and Took of its own. One that it leaves
-	// out begins with 0 when it comes back.
+	// Source yields all sums, each with a unique pair of Name and Took. A sum that it omits is
+	// sent from 0 on when it returns.
 	Source   iter.Seq[Sum]
 	Network  string        // tcp or udp
 	Address  string        // host:port
 	Interval time.Duration // between two flushes
-	// Tags are those of all metrics. To statsd they are parts of the names, spelled
-	// as envoyproxy/ratelimit does.
+	// Tags are added to all metrics. For statsd they become parts of the names, in the form of
+	// envoyproxy/ratelimit.
 	Tags []Tag
-	// DogStatsD sends tags as such. The first of Rules that matches a name makes more of
-	// them of it.
+	// DogStatsD sends tags as DogStatsD does. The first of Rules that matches a name makes more
+	// tags from its parts.
 	DogStatsD bool
 	Rules     []Rule
-	// Quiet logs failures at level Debug: nobody said that there is a server.
+	// Quiet logs failures at level Debug, because no statsd server was configured.
 	Quiet  bool
 	Logger *slog.Logger
 }
 
-// Client sends until it is stopped.
+// Client sends sums until it is stopped.
 type Client struct {
 	opts  Options
 	lines map[lineKey]*line
-	round uint64 // counts the flushes
+	round uint64 // number of flushes
 
 	logged, reached bool // whether a flush was logged, and whether the last one reached statsd
 
 	stopping chan struct{}
-	ctx      context.Context // of every flush
+	ctx      context.Context // parent of each flush's context
 	cancel   context.CancelFunc
 	loop     sync.WaitGroup
 }
 
 const (
 	flushTimeout = 2 * time.Second        // for one flush
-	lastFlush    = 500 * time.Millisecond // for what remains when the client is stopped
+	lastFlush    = 500 * time.Millisecond // for the flush by Stop
 )
 
-// Start begins to flush in each interval.
+// Start returns a Client that flushes once per interval. The caller must stop it.
 func Start(opts Options) *Client {
 	c := &Client{opts: opts, lines: make(map[lineKey]*line), stopping: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -80,8 +77,7 @@ func Start(opts Options) *Client {
 	return c
 }
 
-// Stop flushes for the last time. It takes half a second at most, whatever the
-// server does.
+// Stop flushes for the last time. It takes half a second at most, even if the server hangs.
 func (c *Client) Stop() {
 	defer time.AfterFunc(lastFlush, c.cancel).Stop()
 	defer c.cancel()
@@ -101,7 +97,7 @@ func (c *Client) run() {
 	}
 }
 
-// log says when metrics begin to arrive, or no longer do.
+// log logs the first flush, and each change between success and failure.
 func (c *Client) log(err error) {
 	reached := err == nil
 	if c.logged && c.reached == reached {
@@ -119,7 +115,7 @@ func (c *Client) log(err error) {
 	}
 }
 
-// flush sends what every sum grew by since it was last sent.
+// flush sends the growth of each sum since it was last sent.
 func (c *Client) flush() error {
 	ctx, cancel := context.WithTimeout(c.ctx, flushTimeout)
 	defer cancel()
@@ -128,14 +124,14 @@ func (c *Client) flush() error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })() // ends a write
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // interrupts a write
 	defer conn.Close()
 	c.round++
 	p := packet{conn: conn, most: 64 << 10}
 	if c.opts.Network == "udp" {
-		p.most = 1432 // which passes without being cut to pieces almost everywhere
+		p.most = 1432 // passes almost everywhere without fragmentation
 	}
-	for sum := range c.opts.Source { // all of it, so that the lines of other sums go
+	for sum := range c.opts.Source { // all of it even after an error, so that lines of other sums can be removed
 		if l := c.line(sum); err == nil {
 			err = p.add(l, sum)
 		}

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// lineKey tells sums apart.
+// lineKey identifies a sum.
 type lineKey struct {
 	name string
 	took time.Duration
 }
 
-// line is what a client sends of one sum.
+// line is the state of one sum in a client.
 type line struct {
-	name string // with tags that are part of it
-	tags string // of DogStatsD, with what leads them in
-	sent uint64 // how much of Total the server has
-	due  uint64 // what it has when the packet is sent
+	name string // with the tags of statsd
+	tags string // of DogStatsD, with the separator before them
+	sent uint64 // part of Total that was sent
+	due  uint64 // new value of sent after the packet is sent
 
-	round uint64 // of the last flush that had the sum
+	round uint64 // last flush with the sum
 }
 
-// line returns the line of a sum.
+// line returns the line of a sum, and adds it if it is missing.
 func (c *Client) line(sum Sum) *line {
 	l := c.lines[lineKey{string(sum.Name), sum.Took}]
 	if l == nil {
@@ -56,17 +56,16 @@ func (c *Client) newLine(name string) *line {
 	return l
 }
 
-// Rule makes tags of parts of a name. In Name and in the values of Tags, $1
-// stands for what the first group of Pattern matched, $0 for all that it matched;
-// a group that Pattern does not have is left as it is written.
+// Rule makes tags from parts of a name. In Name and in the values of Tags, $1 stands for the text
+// of the first group of Pattern, and $0 for the text of the match. The number of a group that
+// Pattern does not have stays as it is.
 type Rule struct {
 	Pattern *regexp.Regexp
 	Name    string
 	Tags    []Tag
 }
 
-// rename applies the first of rules that matches a name. Without one the name
-// stays and gets no tags.
+// rename applies the first rule that matches name. If none does, it returns name without tags.
 func rename(name string, rules []Rule) (newName string, tags []Tag) {
 	for _, r := range rules {
 		if groups := r.Pattern.FindStringSubmatch(name); groups != nil {
@@ -90,14 +89,14 @@ func fill(text string, groups []string) string {
 	})
 }
 
-// What would be read as something else.
+// Replacers of characters with a meaning in the protocol.
 var (
 	notInNames = strings.NewReplacer(".", "_", ":", "_", "|", "_")
 	notInTags  = strings.NewReplacer(",", "_", "|", "_")
 )
 
-// append writes the line for so many more things that took so long each, or a
-// count of them if took is 0.
+// append appends a line for more events that took that long each, or if took is 0, a line that
+// counts them.
 func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	dst = append(append(dst, l.name...), ':')
 	if took == 0 {
@@ -112,8 +111,8 @@ func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	return append(append(dst, l.tags...), '\n')
 }
 
-// rate is the sample rate that makes a server count one value n times, also if
-// it cuts off the fraction of 1/rate.
+// rate returns the sample rate that makes a server count one value n times, even if the server
+// truncates 1/rate.
 func rate(n uint64) float64 {
 	r := 1 / float64(n)
 	for 1/r < float64(n) {
@@ -125,12 +124,12 @@ func rate(n uint64) float64 {
 // packet collects lines for one write.
 type packet struct {
 	conn  net.Conn
-	most  int // bytes of one write
+	most  int // maximum size of a write in bytes
 	bytes []byte
-	lines []*line // in bytes
+	lines []*line // whose text is in bytes
 }
 
-// add collects what a sum grew by, and sends first what it does not fit beside.
+// add adds the growth of a sum. If it does not fit, add sends the packet first.
 func (p *packet) add(l *line, sum Sum) error {
 	if sum.Total == l.sent {
 		return nil
@@ -145,8 +144,8 @@ func (p *packet) add(l *line, sum Sum) error {
 	return nil
 }
 
-// send writes the packet and begins a new one. Lines that could not be written
-// stay due; of a TCP connection that broke, some may be sent twice.
+// send writes the packet and empties it. If the write fails, the next flush sends its lines again,
+// and a server may get lines twice if a TCP connection broke.
 func (p *packet) send() error {
 	if len(p.bytes) == 0 {
 		return nil
