@@ -11,8 +11,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Counters is the answer of POST /peek and POST /reset: a descriptor's rule and the counters
-// of its limits.
+// Counters is the answer of POST /peek and POST /reset: the counters of a descriptor.
 type Counters struct {
 	Descriptor
 	Rule      string     `json:"rule"` // its keys and values, or "" if no rule matches
@@ -35,8 +34,7 @@ type Counter struct {
 	// replaces it. In both cases nothing is counted, and the fields below are zero.
 	Unlimited bool `json:"unlimited,omitempty"`
 	Replaced  bool `json:"replaced,omitempty"`
-	// Amount is the size of the limit, Used the part in use, and Remaining the part left, in
-	// units of hits_addend.
+	// Amount is the size of the limit in units, Used the part in use, and Remaining the part left.
 	Amount    uint64 `json:"amount"`
 	Used      uint64 `json:"used"`
 	Remaining uint64 `json:"remaining"`

@@ -37,7 +37,7 @@ descriptors:
         rate_limit: {unit: minute, requests_per_unit: 2, algorithm: concurrency}
 `
 
-// lines shows an answer: its rule, and a line for each limit.
+// lines returns an answer as text: its rule, and a line for each limit.
 func (f *fixture) lines(a Counters, err error) (text string) {
 	f.Helper()
 	if err != nil {
@@ -154,7 +154,7 @@ func TestBadQuestions(t *testing.T) {
 	want(NewDescriptor("api", entries("user=x")), ErrUnavailable)
 }
 
-// broken is a store that fails when it is looked at.
+// broken is a store whose Peek fails.
 type broken struct{ limiter.CounterStore }
 
 func (broken) Peek(context.Context, []limiter.Hit) ([]limiter.Counter, error) {

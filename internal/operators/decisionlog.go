@@ -30,8 +30,7 @@ type LogOptions struct {
 
 // LogSink writes records. Its methods are called one at a time, and may take long.
 type LogSink interface {
-	// Write writes all records of batch, or returns an error if any are lost. It should return
-	// when ctx ends.
+	// Write writes batch, or fails if any record is lost. It should return when ctx ends.
 	Write(ctx context.Context, batch []LogRecord) error
 	// Close writes buffered records and releases resources.
 	Close(ctx context.Context) error
@@ -94,8 +93,7 @@ func (l *DecisionLog) add(r LogRecord) {
 	}
 }
 
-// run passes queued records to the sink in batches, until l is closed and the queue is empty, or
-// ctx ends.
+// run passes queued records to the sink until l is closed and the queue empty, or ctx ends.
 func (l *DecisionLog) run(ctx context.Context) {
 	defer close(l.ended)
 	for ctx.Err() == nil {

@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// sink is a LogSink that takes what comes once it is free, or fails then.
+// sink is a LogSink whose Write blocks until free is closed, and may fail then.
 type sink struct {
 	free  chan struct{}
 	fails error
@@ -29,7 +29,7 @@ func (s sink) Write(context.Context, []LogRecord) error {
 
 func (sink) Close(context.Context) error { return nil }
 
-// offer offers n records.
+// offer adds n records to l unless its rate is exceeded.
 func offer(l *DecisionLog, n int) {
 	for range n {
 		if l.admit(time.Now()) {
@@ -38,12 +38,12 @@ func offer(l *DecisionLog, n int) {
 	}
 }
 
-// TestRecordsAreLeftOut offers two times 1000 records in two seconds. Nobody waits for the sink,
-// and what it does not get is counted.
-func TestRecordsAreLeftOut(t *testing.T) {
+// TestRecordsAreDropped offers two times 1000 records in two seconds. No caller waits for the sink,
+// and dropped records are counted.
+func TestRecordsAreDropped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rate             int
-		slow             bool // the sink hangs until all are offered
+		slow             bool // the sink hangs until all records are offered
 		fails            error
 		records          int
 		tooFast, tooSlow int
@@ -62,7 +62,7 @@ func TestRecordsAreLeftOut(t *testing.T) {
 				l := StartDecisionLog(LogOptions{Rate: tt.rate, Sink: s, Registerer: reg, Failed: func(error) { complaints++ }})
 				began := time.Now()
 				offer(l, 1)
-				synctest.Wait() // the sink has it
+				synctest.Wait() // the sink has the first record
 				offer(l, 999)
 				time.Sleep(time.Second)
 				offer(l, 1000)
@@ -96,7 +96,7 @@ weir_decision_log_records_total %d
 
 // TestCloseLeavesBehind closes a log whose sink hangs.
 func TestCloseLeavesBehind(t *testing.T) {
-	r, w := io.Pipe() // nobody reads
+	r, w := io.Pipe() // without a reader, writes hang
 	l := StartDecisionLog(LogOptions{Rate: 1e6, Sink: NewLines(w), Registerer: prometheus.NewRegistry(), Failed: func(error) {}})
 	offer(l, 10)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -45,8 +45,7 @@ type Recorder struct {
 	minute, hour window
 }
 
-// window is a ring of sub-windows. The current sub-window is one of them, so the minute is the
-// last 50 to 60 seconds.
+// window is a ring of sub-windows with the current one. So the minute is the last 50 to 60 seconds.
 type window struct {
 	seconds int64 // of each
 	ring    []subWindow
@@ -163,8 +162,7 @@ type Denials struct {
 	Servers int          `json:"servers,omitempty"` // number of servers, or 0 if it is not known
 }
 
-// Window has the denials since From, the limits with the most denials first. From is never
-// before the recorder's start.
+// Window has the denials since From, the limits with the most denials first.
 type Window struct {
 	From         time.Time      `json:"from"`
 	Limits       []LimitDenials `json:"limits"`
@@ -232,8 +230,7 @@ func (d *Denials) limits() (all []*LimitDenials) {
 	return all
 }
 
-// locate sets the location of each rule. It calls find once, with the limits' series as keys
-// of the map that find fills in.
+// locate sets the location of each rule. It calls find once, with the series as keys.
 func (d *Denials) locate(find func(locations map[limiter.Series]string)) {
 	locations := make(map[limiter.Series]string)
 	for _, l := range d.limits() {

@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// denialOf returns the denial of a user by a limit.
+// denialOf returns a denial of a user by a limit.
 func denialOf(l *limiter.Limit, user string) *Denial {
 	return &Denial{Limit: l, RetryAfter: time.Second, Asked: Asked{
 		Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: user}},
@@ -24,7 +24,7 @@ func denialOf(l *limiter.Limit, user string) *Denial {
 	}}
 }
 
-// noon is when tests begin: at the begin of a sub-window of both windows.
+// noon is the time at which tests start, when a sub-window of both windows starts.
 var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 // deny records n denials of a user.
@@ -34,17 +34,17 @@ func deny(r *Recorder, now time.Time, l *limiter.Limit, user string, n int) {
 	}
 }
 
-// flood denies n users once each, in a second.
+// flood denies n users once each within a second.
 func flood(r *Recorder, from time.Time, l *limiter.Limit, n int) {
 	for i := range n {
 		deny(r, from.Add(time.Duration(i)*time.Second/time.Duration(n)), l, fmt.Sprint("random-", rand.Uint64()), 1)
 	}
 }
 
-// shown is what is shown of a recorder.
+// shown returns the denials of a recorder as a server without others shows them.
 func shown(r *Recorder, at time.Time) Denials { return mergeDenials(r.Denials(at)) }
 
-// counts is what a window shows: user ->
+// counts returns the denials of a window by rule and user.
 func counts(w Window) map[string]uint64 {
 	got := map[string]uint64{}
 	for _, l := range w.Limits {
@@ -55,7 +55,7 @@ func counts(w Window) map[string]uint64 {
 	return got
 }
 
-// TestWindowsPass lets an hour pass.
+// TestWindowsPass reads the windows during an hour.
 func TestWindowsPass(t *testing.T) {
 	l := newLimit(t, "user")
 	r := NewRecorder(noon)
@@ -63,7 +63,7 @@ func TestWindowsPass(t *testing.T) {
 	at := noon
 	for _, step := range []struct {
 		wait         time.Duration
-		user         string // who is denied then, twice
+		user         string // denied twice at that time
 		minute, hour map[string]uint64
 	}{
 		{0, "alice", map[string]uint64{"user/early": 3, "user/alice": 2}, map[string]uint64{"user/early": 3, "user/alice": 2}},
@@ -82,7 +82,7 @@ func TestWindowsPass(t *testing.T) {
 		if len(s.Last) != len(step.hour) || len(find(s, step.user)) != 1 || !s.Last[0].Last.Equal(at) {
 			t.Errorf("last after %v: got %+v", step.wait, s.Last)
 		}
-		old := at.Sub(noon) // a window is no older than the recorder
+		old := at.Sub(noon) // a window does not start before the recorder
 		if age := at.Sub(s.Minute.From); age < min(50*time.Second, old) || age >= time.Minute || age > old {
 			t.Errorf("the minute is %v long", age)
 		}
@@ -90,18 +90,18 @@ func TestWindowsPass(t *testing.T) {
 			t.Errorf("the hour is %v long", age)
 		}
 	}
-	// What reads finds old denials gone without new ones, too.
+	// Old denials expire even if there are no new ones.
 	if s := shown(r, at.Add(time.Hour)); len(s.Minute.Limits)+len(s.Hour.Limits)+len(s.Last) != 0 {
 		t.Errorf("got %+v", s)
 	}
-	// A clock that steps back counts on.
+	// If the clock steps back, denials still count.
 	deny(r, noon.Add(-time.Hour), l, "frank", 1)
 	if s := shown(r, at.Add(time.Hour)); counts(s.Minute)["user/frank"] != 1 {
 		t.Errorf("got %+v", s.Minute)
 	}
 }
 
-// TestDenialsAsJSON shows all that is known of denials.
+// TestDenialsAsJSON wants all fields of denials.
 func TestDenialsAsJSON(t *testing.T) {
 	r := NewRecorder(noon)
 	l, shadowed := newLimit(t, "user"), newLimit(t, "tenant")
@@ -151,8 +151,8 @@ func find(s Denials, user string) (found []LastDenial) {
 	return found
 }
 
-// TestFloodLeaves denies some users, then random ones in a flood, and finds the former ten
-// minutes later: those of earlier minutes and of other limits, and who is denied often.
+// TestFloodLeaves denies some users, then a flood of random users. Ten minutes later, the users of
+// earlier minutes and of other limits, and frequently denied users, are still known.
 func TestFloodLeaves(t *testing.T) {
 	r := NewRecorder(noon)
 	quiet, flooded := newLimit(t, "quiet"), newLimit(t, "flooded")
@@ -192,8 +192,8 @@ func TestFloodLeaves(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded records what takes most: long values and IDs of many limits that are
-// gone from the rules, in each sub-window of an hour.
+// TestMemoryIsBounded records the largest denials: long values and IDs of many limits that the
+// rules no longer have, in each sub-window of an hour.
 func TestMemoryIsBounded(t *testing.T) {
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -224,7 +224,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// TestLongTextsStayApart counts users whose names begin alike.
+// TestLongTextsStayApart counts users whose long names differ only at the end.
 func TestLongTextsStayApart(t *testing.T) {
 	r, l := NewRecorder(noon), newLimit(t, "user")
 	begin := strings.Repeat("x", 1000)
@@ -236,7 +236,7 @@ func TestLongTextsStayApart(t *testing.T) {
 	}
 }
 
-// TestRecordAtOnce records and reads in many goroutines; no denial is lost.
+// TestRecordAtOnce records and reads in many goroutines. No denial is lost.
 func TestRecordAtOnce(t *testing.T) {
 	r, l := NewRecorder(noon), newLimit(t, "user")
 	var all sync.WaitGroup
@@ -252,13 +252,13 @@ func TestRecordAtOnce(t *testing.T) {
 	}
 }
 
-// TestMergeIsRight merges what servers saw, as it comes over the wire, and compares it
-// with exact counts.
+// TestMergeIsRight merges reports of servers as they come from Redis, and compares the result with
+// exact counts.
 func TestMergeIsRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	steep := rand.NewZipf(r, 2, 1, 1e6)
 	limits := []*limiter.Limit{newLimit(t, "a"), newLimit(t, "b"), newLimit(t, "c")}
-	for name, next := range map[string]func(n int) (limit, user int){ // the sketch has a test of more
+	for name, next := range map[string]func(n int) (limit, user int){ // the sketch's test has more
 		"zipf, 5 limits":              func(int) (int, int) { return r.IntN(5), int(steep.Uint64()) },
 		"a flood beside quiet limits": func(n int) (int, int) { return min(n%100, 1), n % 1000 * min(n%100, 1) },
 		"limits that come and go":     func(n int) (int, int) { return n / 500 % 7 * (n % 3), n % 97 },
@@ -272,7 +272,7 @@ func TestMergeIsRight(t *testing.T) {
 				recorder := NewRecorder(noon)
 				for n := range 5000 {
 					limit, user := next(server*1000 + n)
-					l := limits[limit%(server+1)] // one server does not see all
+					l := limits[limit%(server+1)] // the first server does not see all limits
 					deny(recorder, noon, l, fmt.Sprint(user), 1)
 					rule := l.Series.Labels().Rule
 					exact[rule+"/"+fmt.Sprint(user)]++
@@ -280,7 +280,7 @@ func TestMergeIsRight(t *testing.T) {
 					perLimit[rule]++
 				}
 				s := recorder.Denials(noon.Add(time.Duration(server) * time.Second))
-				s.fit(8000 << (8 * server)) // the first cuts keys off
+				s.fit(8000 << (8 * server)) // the first server's report loses keys
 				text := testenv.Must(json.Marshal(s))(t)
 				s = Denials{}
 				testenv.OK(t, json.Unmarshal(text, &s))
@@ -317,7 +317,7 @@ func TestMergeIsRight(t *testing.T) {
 	}
 }
 
-// TestMergeOfListedLimit counts a limit as it is where it is listed, and as others where not.
+// TestMergeOfListedLimit merges a limit that only one window lists.
 func TestMergeOfListedLimit(t *testing.T) {
 	listed := func(denied, wrong, others uint64) Window {
 		return Window{Limits: []LimitDenials{{Denied: denied, Error: wrong, OthersAtMost: others}}, OthersAtMost: 10}
@@ -329,7 +329,7 @@ func TestMergeOfListedLimit(t *testing.T) {
 	}
 }
 
-// checkOthers compares what a window says of keys that it does not list.
+// checkOthers compares the bounds for keys that a window does not list with exact counts.
 func checkOthers(t *testing.T, w Window, exact map[string]uint64) {
 	t.Helper()
 	listed := counts(w)

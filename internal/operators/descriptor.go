@@ -27,8 +27,7 @@ func newEntry(key, value string) (e Entry) {
 	return e
 }
 
-// Bytes returns the exact key and value. Its error is an ErrBadRequest that names the field
-// with invalid base64.
+// Bytes returns the exact key and value. Its ErrBadRequest names a field with invalid base64.
 func (e *Entry) Bytes() (limiter.Entry, error) {
 	key, err := decodeBytes("key", e.Key, e.KeyBase64)
 	if err != nil {
@@ -114,8 +113,7 @@ type Excerpt struct {
 	Domain  string         `json:"-"`
 	Entries []ExcerptEntry `json:"entries"`
 	More    int            `json:"more_entries,omitempty"` // number of entries that did not fit
-	// All reports whether all descriptors that begin with Entries and match no other rule share
-	// the counter.
+	// All reports whether all descriptors with these first entries and no other rule share the counter.
 	All bool `json:"all,omitempty"`
 	// Digest is a digest of the counter's key in hexadecimal digits, or empty if nothing is cut.
 	// It distinguishes descriptors that are equal up to the cut.
@@ -179,8 +177,7 @@ const (
 	minValue   = 24 // least space for a value, enough for a digest
 )
 
-// Excerpt returns an Excerpt of at most size bytes, which must be at least 128. It keeps nothing
-// of the request's memory.
+// Excerpt returns an Excerpt of at most size bytes, at least 128. It copies all texts.
 func (a *Asked) Excerpt(size int) Excerpt {
 	x := Excerpt{
 		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),

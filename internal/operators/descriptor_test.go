@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzBytes sends any bytes as JSON.
+// FuzzBytes encodes and decodes any bytes as JSON.
 func FuzzBytes(f *testing.F) {
 	f.Add("api", "user", "alice")
 	f.Add("\xff", "\x00\x1b[31m", "\xc3\x28<script>")
@@ -33,14 +33,14 @@ func TestBase64Counts(t *testing.T) {
 	if err != nil || domain != "\xff" || entries[0] != (limiter.Entry{Key: "k", Value: "\x80"}) {
 		t.Errorf("got %q %q (error: %v)", domain, entries, err)
 	}
-	d.Entries[0].ValueBase64 = "gB==" // with bits that are not used
+	d.Entries[0].ValueBase64 = "gB==" // padding bits are not zero
 	if _, _, err := d.Bytes(); !errors.Is(err, ErrBadRequest) {
 		t.Errorf("got error %v", err)
 	}
 }
 
-// FuzzExcerpt writes any descriptor into a bounded number of bytes, and reads it again.
-// What was not cut is exact.
+// FuzzExcerpt makes excerpts of any descriptor and decodes them. Their sizes are bounded, and texts
+// that are not cut are exact.
 func FuzzExcerpt(f *testing.F) {
 	long := strings.Repeat("ö", 5000)
 	for _, s := range []struct {
@@ -91,7 +91,7 @@ func FuzzExcerpt(f *testing.F) {
 	})
 }
 
-// TestSharedValues shows the pattern of a rule where it stands for the values.
+// TestSharedValues shows a rule's pattern instead of values that share a counter.
 func TestSharedValues(t *testing.T) {
 	s := Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
 	got, err := json.Marshal(s.Excerpt(256))

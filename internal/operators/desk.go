@@ -100,8 +100,7 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 	return list, nil
 }
 
-// AddException adds an exception for a person at the address peer. The result has a note if no
-// rule has its domain.
+// AddException adds an exception for a person at the address peer. It notes an unknown domain.
 func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
 	tree := d.Tree()
 	domain, entries, err := n.Bytes()
@@ -165,8 +164,7 @@ func ReadJSON(text []byte, value any) error {
 	return nil
 }
 
-// Servers exchanges reports with the other servers on the same Redis. It is safe for
-// concurrent use.
+// Servers exchanges reports with the servers on the same Redis. It is safe for concurrent use.
 type Servers struct {
 	shared Shared
 	name   string
@@ -190,8 +188,7 @@ const (
 	reportPatience = 1250 * time.Millisecond // time that the first reports get to arrive
 )
 
-// Run sends the result of report to the other servers while one of them asks for it. It
-// returns when ctx ends.
+// Run sends the result of report to the other servers while one asks for it, until ctx ends.
 func (s *Servers) Run(ctx context.Context, report func() Report) {
 	for ctx.Err() == nil {
 		if wanted, err := s.shared.ReportsWanted(ctx); err == nil && wanted {

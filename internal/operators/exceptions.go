@@ -279,8 +279,8 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 // plain returns a field whose text other people wrote.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
-// NewException is an exception to be added, for all descriptors that begin with its entries. It is
-// the body of POST /exceptions.
+// NewException is an exception for descriptors that begin with its entries, the body of
+// POST /exceptions.
 type NewException struct {
 	Descriptor
 	Effect plan.Effect `json:"effect"`

@@ -23,7 +23,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// fake is a Shared in memory, which fails at times, as a Redis does.
+// fake is a Shared in memory that can fail as Redis does.
 type fake struct {
 	Shared
 	mu           sync.Mutex
@@ -34,7 +34,7 @@ type fake struct {
 
 func newFake() *fake { return &fake{texts: map[string]string{}} }
 
-// call calls do while nobody else does.
+// call calls do under the lock, unless the store fails.
 func (f *fake) call(ctx context.Context, do func()) error {
 	f.mu.Lock()
 	hangs, fails := f.hangs, f.fails
@@ -67,13 +67,13 @@ func (f *fake) RemoveExceptions(ctx context.Context, ids ...string) error {
 	return f.call(ctx, func() { maps.DeleteFunc(f.texts, func(id, _ string) bool { return slices.Contains(ids, id) }) })
 }
 
-// stored is how many exceptions there are.
+// stored returns the number of stored exceptions.
 func (f *fake) stored() (n int) {
 	_ = f.call(context.Background(), func() { n = len(f.texts) - 1 })
 	return n
 }
 
-// server has the Exceptions of one server.
+// server has the exceptions of one server.
 type server struct {
 	*Exceptions
 	t   *testing.T
@@ -116,7 +116,7 @@ func allowing(value string, lasts time.Duration) NewException {
 	return NewException{Descriptor: NewDescriptor("api", entries(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
 }
 
-// use applies the exception for an entry to a request.
+// use counts a use of the exception for an entry.
 func use(t *testing.T, s *server, text string) {
 	t.Helper()
 	decider := plan.Decider{
@@ -131,7 +131,7 @@ func (s *server) add(n NewException) Exception {
 	return testenv.Must(s.Add(s.t.Context(), n, "192.0.2.1:5"))(s.t)
 }
 
-// want wants the exceptions for these entries to be in force, of one entry each.
+// want checks that the exceptions in force have these entries, one entry each.
 func (s *server) want(entries ...string) {
 	s.t.Helper()
 	synctest.Wait()
@@ -151,8 +151,8 @@ func (s *server) want(entries ...string) {
 	}
 }
 
-// An exception ends by itself, to the point on each server, and leaves the store. Then an older
-// one for the same descriptors applies again.
+// An exception expires on time on each server, and leaves the store. Then an older exception for the
+// same descriptors applies again.
 func TestExceptionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()
@@ -182,7 +182,7 @@ func TestExceptionsEnd(t *testing.T) {
 		if got := b.log.String(); !strings.Contains(got, `level=INFO msg="exception expired" audit=true domain=api descriptor="user=alice"`) || strings.Count(got, "\n") != 2 {
 			t.Errorf("got log %s", got)
 		}
-		again := newServer(t, store) // before the store has forgotten it
+		again := newServer(t, store) // before the expired exception leaves the store
 		defer again.run()()
 		again.want("user=bob")
 		if n := store.stored(); n != 3 {
@@ -199,8 +199,8 @@ func TestExceptionsEnd(t *testing.T) {
 	})
 }
 
-// A store that lost everything gets back what the servers know. A removed exception stays
-// removed, and what cannot be read stays lost. It takes a line of the log a minute.
+// If the store loses everything, the servers restore the exceptions that they know. Removed and
+// unreadable exceptions are not restored. Unreadable ones take at most one log line a minute.
 func TestLostStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()
@@ -255,7 +255,7 @@ func TestLostStore(t *testing.T) {
 	})
 }
 
-// While the store fails or hangs, what is known holds, ends in time, and nothing is added.
+// While the store fails or hangs, known exceptions apply and expire, and none can be added.
 func TestStoreFails(t *testing.T) {
 	for name, fail := range map[string]func(f *fake, fails bool){
 		"fails": func(f *fake, fails bool) { f.fails = fails },
@@ -299,7 +299,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// There are no more than 10,000. One that has ended makes room.
+// At most 10,000 exceptions are in force. An expired one makes room.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()

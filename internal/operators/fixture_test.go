@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// began is when all requests are decided: half an hour before the end of a window.
+// began is the time of all requests, half an hour before the end of a window.
 var began = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
 
-// fixture decides requests as a server does, and has them observed.
+// fixture decides and observes requests as a server does.
 type fixture struct {
 	*testing.T
 	*Desk
@@ -48,7 +48,7 @@ func (f *fixture) load(rules string) {
 	f.tree = testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(f.T)
 }
 
-// entries are those of a text such as "user=alice,path=/".
+// entries parses a text such as "user=alice,path=/".
 func entries(text string) (list []limiter.Entry) {
 	for entry := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(entry, "=")
@@ -57,8 +57,8 @@ func entries(text string) (list []limiter.Entry) {
 	return list
 }
 
-// ask asks so often for descriptors such as "user=alice,path=/ nobody=x", and returns how often
-// that was denied.
+// ask decides times requests with descriptors such as "user=alice,path=/ nobody=x", and returns the
+// number of denied requests.
 func (f *fixture) ask(ctx context.Context, times int, words string) (denials int) {
 	f.Helper()
 	r := plan.Request{Domain: "api"}

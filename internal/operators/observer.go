@@ -91,8 +91,7 @@ func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	return ""
 }
 
-// traceOf returns the trace of a call: this server's span if it sends spans, otherwise the
-// caller's.
+// traceOf returns this server's span of a call, or the caller's span if this server sends none.
 func traceOf(ctx context.Context) trace.SpanContext {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		return span

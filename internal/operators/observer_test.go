@@ -38,7 +38,7 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 100}
 `
 
-// known is what a recorder knows: "limit descriptor denials".
+// known returns the keys of a recorder as "limit descriptor denials".
 func known(r *Recorder) (all []string) {
 	for _, l := range r.Denials(began).Minute.Limits {
 		for _, k := range l.Keys {
@@ -56,7 +56,7 @@ func known(r *Recorder) (all []string) {
 	return all
 }
 
-// TestDenialsAreRecorded asks each thing three times.
+// TestDenialsAreRecorded sends each request three times.
 func TestDenialsAreRecorded(t *testing.T) {
 	for _, tt := range []struct {
 		name, request string
@@ -84,7 +84,7 @@ func TestDenialsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestDenialsOfARuleWithoutKey tells it apart from rules whose keys are its names.
+// TestDenialsOfARuleWithoutKey distinguishes it from rules whose keys look like its name.
 func TestDenialsOfARuleWithoutKey(t *testing.T) {
 	f := newFixture(t, `domain: api
 descriptors:
@@ -108,8 +108,8 @@ descriptors:
 	}
 }
 
-// TestRequestIsNamed finds the ID of the last request, in an entry before the metadata, but in
-// no entry if values are hidden.
+// TestRequestIsNamed wants the ID of the last request: from an entry, or else the metadata, or only
+// the metadata if values are hidden.
 func TestRequestIsNamed(t *testing.T) {
 	ctx := grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("X-Request-Id", "of-call"))
 	for request, want := range map[string]string{
@@ -128,8 +128,8 @@ func TestRequestIsNamed(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreLogged logs all, and only what is denied, of several requests, the first two
-// of which have headers of a trace.
+// TestDecisionsAreLogged logs all decisions of some requests, and then only denials. The first two
+// requests have headers of a trace.
 func TestDecisionsAreLogged(t *testing.T) {
 	const (
 		begin     = `{"domain":"api","descriptor":{"entries":[{"key":"user","value":"`

@@ -18,7 +18,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// reporting is a Shared with reports that are there only when asked for once more.
+// reporting is a Shared that has one more report after the first call.
 type reporting struct {
 	Shared
 	asked, failed int
@@ -35,8 +35,8 @@ func (r *reporting) Reports(context.Context, time.Duration) (map[string]string, 
 	return reports, nil
 }
 
-// TestReports waits for the first reports, and again after a while, but not each time. What
-// another version says, or who knows who, is not understood. Redis fails the fourth time.
+// TestReports waits for the first reports, and again after a pause, but not each time. It skips
+// reports of other versions and other texts. Redis fails the fourth time.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporting{failed: 4}
@@ -53,8 +53,8 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// TestReportsFit makes reports of many limits and keys, with texts that are long, or six times
-// as long in JSON. The keys that are denied most are in all of them.
+// TestReportsFit makes reports of many limits and keys with long texts, some of which are six times
+// as long in JSON. All reports have the keys with the most denials.
 func TestReportsFit(t *testing.T) {
 	for text, limits := range map[string]int{"x": 1, "y": 100, "\x00": 100, "z": 5000} {
 		at := time.Now()

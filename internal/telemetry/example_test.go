@@ -10,7 +10,7 @@ import (
 	"weir/internal/telemetry"
 )
 
-// What is decided is counted in units, by the labels of its limit.
+// Usage counts units by the labels of their limit.
 func ExampleUsage() {
 	usage := telemetry.New(telemetry.Options{
 		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler),

@@ -23,15 +23,15 @@ func ofUser(domain, limit string) *limiter.Limit {
 	return perMinute(10, limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
 }
 
-// keep sets which limits there are, and lets time pass for as many looks.
+// keep sets the limits in use, and waits for this number of checks.
 func (u *Usage) keep(looks int, limits ...*limiter.Limit) {
 	u.Keep(slices.Values(limits))
 	time.Sleep(time.Duration(looks) * keepEvery)
 	synctest.Wait()
 }
 
-// wantSeries checks the total of every series by its first labels, and how many there are
-// of limits' own.
+// wantSeries checks the total of each series by its first labels, and the number of series of
+// limits.
 func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want string) {
 	t.Helper()
 	got := ""
@@ -41,7 +41,7 @@ func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want 
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if n, err := testutil.GatherAndCount(reg, "weir_limit_hits_total"); err != nil || n != 3*own { // its outcomes
+	if n, err := testutil.GatherAndCount(reg, "weir_limit_hits_total"); err != nil || n != 3*own { // one per outcome
 		t.Errorf("%d series of limits' own, want %d (error: %v)", n, 3*own, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 			t.Errorf("%d series, want 1", n)
 		}
 
-		// A limit that was bound before counts on, from 0.
+		// A limit of older rules can still count, from 0.
 		l.ask(0, limiter.Hit{Limit: b, Cost: 4})
 		l.ask(0, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
 		l.ask(0, limiter.Hit{Limit: a, Cost: 1})
@@ -95,8 +95,8 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 	}
 }
 
-// TestSumsOfALongLife has sums pass the ends of smaller numbers, and hands them on when their
-// limit leaves.
+// TestSumsOfALongLife increases sums beyond the ranges of smaller types, and keeps them when their
+// limit is removed.
 func TestSumsOfALongLife(t *testing.T) {
 	for _, end := range []uint64{1 << 31, 1 << 32, 1 << 53, 1 << 63} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestSumsOfALongLife(t *testing.T) {
 	}
 }
 
-// TestASumDoesNotFallWhenALimitLeaves replaces one of the limits of a rule again and
-// again: what the reference's names tell of the rule goes on.
+// TestASumDoesNotFallWhenALimitLeaves replaces one of a rule's limits again and again. The sums of
+// the rule under the reference's names never fall.
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := newUsage()
@@ -137,8 +137,8 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	})
 }
 
-// TestValuesMakeRoom fills the table of values, whose series differ on the third level only:
-// labels of Prometheus do not show it, names of statsd do.
+// TestValuesMakeRoom fills the table of values with series that differ only on the third level,
+// which names of statsd show, but labels of Prometheus do not.
 func TestValuesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newUsage()
@@ -185,8 +185,8 @@ func TestValuesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestManySeriesLeave has limits come and go again and again while requests count, some of
-// them by new series. Other programs may delay a request, but not in every round.
+// TestManySeriesLeave adds and removes limits again and again while requests count, some of them in
+// new series. Other programs may delay a request, but not in every round.
 func TestManySeriesLeave(t *testing.T) {
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -201,13 +201,13 @@ func TestManySeriesLeave(t *testing.T) {
 	count := func(key string, i int) {
 		l.of(limiter.LabelSet{Domain: "api", Key1: key, Rule: strconv.Itoa(i), Limit: "minute"}.Series())
 	}
-	longest := [2]float64{1, 1} // wait of a request, as a part of the time in which series are marked, and removed
+	longest := [2]float64{1, 1} // wait of a request, relative to the time to mark series, and to remove them
 	for round := 0; round < 2 || round < 6 && max(longest[0], longest[1]) > 0.5; round++ {
 		for i := range series {
 			count("user", i)
 		}
 		for i, work := range []func(){func() { l.Keep(slices.Values[[]*limiter.Limit](nil)) }, l.expire} {
-			for range i * (keepChecks - 1) { // the next look removes them
+			for range i * (keepChecks - 1) { // the next check removes them
 				l.expire()
 			}
 			var done atomic.Bool

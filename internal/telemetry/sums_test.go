@@ -15,24 +15,24 @@ import (
 	"weir/internal/testenv"
 )
 
-// now is in a window whose counters ask has used.
+// now is in the window of the counters that ask uses.
 const now = 1_767_323_045_000_000
 
-// user is a series of which most limits are.
+// user is the series of most limits.
 var user = limiter.LabelSet{Domain: "api", Key1: "user"}
 
-// perMinute is a limit of so much a minute with these labels.
+// perMinute returns a limit of n per minute with these labels.
 func perMinute(size uint64, labels limiter.LabelSet) *limiter.Limit {
 	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Series: labels.Series()})
 }
 
-// newUsage makes a Usage with the defaults of the server.
+// newUsage returns a Usage with the defaults of the server.
 func newUsage() (*Usage, *prometheus.Registry) {
 	reg := prometheus.NewRegistry()
 	return New(Options{Registerer: reg, NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler)}), reg
 }
 
-// ask has hits decided on one counter a limit, each with so much used, and counted.
+// ask decides and counts hits, with one counter per limit, each with used units.
 func (u *Usage) ask(used int64, hits ...limiter.Hit) {
 	counters, states, out := map[*limiter.Limit]*limiter.State{}, make([]*limiter.State, len(hits)), make([]limiter.Decision, len(hits))
 	for i, h := range hits {
@@ -45,14 +45,14 @@ func (u *Usage) ask(used int64, hits ...limiter.Hit) {
 	u.Count(hits, out)
 }
 
-// counted returns what the series of user has after hits.
+// counted returns the sums of the series user after hits.
 func counted(used int64, hits ...limiter.Hit) Sums {
 	u, _ := newUsage()
 	u.ask(used, hits...)
 	return maps.Collect(u.Sums())[user]
 }
 
-// The table in docs/metrics.md says what hits count as.
+// docs/metrics.md has a table of hits and the sums that they increase.
 func TestDocumentedUnits(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/metrics.md"))(t)
 	rows := regexp.MustCompile(`(?m)^\|(\d+)\|(\d+)\|(\d+)\|(yes|no|yes, although denied)\|(\d+)\|(\d+)\|(\d+)\|(\d+)\|$`).FindAllStringSubmatch(string(text), -1)
@@ -71,8 +71,8 @@ func TestDocumentedUnits(t *testing.T) {
 	}
 }
 
-// TestMetricsCountUnitsOfCost has what the reference does not count, or counts by modes of
-// Weir. Of the first hit alone it says what is counted.
+// TestMetricsCountUnitsOfCost has cases that the reference does not count, or that depend on modes
+// of Weir. The expected sums are those of the series user.
 func TestMetricsCountUnitsOfCost(t *testing.T) {
 	enforced, shadow, three := perMinute(10, user), perMinute(10, user), perMinute(3, user)
 	shadow.Mode = limiter.Shadow
@@ -90,7 +90,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		{"peek", 10, []limiter.Hit{{Limit: enforced}}, Sums{}},
 		{"refund", 10, []limiter.Hit{{Limit: enforced, Cost: 3, Refund: true}}, Sums{}},
 		{"huge", 0, []limiter.Hit{{Limit: enforced, Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
-		// The counter, which holds neither after all, has room for the second.
+		// The second hit is over, although the counter has room for it because neither is charged.
 		{"an earlier hit left no room", 0, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
 	} {
 		if got := counted(tc.used, tc.hits...); got != tc.want {
@@ -105,10 +105,9 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	}
 }
 
-// TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit
-// counts for a counter that a hit raises from used by cost. Its near limit is
-// the part above 80 % of the limit, rounded down. A hit that is denied and not
-// charged raises nothing: all of it is over.
+// TestMetricsAreThoseOfTheReference compares with the sums of envoyproxy/ratelimit for a hit that
+// raises a counter from used by cost. Its near limit is the part above 80 % of the limit, rounded
+// down. A denied hit that is not charged raises nothing, and all its units are over.
 func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	for _, tc := range []struct {
 		limit      uint64
@@ -130,7 +129,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 		{limit: 0, used: 0, cost: 2, over: 2},
 		{limit: 1, used: 0, cost: 1, near: 1, within: 1},
 	} {
-		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
+		for _, always := range []bool{false, true} { // with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without it
 			want := Sums{TotalHits: tc.cost, OverLimit: tc.over, NearLimit: tc.near, WithinLimit: tc.within}
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
@@ -146,7 +145,7 @@ func TestNearLimitRatio(t *testing.T) {
 	for _, tc := range []struct {
 		ratio float32
 		limit uint64
-		near  uint64 // of a hit that takes all
+		near  uint64 // of a hit that uses up the limit
 	}{
 		{0, 10, 10},
 		{0.5, 10, 5},

@@ -17,8 +17,7 @@ import (
 // Further values are counted under their limit.
 const maxDetailed = 10_000
 
-// Usage counts the units requested from limits. It is a prometheus.Collector, and safe for
-// concurrent use.
+// Usage counts the units requested from limits, and is safe for concurrent use.
 type Usage struct {
 	nearRatio float32
 	logger    *slog.Logger
@@ -136,7 +135,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	return nil
 }
 
-// addDetail returns the series of d. If it is missing, addDetail adds it, or returns nil without room.
+// addDetail returns the series of d, which it adds if it is missing, or nil if there is no room.
 func (u *Usage) addDetail(d detail, rule limiter.Series) *detailSeries {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// However many values there are, and however many ask at once, there are only
-// so many series; the rest is counted under the rule, and told once.
+// The number of series is bounded for any number of values and of concurrent requests. Further
+// values are counted under their rule, which is logged once.
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const values, workers = maxDetailed + 50, 8
 	var log strings.Builder
@@ -40,7 +40,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if want := fmt.Sprint(most, " series, ", values*workers, " hits, ", more, " under the rule, ", more, " too many, logged ", 1); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if l.addDetail(detail{limit.Series.Domain(), "late"}, limit.Series.Rule()) != nil { // others were faster
+	if l.addDetail(detail{limit.Series.Domain(), "late"}, limit.Series.Rule()) != nil { // other requests took the last series
 		t.Error("there are more series than allowed")
 	}
 }

@@ -32,8 +32,7 @@ import (
 // Without a token, loopback connections may do both. With one, requests need the token or the
 // cookie of the console, but loopback connections may see values without it.
 type Access struct {
-	// Token follows the file with the operators' token, or is nil without one. The caller of
-	// NewAccess must start it.
+	// Token follows the file of the token, or is nil. The caller of NewAccess must start it.
 	Token *follow.Text
 
 	failed prometheus.Counter
@@ -71,8 +70,7 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 // tokenForm matches tokens that fit in a header and cannot be guessed.
 var tokenForm = regexp.MustCompile(`^[!-~]{32,}$`)
 
-// readToken returns the token in a file, without surrounding white space. Its errors do not
-// contain the token.
+// readToken returns the trimmed token in a file. Its errors do not contain the token.
 func readToken(path string) (string, error) {
 	text, err := follow.File(path)
 	if err == nil && (len(text) > 1024 || !tokenForm.MatchString(text)) {
@@ -190,9 +188,6 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 	return false
 }
 
-// cookieLasts is the time from signing in until the cookie expires.
-const cookieLasts = 12 * time.Hour
-
 // signed returns the value of a cookie for the console that expires at until, in nanoseconds since
 // the epoch. It does not reveal the token. All servers with the same token accept it, because they
 // may share one address.
@@ -217,14 +212,14 @@ func (a *Access) cookie(r *http.Request) (value string, lasts time.Duration) {
 	return cookie.Value, lasts
 }
 
-// SignIn sets the console's cookie if the form of r has the valid token, and reports whether it
-// does.
+// SignIn sets the console's cookie and returns true if the form of r has the valid token.
 func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 	if a.Token == nil || !a.isRight(r, r.PostFormValue("token")) {
 		return false
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)
-	setCookie(w, r, a.signed(strconv.FormatInt(time.Now().Add(cookieLasts).UnixNano(), 10)), cookieLasts)
+	const lasts = 12 * time.Hour
+	setCookie(w, r, a.signed(strconv.FormatInt(time.Now().Add(lasts).UnixNano(), 10)), lasts)
 	return true
 }
 

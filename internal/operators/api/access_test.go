@@ -23,7 +23,7 @@ import (
 
 const goodToken = "correct-horse-battery-staple-0123"
 
-// withToken lets who sends a token in, "" for none, and logs to log.
+// withToken returns an Access with a token, or without one if token is empty, that logs to log.
 func withToken(t *testing.T, token string, log io.Writer) *Access {
 	t.Helper()
 	path := ""
@@ -50,10 +50,10 @@ func serveAll(t *testing.T, handler http.Handler) (port string) {
 	return port
 }
 
-// asked is a request and how it is to be answered.
+// asked is a request with the expected status.
 type asked struct {
-	route, to string // such as GET /, and the address of the server
-	host      string // "" for the address
+	route, to string // such as GET /; the address of the server
+	host      string // header Host, or "" for the address
 	header    map[string]string
 	form      url.Values
 	want      int
@@ -90,7 +90,7 @@ func bearing(token string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + token}
 }
 
-// ipv6 is ::1 if this machine has it, else 127.0.0.1.
+// ipv6 is ::1 if this machine has it, otherwise 127.0.0.1.
 func ipv6() string {
 	listener, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -100,7 +100,7 @@ func ipv6() string {
 	return "::1"
 }
 
-// TestClassesOfRoutes knows the class of each route, and asks for it from elsewhere.
+// TestClassesOfRoutes lists the class of each route, and sends requests that are not local.
 func TestClassesOfRoutes(t *testing.T) {
 	known := map[string]Class{
 		"GET /": Open, "GET /status": Open, "GET /stats": Open,
@@ -140,7 +140,7 @@ func TestClassesOfRoutes(t *testing.T) {
 	}
 }
 
-// TestWhoMay asks for a page with values and for a change in every way.
+// TestWhoMay requests a page with values and a change, with every kind of access.
 func TestWhoMay(t *testing.T) {
 	outer, six := testenv.OuterAddr(t), ipv6()
 	const page, change = "GET /rlconfig", "POST /-/reload"
@@ -164,23 +164,23 @@ func TestWhoMay(t *testing.T) {
 		{"", page, "127.0.0.2", "", nil, 200}, {"", change, six, "", nil, 200},
 		{"", page, outer, "", nil, 403}, {"", change, outer, "", nil, 403},
 		{"", page, outer, "127.0.0.1:PORT", nil, 403}, {"", page, outer, "localhost", map[string]string{"X-Forwarded-For": "127.0.0.1"}, 403},
-		{"", page, outer, "", bearing(goodToken), 403}, // no token is no token that fits
+		{"", page, outer, "", bearing(goodToken), 403}, // an empty token is invalid
 
-		// The names of the server that a page may not turn to 127.0.0.1.
+		// Host names that a web page cannot resolve to 127.0.0.1, and others.
 		{"", page, "127.0.0.1", "localhost:PORT", nil, 200}, {"", page, "127.0.0.1", "LocalHost", nil, 200},
 		{"", change, "127.0.0.1", "[::1]:PORT", nil, 200}, {"", change, "127.0.0.1", "192.0.2.1", nil, 200},
 		{"", page, "127.0.0.1", "evil.example:PORT", nil, 403}, {"", change, "127.0.0.1", "evil.example", nil, 403},
 		{"", page, "127.0.0.1", "localhost.evil.example", nil, 403}, {"", page, "127.0.0.1", "127.0.0.1.evil.example", nil, 403},
 		{"", page, six, "weir", nil, 403},
 
-		// Proxies on this machine.
+		// Requests through proxies on this machine.
 		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-For": "192.0.2.1"}, 403},
 		{"", change, "127.0.0.1", "", map[string]string{"Forwarded": "for=127.0.0.1"}, 403},
 		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-Host": "weir"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"x-forwarded-proto": "https"}, 403},
 		{goodToken, page, "127.0.0.1", "", map[string]string{"X-Forwarded-Host": "weir"}, 401},
 		{"", page, "127.0.0.1", "", map[string]string{"X-Real-IP": "192.0.2.1"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Via": "1.1 proxy"}, 403},
 
-		// Pages of other sites.
+		// Requests from pages of other sites.
 		{"", page, "127.0.0.1", "", crossSite, 403}, {"", change, "127.0.0.1", "", crossSite, 403},
 		{"", page, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
 		{"", change, "127.0.0.1", "", map[string]string{"Origin": "http://evil.example"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Origin": "null"}, 403},
@@ -207,7 +207,7 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestTokenFiles reads good files and bad ones. No error holds what is in them.
+// TestTokenFiles reads valid and invalid files. No error contains their text.
 func TestTokenFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	const shortest, form = "0123456789abcdef0123456789abcdef", "the token must be 32 to 1024 visible ASCII characters"
@@ -227,7 +227,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// TestCookie signs in as a browser does, until the token is another one.
+// TestCookie signs in as a browser does, until the token changes.
 func TestCookie(t *testing.T) {
 	outer, log := testenv.OuterAddr(t), new(testenv.Log)
 	path := filepath.Join(t.TempDir(), "token")
@@ -283,7 +283,7 @@ func TestCookie(t *testing.T) {
 	log.WaitFor(t, `msg="the rules are loaded on request" audit=true peer="`+outer+":")
 	log.WaitFor(t, ` by cookie"`)
 
-	// A cookie expires by itself, and when its browser signs out, without the others.
+	// A cookie becomes invalid after its time, or when its browser signs out. Other cookies stay valid.
 	expired := name + "=" + access.signed(fmt.Sprint(time.Now().UnixNano()))
 	asked{route: "GET /rlconfig", to: outer, header: map[string]string{"Cookie": expired}, want: 401}.send(t, port)
 	other := access.signed(fmt.Sprint(time.Now().Add(time.Hour).UnixNano()))

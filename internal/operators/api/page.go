@@ -11,8 +11,7 @@ import (
 )
 
 // sharedPage renders a large page, such as the metrics, which may take a second and hundreds of
-// megabytes. All requests that arrive during a rendering share its compressed bytes, however slowly
-// they read them.
+// megabytes. All requests that arrive during a rendering share its compressed bytes.
 type sharedPage struct {
 	handler http.Handler
 	version func() time.Time

@@ -163,8 +163,7 @@ func profiles() http.HandlerFunc {
 // bodyBytes is the maximum size of a request's body.
 const bodyBytes = 64 << 10
 
-// answer returns a handler that sends the result of ask as JSON with the status code, or only the
-// status code if the result is nil.
+// answer returns a handler that sends code with the result of ask as JSON, or alone if it is nil.
 func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)

@@ -27,10 +27,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// secret is what only some may see.
+// secret is a text that must be shown only with access.
 const secret = "alice"
 
-// testServer has rules and counters, and shows secret.
+// testServer returns a server with rules and counters, which shows secret.
 func testServer(t *testing.T, access *Access) *Server {
 	t.Helper()
 	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
@@ -64,7 +64,7 @@ func ask(handler http.Handler, method, path, body string) *httptest.ResponseReco
 	return w
 }
 
-// TestOperations sends good bodies and bad ones.
+// TestOperations sends valid and invalid bodies.
 func TestOperations(t *testing.T) {
 	s := testServer(t, withToken(t, "", io.Discard))
 	handler := s.Handler()
@@ -111,7 +111,7 @@ func TestOperations(t *testing.T) {
 		{"GET", "/rlconfig", "", 200, secret},
 		{"GET", "/stats", "", 200, "\nhits 3\n"},
 		{"POST", "/-/reload", "", 200, "rules loaded\n"},
-		{"GET", "/-/reload", "", 405, ""}, // by a link
+		{"GET", "/-/reload", "", 405, ""}, // from a link
 		{"GET", "/debug/pprof/cmdline", "", 404, ""},
 		{"GET", "/nowhere", "", 404, ""},
 	} {
@@ -129,7 +129,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestErrors has each kind of error become a status, and the text of others be text.
+// TestErrors wants a status for each kind of error, and foreign texts as plain text.
 func TestErrors(t *testing.T) {
 	const evil, shown = "redis (timeout): \x1b[2J\nalice", `redis (timeout): \x1b[2J\nalice` + "\n"
 	s := testServer(t, withToken(t, "", io.Discard))
@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestStatus shows hostile texts on the page and as JSON, and leaves out times that are not known.
+// TestStatus shows hostile texts as text and as JSON, and omits unknown times.
 func TestStatus(t *testing.T) {
 	const evil = "\x1b[2J\u009b31m\nhealth      OK\x00\xff\u202e"
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -176,8 +176,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestPage has a page made once for all who ask meanwhile, with and without gzip, and again
-// for those who come later, but not for all time.
+// TestPage wants one rendering for all requests during it, with and without gzip, and another one
+// for later requests, but not all the time.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made, slow, version := 0, 10*time.Millisecond, time.Now()
@@ -214,26 +214,26 @@ func TestPage(t *testing.T) {
 		if made != 1 {
 			t.Errorf("it was made %d times for 100 readers", made)
 		}
-		want(2) // it is cheap, so the next reader gets a new one
+		want(2) // it was cheap, so the next reader gets a new page
 		slow = time.Second
 		want(3)
 		time.Sleep(2 * time.Second)
-		want(3) // it took long
+		want(3) // it took long, so it is reused
 		time.Sleep(2 * time.Second)
 		want(4)
 		version = time.Now()
-		want(5) // what is shown has changed
+		want(5) // the version changed
 	})
 }
 
-// TestProfiles asks for a profile while another one is made.
+// TestProfiles requests a profile while another one is being made.
 func TestProfiles(t *testing.T) {
 	handler := profiles()
 	code := func() int { return ask(handler, "GET", "/debug/pprof/goroutine?debug=1", "").Code }
 	ctx, cancel := context.WithCancel(t.Context())
 	var other sync.WaitGroup
 	other.Go(func() {
-		for ctx.Err() == nil { // it may be the one that is refused
+		for ctx.Err() == nil { // this request may be the refused one
 			handler(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/debug/pprof/trace?seconds=60", nil))
 		}
 	})

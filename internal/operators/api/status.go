@@ -33,8 +33,7 @@ type Rates struct {
 	Denials   float64
 }
 
-// Store describes the store of counters. The fields below Works are set for Redis only; unknown
-// times are zero.
+// Store describes the store of counters. Unknown times, and fields below Works in memory, are zero.
 type Store struct {
 	Name         string    `json:"name"` // its kind and address
 	Works        bool      `json:"works"`

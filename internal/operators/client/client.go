@@ -85,8 +85,7 @@ var (
 	ErrNotFound     = errors.New("not found by the server")
 )
 
-// ask sends a request and decodes its answer, for the template called text. It never returns nil
-// for the value and the Answer.
+// ask sends a request and decodes its answer, for the template text. Its pointers are never nil.
 func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)
 	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
@@ -102,8 +101,7 @@ func ask[T any](ctx context.Context, c *Client, text, method, path string, body 
 	return value, a, err
 }
 
-// maxAnswer is the maximum size of an answer. 10,000 exceptions with long reasons take a few
-// megabytes.
+// maxAnswer is the maximum size of an answer. 10,000 exceptions take a few megabytes.
 const maxAnswer = 64 << 20
 
 // send sends a request with body as JSON unless it is nil, and returns the body and the date of a

@@ -37,7 +37,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// plain answers with a code and text.
+// plain returns a handler that answers with a code and a text.
 func plain(code int, text string, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -49,7 +49,7 @@ func plain(code int, text string, header ...string) http.HandlerFunc {
 	}
 }
 
-// TestBadAnswers has one sentence for each way to get no answer.
+// TestBadAnswers wants one sentence for each kind of failure.
 func TestBadAnswers(t *testing.T) {
 	large := func(w http.ResponseWriter, _ *http.Request) {
 		for range maxAnswer/(1<<20) + 2 {
@@ -58,7 +58,7 @@ func TestBadAnswers(t *testing.T) {
 			}
 		}
 	}
-	greeting := func(w http.ResponseWriter, _ *http.Request) { // as gRPC has it
+	greeting := func(w http.ResponseWriter, _ *http.Request) { // as a gRPC server sends it
 		conn, _, _ := w.(http.Hijacker).Hijack()
 		_, _ = io.WriteString(conn, "\x00\x00\x06\x04\x1b[31m\r\n\r\n")
 		conn.Close()
@@ -67,7 +67,7 @@ func TestBadAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		handler http.HandlerFunc
-		want    string // of GET /status, SERVER is its URL
+		want    string // error of GET /status; SERVER stands for the server's URL
 		kind    error
 	}{
 		{"forbidden", plain(403, "served to 127.0.0.1 only, see ADMIN_TOKEN_FILE\n"), "status 403 from the server at SERVER: served to 127.0.0.1 only, see ADMIN_TOKEN_FILE", nil},
@@ -106,7 +106,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestTLS asks a server whose certificate comes from an authority of its own.
+// TestTLS connects to a server with a certificate of a private authority.
 func TestTLS(t *testing.T) {
 	encrypted, unencrypted := httptest.NewUnstartedServer(plain(200, `{"version":"v1"}`)), httptest.NewServer(plain(200, "{}"))
 	defer unencrypted.Close()
@@ -133,7 +133,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestRequest sends the token in a header alone, and any bytes of an ID.
+// TestRequest wants the token in a header only, and an ID with any bytes in the path.
 func TestRequest(t *testing.T) {
 	var got *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +177,7 @@ func TestWords(t *testing.T) {
 		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
 		{limit("minute", "5 per minute"), "5 per minute"}, {limit("logins", "5 per minute"), "logins, 5 per minute"}, {limit("unlimited", ""), "unlimited"},
 		{api.Short("\x1b\x1b", 8), `\x1b\x1b`}, {api.Short("\x1b\x1b", 7), `\x1b\x…`}, {api.Short(strings.Repeat("ö", 10_000), 3), "öö…"}, {api.Short("größer", 6), "größer"},
-		{new(Answer).Key("api", operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}), "user… (cut)"}, // no base64
+		{new(Answer).Key("api", operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}), "user… (cut)"}, // invalid base64
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %s, want %s", tt.got, tt.want)

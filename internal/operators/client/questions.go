@@ -17,8 +17,7 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Question is a question or an order to a server. The tags of its fields are the arguments and flags
-// of its command.
+// Question is a question or an order to a server. Its fields are flags and arguments of a command.
 type Question interface {
 	ask(ctx context.Context, c *Client) (*Answer, error)
 }

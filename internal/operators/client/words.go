@@ -70,8 +70,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 // Left returns the time between two times, for people.
 func (a *Answer) Left(from, to time.Time) string { return operators.Span(to.Sub(from)) }
 
-// Key returns the excerpt of a descriptor as an argument of commands, or as a text with the reason
-// why it is not one.
+// Key returns the excerpt of a descriptor as an argument of commands, or with the reason against it.
 func (a *Answer) Key(domain string, d operators.Excerpt) string {
 	shown, lacks := d.Spell()
 	if lacks == "" {

@@ -26,8 +26,7 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Options are the sources of data that the debug port does not show otherwise. All fields must be
-// set and safe for concurrent use.
+// Options are more sources of data. All fields must be set and safe for concurrent use.
 type Options struct {
 	History      func() []api.Rates                          // of the last fifteen minutes, the oldest first
 	Loads        func() []Load                               // the last loads, the newest first

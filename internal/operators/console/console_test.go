@@ -21,7 +21,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestChart draws no rates, one, and those of 15 minutes, of which one is too old.
+// TestChart draws no rates, rates of 15 minutes with one that is too old, and means of minutes.
 func TestChart(t *testing.T) {
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	if c := draw(nil, now); c.Decisions != "" || c.Area != "" || c.Ticks[0] != 1 || len(c.Minutes) != 0 {
@@ -60,7 +60,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestDescriptorsThatLack shows what is not all of a descriptor, which is no link, and why.
+// TestDescriptorsThatLack shows incomplete descriptors, with the reason and without a link.
 func TestDescriptorsThatLack(t *testing.T) {
 	alice := []limiter.Entry{{Key: "user", Value: "alice"}}
 	for _, tt := range []struct {
@@ -80,7 +80,7 @@ func TestDescriptorsThatLack(t *testing.T) {
 	}
 }
 
-// TestBadForms wants each error to name the field.
+// TestBadForms wants each error to name its field.
 func TestBadForms(t *testing.T) {
 	for _, tt := range []struct{ field, value, want string }{
 		{"domain", "", "a domain and a descriptor are required"},
@@ -97,7 +97,7 @@ func TestBadForms(t *testing.T) {
 	}
 }
 
-// TestBusiestOfManyRules finds the busiest of 50,000 rules, cheaply.
+// TestBusiestOfManyRules finds the busiest of 50,000 rules in little time.
 func TestBusiestOfManyRules(t *testing.T) {
 	const n = 50_000
 	var text strings.Builder
@@ -139,8 +139,8 @@ func TestBusiestOfManyRules(t *testing.T) {
 	}
 }
 
-// TestLooksAreAboutTenSecondsApart looks every two seconds, and not at all for a while.
-func TestLooksAreAboutTenSecondsApart(t *testing.T) {
+// TestSamplesAreAboutTenSecondsApart samples every two seconds, and then pauses.
+func TestSamplesAreAboutTenSecondsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := 0
 		l := sampler[int]{take: func() int { taken++; return taken }}
@@ -158,7 +158,7 @@ func TestLooksAreAboutTenSecondsApart(t *testing.T) {
 	})
 }
 
-// TestTree joins the rules of two files, and sums their rates.
+// TestTree makes trees of the rules of two files, and adds up their rates.
 func TestTree(t *testing.T) {
 	const limit = ", rate_limit: {unit: minute, requests_per_unit: 5}"
 	tree := testenv.Must(descriptors.Load([]descriptors.File{
@@ -185,7 +185,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestAssets serves to everybody what is in the folder assets, and nothing beside it.
+// TestAssets serves the files of the folder assets to everybody, and no files outside it.
 func TestAssets(t *testing.T) {
 	endpoints := New(nil, Options{})
 	serve := endpoints[slices.IndexFunc(endpoints, func(e api.Endpoint) bool { return e.Path == "/console/assets/" })].Handler

@@ -258,8 +258,7 @@ func roundUp(n float64) float64 {
 	return 10 * power
 }
 
-// shown is a descriptor in the syntax of commands, for forms and links. It is a link if Lacks is
-// empty.
+// shown is a descriptor in the syntax of commands, for forms, and for a link if Lacks is empty.
 type shown struct {
 	Domain, Text string
 	Lacks        string // as Excerpt.Spell returns it
@@ -306,8 +305,7 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset carry out forms. They return the query of the page that
-// confirms it.
+// addException, removeException and reset carry out forms, and return the query of the next page.
 func (c *console) addException(r *http.Request) (url.Values, error) {
 	e, err := exception(r.PostForm)
 	if err != nil {

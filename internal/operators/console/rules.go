@@ -22,8 +22,7 @@ const (
 // rulesPage is the data of the page Rules.
 type rulesPage struct {
 	Filter string
-	// Matching is the number of rules that contain the filter, out of All. The page has the
-	// busiest Shown of them.
+	// Matching of All rules contain the filter. The page has the busiest Shown of them.
 	Shown, Matching, All int
 	Interval             time.Duration // of the rates, or 0 if they are not known yet
 	Tree                 []*branch     // one branch for each domain
@@ -84,8 +83,7 @@ func (r *rates) Of(l *limiter.Limit) demand {
 	return demand{float64(now.Asked-was.Asked) / r.interval.Seconds(), float64(now.Over-min(now.Over, was.Over)) / r.interval.Seconds()}
 }
 
-// ofRule returns the highest rates of the rule's limits. It does not add them up, because a request
-// counts for all of them.
+// ofRule returns the highest rates of the rule's limits, because a request counts for all of them.
 func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	for _, l := range rule.Limits {
 		rate := r.Of(l)
@@ -129,10 +127,9 @@ func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	return root.Below
 }
 
-// sampler compares a value with the value some seconds ago, while it is used. take returns the
-// current value.
+// sampler compares a value with the value some seconds ago, while it is used.
 type sampler[T any] struct {
-	take func() T
+	take func() T // returns the current value
 
 	mu         sync.Mutex
 	older, old sample[T]

@@ -7,7 +7,7 @@ import (
 
 const size = 128
 
-// streams are what clients may do, from harmless to hostile: the nth group and key.
+// streams return the nth group and key of a client's requests, from harmless to hostile.
 func streams(r *rand.Rand) map[string]func(n uint64) (group, key uint64) {
 	zipf := rand.NewZipf(r, 1.1, 1, 1e6)
 	steep := rand.NewZipf(r, 2, 1, 1e6)
@@ -47,7 +47,7 @@ func TestSketchIsRight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := New[[2]uint64](size)
 			keys, groups := map[[2]uint64]uint64{}, map[uint64]uint64{}
-			most := 0 // groups at a time
+			most := 0 // largest number of groups at a time
 			for n := range uint64(20_000) {
 				group, key := next(n)
 				id := [2]uint64{group, group*1e9 + key}

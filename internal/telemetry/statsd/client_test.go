@@ -20,12 +20,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sums are a source whose totals a test sets.
+// sums is a source whose totals a test sets.
 type sums struct{ list atomic.Pointer[[]Sum] }
 
 func (s *sums) set(list ...Sum) { s.list.Store(&list) }
 
-// all yields the sums with one memory for all names, as it is allowed.
+// all yields the sums, and reuses one buffer for all names, as sources may.
 func (s *sums) all(yield func(Sum) bool) {
 	var name []byte
 	for _, sum := range *s.list.Load() {
@@ -38,12 +38,12 @@ func (s *sums) all(yield func(Sum) bool) {
 
 func count(name string, total uint64) Sum { return Sum{Name: []byte(name), Total: total} }
 
-// server is a statsd that keeps the lines that it gets.
+// server is a statsd server that keeps the received lines.
 type server struct {
 	network, address string
 
 	lines testenv.Log
-	seen  int // lines that were wanted
+	seen  int // number of lines that want has seen
 }
 
 func serveTCP(t *testing.T, address string) *server {
@@ -54,7 +54,7 @@ func serveTCP(t *testing.T, address string) *server {
 		conn, err := listener.Accept()
 		if err == nil {
 			defer conn.Close()
-			_, _ = io.Copy(&s.lines, conn) // what came before an error counts, too
+			_, _ = io.Copy(&s.lines, conn) // lines before an error count, too
 		}
 		return err
 	})
@@ -77,7 +77,7 @@ func serveUDP(t *testing.T) *server {
 	return s
 }
 
-// serve repeats one until it fails, as it does when the test ends.
+// serve calls one until it fails, as it does when the test ends.
 func (s *server) serve(t *testing.T, from io.Closer, one func() error) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -90,7 +90,7 @@ func (s *server) serve(t *testing.T, from io.Closer, one func() error) {
 	})
 }
 
-// want waits for these lines, in any order, and for no others.
+// want waits for these lines, in any order. Other lines are an error.
 func (s *server) want(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -102,8 +102,8 @@ func (s *server) want(t *testing.T, want ...string) {
 	s.seen += len(want)
 }
 
-// start starts a client that sends to s. Unlike Client.Stop, stop lets the last flush take
-// longer than half a second, as it may on a busy machine.
+// start starts a client that sends to s. Unlike Client.Stop, stop waits more than half a second for
+// the last flush, which may take longer on a busy machine.
 func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	t.Helper()
 	opts.Network, opts.Address, opts.Source, opts.Interval = s.network, s.address, source.all, 10*time.Millisecond
@@ -120,7 +120,7 @@ func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	return stop
 }
 
-// A sum that began again is sent from 0 on, whether or not a flush has missed it.
+// A sum that restarted is sent from 0 on, whether or not a flush missed it.
 func TestOnlyGrowthIsSent(t *testing.T) {
 	for _, s := range []*server{serveTCP(t, "127.0.0.1:0"), serveUDP(t)} {
 		t.Run(s.network, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestOnlyGrowthIsSent(t *testing.T) {
 			source.set(count("a", 1), count("b", 9))
 			s.want(t, "b:9|c")
 			source.set(count("a", 10))
-			stop() // sends what is due
+			stop() // sends the rest
 			s.want(t, "a:9|c")
 		})
 	}
@@ -150,7 +150,7 @@ func TestTimings(t *testing.T) {
 	s.want(t, "t:0.25|ms|#zone:a", "t:1000|ms|@0.25|#zone:a")
 }
 
-// A server that cuts off the fraction of 1/rate must not lose one of n.
+// A server that truncates 1/rate must not lose one of n events.
 func TestRateCountsAll(t *testing.T) {
 	for n := uint64(1); n < 100_000; n++ {
 		if got := uint64(1 / rate(n)); got != n {
@@ -190,11 +190,11 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// More than fits into one packet arrives whole.
+// Lines that do not fit in one packet all arrive.
 func TestManyLines(t *testing.T) {
 	for s, lines := range map[*server]int{
 		serveTCP(t, "127.0.0.1:0"): 5000,
-		serveUDP(t):                500, // what the socket holds without being read
+		serveUDP(t):                500, // fits in the buffer of the socket
 	} {
 		t.Run(s.network, func(t *testing.T) {
 			var list []Sum
@@ -211,8 +211,8 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-// What a server missed while it was away is sent when it is back. Only if nobody asked for a
-// server is nothing said.
+// Growth during an outage of the server is sent when the server is back. The outage is logged unless
+// the client is quiet.
 func TestServerComesAndGoes(t *testing.T) {
 	var source sums
 	source.set(count("a", 1))
@@ -234,7 +234,7 @@ func TestServerComesAndGoes(t *testing.T) {
 	}
 }
 
-// Lines of sums that left go, although nobody listens at the address.
+// Lines of sums that left the source are removed, even if no server listens at the address.
 func TestLinesLeave(t *testing.T) {
 	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	conn.Close()
@@ -256,13 +256,13 @@ func TestLinesLeave(t *testing.T) {
 	}
 }
 
-// A server that takes connections and reads nothing holds up neither the source
-// nor, for more than a moment, the end.
+// A server that accepts connections but does not read blocks neither the source nor, for more than
+// a moment, Stop.
 func TestSlowServer(t *testing.T) {
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // nobody accepts
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without Accept
 	defer listener.Close()
 	var list []Sum
-	for i := range 200_000 { // more than the kernel takes
+	for i := range 200_000 { // more than the kernel buffers
 		list = append(list, count(fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i), 7))
 	}
 	c := Start(Options{

@@ -95,8 +95,7 @@ var (
 	notInTags  = strings.NewReplacer(",", "_", "|", "_")
 )
 
-// append appends a line for more events that took that long each, or if took is 0, a line that
-// counts them.
+// append appends a line for more events, with the time of each unless took is 0.
 func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	dst = append(append(dst, l.name...), ':')
 	if took == 0 {
@@ -111,8 +110,7 @@ func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	return append(append(dst, l.tags...), '\n')
 }
 
-// rate returns the sample rate that makes a server count one value n times, even if the server
-// truncates 1/rate.
+// rate returns the sample rate for n equal values, even for servers that truncate 1/rate.
 func rate(n uint64) float64 {
 	r := 1 / float64(n)
 	for 1/r < float64(n) {
