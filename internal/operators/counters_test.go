@@ -169,7 +169,7 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 		{"fe80::1", "fe80::1%a", "FE80::1%b"},
 	} {
 		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['::/0', 0.0.0.0/0], rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
-		f.InForce = newServer(t, nil).Exceptions
+		f.InForce = newServer(t, nil).ExceptionStore
 		f.Plan.Exceptions = f.InForce.Current()
 		for _, form := range forms {
 			f.ask(t.Context(), 1, "ip="+form)

@@ -30,7 +30,7 @@ type Desk struct {
 	Plan   plan.Options // how requests become hits
 
 	Recorder *Recorder
-	InForce  *Exceptions
+	InForce  *ExceptionStore
 	Servers  *Servers // or nil if this server does not share its counters
 }
 

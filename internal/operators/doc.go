@@ -12,7 +12,7 @@
 //	                or merged
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
-//	exceptions.go   Exceptions: exceptions in force, shared with other servers, and their bounds
+//	exceptions.go   ExceptionStore: exceptions in force, shared with other servers; their bounds
 //	descriptor.go   Descriptor: any bytes as JSON; Excerpt: a descriptor cut to a size
 //	words.go        times and numbers for people
 //

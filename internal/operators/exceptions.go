@@ -21,10 +21,10 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Exceptions keeps the exceptions in force until they expire. An added or removed exception takes
+// ExceptionStore keeps the exceptions in force until they expire. An added or removed exception takes
 // effect on this server at once, and within a second on the servers that share the exceptions.
 // While Redis fails, the known exceptions stay in force. It is safe for concurrent use.
-type Exceptions struct {
+type ExceptionStore struct {
 	shared  Shared // or nil if this server does not share them
 	logger  *slog.Logger
 	current atomic.Pointer[plan.Exceptions] // nil if none is in force
@@ -41,10 +41,10 @@ type Exceptions struct {
 	warn     rate.Sometimes             // limits the log of unread
 }
 
-// NewExceptions returns the exceptions of the servers that use shared, or of this server alone if
+// NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
 // it is nil. It has none until Load or Run reads them.
-func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
-	es := &Exceptions{
+func NewExceptionStore(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
+	es := &ExceptionStore{
 		shared: shared, logger: logger, updating: make(chan struct{}, 1), texts: map[string]string{},
 		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
@@ -63,16 +63,16 @@ func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger
 }
 
 // Current returns a pointer to the exceptions in force, for requests to read.
-func (es *Exceptions) Current() *atomic.Pointer[plan.Exceptions] { return &es.current }
+func (es *ExceptionStore) Current() *atomic.Pointer[plan.Exceptions] { return &es.current }
 
 // All returns the exceptions in force, the newest first.
-func (es *Exceptions) All() []*plan.Exception { return es.current.Load().All() }
+func (es *ExceptionStore) All() []*plan.Exception { return es.current.Load().All() }
 
 // maxExceptions is the maximum number of exceptions in force.
 const maxExceptions = 10_000
 
 // Add adds an exception for a person at the address peer, and logs it. Its errors wrap a Kind.
-func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
+func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
 	e, err := n.check()
 	if err != nil {
 		return Exception{}, err
@@ -96,7 +96,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 
 // Remove removes the exception with id for a person who is called by, at the address peer, and
 // logs it. Its errors wrap a Kind.
-func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
+func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
 	return es.update(ctx, func(ctx context.Context) error {
 		was, known := es.known[id]
 		if !known {
@@ -114,7 +114,7 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 }
 
 // change sets the text of an exception, or removes the exception if text is empty.
-func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
+func (es *ExceptionStore) change(ctx context.Context, id, text string) (err error) {
 	texts := maps.Clone(es.texts)
 	if texts[id] = text; text == "" {
 		delete(texts, id)
@@ -134,7 +134,7 @@ func (es *Exceptions) change(ctx context.Context, id, text string) (err error) {
 }
 
 // update loads the shared exceptions, then calls change. Only one update runs at a time.
-func (es *Exceptions) update(ctx context.Context, change func(context.Context) error) error {
+func (es *ExceptionStore) update(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
@@ -157,7 +157,7 @@ const (
 )
 
 // Run loads the shared exceptions every second, and at each expiry, until ctx ends.
-func (es *Exceptions) Run(ctx context.Context) {
+func (es *ExceptionStore) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = es.Load(ctx) // logs its errors
 		wait := loadEvery
@@ -173,12 +173,12 @@ func (es *Exceptions) Run(ctx context.Context) {
 
 // Load reads the shared exceptions, and removes expired ones. If Redis fails, it returns an
 // ErrUnavailable, and the known exceptions stay in force.
-func (es *Exceptions) Load(ctx context.Context) error {
+func (es *ExceptionStore) Load(ctx context.Context) error {
 	return es.update(ctx, func(context.Context) error { return nil })
 }
 
 // load is Load for a caller that holds es.updating.
-func (es *Exceptions) load(ctx context.Context) (err error) {
+func (es *ExceptionStore) load(ctx context.Context) (err error) {
 	texts := maps.Clone(es.texts)
 	if es.shared != nil {
 		texts, err = es.read(ctx)
@@ -201,7 +201,7 @@ func (es *Exceptions) load(ctx context.Context) (err error) {
 
 // read returns the shared texts. If Redis lost them, the first server to notice restores the
 // exceptions that it can read, possibly with exceptions that were removed within the last second.
-func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
+func (es *ExceptionStore) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
 	if _, there := texts[markerID]; err == nil && !there {
 		lost := maps.Clone(es.texts)
@@ -219,7 +219,7 @@ func (es *Exceptions) read(ctx context.Context) (map[string]string, error) {
 
 // take puts the exceptions of texts in force. It keeps texts, and deletes and returns the IDs of
 // exceptions that expired more than forgetAfter ago.
-func (es *Exceptions) take(texts map[string]string) (old []string) {
+func (es *ExceptionStore) take(texts map[string]string) (old []string) {
 	now := time.Now()
 	if maps.Equal(texts, es.texts) && now.Before(es.next) {
 		return nil

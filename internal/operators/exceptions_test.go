@@ -75,7 +75,7 @@ func (f *fake) stored() (n int) {
 
 // server has the exceptions of one server.
 type server struct {
-	*Exceptions
+	*ExceptionStore
 	t   *testing.T
 	log *testenv.Log
 }
@@ -88,7 +88,7 @@ func newServer(t *testing.T, shared Shared) *server {
 		}
 		return a
 	}
-	s.Exceptions = NewExceptions(shared, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: plain})))
+	s.ExceptionStore = NewExceptionStore(shared, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: plain})))
 	return s
 }
 

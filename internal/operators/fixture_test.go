@@ -33,7 +33,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Observer: Observer{Denials: NewRecorder(began), Hashed: hashed}}
+	f := &fixture{T: t, Observer: Observer{Recorder: NewRecorder(began), Hashed: hashed}}
 	f.load(rules)
 	f.Desk = &Desk{
 		Tree: func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),

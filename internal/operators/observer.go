@@ -14,9 +14,9 @@ import (
 
 // Observer passes the denials of requests to a Recorder, and their decisions to a DecisionLog.
 type Observer struct {
-	Denials *Recorder
-	Log     *DecisionLog // or nil to log no decisions
-	Hashed  bool         // show digests instead of values
+	Recorder *Recorder
+	Log      *DecisionLog // or nil to log no decisions
+	Hashed   bool         // show digests instead of values
 }
 
 // Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options.
@@ -29,7 +29,7 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	for o := range p.Outcomes(r) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial {
-			ob.Denials.Record(now, &Denial{
+			ob.Recorder.Record(now, &Denial{
 				Limit: o.Hit.Limit, RequestID: id, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})

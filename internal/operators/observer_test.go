@@ -77,7 +77,7 @@ func TestDenialsAreRecorded(t *testing.T) {
 			f := newFixture(t, observedRules, tt.hashed)
 			f.Plan.ShadowMode = tt.shadow
 			f.ask(t.Context(), 3, tt.request)
-			if got := known(f.Observer.Denials); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			if got := known(f.Observer.Recorder); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -95,7 +95,7 @@ descriptors:
 	f.ask(t.Context(), 1, "otherwise=a")
 	f.ask(t.Context(), 1, "nobody=x")
 	f.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
-	d := f.Observer.Denials.Denials(began)
+	d := f.Observer.Recorder.Denials(began)
 	d.locate(f.tree.Places)
 	got := map[string]string{}
 	for _, e := range mergeDenials(d).Last {
@@ -122,7 +122,7 @@ func TestRequestIsNamed(t *testing.T) {
 		request, hidden := strings.CutPrefix(request, "hidden ")
 		f := newFixture(t, observedRules, hidden)
 		f.ask(ctx, 2, request)
-		if last := shown(f.Observer.Denials, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
+		if last := shown(f.Observer.Recorder, began).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
 			t.Errorf("%s: got %+v, want %s", request, last, want)
 		}
 	}

@@ -37,7 +37,7 @@ func testServer(t *testing.T, access *Access) *Server {
 		{name: burst, unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 100}]}]}`)}}, descriptors.Options{}))(t)
 	keys := testenv.Must(limiter.NewKeys("", false))(t)
 	logger := slog.New(slog.DiscardHandler)
-	exceptions := operators.NewExceptions(nil, prometheus.NewRegistry(), logger)
+	exceptions := operators.NewExceptionStore(nil, prometheus.NewRegistry(), logger)
 	return &Server{
 		Desk: &operators.Desk{
 			Logger: logger, Tree: func() *descriptors.Tree { return tree }, Store: memory.New(memory.Options{Now: time.Now}),
