@@ -151,12 +151,11 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 		d.keyless(&l)
 		return
 	}
-	children := 0
-	hasList := l.given.Has("descriptors")
-	if hasList {
-		d.Field(n, "descriptors", func(n *yaml.Node) { children = len(n.Content) })
+	children, list := 0, l.given.Value("descriptors")
+	if list != nil {
+		children = len(list.Content)
 	}
-	if hasList && children == 0 && len(l.Limits) == 0 {
+	if list != nil && children == 0 && len(l.Limits) == 0 {
 		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
 	if l.given.Has("value") && l.from == "" { // null, and no other field says to which values
@@ -180,7 +179,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if len(l.Limits) > 0 || children == 0 {
 		l.node.rule = d.rule(&l)
 	}
-	if hasList {
+	if list != nil {
 		d.Field(n, "descriptors", func(n *yaml.Node) { d.descriptors(l.node, n) })
 	}
 	d.way = d.way[:len(d.way)-1]
@@ -292,8 +291,8 @@ func (d *decoder) setHold(r *Rule) {
 			continue
 		}
 		r.Hold = key
-		if e := (limiter.Entry{Key: d.domain, Value: key}); !d.tree.holds[e] {
-			d.tree.holds[e], d.holding[e] = true, r
+		if e := (limiter.Entry{Key: d.domain, Value: key}); d.tree.holds[e] == nil {
+			d.tree.holds[e] = r
 		}
 	}
 	switch above := r.Above; {

@@ -71,8 +71,10 @@ func (r *Rule) dotted() string {
 func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
 // Words are the parts of String.
-func (r *Rule) Words() (words []string) {
-	for _, n := range r.node.path() {
+func (r *Rule) Words() []string { return r.node.words() }
+
+func (n *node) words() (words []string) {
+	for _, n := range n.path() {
 		words = append(words, n.word())
 	}
 	return words
@@ -82,13 +84,7 @@ func (r *Rule) Words() (words []string) {
 func (r *Rule) Way() string { return r.node.way() }
 
 // way is the entries that lead from the domain to n.
-func (n *node) way() string {
-	var words []string
-	for _, n := range n.path()[1:] {
-		words = append(words, n.word())
-	}
-	return strings.Join(words, "|")
-}
+func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
 // Entries returns the domain of r, and entries that lead to r: without the values that can
 // be any, and with one of a list; those of patterns are their texts. A rule without key has those that lead to its level.
@@ -175,10 +171,7 @@ func ChargeWord(c limiter.Charge) string { return charges[c-limiter.Auto] }
 
 // SpellDuration writes a duration as rules do: 10m for 10m0s.
 func SpellDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
+	text := strings.Replace(d.String(), "m0s", "m", 1)
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -110,11 +111,7 @@ func (r *reader) directory(dir, prefix string) {
 
 // holdsRules tells by its name whether a file of a directory is a rule file.
 func holdsRules(name string) bool {
-	switch filepath.Ext(name) {
-	case ".yaml", ".yml", ".json", "":
-		return true
-	}
-	return false
+	return slices.Contains([]string{".yaml", ".yml", ".json", ""}, filepath.Ext(name))
 }
 
 // ReadFile reads a regular file, or what a link to one leads to: one byte more than

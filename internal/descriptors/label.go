@@ -68,27 +68,20 @@ func sanitize(s string) string { return string(appendLabel(nil, s)) }
 // characters and bytes that are not UTF-8, which Prometheus refuses; all of them
 // become '_', runs of such bytes a single one.
 func appendLabel(dst []byte, s string) []byte {
-	for broken := false; s != ""; {
-		if n := ipv4(s); n > 0 {
-			for _, c := range []byte(s[:n]) {
-				if c == '.' {
-					c = '_'
-				}
-				dst = append(dst, c)
-			}
-			s, broken = s[n:], false
-			continue
+	wasBroken, addressEnd := false, 0
+	for i, r := range s {
+		if i >= addressEnd {
+			addressEnd = i + ipv4(s[i:])
 		}
-		r, n := utf8.DecodeRuneInString(s)
-		isBroken := r == utf8.RuneError && n == 1
+		isBroken := r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD")
 		switch {
-		case isBroken && broken: // of a run
-		case isBroken || r < ' ' || r == 0x7f || r == ':' || r == '|':
+		case isBroken && wasBroken: // the run has its '_' already
+		case isBroken || r < ' ' || r == 0x7f || r == ':' || r == '|' || r == '.' && i < addressEnd:
 			dst = append(dst, '_')
 		default:
-			dst = append(dst, s[:n]...)
+			dst = utf8.AppendRune(dst, r)
 		}
-		s, broken = s[n:], isBroken
+		wasBroken = isBroken
 	}
 	return dst
 }
@@ -96,21 +89,18 @@ func appendLabel(dst []byte, s string) []byte {
 // ipv4 returns the length of what looks like an IPv4 address at the start of s:
 // four groups of one to three digits.
 func ipv4(s string) int {
-	n := 0
-	for group := range 4 {
-		if group > 0 {
-			if n == len(s) || s[n] != '.' {
-				return 0
-			}
-			n++
+	n, dots, digits := 0, 0, 0
+	for ; n < len(s); n++ {
+		if '0' <= s[n] && s[n] <= '9' && digits < 3 {
+			digits++
+		} else if s[n] == '.' && digits > 0 && dots < 3 {
+			dots, digits = dots+1, 0
+		} else {
+			break
 		}
-		start := n
-		for n < len(s) && n < start+3 && '0' <= s[n] && s[n] <= '9' {
-			n++
-		}
-		if n == start {
-			return 0
-		}
+	}
+	if dots < 3 || digits == 0 {
+		return 0
 	}
 	return n
 }

@@ -96,20 +96,18 @@ const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimi
 type loader struct {
 	opts     Options
 	tree     *Tree
-	valued   []valued                // nodes that are not for any value, in the order of the files
-	names    map[limiter.Entry]bool  // of limits, with their domains
-	replaced []mention               // names in the replaces of limits
-	holding  map[limiter.Entry]*Rule // by domain and key: the first rule whose holds entries with that key name
-	roots    []*node                 // of domains, and of the documents whose domain is wrong
+	valued   []valued               // nodes that are not for any value, in the order of the files
+	names    map[limiter.Entry]bool // of limits, with their domains
+	replaced []mention              // names in the replaces of limits
+	roots    []*node                // of domains, and of the documents whose domain is wrong
 	problems Problems
 }
 
 func newLoader(opts Options) *loader {
 	return &loader{
-		opts:    opts,
-		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[limiter.Entry]bool)},
-		names:   make(map[limiter.Entry]bool),
-		holding: make(map[limiter.Entry]*Rule),
+		opts:  opts,
+		tree:  &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[limiter.Entry]*Rule)},
+		names: make(map[limiter.Entry]bool),
 	}
 }
 
@@ -141,8 +139,10 @@ func (l *loader) add(d *decoder) {
 
 // result is the tree or, if there is any problem, all of them.
 func (l *loader) result() (*Tree, error) {
-	if len(l.holding) > 0 {
-		l.checkHolds()
+	if len(l.tree.holds) > 0 {
+		for _, root := range l.roots {
+			l.checkHolds(root.entry.Key, root)
+		}
 	}
 	if len(l.problems) > 0 {
 		l.problems.Sort()
@@ -158,22 +158,16 @@ func (l *loader) result() (*Tree, error) {
 	return l.tree, nil
 }
 
-// checkHolds reports the levels whose key names holds in their domain. Such an entry has
-// no level, so that it can be anywhere in a descriptor.
-func (l *loader) checkHolds() {
-	var check func(domain string, n *node)
-	check = func(domain string, n *node) {
-		for _, child := range n.children {
-			if holding := l.holding[limiter.Entry{Key: domain, Value: child.entry.Key}]; holding != nil {
-				place := child.place()
-				place.Message = fmt.Sprintf("the key %q names the holds of %s at %s: use another key, or another hold there",
-					child.entry.Key, holding.Way(), holding.Place())
-				l.problems = append(l.problems, place)
-			}
-			check(domain, child)
+// checkHolds reports the nodes below n whose key names holds in their domain. An entry with
+// such a key has no node, so that it can be anywhere in a descriptor.
+func (l *loader) checkHolds(domain string, n *node) {
+	for _, child := range n.children {
+		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {
+			problem := child.place()
+			problem.Message = fmt.Sprintf("the key %q names the holds of %s at %s: use another key, or another hold there",
+				child.entry.Key, r.Way(), r.Place())
+			l.problems = append(l.problems, problem)
 		}
-	}
-	for _, root := range l.roots {
-		check(root.entry.Key, root)
+		l.checkHolds(domain, child)
 	}
 }

@@ -13,9 +13,10 @@ import (
 // many goroutines. The zero Tree has no rules.
 type Tree struct {
 	domains map[string]*node
-	labels  map[string]string      // of the domains, in metrics
-	holds   map[limiter.Entry]bool // by domain and key: whether entries with that key name holds
-	rules   []*Rule                // in the order of the files
+	labels  map[string]string // of the domains, in metrics
+	rules   []*Rule           // in the order of the files
+	// holds has, by domain and key, the first rule whose holds are named by entries with the key.
+	holds map[limiter.Entry]*Rule
 
 	warnings Problems
 }
@@ -162,7 +163,7 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (ru
 		if rule = n.keyless; rule == nil {
 			rule = n.above()
 		}
-		if holdEntry >= 0 || !t.holds[limiter.Entry{Key: domain, Value: e.Key}] {
+		if holdEntry >= 0 || t.holds[limiter.Entry{Key: domain, Value: e.Key}] == nil {
 			return rule.named(without, holdEntry, entries)
 		}
 		holdEntry, without = i, rule

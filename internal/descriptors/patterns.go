@@ -13,19 +13,13 @@ import (
 type patterns struct {
 	networks  *bart.Table[*node] // nil if there are none, as a table takes some memory
 	wildcards wildcards
-	regexes   []regexChild
+	regexes   []*regex
 	count     int32 // children with wildcards and regular expressions
 	steps     int   // of the regular expressions
 	whole     *node // the first that matches every value, so that none after it is reached
 	last      *node // of wildcards and regular expressions
 	tooLong   *node // for a value that takes too much work
 	compared  Work  // left for comparing wildcards with each other, see isHidden
-}
-
-// regexChild is a child for values that a regular expression matches.
-type regexChild struct {
-	*regex
-	child *node
 }
 
 // find returns the child that a value leads to, or nil: the one with the longest
@@ -53,8 +47,7 @@ func (p *patterns) find(value string, work *Work) *node {
 // files that matches value and is not before from, or nil, also if too little work is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
-	for i := range p.regexes {
-		r := &p.regexes[i]
+	for _, r := range p.regexes {
 		if best != nil && best.order < r.child.order {
 			break
 		}
@@ -96,7 +89,8 @@ func (p *patterns) addWildcard(child *node, text string) {
 // addRegex lets a regular expression lead to child.
 func (p *patterns) addRegex(child *node, re *regex) {
 	p.order(child, child.entry.Value == ".*")
-	p.regexes = append(p.regexes, regexChild{re, child})
+	re.child = child
+	p.regexes = append(p.regexes, re)
 }
 
 // order notes which place child, the last in the file so far, has among these children,
@@ -116,9 +110,9 @@ func (p *patterns) order(child *node, matchesAll bool) {
 
 // sameRegex returns the child of the same regular expression, or nil.
 func (p *patterns) sameRegex(text string) *node {
-	for i := range p.regexes {
-		if p.regexes[i].child.entry.Value == text {
-			return p.regexes[i].child
+	for _, r := range p.regexes {
+		if r.child.entry.Value == text {
+			return r.child
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@ type regex struct {
 	prefix   string // of every value that matches, may be ""
 	literal  string // is in every value that matches, may be ""
 	steps    int
+	child    *node // that values lead to
 }
 
 // matches reports whether the whole value matches, and false if too little work is left.
@@ -35,36 +36,24 @@ func (r *regex) matches(value string, work *Work) bool {
 
 // parseRegex compiles a regular expression, or returns what is wrong with it.
 func parseRegex(text string) (re *regex, wrong string) {
-	whole := beforeRegex + text + afterRegex
-	alone, err := syntax.Parse(text, syntax.Perl) // by itself: a)(b is one only with what is around it
+	anchored := beforeRegex + text + afterRegex
+	alone, err := syntax.Parse(text, syntax.Perl) // a)(b is valid only if anchored
 	var parsed *syntax.Regexp
 	if err == nil {
-		parsed, err = syntax.Parse(whole, syntax.Perl) // and \Q is one only without
+		parsed, err = syntax.Parse(anchored, syntax.Perl) // \Q is valid only alone
 	}
 	if err != nil {
-		return nil, invalidRegex(text, err)
+		return nil, fmt.Sprintf("%q is not a valid regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	re = &regex{literal: literal(parsed)}
-	program, err := syntax.Compile(alone.Simplify())
-	if err == nil {
-		re.prefix, _ = program.Prefix() // that of parsed is empty, because of its \A
-		program, err = syntax.Compile(parsed.Simplify())
+	program, _ := syntax.Compile(alone.Simplify()) // it never fails
+	re.prefix, _ = program.Prefix()                // that of parsed is empty, because of its \A
+	program, _ = syntax.Compile(parsed.Simplify())
+	if re.steps = len(program.Inst); re.steps > maxRegexSteps {
+		return nil, tooManySteps(re.steps)
 	}
-	if err == nil && len(program.Inst) > maxRegexSteps {
-		return nil, tooManySteps(len(program.Inst))
-	}
-	if err == nil {
-		re.steps = len(program.Inst)
-		re.compiled, err = regexp.Compile(whole)
-	}
-	if err != nil {
-		return nil, invalidRegex(text, err)
-	}
+	re.compiled = regexp.MustCompile(anchored)
 	return re, ""
-}
-
-func invalidRegex(text string, err error) string {
-	return fmt.Sprintf("%q is not a valid regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 }
 
 // literal returns the longest text that is known to be in whatever matches re.

@@ -49,18 +49,13 @@ func (d *Decoder) json(n *yaml.Node) any {
 	case "!!bool":
 		return d.Flag(n)
 	case "!!int", "!!float":
-		return d.number(n)
+		var f float64
+		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			d.Problem(At(n), "%s is not allowed; use a number that JSON has", Describe(n))
+		}
+		return f
 	default:
 		text, _ := d.Text(n)
 		return text
 	}
-}
-
-// number returns a number as JSON has it, neither infinite nor NaN.
-func (d *Decoder) number(n *yaml.Node) (f float64) {
-	if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.Problem(At(n), "%s is not allowed; use a number that JSON has", Describe(n))
-		return 0
-	}
-	return f
 }
