@@ -23,8 +23,7 @@ var Schema []byte
 // field is a row of the tables of the format, by which rule files are read.
 type field struct {
 	name string
-	into any                                  // a pointer to its value, which says by its type how that is read
-	read func(field string, value *yaml.Node) // reads it instead, if not nil
+	into any // a pointer whose type says how the value is read, or a function that reads it
 
 	option limiter.Option // that the algorithm of the limit must take
 	counts bool           // says how a limit counts, which an unlimited one does not do
@@ -52,47 +51,47 @@ func newTables(d *decoder) *tables {
 	r, l := &d.level, &d.limitFields
 	return &tables{
 		newTable(
-			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
-			field{"name", nil, func(_ string, n *yaml.Node) { d.Text(n) }, "", false}, // for management servers
-			field{"descriptors", nil, later, "", false},
+			field{"domain", func(n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
+			field{"name", new(string), "", false}, // for management servers
+			field{"descriptors", later, "", false},
 		),
 		newTable(
-			field{"key", nil, func(_ string, n *yaml.Node) { r.key = d.neededText(n, d.Bytes, fmt.Sprintf(textNeeded, "key")) }, "", false},
-			field{"value", nil, d.values, "", false},
-			field{"networks", nil, d.values, "", false},
-			field{"regex", nil, d.values, "", false},
-			field{"rate_limit", nil, d.rateLimit, "", false},
-			field{"descriptors", nil, later, "", false},
-			field{"below", &r.below, nil, "", false},
-			field{"override", nil, d.override, "", false},
-			field{"shadow_mode", &r.shadow, nil, "", false},
-			field{"quota_mode", &r.quota, nil, "", false},
-			field{"detailed_metric", &r.detailedMetric, nil, "", false},
-			field{"value_to_metric", &r.valueToMetric, nil, "", false},
-			field{"share_threshold", &r.share, nil, "", false},
-			field{"metadata", nil, func(_ string, n *yaml.Node) { r.Metadata = d.Map(n) }, "", false},
+			field{"key", func(n *yaml.Node) { r.key = d.neededText(n, d.Bytes, fmt.Sprintf(textNeeded, "key")) }, "", false},
+			field{"value", func(n *yaml.Node) { d.values("value", n) }, "", false},
+			field{"networks", func(n *yaml.Node) { d.values("networks", n) }, "", false},
+			field{"regex", func(n *yaml.Node) { d.values("regex", n) }, "", false},
+			field{"rate_limit", d.rateLimit, "", false},
+			field{"descriptors", later, "", false},
+			field{"below", &r.below, "", false},
+			field{"override", d.override, "", false},
+			field{"shadow_mode", &r.shadow, "", false},
+			field{"quota_mode", &r.quota, "", false},
+			field{"detailed_metric", &r.detailedMetric, "", false},
+			field{"value_to_metric", &r.valueToMetric, "", false},
+			field{"share_threshold", &r.share, "", false},
+			field{"metadata", func(n *yaml.Node) { r.Metadata = d.Map(n) }, "", false},
 		),
 		newTable(
-			field{"unit", nil, d.unit, "", true},
-			field{"unit_multiplier", &l.UnitMultiplier, nil, "", true},
-			field{"requests_per_unit", nil, func(_ string, n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
-			field{"unlimited", &l.Unlimited, nil, "", false},
-			field{"name", nil, func(_ string, n *yaml.Node) { l.Name, _ = d.Text(n) }, "", false},
-			field{"replaces", nil, d.replaces, "", false},
-			field{"algorithm", &l.Algorithm, nil, "", true},
-			field{"time_zone", nil, d.timeZone, limiter.TimeZoneOption, true},
-			field{"burst", &l.Burst, nil, limiter.BurstOption, true},
-			field{"hold", nil, d.hold, limiter.HoldOption, true},
-			field{"charge", &l.Charge, nil, limiter.ChargeOption, true},
-			field{"deny_for", nil, d.denyFor, limiter.DenyForOption, true},
-			field{"failure_mode", &l.FailureMode, nil, "", true},
-			field{"shadow_mode", nil, func(_ string, n *yaml.Node) {
+			field{"unit", d.unit, "", true},
+			field{"unit_multiplier", &l.UnitMultiplier, "", true},
+			field{"requests_per_unit", func(n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
+			field{"unlimited", &l.Unlimited, "", false},
+			field{"name", &l.Name, "", false},
+			field{"replaces", d.replaces, "", false},
+			field{"algorithm", &l.Algorithm, "", true},
+			field{"time_zone", d.timeZone, limiter.TimeZoneOption, true},
+			field{"burst", &l.Burst, limiter.BurstOption, true},
+			field{"hold", d.hold, limiter.HoldOption, true},
+			field{"charge", &l.Charge, limiter.ChargeOption, true},
+			field{"deny_for", d.denyFor, limiter.DenyForOption, true},
+			field{"failure_mode", &l.FailureMode, "", true},
+			field{"shadow_mode", func(n *yaml.Node) {
 				if d.Flag(n) {
 					l.Mode = limiter.Shadow
 				}
 			}, "", false},
 		),
-		newTable(field{"max_requests_per_unit", &d.most, nil, "", false}),
+		newTable(field{"max_requests_per_unit", &d.most, "", false}),
 	}
 }
 
@@ -102,7 +101,7 @@ var format = newTables(new(decoder))
 const textNeeded = "%s must not be empty"
 
 // later is of what lies in the tree below a rule, which is read when that is known.
-func later(string, *yaml.Node) {}
+func later(*yaml.Node) {}
 
 // The words of fields that have some.
 var (
@@ -131,11 +130,7 @@ func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *
 			return
 		}
 		g.Add(name, n)
-		if f := &t.fields[slices.Index(t.names, name)]; f.read != nil {
-			f.read(name, n)
-		} else {
-			d.value(f.into, n)
-		}
+		d.value(t.fields[slices.Index(t.names, name)].into, n)
 	})
 	return g
 }
@@ -143,6 +138,10 @@ func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *
 // value reads a value of the type to which into points.
 func (d *decoder) value(into any, n *yaml.Node) {
 	switch v := into.(type) {
+	case func(*yaml.Node):
+		v(n)
+	case *string:
+		*v, _ = d.Text(n)
 	case *bool:
 		*v = d.Flag(n)
 	case *uint32:

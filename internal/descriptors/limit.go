@@ -21,7 +21,7 @@ type limitFields struct {
 }
 
 // rateLimit reads rate_limit: one limit, or a list of them; null is none.
-func (d *decoder) rateLimit(_ string, n *yaml.Node) {
+func (d *decoder) rateLimit(n *yaml.Node) {
 	l := &d.level
 	l.hasLimit = true
 	switch {
@@ -131,7 +131,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 	}
 }
 
-func (d *decoder) unit(_ string, n *yaml.Node) {
+func (d *decoder) unit(n *yaml.Node) {
 	name, ok := d.Text(n)
 	var known bool
 	if d.limitFields.Unit, known = limiter.ParseUnit(name); ok && !known {
@@ -139,12 +139,12 @@ func (d *decoder) unit(_ string, n *yaml.Node) {
 	}
 }
 
-func (d *decoder) timeZone(_ string, n *yaml.Node) {
+func (d *decoder) timeZone(n *yaml.Node) {
 	d.limitFields.TimeZone = d.neededText(n, d.Text, "a time zone is required; use a name of the IANA database, such as UTC or Europe/Berlin")
 }
 
 // hold reads the key of the entry that names holds.
-func (d *decoder) hold(_ string, n *yaml.Node) {
+func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
@@ -158,7 +158,7 @@ func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool),
 }
 
 // denyFor reads how long a ban lasts.
-func (d *decoder) denyFor(_ string, n *yaml.Node) {
+func (d *decoder) denyFor(n *yaml.Node) {
 	text, ok := d.Text(n)
 	if !ok {
 		return
@@ -171,7 +171,7 @@ func (d *decoder) denyFor(_ string, n *yaml.Node) {
 	d.limitFields.DenyFor = ban
 }
 
-func (d *decoder) replaces(_ string, n *yaml.Node) {
+func (d *decoder) replaces(n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
 		const needed = "a name is required; use the name of another limit"
 		hasName := n.Kind != yaml.MappingNode

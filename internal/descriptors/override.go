@@ -62,7 +62,7 @@ func (o *Override) String() string {
 }
 
 // override reads an override.
-func (d *decoder) override(_ string, n *yaml.Node) {
+func (d *decoder) override(n *yaml.Node) {
 	d.most = 0
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
 	d.level.Override = &Override{Most: d.most}

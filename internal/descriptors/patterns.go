@@ -86,13 +86,6 @@ func (p *patterns) addWildcard(child *node, text string) {
 	p.wildcards.add(child, text)
 }
 
-// addRegex lets a regular expression lead to child.
-func (p *patterns) addRegex(child *node, re *regex) {
-	p.order(child, child.entry.Value == ".*")
-	re.child = child
-	p.regexes = append(p.regexes, re)
-}
-
 // order notes which place child, the last in the file so far, has among these children,
 // and whether it matches every value.
 func (p *patterns) order(child *node, matchesAll bool) {

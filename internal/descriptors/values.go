@@ -81,7 +81,9 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		if p.steps += l.regex.steps; p.steps > maxRegexSteps {
 			d.ProblemIn("regex", l.given.At("regex"), "%s", tooManySteps(p.steps))
 		} else {
-			p.addRegex(n, l.regex)
+			p.order(n, l.value == ".*")
+			l.regex.child = n
+			p.regexes = append(p.regexes, l.regex)
 		}
 	case ByWildcard:
 		p.addWildcard(n, l.value)
