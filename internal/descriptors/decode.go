@@ -11,45 +11,45 @@ import (
 	"weir/internal/limiter"
 )
 
-// decoder reads one rule file, or one resource of a control plane, into the tree of its
-// loader: a descriptor becomes a node before those below it are read.
+// decoder reads one rule file, or one resource of a control plane, into the tree of its loader.
+// A descriptor becomes a node before its nested descriptors are read.
 type decoder struct {
 	strictyaml.Decoder
 	*loader
 	*tables
 	domain string
-	root   *node  // of the domain
-	long   *node  // what tooLong returns
-	way    []step // from the domain to the descriptor that is being read
+	root   *node      // of the domain
+	long   *node      // result of tooLong, or nil before its first call
+	way    []pathNode // nodes from the domain to the descriptor that is being read
 
-	level       level       // whose fields are being read
-	limitFields limitFields // that are being read
-	most        uint64      // of an override that is being read
+	level       level       // descriptor that is being read
+	limitFields limitFields // limit that is being read
+	most        uint64      // max_requests_per_unit of the override that is being read
 }
 
-// step is a level on the way.
-type step struct {
+// pathNode is a node on the path to the descriptor that is being read.
+type pathNode struct {
 	node                 *node
-	label                string // what metrics call it
+	label                string // in metrics
 	share, valueToMetric bool
 }
 
-// decoder returns one whose problems shall name a file so.
-func (l *loader) decoder(name string) *decoder {
+// newDecoder returns a decoder whose problems name the file name.
+func (l *loader) newDecoder(name string) *decoder {
 	d := &decoder{loader: l}
 	d.tables = newTables(d)
 	d.File, d.Elsewhere, d.Gone, d.Synonyms = name, elsewhere, gone, synonyms
 	return d
 }
 
-// whole reads a document.
-func (d *decoder) whole(root *yaml.Node) {
+// document reads a document as a single part.
+func (d *decoder) document(root *yaml.Node) {
 	if d.begin(root) {
 		d.Field(root, "descriptors", func(n *yaml.Node) { d.descriptors(d.root, n) })
 	}
 }
 
-// parts reads a document part by part. It reports whether that is possible.
+// parts reads a document part by part. It returns false if a part cannot be parsed on its own.
 func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	if !d.begin(parts.Head) {
 		return true
@@ -73,9 +73,9 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	return true
 }
 
-// begin reads what is not of rules, and finds the node of the domain. Where the domain is
-// invalid it stays a new one, so that only problems within the document are found in it. It
-// reports whether there may be rules.
+// begin reads all fields but the rules, and finds the root node of the domain. If the domain is
+// invalid, the document gets a root of its own, so that its rules are only compared with each
+// other. It returns false if the file contains tests instead of rules.
 func (d *decoder) begin(root *yaml.Node) bool {
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
 		d.Problem(strictyaml.At(root), "this file contains tests: run it with weir test")
@@ -86,7 +86,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	if root.Kind == yaml.MappingNode && !given.Has("domain") {
 		d.ProblemIn("domain", at, textNeeded, "domain")
 	}
-	d.root = d.place(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
+	d.root = d.locate(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
 	switch first := d.tree.domains[d.domain]; {
 	case d.domain == "":
 	case first == nil:
@@ -96,27 +96,28 @@ func (d *decoder) begin(root *yaml.Node) bool {
 		d.root = first
 		return true
 	default:
-		d.ProblemIn("domain", at, "%q is already the domain of %s; use another, or set MERGE_DOMAIN_CONFIG=true", d.domain, first.place())
+		d.ProblemIn("domain", at, "%q is already the domain of %s; use another, or set MERGE_DOMAIN_CONFIG=true", d.domain, first.location())
 	}
 	d.roots = append(d.roots, d.root)
 	return true
 }
 
-// level is one item of a list of descriptors.
+// level is one descriptor while it is read.
 type level struct {
-	Rule              // as far as the item itself says; its modes are not in the limits yet
-	key, value string // value is also the text of a regular expression
+	Rule              // without the properties of its ancestors, and before its modes apply to its limits
+	key, value string // value may also be the text of a regular expression
 	regex      *regex
 	how        How
-	from       string // the field that says to which values it applies, "" if none does
+	from       string // one of matcherFields, or "" if the descriptor has none
 
-	hasLimit      bool // right or wrong
+	hasLimit      bool // it has a rate_limit, which may be invalid
 	shadow, quota bool
 	share         bool
 	given         strictyaml.Given
 }
 
-// maxWay bounds the keys and values above a rule, in bytes: the names of each rule repeat them.
+// maxWay limits the length in bytes of the keys and values above a rule, because every rule
+// below repeats them in its names.
 const maxWay = 64 << 10
 
 // descriptors reads a list into the children of a node.
@@ -133,20 +134,20 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	})
 }
 
-// makeRoom makes room for so many children, unless there are some.
+// makeRoom allocates space for a number of children, unless n already has children.
 func (n *node) makeRoom(children int) {
 	if n.exact == nil && children > 0 {
 		n.children, n.exact = make([]*node, 0, children), make(map[limiter.Entry]*node, children)
 	}
 }
 
-// descriptorAt reads the descriptor at an index of a list, and what is below it.
+// descriptorAt reads the descriptor at an index of a list, and its nested descriptors.
 func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
-	runtime.Gosched() // lets requests go first
+	runtime.Gosched() // lets the goroutines of requests run first
 	d.level = level{how: ByKey}
 	d.level.given = d.fields(n, &d.descriptor, nil)
 	l := d.level
-	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, strictyaml.At(l.given.Mapping), index)
+	l.node = d.locate(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, strictyaml.At(l.given.Mapping), index)
 	if n.Kind == yaml.MappingNode && !l.given.Has("key") {
 		d.keyless(&l)
 		return
@@ -158,7 +159,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if list != nil && children == 0 && len(l.Limits) == 0 {
 		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
-	if l.given.Has("value") && l.from == "" { // null, and no other field says to which values
+	if l.given.Has("value") && l.from == "" { // null, and there are no networks or regex
 		d.WarnIn("value", l.given.At("value"), `YAML reads null here, so the rule matches any value: quote a value that begins with # or &, or is null or ~; if any is meant, write ""`)
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
@@ -170,12 +171,12 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if l.below && !l.hasLimit {
 		d.ProblemIn("below", l.given.At("below"), "below needs a rate_limit beside it")
 	}
-	d.wholeRule(&l)
+	d.warnOfModes(&l)
 	if l.Override != nil {
-		d.wholeOverride(&l)
+		d.checkOverride(&l)
 	}
 	d.attach(&l, n)
-	d.enter(&l)
+	d.descend(&l)
 	if len(l.Limits) > 0 || children == 0 {
 		l.node.rule = d.rule(&l)
 	}
@@ -185,13 +186,13 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	d.way = d.way[:len(d.way)-1]
 }
 
-// keylessFields are those of a rule without key.
+// keylessFields are the fields that a rule without key may have.
 var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_threshold", "metadata"}
 
-// noKey is what people and metrics call a rule without key.
+// noKey is the name of a rule without key in texts and metrics.
 const noKey = "(no key)"
 
-// keyless makes the level the rule of its parent for what none of the other children
+// keyless makes the level the rule of its parent for entries that none of the other children
 // matches.
 func (d *decoder) keyless(l *level) {
 	for _, f := range l.given.Fields {
@@ -209,21 +210,21 @@ func (d *decoder) keyless(l *level) {
 		d.Problem(strictyaml.At(l.given.Mapping), "the level already has a rule without key, at %s", parent.keyless.Place())
 		return
 	}
-	d.wholeRule(l)
+	d.warnOfModes(l)
 	l.node.how, l.node.entry.Key = Nowhere, noKey
-	d.enter(l)
+	d.descend(l)
 	parent.keyless = d.rule(l)
 	d.way = d.way[:len(d.way)-1]
 }
 
-// place notes where a node is written.
-func (d *decoder) place(n *node, at strictyaml.Position, index int) *node {
+// locate sets the location and index of a node, and returns the node.
+func (d *decoder) locate(n *node, at strictyaml.Position, index int) *node {
 	n.file, n.line, n.column, n.index = d.File, int32(at.Line), int32(at.Column), int32(index)
 	return n
 }
 
-// wholeRule judges what modes and limits are together.
-func (d *decoder) wholeRule(l *level) {
+// warnOfModes warns of bans that have no effect because of the rule's mode.
+func (d *decoder) warnOfModes(l *level) {
 	mode := "shadow_mode"
 	if !l.shadow {
 		mode = "quota_mode"
@@ -233,12 +234,12 @@ func (d *decoder) wholeRule(l *level) {
 	}
 }
 
-// enter makes a level the last of the way.
-func (d *decoder) enter(l *level) {
-	d.way = append(d.way, step{l.node, l.node.label(), l.share, l.valueToMetric})
+// descend appends a level to the path. The caller removes it again.
+func (d *decoder) descend(l *level) {
+	d.way = append(d.way, pathNode{l.node, l.node.label(), l.share, l.valueToMetric})
 }
 
-// rule makes the rule of the level at the end of the way, and adds it to the tree.
+// rule creates the rule of the last level on the path, and adds it to the tree.
 func (d *decoder) rule(l *level) *Rule {
 	r := new(l.Rule)
 	r.Above, r.levels = l.node.parent.above(), int16(len(d.way))
@@ -282,8 +283,9 @@ func (d *decoder) rule(l *level) *Rule {
 	return r
 }
 
-// setHold sets the key of the entries that name holds of r: that of its own limits, or of
-// the rules above whose limits hold for what it matches, too.
+// setHold sets the key of the entries that name holds of r: the key of its own limits or, if
+// they have none, of the rules above whose limits apply below. It reports a conflict between
+// them.
 func (d *decoder) setHold(r *Rule) {
 	for _, l := range r.Limits {
 		key := l.HoldKey()

@@ -1,22 +1,20 @@
-// Package descriptors turns rule files, or the messages of a control plane, into
-// a Tree, and finds in it the rule for a descriptor.
+// Package descriptors builds a Tree from rule files or from a control plane's messages,
+// and finds the rule for a descriptor in it.
 //
-// In come files, which ReadFiles reads, or resources; out comes a Tree, or Problems that
-// name each file, line and column. A Tree is immutable: a changed file makes a new one.
-// Tree.Match finds a rule without allocating.
+// Loading either returns a Tree, or Problems that name each file, line and column. A Tree
+// is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule
+// without allocating.
 //
-// Read load.go first, which calls the rest in order:
+// Start with load.go, which calls the other files in this order:
 //
-//   - file.go reads files, message.go writes messages as the nodes of an equal file;
-//   - fields.go has a row for each field of the format, by which it is read;
-//   - decode.go reads descriptors into the tree, limit.go, override.go and values.go what
-//     they say;
-//   - warning.go and hidden.go report what is allowed and hardly meant;
-//   - match.go finds rules, by patterns.go, wildcard.go, regex.go and network.go where a
-//     value is not listed, within the bound of work.go;
+//   - file.go reads files, message.go turns messages into the nodes of an equivalent file;
+//   - fields.go has a row for each field of the format;
+//   - decode.go reads descriptors into the tree, limit.go, override.go and values.go their fields;
+//   - warning.go and hidden.go warn of valid rules that are probably a mistake;
+//   - match.go finds rules, and patterns.go, wildcard.go, regex.go and network.go those whose
+//     values are not listed, within the bound of work.go;
 //   - explain.go, dump.go and label.go show rules to people and metrics.
 //
-// ARCHITECTURE.md, "To add", lists what another field needs.
-//
-// This package knows nothing of counters, stores or gRPC, and of limiter only the types.
+// ARCHITECTURE.md, "To add", lists the steps to add a field. The package does not depend on
+// counters, stores or gRPC, and only on the types of limiter.
 package descriptors

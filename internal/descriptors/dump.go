@@ -16,7 +16,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// dumpHead says what the lines of Dump mean.
+// dumpHead explains the lines of Dump.
 const dumpHead = `# One limit per line, as the rules configure it: what is used or left is not shown.
 # requests_per_unit is the amount per period; a period is unit_multiplier units.
 # unlimited: true admits everything, whatever unit and requests_per_unit are; no limit is a rule that counts nothing.
@@ -24,17 +24,17 @@ const dumpHead = `# One limit per line, as the rules configure it: what is used 
 # from is where the rule is written, as file:line:column.
 `
 
-// Dump writes the limits of all rules, one per line and in the order of the
-// files, as envoyproxy/ratelimit does, whose users have scripts that read it:
+// Dump writes the limits of all rules, one per line in the order of the files. The format is
+// that of envoyproxy/ratelimit, because its users have scripts that read it:
 //
 //	domain.key_value.key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
 //
-// What else was configured follows in the words of rule files, and then where the
-// rule is written. A rule without limits, a whitelist entry, has a line that says
-// so. Lines that begin with # come first and say what all this means.
+// Other fields follow as in rule files, and then the rule's location. A rule without limits,
+// such as a whitelist entry, has a line that says so. Lines that begin with # come first and
+// explain the format.
 //
-// It writes little by little, and keeps nothing: there may be many rules, and
-// readers may be slow.
+// Dump writes as it goes and keeps nothing in memory, because there may be many rules and slow
+// readers.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, dumpHead)
@@ -46,15 +46,15 @@ func (t *Tree) Dump(w io.Writer) error {
 		if len(r.Limits) == 0 {
 			fmt.Fprintf(b, "%s: no limit, %s\n", name, strings.Join(options, ", "))
 		}
-		if _, err := b.Write(nil); err != nil { // nobody reads on
+		if _, err := b.Write(nil); err != nil { // the reader has stopped
 			return err
 		}
 	}
 	return b.Flush()
 }
 
-// dotted is the way to the rule as the reference spells it, which does not tell
-// where a key ends and its value begins.
+// dotted returns the path to the rule as envoyproxy/ratelimit writes it, which is ambiguous:
+// keys and values may contain the separators.
 func (r *Rule) dotted() string {
 	var words []string
 	for _, n := range r.node.path() {
@@ -67,10 +67,10 @@ func (r *Rule) dotted() string {
 	return strings.Join(words, ".")
 }
 
-// String is the rule's domain and entries, such as api|user=alice|path.
+// String returns the rule's domain and entries, such as api|user=alice|path.
 func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
-// Words are the parts of String.
+// Words returns the domain and entries in String.
 func (r *Rule) Words() []string { return r.node.words() }
 
 func (n *node) words() (words []string) {
@@ -80,14 +80,15 @@ func (n *node) words() (words []string) {
 	return words
 }
 
-// Way is String without the domain, as the metrics call the rule.
+// Way returns String without the domain, which is the rule's name in metrics.
 func (r *Rule) Way() string { return r.node.way() }
 
-// way is the entries that lead from the domain to n.
+// way returns the entries that lead from the domain to n.
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
-// Entries returns the domain of r, and entries that lead to r: without the values that can
-// be any, and with one of a list; those of patterns are their texts. A rule without key has those that lead to its level.
+// Entries returns the domain of r and entries that lead to r. An entry for any value has none,
+// and a list contributes its first value. Wildcards and regular expressions are returned as
+// their texts. For a rule without key, the entries lead to its level.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	path := r.node.path()
 	for _, n := range path[1:] {
@@ -98,7 +99,7 @@ func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	return path[0].entry.Key, entries
 }
 
-// path returns the nodes from the domain down to n.
+// path returns the nodes from the domain to n.
 func (n *node) path() (way []*node) {
 	for ; n != nil; n = n.parent {
 		way = append(way, n)
@@ -107,15 +108,16 @@ func (n *node) path() (way []*node) {
 	return way
 }
 
-// word is n as Spell writes it. A key that has the name of a rule without key is quoted.
+// word returns n as Spell writes it. It only quotes a key that is named like a rule without
+// key, not the name of such a rule itself.
 func (n *node) word() string {
 	if n.parent != nil && n.how == Nowhere || n.how == TooLong {
 		return n.entry.Key
 	}
-	return Spell(n.named())
+	return Spell(n.shown())
 }
 
-// Place is where the rule is written, such as config/api.yaml:9:5.
+// Place returns the rule's location, such as config/api.yaml:9:5.
 func (r *Rule) Place() string { return r.node.here().String() }
 
 func (n *node) at() strictyaml.Position {
@@ -126,8 +128,9 @@ func (n *node) here() Problem {
 	return Problem{File: n.file, Line: int(n.line), Column: int(n.column)}
 }
 
-// place is where n is written, as a problem without message. What has no line has a path.
-func (n *node) place() Problem {
+// location returns the location of n as a problem without message. A node without line gets a
+// path.
+func (n *node) location() Problem {
 	p := n.here()
 	if p.Line > 0 || n.parent == nil {
 		return p
@@ -139,7 +142,7 @@ func (n *node) place() Problem {
 	return p
 }
 
-// options are what a rule says of all its limits.
+// options returns the fields of a rule that concern all its limits.
 func (r *Rule) options() (options []string) {
 	add := func(is bool, text string) {
 		if is {
@@ -154,22 +157,22 @@ func (r *Rule) options() (options []string) {
 	add(r.detailedMetric, "detailed_metric: true")
 	add(r.valueToMetric, "value_to_metric: true")
 	if r.Metadata != nil {
-		// Marshal cannot fail: Load made the values of what JSON has.
+		// Marshal cannot fail, because Load only accepts the types of JSON.
 		data, _ := json.Marshal(r.Metadata)
 		add(true, "metadata: "+plaintext.Line(string(data)))
 	}
 	return options
 }
 
-// ModeWord names a mode by the field that asks for it.
+// ModeWord returns the field that selects a mode, or enforced.
 func ModeWord(m limiter.Mode) string {
 	return [...]string{limiter.Enforced: "enforced", limiter.Shadow: "shadow_mode", limiter.Quota: "quota_mode"}[m]
 }
 
-// ChargeWord names a charge that is not by default.
+// ChargeWord returns the word for a charge, which must not be limiter.ByDefault.
 func ChargeWord(c limiter.Charge) string { return charges[c-limiter.Auto] }
 
-// SpellDuration writes a duration as rules do: 10m for 10m0s.
+// SpellDuration formats a duration as in rule files, such as 10m instead of 10m0s.
 func SpellDuration(d time.Duration) string {
 	text := strings.Replace(d.String(), "m0s", "m", 1)
 	if strings.HasSuffix(text, "h0m") {
@@ -178,7 +181,7 @@ func SpellDuration(d time.Duration) string {
 	return text
 }
 
-// Spell writes an entry for people: key=value, or key if there is no value.
+// Spell formats an entry for people: key=value, or key if there is no value.
 func Spell(e limiter.Entry) string {
 	if e.Value == "" {
 		return word(e.Key)
@@ -186,7 +189,7 @@ func Spell(e limiter.Entry) string {
 	return word(e.Key) + "=" + word(e.Value)
 }
 
-// word quotes s if that is needed to tell where it begins and ends.
+// word quotes s if it contains a separator or a character that is not graphic.
 func word(s string) string {
 	for _, r := range s {
 		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar || strings.ContainsRune("|=,;:\" ", r) {

@@ -7,56 +7,55 @@ import (
 	"weir/internal/limiter"
 )
 
-// Trace is the way that Match takes through the tree for one descriptor.
+// Trace is the path of Match through the tree for one descriptor.
 type Trace struct {
-	// Levels holds one level for each entry, up to the first that leads nowhere.
+	// Levels has one level for each entry, up to the first entry that leads nowhere.
 	Levels []Level
-	// Rule is what Match returns. Ends reports whether the descriptor ends at it; otherwise it
-	// is one that holds below, or has no key.
+	// Rule is the result of Match. Ends reports whether the descriptor ends at it. Otherwise it
+	// is a rule above that applies below, or a rule without key, or nil.
 	Rule *Rule
 	Ends bool
-	// Children are the nodes to which a way was left where it ended without a
-	// rule of its own: because an entry leads nowhere, or because the descriptor ends too
-	// early. They are sorted by key and value; the value of one without is "".
+	// Children are the nodes below the end of the path, sorted by key and value, if the
+	// descriptor does not end at a rule. A child without value has the value "".
 	Children []limiter.Entry
-	// Hidden is a rule that is not reached, nil if there is none.
+	// Hidden is a rule that would apply if matching backtracked, or nil.
 	Hidden *Hidden
 }
 
-// Hidden is a rule to which a descriptor would lead if one of its entries did not
-// lead to a more specific node. The search does not go back.
+// Hidden is a rule to which a descriptor would lead if one of its entries did not lead to a
+// more specific node.
 type Hidden struct {
 	By      limiter.Entry   // the more specific node
-	General limiter.Entry   // the one beside it that the entry would lead to instead
-	Way     []limiter.Entry // from there to the rule, none if it is there
+	General limiter.Entry   // the node to which the entry would lead instead
+	Way     []limiter.Entry // from there to the rule, empty if General has the rule
 }
 
-// Level is what becomes of one entry of a descriptor.
+// Level is the match of one entry of a descriptor.
 type Level struct {
 	Entry limiter.Entry
 	How   How
-	// Node is the key and value of the node that the entry leads to, as they are
-	// configured: the value is a pattern for ByWildcard and "" for ByKey, [a+2] for a
-	// list or networks that begin with a and have 2 more, ~a for a regular expression.
+	// Node is the configured key and value of the node that the entry leads to. The value is a
+	// pattern for ByWildcard, "" for ByKey, [a+2] for a list or networks that begin with a and
+	// have 2 more, and ~a for a regular expression.
 	Node limiter.Entry
-	// Network is the one that holds the address, for ByNetwork.
+	// Network is the network that contains the address, for ByNetwork.
 	Network string
 }
 
-// How says by what an entry leads to a node.
+// How is the way in which an entry leads to a node.
 type How uint8
 
-// The ways, from the most to the least exact.
+// From the most to the least specific:
 const (
-	Nowhere    How = iota // there is no node for the entry
-	ByValue               // key and value are the node's
-	ByList                // the value is in the node's list
-	ByNetwork             // one of the node's networks has the longest prefix of those that hold the address
+	Nowhere    How = iota // no node matches the entry
+	ByValue               // the node has the key and value
+	ByList                // the node's list has the value
+	ByNetwork             // of the networks that contain the address, one of the node's has the longest prefix
 	ByWildcard            // the node's value is the first wildcard or regular expression that matches
-	ByRegex               // the node's regular expression is the first of both
-	ByKey                 // the node is for any value
-	NamesHold             // it leads to no node, but names the hold of the rule
-	TooLong               // its value takes too much Work: it leads to a rule that denies
+	ByRegex               // the same for the node's regular expression
+	ByKey                 // the node is for any value of the key
+	NamesHold             // the entry leads to no node, but names the rule's hold
+	TooLong               // the value takes too much Work, so it leads to a rule that denies
 )
 
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.
@@ -69,7 +68,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	rule, holdEntry, _ := t.MatchHold(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
-	way, leading := []*node{n}, entries // those that lead somewhere, or are to
+	way, leading := []*node{n}, entries // leading are the entries without the one that names a hold
 	if holdEntry >= 0 {
 		leading = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
@@ -93,35 +92,35 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 			return cmp.Or(cmp.Compare(a.entry.Key, b.entry.Key), cmp.Compare(a.entry.Value, b.entry.Value))
 		})
 		for _, child := range children {
-			trace.Children = append(trace.Children, child.named())
+			trace.Children = append(trace.Children, child.shown())
 		}
 		trace.Hidden = hidden(way, leading, &work)
 	}
 	return trace
 }
 
-// hidden finds a node that would lead entries to a rule if a more specific one did
-// not hide it, the one furthest from the domain. nodes are those that entries led
-// to, from the domain on.
+// hidden returns the hidden rule to which entries would lead, from the deepest node at which
+// they could take another path, or nil. nodes are the nodes to which the entries led, starting
+// with the domain.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) *Hidden {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
-		for general := range nodes[i].all(entries[i], work) { // the first leads nowhere
+		for general := range nodes[i].all(entries[i], work) { // the first one leads to no rule
 			if way := general.follow(entries[i+1:], work); way != nil {
-				return &Hidden{By: nodes[i+1].named(), General: general.named(), Way: way[1:]}
+				return &Hidden{By: nodes[i+1].shown(), General: general.shown(), Way: way[1:]}
 			}
 		}
 	}
 	return nil
 }
 
-// follow returns n and what entries lead to from there on, nil if that is no rule.
+// follow returns n and the nodes to which entries lead from n, or nil if they lead to no rule.
 func (n *node) follow(entries []limiter.Entry, work *Work) []limiter.Entry {
-	way := []limiter.Entry{n.named()}
+	way := []limiter.Entry{n.shown()}
 	for _, e := range entries {
 		if n = n.next(e, work); n == nil || n.how == TooLong {
 			return nil
 		}
-		way = append(way, n.named())
+		way = append(way, n.shown())
 	}
 	if n.rule == nil {
 		return nil
@@ -129,12 +128,13 @@ func (n *node) follow(entries []limiter.Entry, work *Work) []limiter.Entry {
 	return way
 }
 
-// leads returns how an entry led from n to its child next, nil if it led nowhere.
+// leads returns how an entry leads from n to its child next, which is nil if the entry leads
+// nowhere.
 func (n *node) leads(e limiter.Entry, next *node) Level {
 	if next == nil {
 		return Level{Entry: e}
 	}
-	l := Level{Entry: e, How: next.how, Node: next.named()}
+	l := Level{Entry: e, How: next.how, Node: next.shown()}
 	switch {
 	case next.how == ByWildcard && next.entry.Value == e.Value:
 		l.How = ByValue
@@ -148,8 +148,8 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 	return l
 }
 
-// Shared returns for which values of the levels of r all share one counter, as people
-// read them.
+// Shared returns the values, as shown to people, for each level of r at which all values share
+// a counter.
 func (r *Rule) Shared() (values []string) {
 	way := r.node.path()[1:]
 	for i, pattern := range r.Patterns {

@@ -12,24 +12,24 @@ import (
 	"weir/internal/limiter"
 )
 
-// Schema is a JSON Schema of rule files, for editors. It is of draft 7, which all of them
-// know. What it refuses, Load refuses; Load alone knows what several values make
-// together, such as an amount that is too large for its period. Tests compare it with
-// the tables below and with docs/rules.md.
+// Schema is a JSON Schema of rule files, for editors. It uses draft 7, which all editors
+// support. Load refuses every file that the schema refuses. Load also checks combinations
+// of values, such as an amount that is too large for its period. Tests compare the schema
+// with the tables below and with docs/rules.md.
 //
 //go:embed rules.schema.json
 var Schema []byte
 
-// field is a row of the tables of the format, by which rule files are read.
+// field is a row of the tables of the format, which control how rule files are read.
 type field struct {
 	name string
 	into any // a pointer whose type says how the value is read, or a function that reads it
 
-	option limiter.Option // that the algorithm of the limit must take
-	counts bool           // says how a limit counts, which an unlimited one does not do
+	option limiter.Option // the algorithm of the limit must take this option, if set
+	counts bool           // the field says how a limit counts, so an unlimited limit must not have it
 }
 
-// table is the fields that a mapping may have, and their names.
+// table has the fields that a mapping may have, and their names.
 type table struct {
 	fields []field
 	names  []string
@@ -43,8 +43,8 @@ func newTable(fields ...field) table {
 	return t
 }
 
-// tables are the tables of the format, by where their fields belong. The fields lie in
-// the decoder, whose values are copied from it.
+// tables are the tables of the format, by kind of mapping. The values are read into a decoder,
+// which copies them from there.
 type tables struct{ file, descriptor, limit, override table }
 
 func newTables(d *decoder) *tables {
@@ -95,19 +95,19 @@ func newTables(d *decoder) *tables {
 	}
 }
 
-// format are the names of the fields, and where they are of no decoder.
+// format has the tables for uses that read no file.
 var format = newTables(new(decoder))
 
 const textNeeded = "%s must not be empty"
 
-// later is of what lies in the tree below a rule, which is read when that is known.
+// later reads nothing. The nested rules are read once the rule itself has a node.
 func later(*yaml.Node) {}
 
-// The words of fields that have some.
+// Words of values and of fields that do not exist.
 var (
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
-	// gone says what to write instead of fields that there were before.
+	// gone has the replacement of each field that earlier versions had.
 	gone = map[string]string{
 		"anchor":      "anchor is now algorithm: write algorithm: first_hit or algorithm: calendar; for epoch, remove it",
 		"values":      "values is now value: write value: [a, b]",
@@ -121,12 +121,12 @@ var (
 	}
 )
 
-// fields reads a mapping by a table. It passes over the fields for which isLeftOut
-// returns true, if it is not nil.
-func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *yaml.Node) bool) strictyaml.Given {
+// fields reads a mapping by a table. It skips fields for which isUnset returns true, if isUnset
+// is not nil.
+func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *yaml.Node) bool) strictyaml.Given {
 	g := strictyaml.Given{Mapping: n, Fields: make([]strictyaml.GivenField, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
-		if isLeftOut != nil && isLeftOut(name, n) {
+		if isUnset != nil && isUnset(name, n) {
 			return
 		}
 		g.Add(name, n)
@@ -135,7 +135,7 @@ func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *
 	return g
 }
 
-// value reads a value of the type to which into points.
+// value reads n as into says; see field.
 func (d *decoder) value(into any, n *yaml.Node) {
 	switch v := into.(type) {
 	case func(*yaml.Node):
@@ -157,7 +157,7 @@ func (d *decoder) value(into any, n *yaml.Node) {
 	}
 }
 
-// elsewhere returns where a field belongs that is not allowed where it is.
+// elsewhere returns the kind of mapping to which a misplaced field belongs, or "".
 func elsewhere(field string) string {
 	switch {
 	case slices.Contains(format.descriptor.names, field):

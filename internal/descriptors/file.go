@@ -14,19 +14,19 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// File is the content of a rule file.
+// File is a rule file in memory.
 type File struct {
-	Name string // as shown in problems
+	Name string // used in problems
 	Data []byte
 }
 
-// ReadFiles reads the rule files that paths name.
+// ReadFiles reads the rule files at paths.
 //
-// Of a directory it reads, in the order of names and recursively, files with the
-// extension .yaml, .yml, .json or none, but not *_test.yaml, and not names that begin with a
-// dot, so that the files of a mounted ConfigMap are read once. Other names are returned in
-// skipped. A path that is not a directory is read whatever its name. The error names every
-// path that could not be read, or is no regular file.
+// It reads directories recursively, in the order of names. It reads files with the extension
+// .yaml, .yml, .json or none, except *_test.yaml, and returns the paths of other files in
+// skipped. It ignores names that begin with a dot, so that it reads the files of a mounted
+// ConfigMap once. A path that is not a directory is read whatever its name. The error names
+// every path that cannot be read or is not a regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
@@ -35,9 +35,9 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// ReadWithSiblings reads as ReadFiles does, and beside path, by the same rules,
-// what bears its name with a dot and more, such as config.yaml beside config. If
-// it finds any, path itself may be missing.
+// ReadWithSiblings reads path as ReadFiles does, and then the files and directories beside it
+// whose names extend its name with a dot and more, such as config.yaml beside config. If there
+// are any, path itself may be missing.
 func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	var r, siblings reader
 	siblings.directory(filepath.Dir(path), filepath.Base(path)+".")
@@ -48,21 +48,20 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// WhySkipped returns why ReadFiles returned a path in skipped.
+// WhySkipped returns the reason why ReadFiles skipped a path.
 func WhySkipped(path string) string {
-	if holdsRules(path) {
+	if isRuleFile(path) {
 		return "it is a link to a directory"
 	}
 	return "its name is not that of a file of rules"
 }
 
-// NoFiles is the error of callers that need at least one file, where ReadFiles
-// found none.
+// NoFiles returns the error of a caller that needs at least one file, if ReadFiles found none.
 func NoFiles(paths ...string) error {
 	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
 
-// reader reads files, and notes what it could not read.
+// reader reads files and collects the errors.
 type reader struct {
 	files   []File
 	skipped []string
@@ -90,8 +89,8 @@ func (r *reader) path(path string) {
 	}
 }
 
-// directory reads what is in dir and has names that begin with prefix. A link to a file is as
-// good as the file. One to a directory is not followed: it may lead back up.
+// directory reads the entries of dir whose names begin with prefix. It follows links to files
+// but not links to directories, which may lead to a parent.
 func (r *reader) directory(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	r.errs = append(r.errs, err)
@@ -101,7 +100,7 @@ func (r *reader) directory(dir, prefix string) {
 			continue
 		}
 		info, err := os.Stat(path)
-		if err == nil && !entry.IsDir() && (info.IsDir() || !holdsRules(path)) {
+		if err == nil && !entry.IsDir() && (info.IsDir() || !isRuleFile(path)) {
 			r.skipped = append(r.skipped, path)
 		} else {
 			r.path(path)
@@ -109,21 +108,21 @@ func (r *reader) directory(dir, prefix string) {
 	}
 }
 
-// holdsRules tells by its name whether a file of a directory is a rule file.
-func holdsRules(name string) bool {
+// isRuleFile reports whether a file in a directory is a rule file, judging by its name.
+func isRuleFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json", ""}, filepath.Ext(name))
 }
 
-// ReadFile reads a regular file, or what a link to one leads to: one byte more than
-// is allowed at most, which Load reports as a problem beside all others. Anything
-// else is an error. It does not wait for who writes to a pipe.
+// ReadFile reads a regular file, or a link to one. It reads at most one byte more than
+// MaxFileSize, so that Load reports a larger file along with all other problems. Anything but a
+// regular file is an error. ReadFile never waits for the writer of a pipe.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	info, err := f.Stat() // not os.Stat: the path may name another file by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file; use a regular file or a link to a regular file")}
 	}
@@ -135,7 +134,7 @@ func ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// ReadStream reads a file from r, such as the standard input. Problems call it name.
+// ReadStream reads a file from r, such as the standard input. Problems refer to it by name.
 func ReadStream(r io.Reader, name string) (File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	if err != nil {

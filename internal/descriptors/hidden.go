@@ -8,34 +8,34 @@ import (
 	"weir/internal/limiter"
 )
 
-// The search for a rule never goes back. So what a more general node has below it
-// is lost for the values that lead to a more specific one, unless that has it, too.
+// Matching does not backtrack. So the limits below a general node do not apply to values
+// that lead to a more specific node, unless that node repeats them.
 
 const (
-	maxNamed = 100 // nodes that lack what a more general one has; further ones are counted
-	maxLost  = 3   // limits that one of them lacks are named
-	// maxCompared bounds the comparisons of nodes and patterns. Few specific nodes have many
-	// children and all that the general one has, so most trees take far less.
+	maxNamed = 100 // nodes with a warning of their own; a last warning counts the others
+	maxLost  = 3   // missing limits that a warning names
+	// maxCompared limits the comparisons of nodes and patterns. Most trees take far less,
+	// because few specific nodes have many children and repeat all limits of the general node.
 	maxCompared = 16 * MaxWork
-	aNode       = 32 // what comparing two nodes takes of it
+	nodeWork    = 32 // cost of comparing two nodes
 )
 
-// hiding looks for limits that specific nodes hide.
+// hiding searches for limits that specific nodes hide.
 type hiding struct {
 	*loader
 	work    Work    // left for comparisons
-	lacking []*node // that lack limits
+	lacking []*node // nodes without some of the limits of a more general node
 }
 
-// valued is a node that is not for any value, with its values, and one address of each of
-// its networks. Those of a regular expression are not known.
+// valued is a node for certain values of its key. values has these values, and one address of
+// each network. It is empty for a regular expression, whose values are unknown.
 type valued struct {
 	*node
 	values []string
 }
 
-// warnOfHidden warns of limits that no request reaches for some values, and of
-// nodes for any value that it reaches for none.
+// warnOfHidden warns of nodes that lack limits of a more general node, and of nodes for any
+// value that no value reaches.
 func (l *loader) warnOfHidden() {
 	h := hiding{loader: l, work: maxCompared}
 	for _, v := range l.valued {
@@ -44,7 +44,7 @@ func (l *loader) warnOfHidden() {
 		switch {
 		case n.matchesAll:
 			if anyValue != nil {
-				l.warn(anyValue.place(), "never reached, %s at %s matches every value", n.value(), n.place())
+				l.warn(anyValue.location(), "never reached, %s at %s matches every value", n.value(), n.location())
 			}
 			continue
 		case len(v.values) > 0:
@@ -62,25 +62,25 @@ func (l *loader) warnOfHidden() {
 				lost = append(lost[:maxLost], "others")
 			}
 			if h.lacking = append(h.lacking, n); len(h.lacking) <= maxNamed {
-				l.warn(n.place(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack. "+
+				l.warn(n.location(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack. "+
 					"Repeat here the rate_limit and descriptors that you need; if you need none, write rate_limit: {unlimited: true} and below: true",
-					n.way(), strings.Join(lost, ", "), general.way(), general.place())
+					n.way(), strings.Join(lost, ", "), general.way(), general.location())
 			}
 			break
 		}
 	}
 	if more := len(h.lacking) - maxNamed; more > 0 {
 		first := h.lacking[maxNamed]
-		l.warn(first.place(), "%s and %d of the rules after it lack limits that a more general one beside them has, too", first.way(), more-1)
+		l.warn(first.location(), "%s and %d of the rules after it lack limits that a more general one beside them has, too", first.way(), more-1)
 	}
 }
 
-// hiddenBy returns the nodes to which values of a node would lead if it were not
-// there, as far as that is soon found out. A wildcard is a value of those that match its
-// very text: a '*' in that text then lies where any run of characters may.
+// hiddenBy returns the nodes to which the values of v would lead without v, as far as the work
+// allows. A wildcard is looked up like a value: another wildcard that matches its text matches
+// all its values, since a '*' in the text is then covered by a '*'.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
-		return nil // they are too many
+		return nil // there are too many wildcards
 	}
 	seen := map[*node]bool{}
 	for _, value := range v.values {
@@ -100,17 +100,17 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	return generals
 }
 
-// isLimited reports whether there is a rule, and a limit of it that counts.
+// isLimited reports whether r is not nil and has a limit that counts.
 func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
 
-// lost appends to list the ways from general to limits for which specific has
-// none, until there are more than are named. way is the one to both.
+// lost appends to list the paths from general to limits that specific lacks, up to one more
+// than a warning names. way is the path that leads to both nodes.
 func (h *hiding) lost(list []string, specific, general *node, way string) []string {
 	own := specific.rule
 	if own != nil && own.below {
-		return list // its limits hold for all that it lacks
+		return list // its limits apply to everything below it
 	}
 	if limited := general.rule.isLimited(); limited && general.rule.below {
 		list = append(list, "longer descriptors")
@@ -124,13 +124,13 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 		list = append(list, "what no rule below it matches")
 	}
 	for _, child := range general.children {
-		if !h.work.take(aNode) || len(list) > maxLost {
+		if !h.work.take(nodeWork) || len(list) > maxLost {
 			break
 		}
 		if !child.limited {
 			continue
 		}
-		below := strings.TrimPrefix(way+"|"+Spell(child.named()), "itself|")
+		below := strings.TrimPrefix(way+"|"+Spell(child.shown()), "itself|")
 		if same, known := specific.same(child, &h.work); !known {
 			continue
 		} else if same == nil {
@@ -142,8 +142,8 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	return list
 }
 
-// same returns the child of n that an entry for other, the child of another node,
-// leads to, or nil. That is not always known for what a regular expression matches.
+// same returns the child of n to which an entry for other, a child of another node, leads, or
+// nil. known is false if that cannot be decided, as for some regular expressions.
 func (n *node) same(other *node, work *Work) (child *node, known bool) {
 	e, p := other.entry, n.patterns[other.entry.Key]
 	switch {

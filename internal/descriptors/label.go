@@ -9,33 +9,33 @@ import (
 	"weir/internal/limiter"
 )
 
-// levelLabel is what metrics call a level of a rule. They are spelled as those
-// of envoyproxy/ratelimit, so that dashboards keep working.
+// levelLabel is the name of a rule's level in metrics. It is spelled as in
+// envoyproxy/ratelimit, so that dashboards keep working.
 type levelLabel struct {
-	text   string // key, or key_value
-	valued bool   // the value of the request follows, if it is not empty
+	text      string // key, or key_value
+	withValue bool   // the value of the request follows unless it is empty
 }
 
-// valuedLabels returns those of a rule's levels if values of requests belong in them,
-// else nil: those of all levels for detailed_metric. Where there is one value, or
-// share_threshold lets all count as one, there is nothing to ask for.
-func valuedLabels(way []step, detailed bool) []levelLabel {
-	isValued := func(s step) bool {
+// valuedLabels returns the labels of a rule's levels if some contain values of requests, or
+// nil. detailed asks for the values of all levels. Levels with a single value, and levels whose
+// values share a counter, do not get the values of requests.
+func valuedLabels(way []pathNode, detailed bool) []levelLabel {
+	hasValue := func(s pathNode) bool {
 		return s.node.how != ByValue && s.node.how != Nowhere && !s.share && (detailed || s.valueToMetric)
 	}
-	if !slices.ContainsFunc(way, isValued) {
+	if !slices.ContainsFunc(way, hasValue) {
 		return nil
 	}
 	labels := make([]levelLabel, len(way))
 	for i, s := range way {
-		if labels[i].text = s.label; isValued(s) {
+		if labels[i].text = s.label; hasValue(s) {
 			labels[i] = levelLabel{sanitize(s.node.entry.Key), true}
 		}
 	}
 	return labels
 }
 
-// label is what metrics call the level of n as long as no value is asked for.
+// label returns the name of the node's level in metrics, without values of requests.
 func (n *node) label() string {
 	if n.how == ByKey || n.how == Nowhere {
 		return sanitize(n.entry.Key)
@@ -43,16 +43,16 @@ func (n *node) label() string {
 	return sanitize(n.entry.Key + "_" + n.value())
 }
 
-// maxLabelValue is how many bytes of a request's value a label holds at most.
+// maxLabelValue is the maximum length in bytes of a request's value in a label.
 const maxLabelValue = 128
 
-// AppendLabels appends to dst what metrics call the levels of the rule for a
-// request that matched it with entries, as limiter.Hit.Labels wants it: nothing
-// if they hold no values of requests. It does not allocate.
+// AppendLabels appends to dst the names of the rule's levels for a request whose descriptor
+// matched with entries, in the format of limiter.Hit.Labels. It appends nothing if the names
+// contain no values of requests. It does not allocate.
 func (r *Rule) AppendLabels(dst []byte, entries []limiter.Entry) []byte {
 	for i, l := range r.labels {
 		dst = append(dst, l.text...)
-		if value := entries[i].Value; l.valued && value != "" {
+		if value := entries[i].Value; l.withValue && value != "" {
 			dst = appendLabel(append(dst, '_'), value[:min(len(value), maxLabelValue)])
 		}
 		dst = append(dst, limiter.LevelEnd)
@@ -60,13 +60,12 @@ func (r *Rule) AppendLabels(dst []byte, entries []limiter.Entry) []byte {
 	return dst
 }
 
-// sanitize spells a text of the configuration as a label.
+// sanitize returns a text of the configuration as a label.
 func sanitize(s string) string { return string(appendLabel(nil, s)) }
 
-// appendLabel appends s as a label, which is also a part of a name of statsd:
-// without ':' and '|', without the dots of IPv4 addresses, and without control
-// characters and bytes that are not UTF-8, which Prometheus refuses; all of them
-// become '_', runs of such bytes a single one.
+// appendLabel appends s as a label, which is also part of a statsd name. It replaces ':', '|',
+// control characters and the dots of IPv4 addresses by '_', and each run of bytes that are not
+// UTF-8, which Prometheus refuses, by a single '_'.
 func appendLabel(dst []byte, s string) []byte {
 	wasBroken, addressEnd := false, 0
 	for i, r := range s {
@@ -75,7 +74,7 @@ func appendLabel(dst []byte, s string) []byte {
 		}
 		isBroken := r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD")
 		switch {
-		case isBroken && wasBroken: // the run has its '_' already
+		case isBroken && wasBroken: // the run already has its '_'
 		case isBroken || r < ' ' || r == 0x7f || r == ':' || r == '|' || r == '.' && i < addressEnd:
 			dst = append(dst, '_')
 		default:
@@ -86,8 +85,8 @@ func appendLabel(dst []byte, s string) []byte {
 	return dst
 }
 
-// ipv4 returns the length of what looks like an IPv4 address at the start of s:
-// four groups of one to three digits.
+// ipv4 returns the length of text at the start of s that looks like an IPv4 address: four
+// groups of one to three digits. It returns 0 if there is none.
 func ipv4(s string) int {
 	n, dots, digits := 0, 0, 0
 	for ; n < len(s); n++ {
@@ -105,8 +104,8 @@ func ipv4(s string) int {
 	return n
 }
 
-// limitLabel is what metrics call a limit within its rule: its name, or how it
-// counts, in which it differs from others of the rule.
+// limitLabel returns the name of a limit in metrics: its own name, or how it counts, which
+// differs among the limits of a rule without names.
 func limitLabel(l *limiter.Limit) string {
 	switch {
 	case l.Name != "":

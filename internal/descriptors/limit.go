@@ -14,20 +14,20 @@ import (
 	"weir/internal/limiter"
 )
 
-// limitFields are what a limit says.
+// limitFields has the fields of a limit.
 type limitFields struct {
 	limiter.Spec
-	given strictyaml.Given // without what is null, which is as good as left out
+	given strictyaml.Given // without null fields, which count as omitted
 }
 
-// rateLimit reads rate_limit: one limit, or a list of them; null is none.
+// rateLimit reads rate_limit, which is one limit, a list of limits, or null for none.
 func (d *decoder) rateLimit(n *yaml.Node) {
 	l := &d.level
 	l.hasLimit = true
 	switch {
 	case strictyaml.IsNull(n):
 		l.hasLimit = false
-	case isEmptyList(n): // a rule whose limits were all commented out must not pass for one that allows everything
+	case isEmptyList(n): // or a rule whose limits are all commented out would admit everything
 		d.Problem(strictyaml.At(n), "the list is empty; add at least one limit")
 	case n.Kind == yaml.SequenceNode:
 		d.rateLimits(n)
@@ -40,7 +40,7 @@ func (d *decoder) rateLimit(n *yaml.Node) {
 
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
-	alike := map[string]uint32{} // how many count like this
+	alike := map[string]uint32{} // number of limits that count in the same way
 	names, hold := map[string]bool{}, ""
 	d.Items(list, func(n *yaml.Node) {
 		limit := d.limit(n)
@@ -64,8 +64,8 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// distinct reports what the limit that was read has in common with others of its rule: one of
-// their names, which tell them apart in metrics and in replaces. Their holds must have its key.
+// distinct reports conflicts of the last limit with earlier limits of its rule. Names must
+// differ, because metrics and replaces refer to limits by name. Hold keys must be equal.
 func (d *decoder) distinct(names map[string]bool, hold string, limit *limiter.Limit) {
 	given, key := &d.limitFields.given, limit.HoldKey()
 	if limit.Name != "" && names[limit.Name] {
@@ -76,7 +76,7 @@ func (d *decoder) distinct(names map[string]bool, hold string, limit *limiter.Li
 	}
 }
 
-// limit reads one limit. There is no Limit if something is wrong with it.
+// limit reads one limit. It returns nil if the limit is invalid.
 func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 	f, found := &d.limitFields, d.Found()
 	*f = limitFields{}
@@ -87,7 +87,7 @@ func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 		f.Algorithm = limiter.ByCalendar
 	}
 	if n.Kind == yaml.MappingNode {
-		d.wholeLimit(f)
+		d.checkLimit(f)
 	}
 	d.names[limiter.Entry{Key: d.domain, Value: f.Name}] = true
 	if d.Found() != found {
@@ -106,8 +106,8 @@ func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 	return limit
 }
 
-// wholeLimit reports which fields of a limit do not go together, and which are missing.
-func (d *decoder) wholeLimit(f *limitFields) {
+// checkLimit reports fields of a limit that must not be combined, and missing fields.
+func (d *decoder) checkLimit(f *limitFields) {
 	for _, row := range d.tables.limit.fields {
 		switch {
 		case !f.given.Has(row.name):
@@ -143,12 +143,11 @@ func (d *decoder) timeZone(n *yaml.Node) {
 	d.limitFields.TimeZone = d.neededText(n, d.Text, "a time zone is required; use a name of the IANA database, such as UTC or Europe/Berlin")
 }
 
-// hold reads the key of the entry that names holds.
 func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
-// neededText reads text that must not be empty, else that is a problem.
+// neededText returns the text of n as read returns it. It reports problem if the text is empty.
 func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
 	text, ok := read(n)
 	if ok && text == "" {
@@ -157,7 +156,6 @@ func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool),
 	return text
 }
 
-// denyFor reads how long a ban lasts.
 func (d *decoder) denyFor(n *yaml.Node) {
 	text, ok := d.Text(n)
 	if !ok {
@@ -188,8 +186,8 @@ func (d *decoder) replaces(n *yaml.Node) {
 	slices.Sort(d.limitFields.Replaces)
 }
 
-// describeLimit returns the fields of a limit: unit, amount and modes, then what is not the
-// default. The unit of an unlimited limit is UNKNOWN.
+// describeLimit returns the fields of a limit as texts: unit, amount and modes, then those that
+// differ from their defaults. The unit of an unlimited limit is UNKNOWN.
 func describeLimit(l *limiter.Limit) []string {
 	words := []string{
 		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),

@@ -15,32 +15,33 @@ import (
 	"weir/internal/limiter"
 )
 
-// Problem is one thing that is wrong in a rule file.
+// Problem is one error in a rule file.
 type Problem = strictyaml.Problem
 
-// Problems is every problem of a set of rule files, sorted by place.
+// Problems has all errors of a set of rule files, sorted by location.
 type Problems = strictyaml.Problems
 
-// Options say how rules are loaded.
+// Options control how rules are loaded.
 type Options struct {
-	// MergeDomains lets several files have rules of one domain. They are joined
-	// in the order of the files; the same descriptor may be in one of them only.
+	// MergeDomains allows several files to have rules of one domain. The rules are joined in
+	// the order of the files. Each descriptor may be in only one of them.
 	MergeDomains bool
-	// CalendarMonths counts limits of unit month without an algorithm by the calendar.
+	// CalendarMonths counts limits of unit month by the calendar if they name no algorithm.
 	CalendarMonths bool
-	// Background leaves all processors but one to others. Otherwise a load keeps all busy.
+	// Background leaves all processors but one to other work. By default, a load uses all of
+	// them.
 	Background bool
 }
 
-// How much of a large file is parsed at once, in bytes.
+// Sizes in bytes of the parts in which a large file is parsed.
 const (
-	part      = 8 << 10  // in the background: a millisecond
-	largePart = 64 << 10 // by all processors, which seldom wait for each other then
+	part      = 8 << 10  // in the background; parsing one takes about a millisecond
+	largePart = 64 << 10 // on all processors, which then seldom wait for each other
 )
 
-// Load checks files and builds the Tree of their rules. The error is of type
-// Problems and has every problem of every file; no file at all is one, too,
-// because rules that got lost must not pass for rules that allow everything.
+// Load checks files and builds the Tree of their rules. An error is of type Problems and has
+// every problem of every file. It is an error if files is empty, because a server whose rules
+// are missing must not admit everything.
 func Load(files []File, opts Options) (*Tree, error) {
 	size, ahead := largePart, runtime.GOMAXPROCS(0)
 	if opts.Background {
@@ -54,11 +55,11 @@ func Load(files []File, opts Options) (*Tree, error) {
 	return l.result()
 }
 
-// LoadResources builds the Tree of the resources of a control plane, each of them a
-// RateLimitConfig, with the checks of files. A field that is not set means what it means in
-// a file that omits it, except that requests_per_unit is then 0. Resources are joined in the
-// order of their names. No resource at all makes an empty Tree, because so a control plane
-// says that it has no rules. Of fields that are not known here, Warnings tell.
+// LoadResources builds the Tree of a control plane's resources, each of which is a
+// RateLimitConfig. They are checked like files. A field that is not set is treated as missing
+// from a file, except that requests_per_unit is then 0. Resources are joined in the order of
+// their names. If there are none, the Tree is empty, because a control plane sends no resources
+// when it has no rules. Unknown fields are reported as Warnings.
 func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
@@ -68,7 +69,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 		if resource.GetTypeUrl() != ResourceType {
 			wrong = fmt.Sprintf("the type %q is not allowed; use %s", resource.GetTypeUrl(), ResourceType)
 		} else if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
-			// Some of its blanks are of another kind in every other build of the program.
+			// In some builds of a program, the protobuf library's errors have non-breaking spaces.
 			text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 			wrong = "the resource is not a valid RateLimitConfig: " + strings.TrimPrefix(text, "proto: ")
 		}
@@ -80,26 +81,25 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	}
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
-		d := l.decoder(fmt.Sprintf("resource %q", config.GetName()))
+		d := l.newDecoder(fmt.Sprintf("resource %q", config.GetName()))
 		writer := messageWriter{&d.Reporter}
-		d.whole(writer.message(config.ProtoReflect()))
+		d.document(writer.message(config.ProtoReflect()))
 		l.add(d)
 	}
 	return l.result()
 }
 
-// ResourceType is the type of the resources in which a control plane sends
-// rules.
+// ResourceType is the type of the resources that have a control plane's rules.
 const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
-// loader makes a tree of document after document.
+// loader builds a tree from documents, one after the other.
 type loader struct {
 	opts     Options
 	tree     *Tree
-	valued   []valued               // nodes that are not for any value, in the order of the files
-	names    map[limiter.Entry]bool // of limits, with their domains
+	valued   []valued               // nodes whose values are limited, in the order of the files
+	names    map[limiter.Entry]bool // names of limits, by domain
 	replaced []mention              // names in the replaces of limits
-	roots    []*node                // of domains, and of the documents whose domain is wrong
+	roots    []*node                // of all domains, and of the documents whose domain is invalid
 	problems Problems
 }
 
@@ -111,33 +111,33 @@ func newLoader(opts Options) *loader {
 	}
 }
 
-// files decodes files, one that is larger than size part by part: size and ahead are
-// those of strictyaml.Split. It reports whether all parts could be parsed alone.
+// files decodes files. It decodes files larger than size in parts; see strictyaml.Split for
+// size and ahead. It returns false if a part cannot be parsed on its own.
 func (l *loader) files(files []File, size, ahead int) bool {
 	if len(files) == 0 {
 		l.problems = append(l.problems, Problem{Message: "there are no rule files, at least one is required"})
 	}
 	for _, f := range files {
-		d := l.decoder(f.Name)
+		d := l.newDecoder(f.Name)
 		if parts := strictyaml.Split(f.Data, "descriptors", size, ahead); parts != nil {
 			if !d.parts(parts) {
 				return false
 			}
 		} else if root := d.Parse(f.Data, "a domain and its descriptors"); root != nil {
-			d.whole(root)
+			d.document(root)
 		}
 		l.add(d)
 	}
 	return true
 }
 
-// add takes over what was found in a document.
+// add takes over the problems and warnings of a document.
 func (l *loader) add(d *decoder) {
 	l.problems = append(l.problems, d.Problems...)
 	l.tree.warnings = append(l.tree.warnings, d.Warnings...)
 }
 
-// result is the tree or, if there is any problem, all of them.
+// result returns the tree or, if there are problems, all of them.
 func (l *loader) result() (*Tree, error) {
 	if len(l.tree.holds) > 0 {
 		for _, root := range l.roots {
@@ -151,19 +151,20 @@ func (l *loader) result() (*Tree, error) {
 	l.warnOfDomains()
 	l.warnOfHidden()
 	l.tree.warnings.Sort()
-	l.tree.warnings = slices.CompactFunc(l.tree.warnings, func(a, b Problem) bool { // which an alias repeats
+	l.tree.warnings = slices.CompactFunc(l.tree.warnings, func(a, b Problem) bool { // aliases repeat warnings
 		b.Path = a.Path
 		return a == b && a.Line > 0
 	})
 	return l.tree, nil
 }
 
-// checkHolds reports the nodes below n whose key names holds in their domain. An entry with
-// such a key has no node, so that it can be anywhere in a descriptor.
+// checkHolds reports the nodes below n whose key names holds in their domain. Matching skips
+// the entry that names a hold, which can be anywhere in a descriptor, so such a node would be
+// ambiguous.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {
-			problem := child.place()
+			problem := child.location()
 			problem.Message = fmt.Sprintf("the key %q names the holds of %s at %s: use another key, or another hold there",
 				child.entry.Key, r.Way(), r.Place())
 			l.problems = append(l.problems, problem)

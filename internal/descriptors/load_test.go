@@ -64,7 +64,7 @@ func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 	t.Helper()
 	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
 		name := filepath.Join(root, entry.Name())
-		if !entry.IsDir() && !holdsRules(name) {
+		if !entry.IsDir() && !isRuleFile(name) {
 			continue
 		}
 		t.Run(entry.Name(), func(t *testing.T) {

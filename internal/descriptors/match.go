@@ -9,96 +9,97 @@ import (
 	"weir/internal/limiter"
 )
 
-// Tree holds the rules of all domains. It is immutable, and safe for use by
-// many goroutines. The zero Tree has no rules.
+// Tree has the rules of all domains. It is immutable, and safe for concurrent use. The zero
+// Tree has no rules.
 type Tree struct {
 	domains map[string]*node
-	labels  map[string]string // of the domains, in metrics
+	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // in the order of the files
-	// holds has, by domain and key, the first rule whose holds are named by entries with the key.
+	// holds has, by domain and key, the first rule whose holds are named by entries with the
+	// key.
 	holds map[limiter.Entry]*Rule
 
 	warnings Problems
 }
 
-// Rule is what a descriptor can lead to: a node of the tree. It is immutable.
+// Rule is the rule of a node, which applies to the descriptors that lead there. It is
+// immutable.
 type Rule struct {
-	// Above is the next rule on the way to this one whose limits hold below it, and so
-	// here, too. It is nil if there is none.
+	// Above is the next rule on the path to this one whose limits apply below it, and so to
+	// this rule's descriptors, too. It is nil if there is none.
 	Above *Rule
-	// Override says how a limit is counted that a request brings along in the place of
-	// Limits. It is nil if the rule does not say.
+	// Override says how to count a limit that a request sends to replace Limits. It is nil if
+	// the rule has no override.
 	Override *Override
-	// Limits are all to be kept. They have different counters. A whitelist entry
-	// has none: the descriptor is known and unlimited.
+	// Limits all apply, each with a counter of its own. A whitelist entry has none: its
+	// descriptor is known and unlimited.
 	Limits []*limiter.Limit
-	// Patterns holds for each level the text that stands for all its values in
-	// the counter's key (share_threshold), "" where the value itself does. It
-	// ends with the last such text and is nil if there is none, as
-	// limiter.Keys.Append wants it.
+	// Patterns has, for each level with share_threshold, the text that replaces its values in
+	// the counter's key, and "" for other levels. It ends with the last such text, and is nil
+	// if there is none, as limiter.Keys.Append expects.
 	Patterns []string
-	// Hold is the key of the entry that names a hold of the limits in flight, those of
-	// Above included, "" if there are none. The entry has no level of its own, and may be
-	// anywhere in a descriptor.
+	// Hold is the key of the entry that names a hold of the rule's concurrency limits,
+	// including those of Above. It is empty if there are none. The entry is not part of the
+	// path to the rule, and may be anywhere in a descriptor.
 	Hold string
-	// Metadata is what answers about this rule carry, nil if nothing. Its values
-	// are those of encoding/json.
+	// Metadata is sent in answers about this rule, and is nil if there is none. Its values have
+	// the types of encoding/json.
 	Metadata map[string]any
 
-	node *node // where it is
-	// labels are those of the metrics, one for each level, nil if they hold no
-	// values of requests and are those of the limits.
+	node *node
+	// labels are the names of the levels in metrics. They are nil if no name contains a
+	// request's value; the names in the limits' series are then complete.
 	labels []levelLabel
-	// What asked for values in the labels.
+	// Settings that put values of requests into labels.
 	detailedMetric, valueToMetric bool
 
-	below  bool  // Limits hold for what goes on below, too
-	levels int16 // how many entries lead here
+	below  bool  // Limits apply below the rule, too
+	levels int16 // length of the path to the rule, in entries
 }
 
-// node is one place of a domain's tree.
+// node is a node in the tree of a domain.
 type node struct {
 	parent *node // nil for a domain
 	file   string
-	// entry is the key and a value that leads here from parent: of a list and of
-	// networks the first, of a regular expression its text, "" if any does. Of a
-	// domain it is its name, as key.
+	// entry is the key, and a value that leads here from parent: the first value of a list or
+	// of networks, the text of a regular expression, or "" for any value. For a domain, the key
+	// is its name.
 	entry limiter.Entry
 
-	line, column int32 // in file; of a resource of a control plane 0
+	line, column int32 // in file; 0 in a resource of a control plane
 	index        int32 // in its list of descriptors
-	more         int32 // how many values or networks lead here beside the first
-	order        int32 // of a wildcard and a regular expression, see patterns
-	how          How   // by what entries lead here; Nowhere for a domain, and for a rule without key
-	limited      bool  // it leads to a limit that counts, itself or below it
-	matchesAll   bool  // a wildcard or a regular expression leads here from every value
+	more         int32 // number of values or networks besides the first
+	order        int32 // of a wildcard or regular expression among those of its key, by location
+	how          How   // how entries lead here; Nowhere for a domain and for a rule without key
+	limited      bool  // the node or a node below it has a limit that counts
+	matchesAll   bool  // one of its wildcards or its regular expression matches every value
 
-	// rule is that of descriptors that end here, nil if the node only leads on.
+	// rule applies to descriptors that end here. It is nil if the node only has children.
 	rule *Rule
-	// keyless is the rule for entries that lead to none of the children. It has a node of
-	// its own that is no child.
+	// keyless is the rule for entries that lead to none of the children. Its own node is not
+	// among the children.
 	keyless *Rule
 
 	children []*node // in the order of the files
-	// exact holds children by key and value: each value of a list, and the text of a
-	// wildcard, too. The value of a child for any value is "", which no other has.
+	// exact has children by key and value, including each value of a list and the text of each
+	// wildcard. A child for any value has the value "", which cannot be listed.
 	exact    map[limiter.Entry]*node
 	patterns map[string]*patterns // by key
 }
 
-// HasDomain reports whether there are rules for domain.
+// HasDomain reports whether domain has rules.
 func (t *Tree) HasDomain(domain string) bool { return t.domains[domain] != nil }
 
-// DomainLabel is what metrics call a domain, "" if there are no rules for it.
+// DomainLabel returns the name of a domain in metrics, or "" if it has no rules.
 func (t *Tree) DomainLabel(domain string) string { return t.labels[domain] }
 
-// Domains is the number of domains.
+// Domains returns the number of domains.
 func (t *Tree) Domains() int { return len(t.domains) }
 
-// DomainNames are those of the domains, sorted.
+// DomainNames returns the names of the domains, sorted.
 func (t *Tree) DomainNames() []string { return slices.Sorted(maps.Keys(t.domains)) }
 
-// Rules is the number of rules, whitelist entries included.
+// Rules returns the number of rules, including whitelist entries.
 func (t *Tree) Rules() int { return len(t.rules) }
 
 // All yields all rules, in the order of the files.
@@ -117,8 +118,8 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	}
 }
 
-// Places fills in where the rules are written that have limits with the series in
-// places. It leaves those that no rule has.
+// Places sets the values of places to the location of the first rule that has a limit with the
+// series. It does not change the value of a series that no rule has.
 func (t *Tree) Places(places map[limiter.Series]string) {
 	for _, r := range t.rules {
 		for _, l := range r.Limits {
@@ -129,10 +130,10 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 	}
 }
 
-// Match returns the rule that applies to a descriptor: the one that its last entry
-// leads to, if its entries lead there level by level. Where an entry leads to none, it is
-// the rule without key of that level, else the nearest on the way that holds below, else
-// nil. The limits of Above apply, too. It does not go back to try another way, and does not
+// Match returns the rule that applies to a descriptor. If the entries lead to a rule level by
+// level, it is that rule. If an entry leads nowhere, or the path ends at a node without rule,
+// it is the level's rule without key (for an entry), or the nearest rule above that applies
+// below, or nil. The limits of Above apply, too. Match does not backtrack and does not
 // allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	work := MaxWork
@@ -140,16 +141,17 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	return rule
 }
 
-// MatchHold is Match for one of the descriptors of a request, which share work. It also
-// returns which entry names the hold of the rule, and so belongs to no level; -1 if there is
-// none. If the rule needs a hold, its limits in flight must then deny. And it returns the
-// entries as they are counted: in a copy with canonical addresses where networks match.
+// MatchHold is like Match for one descriptor of a request, whose descriptors share work. It
+// also returns the index of the entry that names the rule's hold and is not part of the path,
+// or -1. If the rule needs a hold and holdEntry is -1, its concurrency limits must deny.
+// counted are the entries as they are counted. If networks match, it is a copy with canonical
+// addresses.
 func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	n, holdEntry := t.domains[domain], -1
 	if n == nil {
 		return nil, -1, entries
 	}
-	var without *Rule // if the entry that may name a hold does not
+	var without *Rule // result if the entry at holdEntry does not name a hold of the rule
 	for i, e := range entries {
 		if next := n.next(e, work); next != nil {
 			switch n = next; n.how {
@@ -164,24 +166,23 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (ru
 			rule = n.above()
 		}
 		if holdEntry >= 0 || t.holds[limiter.Entry{Key: domain, Value: e.Key}] == nil {
-			return rule.named(without, holdEntry, entries)
+			return rule.withHold(without, holdEntry, entries)
 		}
 		holdEntry, without = i, rule
 	}
 	if rule = n.rule; rule == nil {
 		rule = n.above()
 	}
-	if holdEntry < 0 && rule != nil && rule.Hold == "" { // nearly always
+	if holdEntry < 0 && rule != nil && rule.Hold == "" { // the usual case
 		return rule, -1, entries
 	}
-	return rule.named(without, holdEntry, entries)
+	return rule.withHold(without, holdEntry, entries)
 }
 
-// canonical returns entries with the address at i in its one form, without a zone: in a
-// copy, unless it is in that form already. Each way to write an address would have a counter
-// of its own otherwise.
+// canonical returns entries with the address at i in canonical form, without a zone, so that
+// all forms of an address share a counter. It copies entries unless the address is canonical.
 func canonical(entries []limiter.Entry, i int) []limiter.Entry {
-	if !strings.Contains(entries[i].Value, ":") { // IPv4 has one form
+	if !strings.Contains(entries[i].Value, ":") { // IPv4 addresses are always canonical
 		return entries
 	}
 	var room [longestAddress]byte
@@ -193,7 +194,7 @@ func canonical(entries []limiter.Entry, i int) []limiter.Entry {
 	return entries
 }
 
-// above returns the nearest rule, from n upwards, whose limits hold below it, or nil.
+// above returns the rule of n or of its nearest ancestor whose limits apply below it, or nil.
 func (n *node) above() *Rule {
 	for ; n != nil; n = n.parent {
 		if n.rule != nil && n.rule.below {
@@ -203,21 +204,22 @@ func (n *node) above() *Rule {
 	return nil
 }
 
-// named returns r, which entry names its hold, and entries. If that entry is not the one
-// taken for it, it returns without, as if the one taken had led nowhere.
-func (r *Rule) named(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
+// withHold returns the results of MatchHold, where r is the rule that matched while the entry
+// at holdEntry was skipped. If that entry does not name a hold of r, the result is without, as
+// if the entry had led nowhere.
+func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
 	}
-	if holdEntry < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
+	if holdEntry < 0 && r != nil && r.Hold != "" { // the entry may follow the one that led nowhere
 		holdEntry = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
 	}
 	return r, holdEntry, entries
 }
 
-// Passed returns the last rule that a descriptor passes and whose limits hold below it.
-// The descriptor matched r and has so many entries, without the one that names its hold.
-// The rule at which it ends is not passed, nor is one without key.
+// Passed returns the last rule above the end of a descriptor whose limits apply below it. The
+// descriptor matched r, and entries is its length without the entry that names a hold. The rule
+// at the end itself is not passed, nor is a rule without key.
 func (r *Rule) Passed(entries int) *Rule {
 	if entries > int(r.levels) && !r.IsKeyless() {
 		return r
@@ -225,9 +227,9 @@ func (r *Rule) Passed(entries int) *Rule {
 	return r.Above
 }
 
-// Counted returns the entries of a descriptor, which matched r or a rule below it,
-// that spell the counters of r: those that lead to r. Those of a rule without key are
-// all, or those that lead to its level if all share a counter.
+// Counted returns the entries in the key of r's counters, for a descriptor that matched r or a
+// rule below it. They are the entries that lead to r. For a rule without key, they are all
+// entries, or those that lead to its level if all descriptors share a counter.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {
 	case !r.IsKeyless():
@@ -239,14 +241,14 @@ func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	}
 }
 
-// IsKeyless reports whether r has no key: it is for descriptors that no other rule of its
-// level matches.
+// IsKeyless reports whether r has no key, and so applies to descriptors that no other rule of
+// its level matches.
 func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 
-// next returns the child that an entry leads to, or nil: the one with its key
-// and value, else what patterns find, else the one with its key for any value.
-// An entry without value is no exception: the wildcard * alone matches it, or a
-// regular expression that matches "".
+// next returns the child that an entry leads to, or nil. It tries the child with the key and
+// value, then the patterns of the key, then the child with the key for any value. An empty
+// value is treated in the same way: the wildcard * matches it, and so does a regular expression
+// that matches "".
 func (n *node) next(e limiter.Entry, work *Work) *node {
 	if child := n.exact[e]; child != nil {
 		return child
@@ -259,9 +261,9 @@ func (n *node) next(e limiter.Entry, work *Work) *node {
 	return n.exact[limiter.Entry{Key: e.Key}]
 }
 
-// all yields the child that an entry leads to and those that it would lead to if
-// that were not there, and so on. It may yield one several times. It ends when too little
-// work is left.
+// all yields the child that an entry leads to, then the child that it would lead to without
+// that one, and so on. It may yield a child more than once. It stops when too little work is
+// left.
 func (n *node) all(e limiter.Entry, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if child := n.exact[e]; child != nil && !yield(child) {

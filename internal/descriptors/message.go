@@ -13,12 +13,12 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// messageWriter writes a message of a control plane as the YAML nodes of a file that says
-// the same, so that the decoder of files judges both. The nodes have no position. It warns
-// of fields that it does not know.
+// messageWriter turns a message of a control plane into the YAML nodes of an equivalent file,
+// so that one decoder checks both. The nodes have no position. It warns of fields that it does
+// not know.
 type messageWriter struct{ *strictyaml.Reporter }
 
-// mostUnknown bounds how many unknown fields of a resource are reported.
+// mostUnknown limits the unknown fields that are reported for one resource.
 const mostUnknown = 20
 
 func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
@@ -27,7 +27,7 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 	for len(rest) > 0 && len(w.Warnings) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
-			break // Unmarshal lets no such bytes pass
+			break // unreachable, because Unmarshal refuses such bytes
 		}
 		w.Warn(strictyaml.Position{}, "field %d of %s is unknown and ignored", number, m.Descriptor().Name())
 		rest = rest[size:]
@@ -37,7 +37,7 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		name := string(f.Name())
-		// An amount that is not set is 0, but unlimited needs none.
+		// A missing amount means 0, unless the limit is unlimited.
 		isAmount := name == "requests_per_unit" && !m.Get(fields.ByName("unlimited")).Bool()
 		if m.Has(f) || isAmount {
 			w.Enter(strictyaml.Step{Field: name})
@@ -48,7 +48,7 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 	return n
 }
 
-// value writes the value of a field, one item after the other if it is a list.
+// value returns the node of a field's value, which may be a list.
 func (w *messageWriter) value(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
 	if !f.IsList() {
 		return w.single(f, v)
@@ -66,7 +66,7 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		if m, ok := v.Message().Interface().(*structpb.Struct); ok {
-			return anyNode(m.AsMap())
+			return jsonNode(m.AsMap())
 		}
 		return w.message(v.Message())
 	case protoreflect.EnumKind:
@@ -81,25 +81,26 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 	return scalar("!!str", v.String())
 }
 
-// anyNode writes metadata. The encoder of YAML is not for texts: it loses line breaks.
-func anyNode(value any) *yaml.Node {
+// jsonNode returns the node of a value in metadata. It does not let the YAML library encode
+// texts, because that loses line breaks.
+func jsonNode(value any) *yaml.Node {
 	n := new(yaml.Node)
 	switch v := value.(type) {
 	case map[string]any:
 		n.Kind = yaml.MappingNode
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			n.Content = append(n.Content, scalar("!!str", name), anyNode(v[name]))
+			n.Content = append(n.Content, scalar("!!str", name), jsonNode(v[name]))
 		}
 	case []any:
 		n.Kind = yaml.SequenceNode
 		for _, item := range v {
-			n.Content = append(n.Content, anyNode(item))
+			n.Content = append(n.Content, jsonNode(item))
 		}
 	case string:
 		n = scalar("!!str", v)
-		n.Style = yaml.DoubleQuotedStyle // "yes" is a text here, not a boolean of YAML
+		n.Style = yaml.DoubleQuotedStyle // or the decoder would read "yes" as a boolean
 	default:
-		_ = n.Encode(v) // which a number, a boolean and null always let
+		_ = n.Encode(v) // never fails for a number, a boolean or null
 	}
 	return n
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// parseNetwork returns the network that a text of the rules names, or what is wrong
-// with the text. An IPv4 network in IPv6 form is the IPv4 network.
+// parseNetwork returns the network that text names. An IPv4 network in IPv6 form becomes the
+// IPv4 network. If the text is invalid, it returns the message of a problem in wrong.
 func parseNetwork(text string) (network netip.Prefix, wrong string) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		return network, fmt.Sprintf("%q is an address, not a network; write %q for this address alone", text, host(address))
@@ -28,20 +28,20 @@ func parseNetwork(text string) (network netip.Prefix, wrong string) {
 	return network, ""
 }
 
-// mappedBits is the length of the prefix of IPv4 addresses in IPv6 form.
+// mappedBits is the length of the prefix before IPv4 addresses in IPv6 form.
 const mappedBits = 96
 
-// host is the network of one address.
+// host returns the network that has only this address.
 func host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }
 
-// longestAddress is the length of the longest text of an address.
+// longestAddress is the maximum length of an address as text.
 const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
-// parseAddress returns the address that a value of a request is: IPv4 also if it is
-// in IPv6 form, and without a zone, which Envoy sends with link-local addresses.
+// parseAddress returns the address in a value of a request. It converts IPv4 addresses in IPv6
+// form to IPv4, and removes the zone, which Envoy sends with link-local addresses.
 //
-// ParseAddr allocates where it fails, and keeps every zone that it meets. So it is
-// only given what looks like an address: what then is none costs 48 bytes.
+// netip.ParseAddr allocates when it fails, and keeps every zone in memory. So it only gets
+// values that look like an address; an invalid one of those costs 48 bytes.
 func parseAddress(value string) (address netip.Addr, ok bool) {
 	zone := strings.IndexByte(value, '%')
 	if zone > 0 && zone < len(value)-1 {

@@ -10,17 +10,16 @@ import (
 	"weir/internal/limiter"
 )
 
-// Override says how a limit is counted that a request sends in the place of the limit of
-// a rule: like that one. It is comparable. The zero Override counts in fixed windows and
-// admits any amount.
+// Override says how to count a limit that a request sends to replace a rule's limit. It is
+// comparable. The zero Override counts in fixed windows and admits any amount.
 type Override struct {
-	Like   *limiter.Limit // of the rule
-	Most   uint64         // that is admitted in the period of Like, whatever a request asks for; 0 is any amount
-	Series limiter.Series // of the metrics
+	Like   *limiter.Limit // limit of the rule, whose algorithm and options the request's limit takes
+	Most   uint64         // maximum amount per period of Like, or 0 if a request may send any amount
+	Series limiter.Series // in metrics
 }
 
-// NewLimit returns the limit of so many per period, counted as o says. The error is
-// that of limiter.NewLimit. calendarMonths is as in Options.
+// NewLimit returns the limit of amount per multiplier units, counted as o says, or the error of
+// limiter.NewLimit. calendarMonths is as in Options.
 func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32, calendarMonths bool) (*limiter.Limit, error) {
 	s := limiter.Spec{}
 	if o.Like != nil {
@@ -34,8 +33,8 @@ func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32,
 	return limiter.NewLimit(s)
 }
 
-// proportional returns the burst of an amount that is to it as burst is to most: 0 if burst
-// is, else at least 1.
+// proportional scales burst from a limit of most to one of amount. It returns 0 if burst is 0,
+// and otherwise at least 1.
 func proportional(burst, amount, most uint64) uint64 {
 	if burst == 0 || most == 0 {
 		return burst
@@ -44,16 +43,16 @@ func proportional(burst, amount, most uint64) uint64 {
 	if high >= most {
 		return limiter.MaxAmount
 	}
-	part, _ := bits.Div64(high, low, most)
-	return min(max(part, 1), limiter.MaxAmount)
+	scaled, _ := bits.Div64(high, low, most)
+	return min(max(scaled, 1), limiter.MaxAmount)
 }
 
-// NewMost returns the limit of Most.
+// NewMost returns the limit that admits o.Most per period of o.Like.
 func (o *Override) NewMost() (*limiter.Limit, error) {
 	return o.NewLimit(o.Most, o.Like.Unit, o.Like.UnitMultiplier, false)
 }
 
-// String spells o in the words of rule files.
+// String returns o in the syntax of rule files.
 func (o *Override) String() string {
 	if o.Most == 0 {
 		return "{}"
@@ -61,18 +60,18 @@ func (o *Override) String() string {
 	return fmt.Sprintf("{max_requests_per_unit: %d}", o.Most)
 }
 
-// override reads an override.
 func (d *decoder) override(n *yaml.Node) {
 	d.most = 0
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
 	d.level.Override = &Override{Most: d.most}
 }
 
-// wholeOverride gives the override of a level the limit of its rule.
-func (d *decoder) wholeOverride(l *level) {
+// checkOverride links the override of a level to the limit of its rule, and reports an override
+// that the rule cannot have.
+func (d *decoder) checkOverride(l *level) {
 	o, at := l.Override, l.given.At("override")
 	switch {
-	case l.hasLimit && len(l.Limits) == 0: // something is wrong with it
+	case l.hasLimit && len(l.Limits) == 0: // the limit is invalid
 	case len(l.Limits) != 1 || l.Limits[0].Unlimited:
 		d.ProblemIn("override", at, "override needs exactly one rate_limit in the same rule, and it must not be unlimited")
 	default:

@@ -7,24 +7,24 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// patterns are the children of one node and key that stand for values which are not
-// listed: networks, and wildcards and regular expressions together in the order of
-// the files.
+// patterns are the children of one node and key whose values are not listed: networks,
+// wildcards and regular expressions. A value that is no address of a network leads to the first
+// matching wildcard or regular expression in the order of the files.
 type patterns struct {
-	networks  *bart.Table[*node] // nil if there are none, as a table takes some memory
+	networks  *bart.Table[*node] // nil if there are none, because a table takes some memory
 	wildcards wildcards
 	regexes   []*regex
-	count     int32 // children with wildcards and regular expressions
-	steps     int   // of the regular expressions
-	whole     *node // the first that matches every value, so that none after it is reached
-	last      *node // of wildcards and regular expressions
-	tooLong   *node // for a value that takes too much work
+	count     int32 // children with wildcards or regular expressions
+	steps     int   // of all regular expressions
+	catchAll  *node // first child that matches every value and so hides later ones, or nil
+	last      *node // last child with a wildcard or regular expression
+	tooLong   *node // for values that take too much work
 	compared  Work  // left for comparing wildcards with each other, see isHidden
 }
 
-// find returns the child that a value leads to, or nil: the one with the longest
-// prefix if the value is an address, else the first in the order of the files, else
-// tooLong if too little work is left to know.
+// find returns the child that a value leads to, or nil. If the value is an address of a
+// network, that is the child with the longest prefix, and otherwise the first matching child in
+// the order of the files. If too little work is left, find returns tooLong.
 func (p *patterns) find(value string, work *Work) *node {
 	if p.networks != nil {
 		if address, ok := parseAddress(value); ok {
@@ -43,8 +43,9 @@ func (p *patterns) find(value string, work *Work) *node {
 	return child
 }
 
-// findText returns the first wildcard or regular expression in the order of the
-// files that matches value and is not before from, or nil, also if too little work is left.
+// findText returns the first matching wildcard or regular expression, in the order of the
+// files, whose order is at least from. It returns nil if there is none, or if too little work
+// is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
 	for _, r := range p.regexes {
@@ -61,8 +62,8 @@ func (p *patterns) findText(value string, from int32, work *Work) *node {
 	return best
 }
 
-// all yields what find would return if what it yielded before were not there. It
-// may yield one child several times. It ends when too little work is left.
+// all yields the result of find, then its result without that child, and so on. It may yield a
+// child more than once. It stops when too little work is left.
 func (p *patterns) all(value string, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if address, ok := parseAddress(value); ok && p.networks != nil {
@@ -80,14 +81,14 @@ func (p *patterns) all(value string, work *Work) iter.Seq[*node] {
 	}
 }
 
-// addWildcard lets a wildcard lead to child, whose list may have several.
+// addWildcard lets a wildcard lead to child, whose list may have several wildcards.
 func (p *patterns) addWildcard(child *node, text string) {
 	p.order(child, strings.Trim(text, "*") == "")
 	p.wildcards.add(child, text)
 }
 
-// order notes which place child, the last in the file so far, has among these children,
-// and whether it matches every value.
+// order sets the order of child, which is the last one so far, and whether it matches every
+// value.
 func (p *patterns) order(child *node, matchesAll bool) {
 	if p.last != child {
 		child.order, p.last = p.count, child
@@ -95,13 +96,13 @@ func (p *patterns) order(child *node, matchesAll bool) {
 	}
 	if matchesAll {
 		child.matchesAll = true
-		if p.whole == nil {
-			p.whole = child
+		if p.catchAll == nil {
+			p.catchAll = child
 		}
 	}
 }
 
-// sameRegex returns the child of the same regular expression, or nil.
+// sameRegex returns the child whose regular expression is text, or nil.
 func (p *patterns) sameRegex(text string) *node {
 	for _, r := range p.regexes {
 		if r.child.entry.Value == text {

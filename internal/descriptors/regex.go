@@ -8,33 +8,35 @@ import (
 	"unicode/utf8"
 )
 
-// maxRegexSteps bounds the steps of all regular expressions of one node and key: the
-// instructions of their programs, about one for each character. Each may run once for each
-// byte of the value.
+// maxRegexSteps limits the steps of all regular expressions of one node and key. A step is an
+// instruction of the compiled program, about one per character of the expression. Each step may
+// run once for each byte of the value.
 const maxRegexSteps = 2000
 
-// A regular expression stands for whole values. A . matches a newline as well, as *
-// does in a wildcard: a value that holds one must not slip through a limit.
+// A regular expression must match the full value. A . also matches a newline, as a * does
+// in a wildcard, so that a value with a newline cannot avoid a limit.
 const beforeRegex, afterRegex = `\A(?s:`, `)\z`
 
 // regex is a regular expression of the rules.
 type regex struct {
 	compiled *regexp.Regexp
-	prefix   string // of every value that matches, may be ""
-	literal  string // is in every value that matches, may be ""
+	prefix   string // of every value that matches, may be empty
+	literal  string // part of every value that matches, may be empty
 	steps    int
-	child    *node // that values lead to
+	child    *node // node to which matching values lead, once it is attached
 }
 
-// matches reports whether the whole value matches, and false if too little work is left.
-// Most values that do not match lack the prefix or the literal, which takes much less.
+// matches reports whether the regular expression matches the full value. It returns false if
+// too little work is left. Most values lack the prefix or the literal, which is much cheaper to
+// find out.
 func (r *regex) matches(value string, work *Work) bool {
 	return work.take(1) && strings.HasPrefix(value, r.prefix) &&
 		work.scan(value) && strings.Contains(value, r.literal) &&
 		work.take(r.steps*(1+len(value))) && r.compiled.MatchString(value)
 }
 
-// parseRegex compiles a regular expression, or returns what is wrong with it.
+// parseRegex compiles a regular expression. If the text is invalid, it returns the message of a
+// problem in wrong.
 func parseRegex(text string) (re *regex, wrong string) {
 	anchored := beforeRegex + text + afterRegex
 	alone, err := syntax.Parse(text, syntax.Perl) // a)(b is valid only if anchored
@@ -47,7 +49,7 @@ func parseRegex(text string) (re *regex, wrong string) {
 	}
 	re = &regex{literal: literal(parsed)}
 	program, _ := syntax.Compile(alone.Simplify()) // it never fails
-	re.prefix, _ = program.Prefix()                // that of parsed is empty, because of its \A
+	re.prefix, _ = program.Prefix()                // of alone, because the prefix of parsed is empty behind its \A
 	program, _ = syntax.Compile(parsed.Simplify())
 	if re.steps = len(program.Inst); re.steps > maxRegexSteps {
 		return nil, tooManySteps(re.steps)
@@ -56,7 +58,7 @@ func parseRegex(text string) (re *regex, wrong string) {
 	return re, ""
 }
 
-// literal returns the longest text that is known to be in whatever matches re.
+// literal returns the longest text that is known to be part of every match of re.
 func literal(re *syntax.Regexp) (longest string) {
 	switch {
 	case re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0:
@@ -64,13 +66,13 @@ func literal(re *syntax.Regexp) (longest string) {
 	case re.Op == syntax.OpCapture, re.Op == syntax.OpPlus, re.Op == syntax.OpRepeat && re.Min > 0:
 		longest = literal(re.Sub[0])
 	case re.Op == syntax.OpConcat:
-		for _, part := range re.Sub {
-			if text := literal(part); len(text) > len(longest) {
+		for _, sub := range re.Sub {
+			if text := literal(sub); len(text) > len(longest) {
 				longest = text
 			}
 		}
 	}
-	if strings.ContainsRune(longest, utf8.RuneError) { // matches any byte that is no UTF-8
+	if strings.ContainsRune(longest, utf8.RuneError) { // it also matches bytes that are not UTF-8
 		return ""
 	}
 	return longest

@@ -12,14 +12,15 @@ import (
 	"weir/internal/limiter"
 )
 
-// matcherFields say to which values of an entry a descriptor applies.
+// matcherFields are the fields that limit a descriptor to certain values of its key.
 var matcherFields = []string{"value", "networks", "regex"}
 
-// values reads one of matcherFields. Lists are read when there is a node to lead to.
+// values reads one of matcherFields. Lists are only read when the descriptor has a node, by
+// attach.
 func (d *decoder) values(field string, n *yaml.Node) {
 	l := &d.level
 	switch {
-	case field == "value" && strictyaml.IsNull(n): // as good as left out
+	case field == "value" && strictyaml.IsNull(n): // counts as omitted
 		return
 	case l.from != "":
 		d.Problem(strictyaml.At(n), "%s is given, too: use one of %s", l.from, strings.Join(matcherFields, ", "))
@@ -48,8 +49,8 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	l.from = field
 }
 
-// attach makes the node of l, which n says, a child of its parent, to which its values
-// lead, unless there is an equal one.
+// attach makes the node of l a child of its parent, to which its values lead, unless the parent
+// has an equal child. mapping is the descriptor in the file.
 func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	n := l.node
 	parent, p := n.parent, n.parent.patterns[n.entry.Key]
@@ -58,7 +59,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
-			d.Problem(n.at(), twice, n.word(), twin.place())
+			d.Problem(n.at(), twice, n.word(), twin.location())
 		}
 		return
 	}
@@ -75,7 +76,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	case ByNetwork:
 		d.Field(mapping, "networks", func(list *yaml.Node) { v.values = d.leadFromNetworks(n, p, list) })
 	case ByRegex:
-		if l.regex == nil { // which is a problem already
+		if l.regex == nil { // already reported
 			break
 		}
 		if p.steps += l.regex.steps; p.steps > maxRegexSteps {
@@ -87,7 +88,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		}
 	case ByWildcard:
 		p.addWildcard(n, l.value)
-		fallthrough // its text leads there, too
+		fallthrough // the wildcard's text is a value that leads there, too
 	default:
 		parent.exact[n.entry] = n
 	}
@@ -96,8 +97,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 }
 
-// patternsOf returns the children of n for values of a key that are not listed, which it
-// makes if there are none yet.
+// patternsOf returns the patterns of a node and key, which it creates on the first call.
 func (d *decoder) patternsOf(n *node, key string) *patterns {
 	p := n.patterns[key]
 	if p == nil {
@@ -109,13 +109,13 @@ func (d *decoder) patternsOf(n *node, key string) *patterns {
 	return p
 }
 
-// tooLong returns the node of the domain to which values lead that take too much Work. Its
-// rule denies, also in quota mode and without Redis, and is none of the tree's.
+// tooLong returns the domain's node for values that take too much Work. Its rule denies, even
+// in quota mode and while Redis fails, and is not among the rules of the tree.
 func (d *decoder) tooLong() *node {
 	if d.long != nil {
 		return d.long
 	}
-	const name = "(too long)" // what people and metrics call it
+	const name = "(too long)" // in texts and metrics
 	d.long = &node{parent: d.root, how: TooLong, entry: limiter.Entry{Key: name}, file: d.root.file, line: d.root.line, column: d.root.column}
 	set := limiter.LabelSet{Domain: sanitize(d.domain), Key1: name, Rule: name, Limit: "deny"}
 	d.long.rule = &Rule{node: d.long, Limits: []*limiter.Limit{limiter.MustLimit(limiter.Spec{
@@ -124,8 +124,8 @@ func (d *decoder) tooLong() *node {
 	return d.long
 }
 
-// twin returns the child that stands where n is to stand, or nil. A list has none: its
-// items may.
+// twin returns the existing child with the key and value of n, or nil. The items of lists are
+// compared when they are read.
 func (n *node) twin(p *patterns) *node {
 	switch n.how {
 	case ByList, ByNetwork:
@@ -137,7 +137,7 @@ func (n *node) twin(p *patterns) *node {
 	}
 }
 
-// leadFromList lets each value of a list lead to n, and returns them.
+// leadFromList lets each value of a list lead to n, and returns the values.
 func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	var at []strictyaml.Position
 	d.listed(list, func(item *yaml.Node) {
@@ -165,7 +165,8 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	return values
 }
 
-// leadFromNetworks lets each network of a list lead to n, and returns an address of each.
+// leadFromNetworks lets each network of a list lead to n, and returns one address of each
+// network.
 func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addresses []string) {
 	if p.networks == nil {
 		p.networks = new(bart.Table[*node])
@@ -189,8 +190,8 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addre
 	return addresses
 }
 
-// listed reads a list. An empty one is a problem: a rule whose values were all commented
-// out must not be one for every value.
+// listed reads the items of a list. An empty list is a problem: if all values of a rule are
+// commented out, the rule must not apply to every value.
 func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 	if isEmptyList(list) {
 		d.Problem(strictyaml.At(list), "the list is empty; add at least one item")
@@ -202,20 +203,21 @@ func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 	})
 }
 
-// repeated reports that an item of the list of n leads to twin, which may be n, if that is
-// not nil.
+// repeated reports an item of the list of n that already leads to twin, which may be n itself.
+// It does nothing if twin is nil.
 func (d *decoder) repeated(item *yaml.Node, n, twin *node, value string) {
 	switch {
 	case twin == n:
 		d.Problem(strictyaml.At(item), "%s is repeated: remove one", word(value))
 	case twin != nil:
-		d.Problem(strictyaml.At(item), twice, Spell(limiter.Entry{Key: n.entry.Key, Value: value}), twin.place())
+		d.Problem(strictyaml.At(item), twice, Spell(limiter.Entry{Key: n.entry.Key, Value: value}), twin.location())
 	}
 }
 
 const twice = "%s is already at %s: a key and value may be in one rule only"
 
-// add notes a value that leads to n. The first one names it.
+// add counts a value that leads to n; before is the number of earlier values. The first value
+// names the node.
 func (n *node) add(value string, before int) {
 	if before == 0 {
 		n.entry.Value = value
@@ -224,8 +226,8 @@ func (n *node) add(value string, before int) {
 	}
 }
 
-// value is what people read for the values that lead to n: [a+2] is a list or
-// networks, the first of which is a, and ~a a regular expression.
+// value returns the values that lead to n as shown to people: [a+2] is a list of values or
+// networks that begins with a and has 2 more, ~a is a regular expression.
 func (n *node) value() string {
 	switch {
 	case n.how == ByRegex:
@@ -239,13 +241,13 @@ func (n *node) value() string {
 	}
 }
 
-// named is the entry of n as people read it.
-func (n *node) named() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
+// shown returns the key and values of n as shown to people.
+func (n *node) shown() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
 
-// pattern stands for all values that lead to n in the key of their counter. No two
-// children of a node and key have the same: only that of a wildcard has a *, a
-// value or a network is in one list only, and the rest begins with its kind. It does
-// not change if further values are listed.
+// pattern returns the text that replaces the values of n in the key of a shared counter. It is
+// unique among the children of a node with one key: only the pattern of a wildcard contains a
+// *, a value or network is in only one list, and all other patterns begin with their kind. It
+// does not change when values are added to the end of a list.
 func (n *node) pattern() string {
 	switch n.how {
 	case Nowhere:

@@ -9,56 +9,57 @@ import (
 	"weir/internal/limiter"
 )
 
-// Warnings tell, sorted by place, what the rules allow and hardly mean: the
-// reference takes it without a word, so it is no Problem.
+// Warnings returns, sorted by location, what is probably a mistake in the rules. It is not
+// among the Problems, because envoyproxy/ratelimit accepts it.
 func (t *Tree) Warnings() Problems { return t.warnings }
 
-// mention is a name in the replaces of a limit, with its domain, and where that is.
+// mention is a name in the replaces of a limit, and its location.
 type mention struct {
-	name  limiter.Entry
-	place Problem // without message
+	name     limiter.Entry // with the domain as key
+	location Problem       // without message
 }
 
-func (l *loader) warn(place Problem, format string, args ...any) {
-	place.Message = fmt.Sprintf(format, args...)
-	l.tree.warnings = append(l.tree.warnings, place)
+func (l *loader) warn(at Problem, format string, args ...any) {
+	at.Message = fmt.Sprintf(format, args...)
+	l.tree.warnings = append(l.tree.warnings, at)
 }
 
-// warnOfDomains warns of what all documents of a domain lack.
+// warnOfDomains warns of domains without rules, and of replaced names that no limit of the
+// domain has.
 func (l *loader) warnOfDomains() {
 	for name, root := range l.tree.domains {
 		if len(root.children) == 0 && root.keyless == nil {
-			place := root.place()
-			place.Path = "domain"
-			l.warn(place, "the domain %q has no rules, everything is admitted", name)
+			at := root.location()
+			at.Path = "domain"
+			l.warn(at, "the domain %q has no rules, everything is admitted", name)
 		}
 	}
 	for _, m := range l.replaced {
 		if !l.names[m.name] {
-			l.warn(m.place, "no limit of the domain %q has the name %q, so nothing is replaced", m.name.Key, m.name.Value)
+			l.warn(m.location, "no limit of the domain %q has the name %q, so nothing is replaced", m.name.Key, m.name.Value)
 		}
 	}
 }
 
-// isHidden reports whether an earlier wildcard or regular expression with the same key
-// leaves a wildcard or a regular expression of n nothing to match, and warns of it. An
-// earlier wildcard does so if it matches the very text of a wildcard: a '*' in that
-// text then lies where any run of characters may. What else a regular expression leaves
-// is not known, nor what comes after more wildcards than can be compared: each with each
-// would take the square of their number.
+// isHidden reports whether no value reaches a wildcard or regular expression of n because of an
+// earlier one with the same key, and warns of it. An earlier wildcard hides a later one if it
+// matches the later one's text, in which a '*' is then covered by a '*' of the earlier one. It
+// is unknown which values an earlier regular expression leaves, unless it matches all.
+// Comparing all wildcards with each other takes quadratic time, so isHidden gives up when
+// p.compared is used up.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
-	earlier := p.whole
+	earlier := p.catchAll
 	if earlier == nil && n.how != ByRegex {
 		earlier = p.wildcards.find(text, 0, &p.compared)
 	}
 	if earlier == nil || earlier == n {
 		return false
 	}
-	d.Warn(at, "never reached, %s at %s comes first and matches all of it", earlier.value(), earlier.place())
+	d.Warn(at, "never reached, %s at %s comes first and matches all of it", earlier.value(), earlier.location())
 	return true
 }
 
-// warnOfMeaning warns of a key or a value that does not mean what it seems to.
+// warnOfMeaning warns of a key or value whose meaning differs from what it looks like.
 func (d *decoder) warnOfMeaning(n *node) {
 	key := n.entry.Key
 	switch prefix, isPattern := strings.CutSuffix(key, "*"); {
@@ -73,7 +74,7 @@ func (d *decoder) warnOfMeaning(n *node) {
 	}
 }
 
-// warnOfNetwork warns of a value that is a network.
+// warnOfNetwork warns of a value that is written like a network.
 func (d *decoder) warnOfNetwork(key, value string, at strictyaml.Position) {
 	if !strings.Contains(value, "/") {
 		return
@@ -88,5 +89,5 @@ func (d *decoder) warnOfNetwork(key, value string, at strictyaml.Position) {
 	}
 }
 
-// maskedAddress is Envoy's action that sends the network of an address, and its key.
+// maskedAddress is the name and key of the Envoy action that sends the network of an address.
 const maskedAddress = "masked_remote_address"

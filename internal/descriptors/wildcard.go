@@ -2,31 +2,29 @@ package descriptors
 
 import "strings"
 
-// wildcards are the children of one node and key that have values with a '*',
-// which stands for any run of characters, also for none.
+// wildcards are the children of one node and key whose values contain a '*', which matches any
+// run of characters, even an empty one.
 //
-// They are found by the text before their first '*' and after their last one.
-// So the cost of a search depends on how many different pairs of lengths these
-// texts have, and not on how many wildcards there are; only wildcards that
-// agree in both texts are tried one after the other.
+// They are found by their text before the first '*' and after the last one. So the cost of a
+// search depends on the number of distinct pairs of lengths of these texts, not on the number
+// of wildcards. Only wildcards with both texts in common are tried one after the other.
 type wildcards struct {
-	shapes []shape        // by order
-	known  map[shape]bool // shapes, without their order
+	shapes []shape        // sorted by order
+	known  map[shape]bool // shapes without their order
 	byEnds map[ends][]wildcard
 }
 
-// ends are the texts before the first and after the last '*' of a wildcard.
+// ends are a wildcard's texts before the first and after the last '*'.
 type ends struct{ prefix, suffix string }
 
-// shape is a pair of lengths that ends of wildcards have.
+// shape is the pair of lengths of a wildcard's ends.
 type shape struct {
 	prefix, suffix int
-	order          int32 // of the first wildcard of this shape, see node
+	order          int32 // node.order of the first wildcard of this shape
 }
 
-// wildcard is one of these children.
 type wildcard struct {
-	middle []string // texts between two '*', to be found one after the other
+	middle []string // texts between two '*', to be found in this order
 	child  *node
 }
 
@@ -48,19 +46,19 @@ func (w *wildcards) add(child *node, text string) {
 	}
 }
 
-// find returns the first child in the order of the file that matches value and is
-// not before from, or nil, also if too little work is left.
+// find returns the first child in the order of the files that matches value and whose order is
+// at least from. It returns nil if there is none, or if too little work is left.
 func (w *wildcards) find(value string, from int32, work *Work) *node {
 	var best *node
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
-			break // what follows comes later in the file
+			break // all further wildcards come later in the files
 		}
 		end := len(value) - s.suffix
 		if end < s.prefix {
 			continue
 		}
-		if !work.take(4 + (s.prefix+s.suffix)/16) { // of the look-up
+		if !work.take(4 + (s.prefix+s.suffix)/16) { // cost of the look-up
 			return nil
 		}
 		same := w.byEnds[ends{value[:s.prefix], value[end:]}]
@@ -84,9 +82,9 @@ func (w *wildcards) find(value string, from int32, work *Work) *node {
 	return best
 }
 
-// matches reports whether the part of a value between the ends holds the middle
-// texts in their order. Taking each where it occurs first is enough: it leaves
-// the most for those that follow.
+// matches reports whether rest, the value between the ends, contains the middle texts in their
+// order. Matching each text at its first occurrence suffices, because that leaves the longest
+// rest for the other texts.
 func (c *wildcard) matches(rest string, work *Work) bool {
 	for _, text := range c.middle {
 		if !work.scan(rest) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Decode returns s with the bytes that are written as two hexadecimal digits after a mark,
-// such as % in URLs or \x in logs of nginx. A mark without two digits stays.
+// Decode returns s with bytes decoded that are written as a mark and two hexadecimal digits,
+// such as %41 in URLs or \x41 in nginx logs. It keeps a mark without two digits.
 func Decode(s, mark string) string {
 	if !strings.Contains(s, mark) {
 		return s

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// JSON returns JSON in which what is no graphic character is escaped, but for the line
-// breaks between tokens: encoding/json leaves some that a terminal obeys. What is read
-// from it stays the same. JSON without any is returned as it is.
+// JSON escapes all characters in JSON text that are not graphic, except line breaks, which are
+// only between tokens: encoding/json keeps some characters that terminals interpret. The
+// meaning of the JSON stays the same. JSON returns text itself if there are none.
 func JSON(text []byte) []byte {
-	if bytes.IndexFunc(text, obeyed) < 0 {
+	if bytes.IndexFunc(text, needsEscape) < 0 {
 		return text
 	}
 	escaped := make([]byte, 0, len(text)+len(text)/8)
 	for _, r := range string(text) {
-		if !obeyed(r) {
+		if !needsEscape(r) {
 			escaped = utf8.AppendRune(escaped, r)
 			continue
 		}
@@ -28,6 +28,5 @@ func JSON(text []byte) []byte {
 	return escaped
 }
 
-// obeyed reports whether a terminal may do something else with r than show it. Line
-// breaks are between tokens only.
-func obeyed(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' }
+// needsEscape reports whether a terminal may interpret r instead of showing it.
+func needsEscape(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' }

@@ -1,6 +1,6 @@
-// Package plaintext makes what others wrote fit to be shown as text: a terminal
-// obeys control bytes, and a line break pretends to be a line of ours. Decode reads
-// bytes that others wrote as text, and RedisKey quotes a key for redis-cli.
+// Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and a
+// line break could imitate a line of our own. It also decodes bytes that are written as
+// hexadecimal digits, and quotes keys for redis-cli.
 package plaintext
 
 import (
@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s with everything escaped, as Go does, that is no graphic
-// character: control characters, line breaks, marks that turn the direction of
-// writing, and bytes that are no UTF-8. Text without any is returned as it is.
+// Line escapes, in Go syntax, all characters of s that are not graphic: control characters,
+// line breaks, marks that change the direction of writing, and bytes that are not UTF-8. It
+// returns s itself if there are none.
 func Line(s string) string { return escape(s, "") }
 
-// Lines is Line for text of several lines: it leaves the line breaks.
+// Lines is like Line, but keeps line breaks.
 func Lines(s string) string { return escape(s, "\n") }
 
 func escape(s, kept string) string {
@@ -37,8 +37,8 @@ func escape(s, kept string) string {
 	return string(b)
 }
 
-// shown reports whether r is shown as it is. U+FFFD also stands for bytes that are
-// no UTF-8, and Quote tells these apart.
+// shown reports whether r needs no escaping. U+FFFD does, because it also stands for bytes that
+// are not UTF-8. strconv.Quote distinguishes these.
 func shown(r rune, kept string) bool {
 	return unicode.IsGraphic(r) && r != unicode.ReplacementChar || strings.ContainsRune(kept, r)
 }

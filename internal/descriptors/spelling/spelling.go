@@ -1,15 +1,14 @@
-// Package spelling guesses which of some words was meant by a misspelt one. It
-// knows nothing of where the words come from.
+// Package spelling guesses the word that is meant by a misspelt one.
 package spelling
 
 import "strings"
 
-// Nearest returns the first candidate that begins with word, else the one that at
-// most two typing errors turn into it, or "".
+// Nearest returns the first candidate that begins with word, or else the most similar one
+// within two typing errors, or "".
 func Nearest(word string, candidates []string) string {
 	const (
-		shortest = 3  // letters that tell which word was begun
-		longest  = 40 // no name that people type is nearly as long
+		shortest = 3  // minimum length of a beginning
+		longest  = 40 // longer than any name that people type
 	)
 	if len(word) > longest {
 		return ""
@@ -22,7 +21,7 @@ func Nearest(word string, candidates []string) string {
 	best, least := "", 3
 	for _, c := range candidates {
 		if len(c) >= len(word)+least {
-			continue // also where it would take long
+			continue // has at least that distance, and may be very long
 		}
 		if n := editDistance(word, c); n < least && n < len(c)-1 {
 			best, least = c, n
@@ -31,8 +30,8 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// editDistance is the number of bytes to insert, remove or replace in a to get
-// b (Levenshtein).
+// editDistance returns the number of bytes to insert, remove or replace to turn a into b
+// (Levenshtein).
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
 	for j := range row {

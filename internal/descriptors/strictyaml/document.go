@@ -1,11 +1,9 @@
-// Package strictyaml reads configuration that people write in YAML, and reports
-// everything that is wrong with it at once: each problem with file, line, column,
-// the way to the field, what is wrong and what is allowed.
+// Package strictyaml reads YAML configuration and reports all problems at once, each with file,
+// line, column, path and the allowed values.
 //
-// A file is read as YAML nodes, which know their place. Decoder walks over them,
-// field by field, and goes on after a problem. It knows YAML and nothing of
-// what the files say: that is the business of the packages that decode rules
-// and tests of rules.
+// It reads a file as YAML nodes, which know their line and column. Decoder walks the nodes
+// field by field, and continues after a problem. The package knows only YAML; the packages that
+// decode rules and tests of rules know what the fields mean.
 package strictyaml
 
 import (
@@ -21,37 +19,37 @@ import (
 )
 
 const (
-	// MaxFileSize bounds what is parsed, in bytes.
+	// MaxFileSize is the maximum size in bytes of a file to parse.
 	MaxFileSize = 16 << 20
-	// maxDepth bounds how deep lists and mappings may lie in each other, so that a file
-	// cannot exhaust the stack. A level of a
-	// tree of descriptors takes two.
+	// maxDepth limits the nesting of lists and mappings, so that a file cannot exhaust the
+	// stack. A level of descriptors takes two.
 	maxDepth = 100
-	// maxAliased bounds how many nodes the aliases of a file may stand for, so
-	// that a few lines cannot grow into gigabytes.
+	// maxAliased limits the number of nodes that the aliases of a file stand for, so that a few
+	// lines cannot expand to gigabytes.
 	maxAliased = 1_000_000
 )
 
-// Decoder walks the YAML nodes of one file. What it expects and does not find,
-// it reports, and goes on with what is there.
+// Decoder walks the YAML nodes of one file. It reports unexpected nodes and continues with the
+// others.
 type Decoder struct {
 	Reporter
-	// Elsewhere returns where a field belongs that is not allowed where it is, such
-	// as "a rate_limit"; "" if nowhere. It may be nil.
+	// Elsewhere returns the kind of mapping to which a misplaced field belongs, such as "a
+	// rate_limit", or "". It may be nil.
 	Elsewhere func(field string) string
-	// Gone has the message for each field that is no longer allowed: it says what to write instead. It may be nil.
+	// Gone has, for each field that is no longer allowed, a message with its replacement. It
+	// may be nil.
 	Gone map[string]string
-	// Synonyms says which allowed field or word is meant by one that other programs
-	// have for it. It may be nil.
+	// Synonyms has, for words that other programs use, the field or word that is allowed here.
+	// It may be nil.
 	Synonyms map[string]string
 
-	open    []*yaml.Node // that the way to the current node leads through
-	inAlias int          // how many aliases lead to the current node
-	aliased int          // nodes visited below an alias
+	open    []*yaml.Node // nodes on the path to the current node
+	inAlias int          // number of aliases on the path to the current node
+	aliased int          // number of nodes visited through an alias
 }
 
-// Parse returns the root node of a file's only document, or nil. needed names
-// what a file consists of, for the problem of an empty one.
+// Parse returns the root node of a file's only document, or nil after a problem. If the file is
+// empty, the problem says that needed is required.
 func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	found := d.found
 	roots := d.ParseAll(data)
@@ -67,8 +65,8 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	return roots[0]
 }
 
-// ParseAll returns the root nodes of all documents of a file that are not empty. It
-// returns none after a problem.
+// ParseAll returns the root nodes of all documents of a file that are not empty, or none after
+// a problem.
 func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	if at, what := refuse(data); what != "" {
 		d.Problem(at, "%s", what)
@@ -87,7 +85,8 @@ func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// documents returns the documents of a text, up to the first that is no YAML.
+// documents returns the documents of a text. If one is invalid, it returns those before it and
+// an error.
 func documents(text []byte) (parsed []*yaml.Node, err error) {
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		document := new(yaml.Node)
@@ -101,7 +100,7 @@ func documents(text []byte) (parsed []*yaml.Node, err error) {
 	}
 }
 
-// refuse says what keeps a file from being parsed at all.
+// refuse returns the reason not to parse a file at all, with its position, or "".
 func refuse(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)

@@ -2,24 +2,24 @@ package strictyaml
 
 import "gopkg.in/yaml.v3"
 
-// Given is a mapping, and the fields that were read of it, in order.
+// Given is a mapping and those of its fields that were read, in order.
 type Given struct {
 	Mapping *yaml.Node
 	Fields  []GivenField
 }
 
-// GivenField is a field, with its value.
+// GivenField is the name and value of a field.
 type GivenField struct {
 	Name  string
 	Value *yaml.Node
 }
 
-// Add notes a field that was read.
+// Add adds a field.
 func (g *Given) Add(name string, value *yaml.Node) {
 	g.Fields = append(g.Fields, GivenField{name, value})
 }
 
-// Value returns the value of a field, nil if it was not read.
+// Value returns the value of a field, or nil if it was not read.
 func (g *Given) Value(name string) *yaml.Node {
 	for i := range g.Fields {
 		if g.Fields[i].Name == name {
@@ -32,7 +32,7 @@ func (g *Given) Value(name string) *yaml.Node {
 // Has reports whether a field was read.
 func (g *Given) Has(name string) bool { return g.Value(name) != nil }
 
-// At returns where the value of a field is, or the mapping if that was not read.
+// At returns the position of a field's value, or of the mapping if the field was not read.
 func (g *Given) At(name string) Position {
 	if value := g.Value(name); value != nil {
 		return At(value)

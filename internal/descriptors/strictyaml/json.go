@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Map returns a mapping of anything in the types of encoding/json, nil for null.
+// Map returns a mapping with values in the types of encoding/json, or nil for null.
 func (d *Decoder) Map(n *yaml.Node) map[string]any {
 	if IsNull(n) {
 		return nil
@@ -43,7 +43,7 @@ func (d *Decoder) json(n *yaml.Node) any {
 		return nil
 	}
 	if value, ok := Boolean(n); ok {
-		return value // also yes and no, as in YAML 1.1 and so in the reference
+		return value // including yes and no, as in YAML 1.1 and envoyproxy/ratelimit
 	}
 	switch n.ShortTag() {
 	case "!!bool":

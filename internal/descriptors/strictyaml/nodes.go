@@ -10,11 +10,11 @@ import (
 	"weir/internal/descriptors/spelling"
 )
 
-// At is where a node is.
+// At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// Visit walks into a field or item of the current node, through its alias if
-// it is one.
+// Visit calls walk for a field or item of the current node. If n is an alias, walk gets the
+// node that it refers to.
 func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
@@ -36,7 +36,7 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	}
 	if d.aliased > maxAliased {
 		d.Problem(At(n), "aliases repeat too much, at most %d values are allowed", maxAliased)
-		d.muted = true // what follows is incomplete
+		d.muted = true // the rest is incomplete
 		return
 	}
 	d.open = append(d.open, n)
@@ -44,18 +44,18 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	d.open = d.open[:len(d.open)-1]
 }
 
-// Fields visits the fields of a mapping. Their names must be among allowed, and
-// none may be repeated; a field of the mapping itself hides one that it merges.
+// Fields visits the fields of a mapping. It reports fields that are not among allowed, and
+// repeated ones. A field of the mapping itself overrides a merged one.
 func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		what := Describe(n)
 		if len(d.path) == 0 && n.Kind == yaml.ScalarNode {
-			what = "text alone" // which may be a secret in the wrong directory
+			what = "text alone" // do not quote it: it may be a secret in the wrong directory
 		}
 		d.Problem(At(n), "%s is not allowed; use a mapping", what)
 		return
 	}
-	var seen [32]bool // by place in allowed
+	var seen [32]bool // by index in allowed
 	d.Pairs(n, false, func(key, value *yaml.Node, merged bool) {
 		i := slices.Index(allowed, key.Value)
 		switch {
@@ -71,7 +71,7 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
-// Field visits a field of a mapping, as Fields does.
+// Field visits one field of a mapping, as Fields does.
 func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		return
@@ -85,7 +85,7 @@ func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
 	})
 }
 
-// Has reports whether a node is a mapping with a field.
+// Has reports whether a node is a mapping that has the field itself, not through a merge.
 func Has(n *yaml.Node, field string) bool {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == field {
@@ -95,11 +95,11 @@ func Has(n *yaml.Node, field string) bool {
 	return false
 }
 
-// Pairs calls visit for each key and value of a mapping, and then for those of
-// the mappings that it merges (<<).
+// Pairs calls visit for each key and value of a mapping, and then for those of the mappings
+// that it merges (<<). merged is passed to visit for the mapping itself.
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
 	if merged && d.inAlias > 0 {
-		d.aliased += len(n.Content) / 2 // also of those that are not visited
+		d.aliased += len(n.Content) / 2 // including fields that visit ignores
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; key.Tag != "!!merge" {
@@ -124,7 +124,7 @@ func (d *Decoder) merge(n *yaml.Node, visit func(key, value *yaml.Node, merged b
 	}
 }
 
-// Items visits the items of a list, none if the node is null.
+// Items visits the items of a list. A null node counts as an empty list.
 func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):
@@ -137,8 +137,7 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// unknownField reports a field that is not among allowed, and guesses what was
-// meant.
+// unknownField reports a field that is not among allowed, with a guess at the intended field.
 func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	if key.Kind != yaml.ScalarNode {
 		d.Problem(At(key), "a field's name is required before the colon; use %s", OneOf(allowed))
@@ -158,8 +157,8 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	d.Problem(At(key), "unknown field %s%s; use %s", Describe(key), hint, OneOf(allowed))
 }
 
-// DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
-// near.
+// DidYouMean returns a hint at the allowed word that is most similar to word, or "" if none is
+// similar.
 func (d *Decoder) DidYouMean(word string, allowed []string) string {
 	word = strings.ToLower(word)
 	meant := d.Synonyms[word]
@@ -172,7 +171,7 @@ func (d *Decoder) DidYouMean(word string, allowed []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", meant)
 }
 
-// OneOf says that one of words is to be used.
+// OneOf returns words as alternatives for a message.
 func OneOf(words []string) string {
 	if len(words) == 1 {
 		return words[0]

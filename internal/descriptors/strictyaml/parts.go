@@ -7,38 +7,38 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Parts is a large file cut into parts that are parsed one after the other. The
-// nodes of a file take twenty times as much memory as its text; those of a part
-// are garbage when the next is parsed.
+// Parts is a large file that is split into parts, which are parsed one after the other. The
+// nodes of a file take twenty times as much memory as its text. The nodes of a part can be
+// freed before the next one is parsed.
 //
-// Only a mapping whose last field is a list in block style can be cut, before
-// items of that list:
+// Only a mapping whose last field is a list in block style can be split, before items of that
+// list:
 //
 //	domain: api
 //	descriptors:
-//	  - key: user     # the first part begins here
+//	  - key: user     # start of the first part
 //	  ...
-//	  - key: path     # another one may begin here
+//	  - key: path     # possible start of another part
 type Parts struct {
-	// Head is the mapping, in which the list is still null.
+	// Head is the mapping. Its list is null.
 	Head *yaml.Node
 
-	rest   []byte // of the list, what was not yet cut off
-	size   int    // that a part must have to be cut off, in bytes
-	ahead  int
-	next   []byte            // what comes before an item: the end of a line, blanks and a dash
-	line   int               // how many lines come before rest
-	parsed []chan *yaml.Node // the lists of parts that were not yet returned
+	rest   []byte            // of the list, without the parts so far
+	size   int               // minimum size of a part, except of the last, in bytes
+	ahead  int               // number of parts that are parsed ahead
+	next   []byte            // text before an item: a newline, spaces and a dash
+	line   int               // number of lines before rest
+	parsed []chan *yaml.Node // lists of parts that Next has not returned yet
 }
 
-// firstItem is what may come before the first item of a list, and the blanks and the dash
-// with which that begins.
+// firstItem matches the text before the first item of a list, whose spaces and dash are the
+// submatch.
 var firstItem = regexp.MustCompile("^(?: *(?:#[^\n]*)?\n)*( *- )")
 
-// Split cuts a file before items of a list, so that each part but the last has
-// at least size bytes. It returns nil if the file is not larger than that, if it
-// is not written as it must be, or if it may be wrong: then Parse it as a whole.
-// ahead is how many parts more are parsed while the items of one are looked at.
+// Split splits a file before items of a list, so that each part but the last has at least size
+// bytes. While the caller reads one part, up to ahead further parts are parsed. Split returns
+// nil if the file is not larger than size, is in another form, or may be invalid. The caller
+// must then Parse the file.
 func Split(data []byte, list string, size, ahead int) *Parts {
 	if len(data) <= size {
 		return nil
@@ -63,8 +63,8 @@ func Split(data []byte, list string, size, ahead int) *Parts {
 	}
 }
 
-// endsWithNull reports whether a node is a mapping whose last field has the given
-// name and no value.
+// endsWithNull reports whether a node is a mapping whose last field has the given name and no
+// value.
 func endsWithNull(n *yaml.Node, field string) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
@@ -73,8 +73,8 @@ func endsWithNull(n *yaml.Node, field string) bool {
 	return last[0].Value == field && IsNull(last[1])
 }
 
-// separable reports whether a text is a list whose items begin with dash, and nothing
-// else, and whether its lines can be counted without the parser.
+// separable reports whether a text is nothing but a list whose items begin with dash, and
+// whether its lines can be counted without the parser.
 func separable(list, dash []byte) bool {
 	for _, s := range []string{"\n---", "\n...", "\r", "\u0085", "\u2028", "\u2029"} {
 		if bytes.Contains(list, []byte(s)) {
@@ -91,16 +91,16 @@ func separable(list, dash []byte) bool {
 	return true
 }
 
-// Items is about how many items there are, before the first part is returned: more
-// than there are if text of several lines looks like some.
+// Items estimates the number of items, before the first call of Next. The estimate is too high
+// if a multi-line text contains what looks like an item.
 func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, p.next) }
 
-// Next returns the items of the next part, none after the last. It is not ok if
-// the part cannot be parsed alone, because of an error or an alias of what
-// comes before it: then the file must be parsed as a whole.
+// Next returns the items of the next part, or none after the last. ok is false if the part
+// cannot be parsed on its own, because of an error or an alias to an earlier part. The caller
+// must then Parse the file.
 //
-// The cut is safe: a part that parses alone has all its quotes and brackets
-// closed, so that the next one begins an item of the list in the file, too.
+// Splitting is safe: all quotes and brackets of a part that can be parsed are closed, so the
+// next part begins with an item of the list in the file, too.
 func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	for len(p.rest) > 0 && len(p.parsed) <= p.ahead {
 		part, line := p.rest, p.line
@@ -111,7 +111,7 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 		}
 		p.rest = p.rest[len(part):]
 		p.line += bytes.Count(part, []byte("\n"))
-		parsed := make(chan *yaml.Node, 1) // nobody takes it if an earlier part is none
+		parsed := make(chan *yaml.Node, 1) // with a buffer: after a failed part, nobody receives the others
 		p.parsed = append(p.parsed, parsed)
 		go func() { parsed <- parseList(part, line) }()
 	}
@@ -126,8 +126,8 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	return list.Content, true
 }
 
-// parseList returns a list after which nothing comes, and before which so many lines do,
-// or nil if the text is none.
+// parseList returns the list in a text that begins after a number of lines, or nil if the text
+// is no list.
 func parseList(text []byte, line int) *yaml.Node {
 	parsed, err := documents(text)
 	if err != nil || len(parsed) != 1 || parsed[0].Content[0].Kind != yaml.SequenceNode {
@@ -137,7 +137,7 @@ func parseList(text []byte, line int) *yaml.Node {
 	return parsed[0].Content[0]
 }
 
-// moveDown moves a node and those below it by a number of lines.
+// moveDown adds a number of lines to the position of a node and the nodes below it.
 func moveDown(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, child := range n.Content {

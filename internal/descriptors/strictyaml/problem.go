@@ -10,28 +10,28 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// Problem is one thing that is wrong in a file.
+// Problem is one error or warning about a file.
 type Problem struct {
-	File    string `json:"file,omitempty"`   // as its reader named it, may be empty
-	Line    int    `json:"line,omitempty"`   // from 1, 0 if unknown
-	Column  int    `json:"column,omitempty"` // likewise, in bytes
-	Path    string `json:"path,omitempty"`   // way from the root of the file, such as descriptors[0].key
-	Message string `json:"message"`          // what is wrong, what is allowed
+	File    string `json:"file,omitempty"`   // as named by the reader of the file, may be empty
+	Line    int    `json:"line,omitempty"`   // from 1, or 0 if unknown
+	Column  int    `json:"column,omitempty"` // in bytes from 1, or 0 if unknown
+	Path    string `json:"path,omitempty"`   // from the root of the file, such as descriptors[0].key
+	Message string `json:"message"`          // the error and the allowed values
 }
 
-// String is the problem as file:line:column: path: message, without what is
-// unknown and without control characters. Long parts are cut.
+// String returns the problem as file:line:column: path: message. It omits unknown fields,
+// escapes control characters and cuts long fields.
 func (p Problem) String() string {
-	const maxPart = 1 << 10 // any part may quote a file
+	const maxShown = 1 << 10 // each field may quote a file
 	var b strings.Builder
-	b.WriteString(plaintext.Line(plaintext.Cut(p.File, maxPart)))
+	b.WriteString(plaintext.Line(plaintext.Cut(p.File, maxShown)))
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 		if p.Column > 0 {
 			fmt.Fprintf(&b, ":%d", p.Column)
 		}
 	}
-	for _, s := range []string{plaintext.Line(plaintext.Cut(p.Path, maxPart)), plaintext.Lines(plaintext.Cut(p.Message, maxPart))} {
+	for _, s := range []string{plaintext.Line(plaintext.Cut(p.Path, maxShown)), plaintext.Lines(plaintext.Cut(p.Message, maxShown))} {
 		if s != "" && b.Len() > 0 {
 			b.WriteString(": ")
 		}
@@ -40,10 +40,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is every problem of a set of files.
+// Problems has the problems of a set of files.
 type Problems []Problem
 
-// Error lists the problems, one per line.
+// Error returns the problems, one per line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -52,8 +52,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// First is the first n problems, and one more that counts the others if there
-// are any. It keeps no memory of those.
+// First returns the first n problems, and one more with the number of the others if there are
+// any. The result does not share memory with ps if it is shorter.
 func (ps Problems) First(n int) Problems {
 	if len(ps) <= n {
 		return ps
@@ -61,7 +61,7 @@ func (ps Problems) First(n int) Problems {
 	return append(slices.Clone(ps[:n]), Problem{Message: fmt.Sprintf("and %d more", len(ps)-n)})
 }
 
-// Sort sorts the problems by place.
+// Sort sorts the problems by location.
 func (ps Problems) Sort() {
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
@@ -74,39 +74,38 @@ func (ps Problems) Sort() {
 	})
 }
 
-// Position is a place in a file, counted from 1. What does not come from the text
-// of a file has none, it is the zero Position.
+// Position is a line and column of a file, counted from 1. The zero Position means that a node
+// does not come from the text of a file.
 type Position struct{ Line, Column int }
 
-// Step leads from a YAML node to a node in it: to a field of a mapping or, if
-// Field is empty, to a place in a list.
+// Step leads from a YAML node to a field of a mapping or, if Field is empty, to an item of a
+// list.
 type Step struct {
 	Field string
 	Index int
 }
 
-// Reporter collects the problems of one file. The code that walks the file
-// keeps the way with Enter and Leave, so that it is spelled only where something is wrong.
+// Reporter collects the problems of one file. The code that walks the file records its path
+// with Enter and Leave. The path is only formatted for problems.
 type Reporter struct {
-	File     string // as problems shall name it
+	File     string // used in problems
 	Problems Problems
-	Warnings Problems // of what is allowed, but hardly meant
+	Warnings Problems // of valid input that is probably a mistake
 
 	path  []Step
-	found int              // problems, also muted and repeated ones
-	seen  map[Problem]bool // by all but the path, if they have a line
-	muted bool             // what else is found would only follow from an earlier problem
+	found int              // number of problems, including muted and repeated ones
+	seen  map[Problem]bool // without the path if they have a line
+	muted bool             // further problems would only be consequences of an earlier one
 }
 
-// Problem reports something at a position. What an alias repeats is reported
-// once, with the path of its first use; what has no position is told apart by its
-// path.
+// Problem reports an error at a position. If aliases repeat the error, it is reported once,
+// with the path of the first use. Errors without position are distinguished by their paths.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
 	r.Problems = r.addNew(r.Problems, at, fmt.Sprintf(format, args...))
 }
 
-// Warn notes something at a position that is no problem, as Problem does.
+// Warn adds a warning at a position, and otherwise works like Problem.
 func (r *Reporter) Warn(at Position, format string, args ...any) {
 	r.Warnings = r.addNew(r.Warnings, at, fmt.Sprintf(format, args...))
 }
@@ -128,36 +127,36 @@ func (r *Reporter) addNew(list Problems, at Position, message string) Problems {
 	return append(list, p)
 }
 
-// Here is the place of a problem of the current node at a position.
+// Here returns a problem without message for the current node at a position.
 func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
 }
 
-// ProblemIn reports something about a field of the current node.
+// ProblemIn reports an error in a field of the current node.
 func (r *Reporter) ProblemIn(field string, at Position, format string, args ...any) {
 	r.Enter(Step{Field: field})
 	r.Problem(at, format, args...)
 	r.Leave()
 }
 
-// WarnIn warns of a field of the current node.
+// WarnIn adds a warning about a field of the current node.
 func (r *Reporter) WarnIn(field string, at Position, format string, args ...any) {
 	r.Enter(Step{Field: field})
 	r.Warn(at, format, args...)
 	r.Leave()
 }
 
-// Found is how many problems were found so far, also those that are not
-// reported again. If it grows, something is wrong with a part of the file.
+// Found returns the number of problems so far, including repeated ones that are not reported.
+// If it grows while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
-// Enter makes the node that a step leads to the current one.
+// Enter makes the node at the end of a step the current node.
 func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 
-// Leave goes back to where the last step came from.
+// Leave returns to the node before the last step.
 func (r *Reporter) Leave() { r.path = r.path[:len(r.path)-1] }
 
-// Path is the way from the root of the file to the current node, such as
+// Path returns the path from the root of the file to the current node, such as
 // descriptors[0].key.
 func (r *Reporter) Path() string {
 	var b strings.Builder

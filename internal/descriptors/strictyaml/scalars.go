@@ -9,11 +9,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// IsNull reports whether a node is null, which an empty field is, too.
+// IsNull reports whether a node is null. An empty field is null, too.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Text returns the text of a scalar as it is written, also of a number or a
-// boolean; of null it is "".
+// Text returns the text of a scalar as written, even of a number or a boolean. The text of null
+// is "".
 func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		switch n.ShortTag() {
@@ -27,8 +27,8 @@ func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	return "", false
 }
 
-// Bytes is text that may be given in base64, as !!binary, because not every
-// byte can be written in YAML.
+// Bytes is like Text, but also decodes base64 with the tag !!binary, because YAML cannot
+// express every byte.
 func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!binary" {
 		return d.Text(n)
@@ -41,7 +41,8 @@ func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	return string(raw), true
 }
 
-// booleans are the spellings of YAML 1.1, as the library of the reference knows them.
+// booleans are the spellings of YAML 1.1, as supported by the YAML library of
+// envoyproxy/ratelimit.
 var booleans = map[string]bool{
 	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
 	"on": true, "On": true, "ON": true, "y": true, "Y": true,
@@ -49,8 +50,8 @@ var booleans = map[string]bool{
 	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
 }
 
-// Boolean returns what a scalar without quotes and tag means as a boolean of YAML
-// 1.1, and whether it is one.
+// Boolean returns the value of a YAML 1.1 boolean. ok is false if the node is not one, or has
+// quotes or a tag.
 func Boolean(n *yaml.Node) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false, false
@@ -59,8 +60,7 @@ func Boolean(n *yaml.Node) (value, ok bool) {
 	return value, ok
 }
 
-// Flag returns a boolean, in the words of YAML 1.1 as the reference does; null
-// is false.
+// Flag returns a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. Null is false.
 func (d *Decoder) Flag(n *yaml.Node) bool {
 	value, ok := Boolean(n)
 	if !ok && !IsNull(n) {
@@ -69,7 +69,7 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 	return value
 }
 
-// Whole returns a whole number from least to most; of anything else it is least.
+// Whole returns an integer from least to most, or least after a problem.
 func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
@@ -81,7 +81,7 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	return least
 }
 
-// Word returns the place of a text among words, or -1.
+// Word returns the index of a text in words, or -1 after a problem.
 func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
 		return i
@@ -94,8 +94,8 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	return -1
 }
 
-// describeNoText names a node where a number or a boolean is needed. Its quotes
-// are named, too: in a problem they look like those around any value.
+// describeNoText is like Describe where a number or a boolean is required. It mentions quotes,
+// because Describe quotes every value.
 func describeNoText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return "the text " + Describe(n) + " (in quotes)"
@@ -103,7 +103,7 @@ func describeNoText(n *yaml.Node) string {
 	return Describe(n)
 }
 
-// Describe names a node in a problem.
+// Describe returns a short description of a node for a problem.
 func Describe(n *yaml.Node) string {
 	const longest = 50
 	switch {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxSearched is how large a file may be, in bytes, that is parsed again and again
-// to find a line. It takes a second.
+// maxSearched is the maximum size in bytes of a file that is parsed repeatedly to find the line
+// of an error. Such a search takes a second.
 const maxSearched = 1 << 20
 
-// syntaxProblem reports an error of the YAML parser, without the text of the file, which may
-// be a secret. The line that the error names is often the one in which a list or mapping
-// begins, so the first line without which the error would not be there is reported.
+// syntaxProblem reports an error of the YAML parser, but not the text of the file, which may be
+// a secret. The parser often names the line where a list or mapping begins. So syntaxProblem
+// searches for the first line up to which the file has the same error.
 func (d *Decoder) syntaxProblem(err error, data []byte) {
 	line, message, hint := 1, strings.TrimPrefix(err.Error(), "yaml: "), ""
 	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
@@ -30,7 +30,7 @@ func (d *Decoder) syntaxProblem(err error, data []byte) {
 	switch indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]; {
 	case strings.HasPrefix(message, "unknown anchor "):
 		message, hint = "unknown anchor", needsQuotes
-	case message == "did not find expected alphabetic or numeric character": // after * or &
+	case message == "did not find expected alphabetic or numeric character":
 		hint = needsQuotes
 	case bytes.ContainsRune(indent, '\t'):
 		hint = "; the line begins with a tab, indent with spaces"
