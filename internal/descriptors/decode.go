@@ -54,7 +54,6 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	if !d.begin(parts.Head) {
 		return true
 	}
-	d.root.makeRoom(parts.Items())
 	d.Enter(strictyaml.Step{Field: "descriptors"})
 	for first := 0; ; {
 		items, ok := parts.Next()
@@ -126,19 +125,11 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 		d.Problem(strictyaml.At(list), "the keys and values that lead here are too long, at most %d bytes are allowed", maxWay)
 		return
 	}
-	parent.makeRoom(len(list.Content))
 	i := 0
 	d.Items(list, func(n *yaml.Node) {
 		d.descriptorAt(parent, i, n)
 		i++
 	})
-}
-
-// makeRoom allocates space for a number of children, unless n already has children.
-func (n *node) makeRoom(children int) {
-	if n.exact == nil && children > 0 {
-		n.children, n.exact = make([]*node, 0, children), make(map[limiter.Entry]*node, children)
-	}
 }
 
 // descriptorAt reads the descriptor at an index of a list, and its nested descriptors.
@@ -171,7 +162,6 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if l.below && !l.hasLimit {
 		d.ProblemIn("below", l.given.At("below"), "below needs a rate_limit beside it")
 	}
-	d.warnOfModes(&l)
 	if l.Override != nil {
 		d.checkOverride(&l)
 	}
@@ -210,7 +200,6 @@ func (d *decoder) keyless(l *level) {
 		d.Problem(strictyaml.At(l.given.Mapping), "the level already has a rule without key, at %s", parent.keyless.Place())
 		return
 	}
-	d.warnOfModes(l)
 	l.node.how, l.node.entry.Key = Nowhere, noKey
 	d.descend(l)
 	parent.keyless = d.rule(l)
@@ -221,17 +210,6 @@ func (d *decoder) keyless(l *level) {
 func (d *decoder) locate(n *node, at strictyaml.Position, index int) *node {
 	n.file, n.line, n.column, n.index = d.File, int32(at.Line), int32(at.Column), int32(index)
 	return n
-}
-
-// warnOfModes warns of bans that have no effect because of the rule's mode.
-func (d *decoder) warnOfModes(l *level) {
-	mode := "shadow_mode"
-	if !l.shadow {
-		mode = "quota_mode"
-	}
-	if (l.shadow || l.quota) && slices.ContainsFunc(l.Limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && l.Mode == limiter.Enforced }) {
-		d.WarnIn(mode, l.given.At(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
-	}
 }
 
 // descend appends a level to the path. The caller removes it again.
@@ -266,8 +244,12 @@ func (d *decoder) rule(l *level) *Rule {
 	for _, limit := range r.Limits {
 		set.Limit = limitLabel(limit)
 		limit.Series = set.Series()
-		if limit.Mode == limiter.Enforced {
-			limit.Mode = mode
+		if limit.Mode != limiter.Enforced {
+			continue
+		}
+		if limit.Mode = mode; limit.DenyFor > 0 && mode != limiter.Enforced {
+			field := ModeWord(mode)
+			d.WarnIn(field, l.given.At(field), "in %s limits ban nobody, so their deny_for has no effect", field)
 		}
 	}
 	if r.Override != nil {

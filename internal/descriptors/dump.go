@@ -143,25 +143,27 @@ func (n *node) location() Problem {
 }
 
 // options returns the fields of a rule that concern all its limits.
-func (r *Rule) options() (options []string) {
-	add := func(is bool, text string) {
-		if is {
-			options = append(options, text)
-		}
-	}
-	add(r.Patterns != nil, "share_threshold: true")
-	add(r.below, "below: true")
-	if r.Override != nil {
-		add(true, "override: "+r.Override.String())
-	}
-	add(r.detailedMetric, "detailed_metric: true")
-	add(r.valueToMetric, "value_to_metric: true")
+func (r *Rule) options() (f shownFields) {
+	f.add(r.Patterns != nil, "share_threshold", true)
+	f.add(r.below, "below", true)
+	f.add(r.Override != nil, "override", r.Override)
+	f.add(r.detailedMetric, "detailed_metric", true)
+	f.add(r.valueToMetric, "value_to_metric", true)
 	if r.Metadata != nil {
 		// Marshal cannot fail, because Load only accepts the types of JSON.
 		data, _ := json.Marshal(r.Metadata)
-		add(true, "metadata: "+plaintext.Line(string(data)))
+		f.add(true, "metadata", plaintext.Line(string(data)))
 	}
-	return options
+	return f
+}
+
+// shownFields are fields as rule files have them, such as below: true.
+type shownFields []string
+
+func (f *shownFields) add(isSet bool, field string, value any) {
+	if isSet {
+		*f = append(*f, fmt.Sprintf("%s: %v", field, value))
+	}
 }
 
 // ModeWord returns the field that selects a mode, or enforced.

@@ -189,30 +189,23 @@ func (d *decoder) replaces(n *yaml.Node) {
 // describeLimit returns the fields of a limit as texts: unit, amount and modes, then those that
 // differ from their defaults. The unit of an unlimited limit is UNKNOWN.
 func describeLimit(l *limiter.Limit) []string {
-	words := []string{
-		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
-		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
-		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
-	}
-	add := func(is bool, field string, value any) {
-		if is {
-			words = append(words, fmt.Sprintf("%s: %v", field, value))
-		}
-	}
-	add(l.UnitMultiplier > 1, "unit_multiplier", l.UnitMultiplier)
-	add(l.Unlimited, "unlimited", true)
-	add(l.Algorithm != limiter.FixedWindow, "algorithm", l.Algorithm)
-	add(l.TimeZone != "", "time_zone", l.TimeZone)
-	add(l.Burst > 0, "burst", l.Burst)
-	add(l.Hold != "", "hold", word(l.Hold))
+	f := shownFields{fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit)}
+	f.add(true, "shadow_mode", l.Mode == limiter.Shadow)
+	f.add(true, "quota_mode", l.Mode == limiter.Quota)
+	f.add(l.UnitMultiplier > 1, "unit_multiplier", l.UnitMultiplier)
+	f.add(l.Unlimited, "unlimited", true)
+	f.add(l.Algorithm != limiter.FixedWindow, "algorithm", l.Algorithm)
+	f.add(l.TimeZone != "", "time_zone", l.TimeZone)
+	f.add(l.Burst > 0, "burst", l.Burst)
+	f.add(l.Hold != "", "hold", word(l.Hold))
 	if l.Charge != limiter.ByDefault {
-		add(true, "charge", ChargeWord(l.Charge))
+		f.add(true, "charge", ChargeWord(l.Charge))
 	}
-	add(l.DenyFor > 0, "deny_for", SpellDuration(l.DenyFor))
-	add(l.FailureMode != limiter.FailureByDefault, "failure_mode", l.FailureMode)
-	add(l.Name != "", "name", word(l.Name))
+	f.add(l.DenyFor > 0, "deny_for", SpellDuration(l.DenyFor))
+	f.add(l.FailureMode != limiter.FailureByDefault, "failure_mode", l.FailureMode)
+	f.add(l.Name != "", "name", word(l.Name))
 	for _, name := range l.Replaces {
-		add(true, "replaces", word(name))
+		f.add(true, "replaces", word(name))
 	}
-	return words
+	return f
 }

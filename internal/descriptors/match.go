@@ -269,12 +269,8 @@ func (n *node) all(e limiter.Entry, work *Work) iter.Seq[*node] {
 		if child := n.exact[e]; child != nil && !yield(child) {
 			return
 		}
-		if p := n.patterns[e.Key]; p != nil {
-			for child := range p.all(e.Value, work) {
-				if !yield(child) {
-					return
-				}
-			}
+		if p := n.patterns[e.Key]; p != nil && !p.all(e.Value, work, yield) {
+			return
 		}
 		if child := n.exact[limiter.Entry{Key: e.Key}]; child != nil && *work >= 0 {
 			yield(child)

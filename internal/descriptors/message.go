@@ -73,10 +73,8 @@ func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Va
 		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
 			return scalar("!!str", string(value.Name()))
 		}
-	case protoreflect.BoolKind:
-		return scalar("!!bool", v.String())
-	case protoreflect.Uint32Kind:
-		return scalar("!!int", v.String())
+	case protoreflect.BoolKind, protoreflect.Uint32Kind:
+		return scalar("", v.String()) // the decoder finds the tag
 	}
 	return scalar("!!str", v.String())
 }

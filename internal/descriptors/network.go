@@ -47,21 +47,10 @@ func parseAddress(value string) (address netip.Addr, ok bool) {
 	if zone > 0 && zone < len(value)-1 {
 		value = value[:zone]
 	}
-	dots, colons := 0, 0
-	if len(value) > longestAddress {
+	if len(value) > longestAddress || strings.Trim(value, ".:0123456789abcdefABCDEF") != "" {
 		return address, false
 	}
-	for i := range len(value) {
-		switch c := value[i]; {
-		case c == '.':
-			dots++
-		case c == ':':
-			colons++
-		case '0' <= c && c <= '9' || 'a' <= c|' ' && c|' ' <= 'f':
-		default:
-			return address, false
-		}
-	}
+	dots, colons := strings.Count(value, "."), strings.Count(value, ":")
 	if colons < 2 && (dots != 3 || colons > 0 || zone >= 0) {
 		return address, false
 	}

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"iter"
 	"strings"
 
 	"github.com/gaissmai/bart"
@@ -64,21 +63,19 @@ func (p *patterns) findText(value string, from int32, work *Work) *node {
 
 // all yields the result of find, then its result without that child, and so on. It may yield a
 // child more than once. It stops when too little work is left.
-func (p *patterns) all(value string, work *Work) iter.Seq[*node] {
-	return func(yield func(*node) bool) {
-		if address, ok := parseAddress(value); ok && p.networks != nil {
-			for _, child := range p.networks.Supernets(host(address)) {
-				if !yield(child) {
-					return
-				}
-			}
-		}
-		for child := p.findText(value, 0, work); child != nil; child = p.findText(value, child.order+1, work) {
+func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn bool) {
+	if address, ok := parseAddress(value); ok && p.networks != nil {
+		for _, child := range p.networks.Supernets(host(address)) {
 			if !yield(child) {
-				return
+				return false
 			}
 		}
 	}
+	child := p.findText(value, 0, work)
+	for child != nil && yield(child) {
+		child = p.findText(value, child.order+1, work)
+	}
+	return child == nil
 }
 
 // addWildcard lets a wildcard lead to child, whose list may have several wildcards.

@@ -25,6 +25,11 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	case l.from != "":
 		d.Problem(strictyaml.At(n), "%s is given, too: use one of %s", l.from, strings.Join(matcherFields, ", "))
 		return
+	}
+	l.from = field
+	switch {
+	case field == "networks":
+		l.how = ByNetwork
 	case field == "regex":
 		l.how = ByRegex
 		if l.value = d.neededText(n, d.Text, "a regular expression is required; use any but the empty one"); l.value != "" {
@@ -33,20 +38,15 @@ func (d *decoder) values(field string, n *yaml.Node) {
 				d.Problem(strictyaml.At(n), "%s", problem)
 			}
 		}
-	case field == "value" && n.Kind == yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		l.how = ByList
-	case field == "networks":
-		l.how = ByNetwork
-	case field == "value":
-		switch l.value, _ = d.Bytes(n); {
-		case l.value == "":
-		case isWildcard(l.value):
+	default:
+		if l.value, _ = d.Bytes(n); isWildcard(l.value) {
 			l.how = ByWildcard
-		default:
+		} else if l.value != "" {
 			l.how = ByValue
 		}
 	}
-	l.from = field
 }
 
 // attach makes the node of l a child of its parent, to which its values lead, unless the parent
@@ -63,7 +63,9 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		}
 		return
 	}
-	parent.children = append(parent.children, n)
+	if parent.children = append(parent.children, n); parent.exact == nil {
+		parent.exact = make(map[limiter.Entry]*node)
+	}
 	v := valued{node: n}
 	if n.how == ByValue || n.how == ByWildcard {
 		v.values = []string{n.entry.Value}
