@@ -27,14 +27,12 @@ type decoder struct {
 	most        uint64      // max_requests_per_unit of the override that is being read
 }
 
-// pathNode is a node on the path to the descriptor that is being read.
 type pathNode struct {
 	node                 *node
 	label                string // in metrics
 	share, valueToMetric bool
 }
 
-// newDecoder returns a decoder whose problems name the file name.
 func (l *loader) newDecoder(name string) *decoder {
 	d := &decoder{loader: l}
 	d.tables = newTables(d)
@@ -182,8 +180,7 @@ var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_t
 // noKey is the name of a rule without key in texts and metrics.
 const noKey = "(no key)"
 
-// keyless makes the level the rule of its parent for entries that none of the other children
-// matches.
+// keyless makes the level the rule of its parent for entries that match no other child.
 func (d *decoder) keyless(l *level) {
 	for _, f := range l.given.Fields {
 		if !slices.Contains(keylessFields, f.Name) {
@@ -206,13 +203,11 @@ func (d *decoder) keyless(l *level) {
 	d.way = d.way[:len(d.way)-1]
 }
 
-// locate sets the location and index of a node, and returns the node.
 func (d *decoder) locate(n *node, at strictyaml.Position, index int) *node {
 	n.file, n.line, n.column, n.index = d.File, int32(at.Line), int32(at.Column), int32(index)
 	return n
 }
 
-// descend appends a level to the path. The caller removes it again.
 func (d *decoder) descend(l *level) {
 	d.way = append(d.way, pathNode{l.node, l.node.label(), l.share, l.valueToMetric})
 }
@@ -266,8 +261,7 @@ func (d *decoder) rule(l *level) *Rule {
 }
 
 // setHold sets the key of the entries that name holds of r: the key of its own limits or, if
-// they have none, of the rules above whose limits apply below. It reports a conflict between
-// them.
+// they have none, of the rules above whose limits apply below. The two must not differ.
 func (d *decoder) setHold(r *Rule) {
 	for _, l := range r.Limits {
 		key := l.HoldKey()

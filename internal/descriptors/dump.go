@@ -24,17 +24,15 @@ const dumpHead = `# One limit per line, as the rules configure it: what is used 
 # from is where the rule is written, as file:line:column.
 `
 
-// Dump writes the limits of all rules, one per line in the order of the files. The format is
-// that of envoyproxy/ratelimit, because its users have scripts that read it:
+// Dump writes the limits of all rules, one per line in the order of the files. It uses the
+// format of envoyproxy/ratelimit, whose users have scripts that read it:
 //
 //	domain.key_value.key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
 //
-// Other fields follow as in rule files, and then the rule's location. A rule without limits,
-// such as a whitelist entry, has a line that says so. Lines that begin with # come first and
-// explain the format.
+// Other fields follow as in rule files, and then the rule's location. A rule without limits has
+// a line that says so. Comments, which begin with #, come first and explain the format.
 //
-// Dump writes as it goes and keeps nothing in memory, because there may be many rules and slow
-// readers.
+// Dump keeps no lines in memory, because there may be many rules and slow readers.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, dumpHead)
@@ -83,7 +81,6 @@ func (n *node) words() (words []string) {
 // Way returns String without the domain, which is the rule's name in metrics.
 func (r *Rule) Way() string { return r.node.way() }
 
-// way returns the entries that lead from the domain to n.
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
 // Entries returns the domain of r and entries that lead to r. An entry for any value has none,
@@ -128,8 +125,7 @@ func (n *node) here() Problem {
 	return Problem{File: n.file, Line: int(n.line), Column: int(n.column)}
 }
 
-// location returns the location of n as a problem without message. A node without line gets a
-// path.
+// location returns a problem without message at n. A node without line gets a path.
 func (n *node) location() Problem {
 	p := n.here()
 	if p.Line > 0 || n.parent == nil {

@@ -22,8 +22,7 @@ type Trace struct {
 	Hidden *Hidden
 }
 
-// Hidden is a rule to which a descriptor would lead if one of its entries did not lead to a
-// more specific node.
+// Hidden is a rule that a more specific node beside the path to it hides.
 type Hidden struct {
 	By      limiter.Entry   // the more specific node
 	General limiter.Entry   // the node to which the entry would lead instead
@@ -68,7 +67,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	rule, holdEntry, _ := t.MatchHold(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
-	way, leading := []*node{n}, entries // leading are the entries without the one that names a hold
+	way, leading := []*node{n}, entries // leading omits the entry that names a hold
 	if holdEntry >= 0 {
 		leading = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
@@ -100,8 +99,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 }
 
 // hidden returns the hidden rule to which entries would lead, from the deepest node at which
-// they could take another path, or nil. nodes are the nodes to which the entries led, starting
-// with the domain.
+// they could take another path, or nil. nodes is the path of entries from the domain.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) *Hidden {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
 		for general := range nodes[i].all(entries[i], work) { // the first one leads to no rule
@@ -128,8 +126,7 @@ func (n *node) follow(entries []limiter.Entry, work *Work) []limiter.Entry {
 	return way
 }
 
-// leads returns how an entry leads from n to its child next, which is nil if the entry leads
-// nowhere.
+// leads returns how an entry leads from n to its child next, or nowhere if next is nil.
 func (n *node) leads(e limiter.Entry, next *node) Level {
 	if next == nil {
 		return Level{Entry: e}
@@ -148,8 +145,8 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 	return l
 }
 
-// Shared returns the values, as shown to people, for each level of r at which all values share
-// a counter.
+// Shared returns the values of each level of r whose values share a counter, as shown to
+// people.
 func (r *Rule) Shared() (values []string) {
 	way := r.node.path()[1:]
 	for i, pattern := range r.Patterns {

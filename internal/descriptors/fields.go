@@ -121,8 +121,7 @@ var (
 	}
 )
 
-// fields reads a mapping by a table. It skips fields for which isUnset returns true, if isUnset
-// is not nil.
+// fields reads a mapping by a table. It skips fields for which isUnset, if given, returns true.
 func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *yaml.Node) bool) strictyaml.Given {
 	g := strictyaml.Given{Mapping: n, Fields: make([]strictyaml.GivenField, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {

@@ -61,7 +61,6 @@ func NoFiles(paths ...string) error {
 	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
 
-// reader reads files and collects the errors.
 type reader struct {
 	files   []File
 	skipped []string
@@ -75,7 +74,6 @@ func (r *reader) result() (files []File, skipped []string, err error) {
 	return r.files, r.skipped, nil
 }
 
-// path reads a file or a directory.
 func (r *reader) path(path string) {
 	info, err := os.Stat(path)
 	switch {

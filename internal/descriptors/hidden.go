@@ -75,9 +75,9 @@ func (l *loader) warnOfHidden() {
 	}
 }
 
-// hiddenBy returns the nodes to which the values of v would lead without v, as far as the work
-// allows. A wildcard is looked up like a value: another wildcard that matches its text matches
-// all its values, since a '*' in the text is then covered by a '*'.
+// hiddenBy returns the nodes to which the values of v would lead without v, within the limit of
+// the work. A wildcard is looked up like a value: another wildcard that matches its text
+// matches all its values, since a '*' in the text is then covered by a '*'.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards

@@ -60,7 +60,6 @@ func (r *Rule) AppendLabels(dst []byte, entries []limiter.Entry) []byte {
 	return dst
 }
 
-// sanitize returns a text of the configuration as a label.
 func sanitize(s string) string { return string(appendLabel(nil, s)) }
 
 // appendLabel appends s as a label, which is also part of a statsd name. It replaces ':', '|',
@@ -85,8 +84,8 @@ func appendLabel(dst []byte, s string) []byte {
 	return dst
 }
 
-// ipv4 returns the length of text at the start of s that looks like an IPv4 address: four
-// groups of one to three digits. It returns 0 if there is none.
+// ipv4 returns the length of text at the start of s that looks like an IPv4 address, which is
+// four groups of up to three digits. It returns 0 if there is none.
 func ipv4(s string) int {
 	n, dots, digits := 0, 0, 0
 	for ; n < len(s); n++ {

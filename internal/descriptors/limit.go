@@ -186,8 +186,8 @@ func (d *decoder) replaces(n *yaml.Node) {
 	slices.Sort(d.limitFields.Replaces)
 }
 
-// describeLimit returns the fields of a limit as texts: unit, amount and modes, then those that
-// differ from their defaults. The unit of an unlimited limit is UNKNOWN.
+// describeLimit returns the fields of a limit as texts: unit, amount and modes, and then any
+// other fields without default values. The unit of an unlimited limit is UNKNOWN.
 func describeLimit(l *limiter.Limit) []string {
 	f := shownFields{fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit)}
 	f.add(true, "shadow_mode", l.Mode == limiter.Shadow)

@@ -28,8 +28,7 @@ type Options struct {
 	MergeDomains bool
 	// CalendarMonths counts limits of unit month by the calendar if they name no algorithm.
 	CalendarMonths bool
-	// Background leaves all processors but one to other work. By default, a load uses all of
-	// them.
+	// Background uses a single processor, so that the others can do other work.
 	Background bool
 }
 
@@ -55,7 +54,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 	return l.result()
 }
 
-// LoadResources builds the Tree of a control plane's resources, each of which is a
+// LoadResources builds the Tree of a control plane's resources, which must be of type
 // RateLimitConfig. They are checked like files. A field that is not set is treated as missing
 // from a file, except that requests_per_unit is then 0. Resources are joined in the order of
 // their names. If there are none, the Tree is empty, because a control plane sends no resources
@@ -131,7 +130,6 @@ func (l *loader) files(files []File, size, ahead int) bool {
 	return true
 }
 
-// add takes over the problems and warnings of a document.
 func (l *loader) add(d *decoder) {
 	l.problems = append(l.problems, d.Problems...)
 	l.tree.warnings = append(l.tree.warnings, d.Warnings...)
@@ -158,9 +156,8 @@ func (l *loader) result() (*Tree, error) {
 	return l.tree, nil
 }
 
-// checkHolds reports the nodes below n whose key names holds in their domain. Matching skips
-// the entry that names a hold, which can be anywhere in a descriptor, so such a node would be
-// ambiguous.
+// checkHolds reports the nodes below n whose key names holds in their domain. Matching skips an
+// entry that names a hold, wherever it is, so such a node would be ambiguous.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {

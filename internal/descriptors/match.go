@@ -9,27 +9,23 @@ import (
 	"weir/internal/limiter"
 )
 
-// Tree has the rules of all domains. It is immutable, and safe for concurrent use. The zero
-// Tree has no rules.
+// Tree has the rules of all domains. It is immutable. The zero Tree has no rules.
 type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // in the order of the files
-	// holds has, by domain and key, the first rule whose holds are named by entries with the
-	// key.
+	// holds has, by domain and key, the first rule whose holds are named by that key.
 	holds map[limiter.Entry]*Rule
 
 	warnings Problems
 }
 
-// Rule is the rule of a node, which applies to the descriptors that lead there. It is
-// immutable.
+// Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the next rule on the path to this one whose limits apply below it, and so to
-	// this rule's descriptors, too. It is nil if there is none.
+	// Above is the next rule on the path to this one that applies below, and so to this rule's
+	// descriptors, too. It is nil if there is none.
 	Above *Rule
-	// Override says how to count a limit that a request sends to replace Limits. It is nil if
-	// the rule has no override.
+	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
 	Override *Override
 	// Limits all apply, each with a counter of its own. A whitelist entry has none: its
 	// descriptor is known and unlimited.
@@ -38,9 +34,9 @@ type Rule struct {
 	// the counter's key, and "" for other levels. It ends with the last such text, and is nil
 	// if there is none, as limiter.Keys.Append expects.
 	Patterns []string
-	// Hold is the key of the entry that names a hold of the rule's concurrency limits,
-	// including those of Above. It is empty if there are none. The entry is not part of the
-	// path to the rule, and may be anywhere in a descriptor.
+	// Hold is the key of the entry that names a hold of the concurrency limits, both the rule's
+	// and those of Above. It is empty if there are none. The entry is not part of the path to
+	// the rule, and may be anywhere in a descriptor.
 	Hold string
 	// Metadata is sent in answers about this rule, and is nil if there is none. Its values have
 	// the types of encoding/json.
@@ -62,22 +58,21 @@ type node struct {
 	parent *node // nil for a domain
 	file   string
 	// entry is the key, and a value that leads here from parent: the first value of a list or
-	// of networks, the text of a regular expression, or "" for any value. For a domain, the key
-	// is its name.
+	// of networks, the text of a regular expression, or "" for any value. A domain has its name
+	// as key.
 	entry limiter.Entry
 
 	line, column int32 // in file; 0 in a resource of a control plane
 	index        int32 // in its list of descriptors
 	more         int32 // number of values or networks besides the first
-	order        int32 // of a wildcard or regular expression among those of its key, by location
+	order        int32 // rank of a wildcard or regular expression, by location
 	how          How   // how entries lead here; Nowhere for a domain and for a rule without key
 	limited      bool  // the node or a node below it has a limit that counts
 	matchesAll   bool  // one of its wildcards or its regular expression matches every value
 
 	// rule applies to descriptors that end here. It is nil if the node only has children.
 	rule *Rule
-	// keyless is the rule for entries that lead to none of the children. Its own node is not
-	// among the children.
+	// keyless applies to entries that lead to no child. Its own node is not among the children.
 	keyless *Rule
 
 	children []*node // in the order of the files
@@ -130,11 +125,10 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 	}
 }
 
-// Match returns the rule that applies to a descriptor. If the entries lead to a rule level by
-// level, it is that rule. If an entry leads nowhere, or the path ends at a node without rule,
-// it is the level's rule without key (for an entry), or the nearest rule above that applies
-// below, or nil. The limits of Above apply, too. Match does not backtrack and does not
-// allocate.
+// Match returns the rule that applies to a descriptor: the rule to which its entries lead level
+// by level. If there is none, Match returns the nearest rule above that applies below, or nil.
+// But if an entry leads nowhere, the rule without key of its level takes precedence. The limits
+// of Above apply, too. Match does not backtrack and does not allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	work := MaxWork
 	rule, _, _ := t.MatchHold(domain, entries, &work)
@@ -144,8 +138,7 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 // MatchHold is like Match for one descriptor of a request, whose descriptors share work. It
 // also returns the index of the entry that names the rule's hold and is not part of the path,
 // or -1. If the rule needs a hold and holdEntry is -1, its concurrency limits must deny.
-// counted are the entries as they are counted. If networks match, it is a copy with canonical
-// addresses.
+// counted has the entries to count: if networks match, it is a copy with canonical addresses.
 func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	n, holdEntry := t.domains[domain], -1
 	if n == nil {
@@ -211,7 +204,7 @@ func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
 	}
-	if holdEntry < 0 && r != nil && r.Hold != "" { // the entry may follow the one that led nowhere
+	if holdEntry < 0 && r != nil && r.Hold != "" { // the entry may come later
 		holdEntry = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
 	}
 	return r, holdEntry, entries
@@ -228,8 +221,8 @@ func (r *Rule) Passed(entries int) *Rule {
 }
 
 // Counted returns the entries in the key of r's counters, for a descriptor that matched r or a
-// rule below it. They are the entries that lead to r. For a rule without key, they are all
-// entries, or those that lead to its level if all descriptors share a counter.
+// rule below it: the entries that lead to r. For a rule without key, it returns all entries, or
+// the path to its level if all descriptors share a counter.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {
 	case !r.IsKeyless():
@@ -241,14 +234,12 @@ func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	}
 }
 
-// IsKeyless reports whether r has no key, and so applies to descriptors that no other rule of
-// its level matches.
+// IsKeyless reports whether r has no key, and so applies if its level has no other match.
 func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 
 // next returns the child that an entry leads to, or nil. It tries the child with the key and
 // value, then the patterns of the key, then the child with the key for any value. An empty
-// value is treated in the same way: the wildcard * matches it, and so does a regular expression
-// that matches "".
+// value is no exception: the wildcard * matches it, as do some regular expressions.
 func (n *node) next(e limiter.Entry, work *Work) *node {
 	if child := n.exact[e]; child != nil {
 		return child
@@ -262,8 +253,7 @@ func (n *node) next(e limiter.Entry, work *Work) *node {
 }
 
 // all yields the child that an entry leads to, then the child that it would lead to without
-// that one, and so on. It may yield a child more than once. It stops when too little work is
-// left.
+// that one, and so on. It may repeat a child. It stops when too little work is left.
 func (n *node) all(e limiter.Entry, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if child := n.exact[e]; child != nil && !yield(child) {

@@ -14,8 +14,7 @@ import (
 )
 
 // messageWriter turns a message of a control plane into the YAML nodes of an equivalent file,
-// so that one decoder checks both. The nodes have no position. It warns of fields that it does
-// not know.
+// so that one decoder checks both. The nodes have no position. Unknown fields cause warnings.
 type messageWriter struct{ *strictyaml.Reporter }
 
 // mostUnknown limits the unknown fields that are reported for one resource.
@@ -48,7 +47,6 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 	return n
 }
 
-// value returns the node of a field's value, which may be a list.
 func (w *messageWriter) value(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
 	if !f.IsList() {
 		return w.single(f, v)

@@ -33,8 +33,8 @@ func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32,
 	return limiter.NewLimit(s)
 }
 
-// proportional scales burst from a limit of most to one of amount. It returns 0 if burst is 0,
-// and otherwise at least 1.
+// proportional scales burst from a limit of most to one of amount, to at least 1 unless it is
+// 0.
 func proportional(burst, amount, most uint64) uint64 {
 	if burst == 0 || most == 0 {
 		return burst
@@ -66,8 +66,7 @@ func (d *decoder) override(n *yaml.Node) {
 	d.level.Override = &Override{Most: d.most}
 }
 
-// checkOverride links the override of a level to the limit of its rule, and reports an override
-// that the rule cannot have.
+// checkOverride links the override of a level to its limit, and reports an invalid override.
 func (d *decoder) checkOverride(l *level) {
 	o, at := l.Override, l.given.At("override")
 	switch {

@@ -42,9 +42,8 @@ func (p *patterns) find(value string, work *Work) *node {
 	return child
 }
 
-// findText returns the first matching wildcard or regular expression, in the order of the
-// files, whose order is at least from. It returns nil if there is none, or if too little work
-// is left.
+// findText returns the first matching wildcard or regular expression whose order is at least
+// from. It returns nil if there is none, or if too little work is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
 	for _, r := range p.regexes {
@@ -61,8 +60,8 @@ func (p *patterns) findText(value string, from int32, work *Work) *node {
 	return best
 }
 
-// all yields the result of find, then its result without that child, and so on. It may yield a
-// child more than once. It stops when too little work is left.
+// all yields the result of find, then its result without that child, and so on, until yield
+// returns false or too little work is left. It may repeat a child.
 func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn bool) {
 	if address, ok := parseAddress(value); ok && p.networks != nil {
 		for _, child := range p.networks.Supernets(host(address)) {
@@ -84,8 +83,7 @@ func (p *patterns) addWildcard(child *node, text string) {
 	p.wildcards.add(child, text)
 }
 
-// order sets the order of child, which is the last one so far, and whether it matches every
-// value.
+// order records that child is the last one so far, and whether it matches every value.
 func (p *patterns) order(child *node, matchesAll bool) {
 	if p.last != child {
 		child.order, p.last = p.count, child
@@ -99,7 +97,6 @@ func (p *patterns) order(child *node, matchesAll bool) {
 	}
 }
 
-// sameRegex returns the child whose regular expression is text, or nil.
 func (p *patterns) sameRegex(text string) *node {
 	for _, r := range p.regexes {
 		if r.child.entry.Value == text {

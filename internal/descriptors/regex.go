@@ -27,16 +27,15 @@ type regex struct {
 }
 
 // matches reports whether the regular expression matches the full value. It returns false if
-// too little work is left. Most values lack the prefix or the literal, which is much cheaper to
-// find out.
+// too little work is left. Testing the prefix and the literal first is cheap and rejects most
+// values.
 func (r *regex) matches(value string, work *Work) bool {
 	return work.take(1) && strings.HasPrefix(value, r.prefix) &&
 		work.scan(value) && strings.Contains(value, r.literal) &&
 		work.take(r.steps*(1+len(value))) && r.compiled.MatchString(value)
 }
 
-// parseRegex compiles a regular expression. If the text is invalid, it returns the message of a
-// problem in wrong.
+// parseRegex compiles a regular expression, or returns a message if the text is invalid.
 func parseRegex(text string) (re *regex, wrong string) {
 	anchored := beforeRegex + text + afterRegex
 	alone, err := syntax.Parse(text, syntax.Perl) // a)(b is valid only if anchored

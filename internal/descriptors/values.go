@@ -15,8 +15,7 @@ import (
 // matcherFields are the fields that limit a descriptor to certain values of its key.
 var matcherFields = []string{"value", "networks", "regex"}
 
-// values reads one of matcherFields. Lists are only read when the descriptor has a node, by
-// attach.
+// values reads one of matcherFields, except lists, which attach reads once there is a node.
 func (d *decoder) values(field string, n *yaml.Node) {
 	l := &d.level
 	switch {
@@ -157,7 +156,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 				d.isHidden(n, value, p, strictyaml.At(item))
 				p.addWildcard(n, value)
 			}
-			n.add(value, len(values))
+			n.add(value)
 			values, at = append(values, value), append(at, strictyaml.At(item))
 		}
 	})
@@ -167,8 +166,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	return values
 }
 
-// leadFromNetworks lets each network of a list lead to n, and returns one address of each
-// network.
+// leadFromNetworks lets each network of a list lead to n, and returns an address of each.
 func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addresses []string) {
 	if p.networks == nil {
 		p.networks = new(bart.Table[*node])
@@ -186,7 +184,7 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addre
 		twin, _ := p.networks.Get(network)
 		d.repeated(item, n, twin, network.String())
 		p.networks.Insert(network, n)
-		n.add(network.String(), len(addresses))
+		n.add(network.String())
 		addresses = append(addresses, network.Addr().String())
 	})
 	return addresses
@@ -218,10 +216,9 @@ func (d *decoder) repeated(item *yaml.Node, n, twin *node, value string) {
 
 const twice = "%s is already at %s: a key and value may be in one rule only"
 
-// add counts a value that leads to n; before is the number of earlier values. The first value
-// names the node.
-func (n *node) add(value string, before int) {
-	if before == 0 {
+// add adds a value that leads to n. The first value names the node.
+func (n *node) add(value string) {
+	if n.entry.Value == "" {
 		n.entry.Value = value
 	} else {
 		n.more++
@@ -243,7 +240,6 @@ func (n *node) value() string {
 	}
 }
 
-// shown returns the key and values of n as shown to people.
 func (n *node) shown() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
 
 // pattern returns the text that replaces the values of n in the key of a shared counter. It is

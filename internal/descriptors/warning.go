@@ -9,8 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// Warnings returns, sorted by location, what is probably a mistake in the rules. It is not
-// among the Problems, because envoyproxy/ratelimit accepts it.
+// Warnings returns likely mistakes in the rules, sorted by location. They are no Problems,
+// because envoyproxy/ratelimit accepts them.
 func (t *Tree) Warnings() Problems { return t.warnings }
 
 // mention is a name in the replaces of a limit, and its location.
@@ -24,8 +24,7 @@ func (l *loader) warn(at Problem, format string, args ...any) {
 	l.tree.warnings = append(l.tree.warnings, at)
 }
 
-// warnOfDomains warns of domains without rules, and of replaced names that no limit of the
-// domain has.
+// warnOfDomains warns of domains without rules, and of replaced names that do not exist.
 func (l *loader) warnOfDomains() {
 	for name, root := range l.tree.domains {
 		if len(root.children) == 0 && root.keyless == nil {
@@ -42,11 +41,10 @@ func (l *loader) warnOfDomains() {
 }
 
 // isHidden reports whether no value reaches a wildcard or regular expression of n because of an
-// earlier one with the same key, and warns of it. An earlier wildcard hides a later one if it
-// matches the later one's text, in which a '*' is then covered by a '*' of the earlier one. It
-// is unknown which values an earlier regular expression leaves, unless it matches all.
-// Comparing all wildcards with each other takes quadratic time, so isHidden gives up when
-// p.compared is used up.
+// earlier one of its key, and warns of it. An earlier wildcard hides a later one if it matches
+// the later one's text, in which a '*' is then covered by a '*' of the earlier one. It is
+// unknown which values an earlier regular expression leaves, unless it matches all. Comparing
+// all wildcards with each other takes quadratic time, so p.compared limits it.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
 	earlier := p.catchAll
 	if earlier == nil && n.how != ByRegex {
@@ -59,7 +57,7 @@ func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Posi
 	return true
 }
 
-// warnOfMeaning warns of a key or value whose meaning differs from what it looks like.
+// warnOfMeaning warns of a key or value that is often misunderstood.
 func (d *decoder) warnOfMeaning(n *node) {
 	key := n.entry.Key
 	switch prefix, isPattern := strings.CutSuffix(key, "*"); {

@@ -83,8 +83,7 @@ func (w *wildcards) find(value string, from int32, work *Work) *node {
 }
 
 // matches reports whether rest, the value between the ends, contains the middle texts in their
-// order. Matching each text at its first occurrence suffices, because that leaves the longest
-// rest for the other texts.
+// order. Taking each text at its first occurrence leaves the longest rest for the others.
 func (c *wildcard) matches(rest string, work *Work) bool {
 	for _, text := range c.middle {
 		if !work.scan(rest) {

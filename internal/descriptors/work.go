@@ -7,8 +7,7 @@ package descriptors
 type Work int
 
 // MaxWork is the Work of one request. If too little is left for a value, the value leads to a
-// rule that denies, because any other rule, or no rule at all, might be to the client's
-// advantage.
+// rule that denies, because any other rule, or none, might be to the client's advantage.
 const MaxWork Work = 1 << 20
 
 // take spends units, and returns false if too few are left.

@@ -1,6 +1,6 @@
 // Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and a
-// line break could imitate a line of our own. It also decodes bytes that are written as
-// hexadecimal digits, and quotes keys for redis-cli.
+// line break could imitate a line of our own. It also decodes hexadecimal escapes, and quotes keys
+// for redis-cli.
 package plaintext
 
 import (

@@ -3,8 +3,8 @@ package spelling
 
 import "strings"
 
-// Nearest returns the first candidate that begins with word, or else the most similar one
-// within two typing errors, or "".
+// Nearest returns the first candidate that begins with word, or the most similar one within two
+// typing errors, or "".
 func Nearest(word string, candidates []string) string {
 	const (
 		shortest = 3  // minimum length of a beginning
@@ -30,8 +30,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// editDistance returns the number of bytes to insert, remove or replace to turn a into b
-// (Levenshtein).
+// editDistance returns the Levenshtein distance of two texts in bytes.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
 	for j := range row {

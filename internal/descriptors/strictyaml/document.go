@@ -2,8 +2,8 @@
 // line, column, path and the allowed values.
 //
 // It reads a file as YAML nodes, which know their line and column. Decoder walks the nodes
-// field by field, and continues after a problem. The package knows only YAML; the packages that
-// decode rules and tests of rules know what the fields mean.
+// field by field, and continues after a problem. The package knows only YAML, and not the
+// meaning of fields in rules and tests.
 package strictyaml
 
 import (
@@ -29,18 +29,16 @@ const (
 	maxAliased = 1_000_000
 )
 
-// Decoder walks the YAML nodes of one file. It reports unexpected nodes and continues with the
-// others.
+// Decoder walks the YAML nodes of one file. It reports unexpected nodes and continues.
 type Decoder struct {
 	Reporter
 	// Elsewhere returns the kind of mapping to which a misplaced field belongs, such as "a
 	// rate_limit", or "". It may be nil.
 	Elsewhere func(field string) string
-	// Gone has, for each field that is no longer allowed, a message with its replacement. It
-	// may be nil.
+	// Gone has, for each field of earlier versions, a message with its replacement. It may be
+	// nil.
 	Gone map[string]string
-	// Synonyms has, for words that other programs use, the field or word that is allowed here.
-	// It may be nil.
+	// Synonyms has the allowed word for words of other programs. It may be nil.
 	Synonyms map[string]string
 
 	open    []*yaml.Node // nodes on the path to the current node
@@ -65,8 +63,7 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	return roots[0]
 }
 
-// ParseAll returns the root nodes of all documents of a file that are not empty, or none after
-// a problem.
+// ParseAll returns the root nodes of all non-empty documents of a file, or nil after a problem.
 func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	if at, what := refuse(data); what != "" {
 		d.Problem(at, "%s", what)
@@ -85,8 +82,7 @@ func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// documents returns the documents of a text. If one is invalid, it returns those before it and
-// an error.
+// documents returns the documents of a text up to the first error.
 func documents(text []byte) (parsed []*yaml.Node, err error) {
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		document := new(yaml.Node)

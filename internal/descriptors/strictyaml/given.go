@@ -2,7 +2,7 @@ package strictyaml
 
 import "gopkg.in/yaml.v3"
 
-// Given is a mapping and those of its fields that were read, in order.
+// Given is a mapping and the fields that were read from it, in order.
 type Given struct {
 	Mapping *yaml.Node
 	Fields  []GivenField

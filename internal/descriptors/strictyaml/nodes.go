@@ -13,8 +13,8 @@ import (
 // At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// Visit calls walk for a field or item of the current node. If n is an alias, walk gets the
-// node that it refers to.
+// Visit calls walk for a field or item of the current node, or for the node that an alias
+// names.
 func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
@@ -95,8 +95,8 @@ func Has(n *yaml.Node, field string) bool {
 	return false
 }
 
-// Pairs calls visit for each key and value of a mapping, and then for those of the mappings
-// that it merges (<<). merged is passed to visit for the mapping itself.
+// Pairs calls visit for each key and value of a mapping, and then for each key and value of the
+// mappings that it merges (<<). merged is passed to visit for the mapping itself.
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
 	if merged && d.inAlias > 0 {
 		d.aliased += len(n.Content) / 2 // including fields that visit ignores
@@ -157,8 +157,7 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	d.Problem(At(key), "unknown field %s%s; use %s", Describe(key), hint, OneOf(allowed))
 }
 
-// DidYouMean returns a hint at the allowed word that is most similar to word, or "" if none is
-// similar.
+// DidYouMean returns a hint at the allowed word that is most similar to word, or "".
 func (d *Decoder) DidYouMean(word string, allowed []string) string {
 	word = strings.ToLower(word)
 	meant := d.Synonyms[word]

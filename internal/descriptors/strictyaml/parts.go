@@ -11,8 +11,7 @@ import (
 // nodes of a file take twenty times as much memory as its text. The nodes of a part can be
 // freed before the next one is parsed.
 //
-// Only a mapping whose last field is a list in block style can be split, before items of that
-// list:
+// Only a mapping whose last field is a list in block style can be split, between its items:
 //
 //	domain: api
 //	descriptors:
@@ -31,14 +30,12 @@ type Parts struct {
 	parsed []chan *yaml.Node // lists of parts that Next has not returned yet
 }
 
-// firstItem matches the text before the first item of a list, whose spaces and dash are the
-// submatch.
+// firstItem matches up to the first item of a list. Its submatch is the item's indent and dash.
 var firstItem = regexp.MustCompile("^(?: *(?:#[^\n]*)?\n)*( *- )")
 
 // Split splits a file before items of a list, so that each part but the last has at least size
 // bytes. While the caller reads one part, up to ahead further parts are parsed. Split returns
-// nil if the file is not larger than size, is in another form, or may be invalid. The caller
-// must then Parse the file.
+// nil if the file is small, in another form, or invalid; Parse then reads it.
 func Split(data []byte, list string, size, ahead int) *Parts {
 	if len(data) <= size {
 		return nil
@@ -63,8 +60,7 @@ func Split(data []byte, list string, size, ahead int) *Parts {
 	}
 }
 
-// endsWithNull reports whether a node is a mapping whose last field has the given name and no
-// value.
+// endsWithNull reports whether a node is a mapping whose last field is field, without a value.
 func endsWithNull(n *yaml.Node, field string) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
@@ -92,8 +88,8 @@ func separable(list, dash []byte) bool {
 }
 
 // Next returns the items of the next part, or none after the last. ok is false if the part
-// cannot be parsed on its own, because of an error or an alias to an earlier part. The caller
-// must then Parse the file.
+// cannot be parsed on its own, because of an error or an alias to an earlier part; Parse then
+// reads the file.
 //
 // Splitting is safe: all quotes and brackets of a part that can be parsed are closed, so the
 // next part begins with an item of the list in the file, too.
@@ -107,7 +103,7 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 		}
 		p.rest = p.rest[len(part):]
 		p.line += bytes.Count(part, []byte("\n"))
-		parsed := make(chan *yaml.Node, 1) // with a buffer: after a failed part, nobody receives the others
+		parsed := make(chan *yaml.Node, 1) // buffered, because nothing is received after a failed part
 		p.parsed = append(p.parsed, parsed)
 		go func() { parsed <- parseList(part, line) }()
 	}
@@ -122,8 +118,7 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	return list.Content, true
 }
 
-// parseList returns the list in a text that begins after a number of lines, or nil if the text
-// is no list.
+// parseList returns the list that text is, or nil. line is the number of lines before text.
 func parseList(text []byte, line int) *yaml.Node {
 	parsed, err := documents(text)
 	if err != nil || len(parsed) != 1 || parsed[0].Content[0].Kind != yaml.SequenceNode {

@@ -78,8 +78,7 @@ func (ps Problems) Sort() {
 // does not come from the text of a file.
 type Position struct{ Line, Column int }
 
-// Step leads from a YAML node to a field of a mapping or, if Field is empty, to an item of a
-// list.
+// Step leads from a YAML node to a field of a mapping or, without Field, to an item of a list.
 type Step struct {
 	Field string
 	Index int
@@ -146,8 +145,8 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 	r.Leave()
 }
 
-// Found returns the number of problems so far, including repeated ones that are not reported.
-// If it grows while a node is read, the node is invalid.
+// Found returns the number of problems so far, including unreported repetitions. If it grows
+// while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
 // Enter makes the node at the end of a step the current node.
@@ -156,8 +155,7 @@ func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 // Leave returns to the node before the last step.
 func (r *Reporter) Leave() { r.path = r.path[:len(r.path)-1] }
 
-// Path returns the path from the root of the file to the current node, such as
-// descriptors[0].key.
+// Path returns the path from the root to the current node, such as descriptors[0].key.
 func (r *Reporter) Path() string {
 	var b strings.Builder
 	for _, s := range r.path {

@@ -12,8 +12,7 @@ import (
 // IsNull reports whether a node is null. An empty field is null, too.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Text returns the text of a scalar as written, even of a number or a boolean. The text of null
-// is "".
+// Text returns the text of a scalar as written, even of a number or a boolean, or "" for null.
 func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		switch n.ShortTag() {
@@ -27,8 +26,7 @@ func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	return "", false
 }
 
-// Bytes is like Text, but also decodes base64 with the tag !!binary, because YAML cannot
-// express every byte.
+// Bytes is like Text, but also decodes base64 (!!binary), since YAML cannot express every byte.
 func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!binary" {
 		return d.Text(n)
@@ -41,8 +39,7 @@ func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	return string(raw), true
 }
 
-// booleans are the spellings of YAML 1.1, as supported by the YAML library of
-// envoyproxy/ratelimit.
+// booleans are the spellings of YAML 1.1, which envoyproxy/ratelimit accepts.
 var booleans = map[string]bool{
 	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
 	"on": true, "On": true, "ON": true, "y": true, "Y": true,
@@ -50,8 +47,7 @@ var booleans = map[string]bool{
 	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
 }
 
-// Boolean returns the value of a YAML 1.1 boolean. ok is false if the node is not one, or has
-// quotes or a tag.
+// Boolean returns the value of a YAML 1.1 boolean without quotes and tag, and whether n is one.
 func Boolean(n *yaml.Node) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false, false
