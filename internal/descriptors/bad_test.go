@@ -10,8 +10,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestLoadReportsEveryProblem compares what is wrong with each file and directory in
-// testdata/bad with testdata/bad.txt, which -update writes.
+// TestLoadReportsEveryProblem compares the problems of each file and directory in testdata/bad
+// with testdata/bad.txt, which -update writes.
 func TestLoadReportsEveryProblem(t *testing.T) {
 	const dir = "testdata/bad"
 	entries := testenv.Must(os.ReadDir(dir))(t)
@@ -30,8 +30,8 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 	golden(t, "testdata/bad.txt", got.String())
 }
 
-// TestEveryFieldIsRead gives each field a list of lists, which none takes. A field that
-// is only listed among the known ones would be passed over.
+// TestEveryFieldIsRead gives each field a list of lists, which no field accepts. Without a
+// problem, the field is known but never read.
 func TestEveryFieldIsRead(t *testing.T) {
 	const list = "[[1]]"
 	for field, document := range fieldsWith(list) {
@@ -42,7 +42,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 }
 
-// fieldsWith returns a document for each field, in which the field has a value.
+// fieldsWith returns, for each field, a document in which the field has value.
 func fieldsWith(value string) map[string]string {
 	documents := map[string]string{}
 	for _, field := range format.limit.names {

@@ -7,7 +7,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// A rule that holds below applies past it, also to a limit that a request brings along.
+// A rule that applies below also applies to a limit that a request sends for a longer
+// descriptor.
 func TestPassed(t *testing.T) {
 	for rules, want := range map[string]map[string]string{
 		"{key: user, rate_limit: {unit: day, requests_per_unit: 1}}":               {"user=a": "api|user", "x=y": "api|(no key)"},
@@ -33,7 +34,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// The burst of a limit that a request sends is in proportion to that of the rule.
+// The burst of a limit that a request sends is scaled like the rule's limit.
 func TestBurstOfOverride(t *testing.T) {
 	for _, test := range []struct{ amount, burst, sent, want uint64 }{
 		{100, 10, 10_000, 1000}, {100, 29, 100, 29}, {100, 10, 9, 1}, {1, 1, 4_294_967_295, 4_294_967_295}, {100, 0, 5, 0},

@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// Every YAML block of the rule reference is a complete file.
+// Every YAML block of docs/rules.md is a complete file.
 func TestRuleReferenceLoads(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatchIndex(string(text), -1)
@@ -36,7 +36,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 	}
 }
 
-// The tables of fields say what editors show.
+// The tables of fields in docs/rules.md have the descriptions that editors show.
 func TestDocumentedFields(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	link := regexp.MustCompile("\\[([^]]*)\\]\\([^)]*\\)|\\*\\*|`")
@@ -68,8 +68,7 @@ func TestDocumentedFields(t *testing.T) {
 	}
 }
 
-// The worked example of lists, networks and regular expressions says which rule an
-// entry leads to.
+// The worked example of lists, networks and regular expressions names the rule for each entry.
 func TestDocumentedLists(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	_, section, _ := strings.Cut(string(text), "### Lists, networks and regular expressions\n")
@@ -103,8 +102,7 @@ func TestDocumentedLists(t *testing.T) {
 	}
 }
 
-// docs/metrics.md tells the labels of its rule, also those of a request with
-// detailed_metric.
+// docs/metrics.md shows the labels of its rule, with and without detailed_metric.
 func TestDocumentedLabels(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/metrics.md"))(t)
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindSubmatch(text)
@@ -124,14 +122,14 @@ func TestDocumentedLabels(t *testing.T) {
 	}
 }
 
-// detailedLabels are those of a request to rules whose limit gets a detailed_metric.
+// detailedLabels returns the labels of a request after adding detailed_metric to a rule.
 func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string {
 	t.Helper()
 	rules = strings.Replace(rules, "        rate_limit:", "        detailed_metric: true\n        rate_limit:", 1)
 	return string(load(t, rules).Match("shop", request).AppendLabels(nil, request))
 }
 
-// README.md promises what the rules in config/ do.
+// README.md describes the rules in config/.
 func TestDefaultRules(t *testing.T) {
 	files, skipped, err := ReadFiles("../../config")
 	if err != nil || len(skipped) > 0 {
@@ -147,8 +145,8 @@ func TestDefaultRules(t *testing.T) {
 	}
 }
 
-// TestMigratingNamesOwnFields holds MIGRATING.md to the fields that are to be removed
-// before one goes back to a server that refuses them.
+// TestMigratingNamesOwnFields checks that MIGRATING.md lists all fields to remove before a
+// return to envoyproxy/ratelimit, which refuses them.
 func TestMigratingNamesOwnFields(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../MIGRATING.md"))(t)
 	_, back, found := strings.Cut(string(text), "## Back again")

@@ -12,9 +12,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestDumpSaysWhatItsNumbersMean reads the lines as scripts for the reference do,
-// and finds what the numbers mean and where each rule is written.
-func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
+// TestDumpExplainsItself parses the lines as scripts for envoyproxy/ratelimit do, and checks
+// that the dump explains its fields and names each rule's location.
+func TestDumpExplainsItself(t *testing.T) {
 	tree := testenv.Must(Load([]File{
 		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: login\n  rate_limit: {unit: minute, requests_per_unit: 5, deny_for: 1h0m0s}\n- key: free\n  rate_limit: {unlimited: true}\n")},
 		{Name: "config/b\n\x1b[31m.yaml", Data: []byte("domain: web\ndescriptors:\n- key: known\n  metadata: {note: \"\\u009b31m\"}\n")},
@@ -43,7 +43,7 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 	}
 }
 
-// Each field of a limit is shown by what is dumped of good rules.
+// The dumps of the rules in testdata/good show every field of a limit.
 func TestDumpShowsEveryField(t *testing.T) {
 	text := slices.Concat(testenv.Must(os.ReadFile("testdata/good/every_field.txt"))(t), testenv.Must(os.ReadFile("testdata/good/limits.txt"))(t))
 	for _, field := range format.limit.names {

@@ -32,7 +32,7 @@ descriptors:
 	// health-check leads to api|user=health* at api.yaml:6:5
 }
 
-// What is wrong is told with its place, all at once.
+// Load reports all problems at once, with their locations.
 func ExampleLoad_problems() {
 	_, err := descriptors.Load([]descriptors.File{{Name: "api.yaml", Data: []byte(`domain: api
 descriptors:

@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// explained is what Explain says of a descriptor.
+// explained formats the result of Explain.
 func explained(tree *Tree, descriptor []limiter.Entry) string {
 	trace := tree.Explain("api", descriptor)
 	spell := func(list []limiter.Entry) string {

@@ -8,10 +8,10 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// Faults that envoyproxy/ratelimit is known for, as far as rules show them. Those
-// of requests and answers are in package rls.
+// Known faults of envoyproxy/ratelimit in reading rules. Package rls tests its faults with
+// requests and answers.
 
-// It looks rules up by key and value joined by "_", so that the rule of the key
+// envoyproxy/ratelimit looks up rules by key and value joined by "_", so the rule for the key
 // t_u applies to the entry t=u.
 func TestFaultUnderscoreJoinsKeyAndValue(t *testing.T) {
 	tree := load(t, `
@@ -40,8 +40,7 @@ descriptors:
 	}
 }
 
-// One bad file, or none at all, leaves it without rules, and so everything is
-// allowed.
+// With one bad file, or none at all, envoyproxy/ratelimit has no rules and admits everything.
 func TestFaultBadFilesAllowEverything(t *testing.T) {
 	good := File{"good.yaml", []byte("{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}")}
 	large := append([]byte("domain: web\n#"), bytes.Repeat([]byte("x"), strictyaml.MaxFileSize)...)
@@ -51,7 +50,7 @@ func TestFaultBadFilesAllowEverything(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		files []File
-		want  string // in the error
+		want  string // substring of the error
 	}{
 		{"no file", nil, "there are no rule files, at least one is required"},
 		{"one of two is too large", []File{good, {"large.yaml", large}}, "large.yaml: the file is too large, at most 16 MiB are allowed"},

@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// write fills a new directory with files and returns its path. A content that
-// begins with -> makes a symbolic link.
+// write writes files to a new directory and returns its path. Content that begins with ->
+// stands for a symbolic link.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +34,8 @@ func TestReadFiles(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		files    map[string]string
-		paths    []string // below the directory
-		siblings bool     // of the only path
+		paths    []string // relative to the directory
+		siblings bool     // call ReadWithSiblings with the only path
 		want     []string
 		skipped  []string
 		problems []string

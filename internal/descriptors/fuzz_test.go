@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzLoad feeds files of any bytes: nothing panics, the outcome is a tree or
-// problems, and always the same; and a tree can be searched and dumped.
+// FuzzLoad loads arbitrary bytes: Load does not panic and always returns the same tree or
+// problems, and a tree can be searched and dumped.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*", "testdata/bad/*.*", "testdata/bad/*/*", "../../config/*"} {
 		names, err := filepath.Glob(pattern)
@@ -58,8 +58,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// wayTo returns a descriptor that leads to a rule, if that is soon found: exact values
-// win, and every other list of networks or regular expression might.
+// wayTo returns a descriptor that leads to a rule, if one is easy to find: exact values take
+// precedence, and other lists, networks or regular expressions may hide the rule.
 func wayTo(rule *Rule) (domain string, way []limiter.Entry, known bool) {
 	known = true
 	n := rule.node

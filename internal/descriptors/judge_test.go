@@ -11,36 +11,36 @@ import (
 	"weir/internal/limiter"
 )
 
-// naive finds the rules for a descriptor by what docs/rules.md says, in the list
-// of all rules in the order of the file.
+// naive finds the rules for a descriptor by searching the list of all rules in the order of the
+// file, as docs/rules.md describes it.
 type naive []naiveNode
 
 type naiveNode struct {
 	id             int
 	key            string
-	text           string // of the field
-	field          string // value, list, networks or regex
+	text           string // the field in YAML
+	field          string // value, networks or regex
 	values         []string
 	networks       []netip.Prefix
 	regex          *regexp.Regexp
 	limited, below bool
-	hold           string // key of the entry that names what is in flight, "" without
+	hold           string // key of the entry that names a hold, or ""
 	children       naive
 }
 
-// held is a rule whose limits hold for a descriptor.
-type held struct {
-	id     int // of its line
-	levels int // how many entries its counter has
+// judgedRule is a rule that applies to a descriptor.
+type judgedRule struct {
+	id     int // line of the rule
+	levels int // number of entries in the key of its counter
 	hold   string
-	all    bool // it has no key, so its counter has all
+	all    bool // the rule has no key, so the key of its counter has all entries
 }
 
-// matchHold returns the rules that hold for a way, and which entry names their hold, -1
-// if none does. The first entry of its key does if the rules that the way leads to
-// without it say so, or those that it leads to with it.
-func (list naive) matchHold(way []limiter.Entry) (rules []held, hold int) {
-	find := func(way []limiter.Entry) (rules []held, key string) {
+// matchHold returns the rules that apply to a descriptor, and the index of the entry that names
+// their hold, or -1. The first entry with the key is that entry if the rules that match without
+// it, or else those that match with it, need a hold with this key.
+func (list naive) matchHold(way []limiter.Entry) (rules []judgedRule, hold int) {
+	find := func(way []limiter.Entry) (rules []judgedRule, key string) {
 		rules = list.match(way, 0, nil)
 		for _, r := range rules {
 			key = cmp.Or(key, r.hold)
@@ -61,21 +61,21 @@ func (list naive) matchHold(way []limiter.Entry) (rules []held, hold int) {
 	return rules, hold
 }
 
-// match returns the rules that apply to a way, the first of them the one that it leads
-// to. below are those above that apply here, too.
-func (list naive) match(way []limiter.Entry, levels int, below []held) []held {
+// match returns the rules that apply to a descriptor, the most specific one first. below are
+// the rules above that apply here, too.
+func (list naive) match(way []limiter.Entry, levels int, below []judgedRule) []judgedRule {
 	if levels == len(way) {
 		return below
 	}
 	n := list.first(way[levels])
 	if n == nil {
 		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == "" }); i >= 0 {
-			return append([]held{{list[i].id, len(way), list[i].hold, true}}, below...)
+			return append([]judgedRule{{list[i].id, len(way), list[i].hold, true}}, below...)
 		}
 		return below
 	}
 	levels++
-	own := append([]held{{n.id, levels, n.hold, false}}, below...)
+	own := append([]judgedRule{{n.id, levels, n.hold, false}}, below...)
 	if isRule := n.limited || n.below || len(n.children) == 0; isRule && levels == len(way) {
 		return own
 	}
@@ -114,12 +114,12 @@ func (list naive) first(e limiter.Entry) *naiveNode {
 	return find(func(n naiveNode) bool { return n.field == "value" && n.text == "" })
 }
 
-// naiveTree reads nodes out of text: lines of key=value, each as many levels
-// down as it has blanks before it. A value that begins with [ is a list, one with
-// < are networks and one with ~ is a regular expression. A line that begins with a dot
-// has a limit, one that begins with an exclamation mark has one that holds below; with a
-// + after that, it is of what is in flight, which the entry h names, with a - the entry
-// g. One with a limit and nothing more has no key. It skips what would be refused.
+// naiveTree parses a tree. Each line is key=value, indented by one space per level. A value
+// that begins with [ is a list, with < networks and with ~ a regular expression. A line that
+// begins with a dot has a limit, and one that begins with an exclamation mark has a limit that
+// applies below. A following + makes it a concurrency limit whose holds the entry h names, a -
+// one with the entry g. A line with only a limit is a rule without key. Nodes that Load would
+// refuse are skipped.
 func naiveTree(text string) naive {
 	root, id := naiveNode{}, 0
 	for line := range strings.Lines(text) {
@@ -150,7 +150,7 @@ func naiveTree(text string) naive {
 	return root.children
 }
 
-// read reads the value of a node, and reports whether it is allowed beside siblings.
+// read parses the value of a node, and reports whether it may stand beside siblings.
 func (n *naiveNode) read(value string, siblings naive) bool {
 	known := func(same func(s naiveNode) bool) bool {
 		return slices.ContainsFunc(siblings, func(s naiveNode) bool { return s.key == n.key && same(s) })
@@ -231,7 +231,7 @@ func (list naive) yaml() string {
 	return strings.Join(items, ", ")
 }
 
-// inFlight returns the fields of a limit of what is in flight, if there is a hold.
+// inFlight returns the fields of a concurrency limit, or "" if hold is empty.
 func inFlight(hold string) string {
 	if hold == "" {
 		return ""

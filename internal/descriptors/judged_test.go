@@ -9,9 +9,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// judged compares the rules that Match finds with those of the judge, and returns how
-// many these are for each way. It does nothing if rules may not be loaded for what
-// the judge does not know. holds is how many entries name one.
+// judged compares the rules that Match finds with those of the judge, and returns the number of
+// rules for each descriptor, and the number of descriptors whose hold is named. It does nothing
+// if Load refuses the rules for a reason that the judge does not know.
 func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, holds int) {
 	t.Helper()
 	list := naiveTree(rules)
@@ -37,7 +37,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 		if hold >= 0 {
 			way, holds = slices.Delete(slices.Clone(way), hold, hold+1), holds+1
 		}
-		var got []held
+		var got []judgedRule
 		for r := rule; r != nil; r = r.Above {
 			counted := r.Counted(way)
 			if len(counted) > len(way) || !slices.Equal(counted, way[:len(counted)]) {
@@ -47,7 +47,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 			for _, l := range r.Limits {
 				own = l.HoldKey()
 			}
-			got = append(got, held{int(r.Metadata["id"].(float64)), len(counted), own, r.IsKeyless()})
+			got = append(got, judgedRule{int(r.Metadata["id"].(float64)), len(counted), own, r.IsKeyless()})
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%q in %s: got the rules %v, want %v (line, levels, hold)", whole, file, got, want)
@@ -62,7 +62,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 	return found, holds
 }
 
-// FuzzMatch compares Match with the naive way to search.
+// FuzzMatch compares Match with the naive search.
 func FuzzMatch(f *testing.F) {
 	for _, rest := range []string{"", "\n.", "\n.+"} { // a rule without key on the first level
 		f.Add("user\nuser=a*\nuser=alice\n path=/login\n path\npath=*x*y"+rest, "user=alice\npath=/login")
@@ -77,15 +77,15 @@ func FuzzMatch(f *testing.F) {
 		f.Add("!+user\n .path=/login\n  .-m\nh2=a\n.-x"+rest, "user=a\ng=1\nh=2\npath=/login")
 	}
 	f.Fuzz(func(t *testing.T, rules, descriptor string) {
-		// Only printable ASCII: what else YAML can spell is FuzzLoad's part.
+		// Only printable ASCII, because FuzzLoad tests the other characters of YAML.
 		if !strings.ContainsFunc(rules+descriptor, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' }) {
 			judged(t, rules, entries(strings.Split(descriptor, "\n")...))
 		}
 	})
 }
 
-// TestMatchAgainstJudge compares both for many small trees whose rules overlap much.
-// Half of them have few keys and values, so that descriptors lead far into them.
+// TestMatchAgainstJudge compares Match with the judge for many small trees whose rules overlap.
+// Half of the trees have few keys and values, so that descriptors lead far into them.
 func TestMatchAgainstJudge(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }

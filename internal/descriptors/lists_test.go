@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzParseAddress compares with what the standard library takes for an address.
+// FuzzParseAddress compares parseAddress with net/netip.
 func FuzzParseAddress(f *testing.F) {
 	for _, s := range []string{"", "10.0.0.1", "::", "::ffff:1.2.3.4", "fe80::1%eth0", "fe80::1%", "%", "1.2.3.4%a", "1::2%a%b", "::ffff:1.2.3.4%a", "ABCD:ef01:2345:6789:abcd:ef01:255.255.255.255", "1.2.3", "a.b.c.d", "1:2"} {
 		f.Add(s)
@@ -26,8 +26,7 @@ func FuzzParseAddress(f *testing.F) {
 
 const manyLimit = "rate_limit: {unit: minute, requests_per_unit: 5}"
 
-// manyLists holds n networks and n/10 values, each in one list, and 50 regular
-// expressions.
+// manyLists returns n networks and n/10 values, each in one list, and 50 regular expressions.
 func manyLists(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n- key: address\n  " + manyLimit + "\n  networks:\n  - 0.0.0.0/0\n")
@@ -44,7 +43,7 @@ func manyLists(n int) string {
 	return b.String()
 }
 
-// someNetwork is one of many, of which three are IPv4 where one is IPv6.
+// someNetwork returns the i-th network. Three of four are IPv4.
 func someNetwork(i int) string {
 	if i%4 == 0 {
 		return fmt.Sprintf(`"2001:db8:%x::/48"`, i/4)
@@ -62,8 +61,8 @@ func TestLongValuesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// A value takes some milliseconds, however long it is. One that is too long for the patterns
-// leads to a rule that denies.
+// A value takes a few milliseconds, however long it is. A value that is too long for the
+// patterns leads to a rule that denies.
 func TestCostOfLongValues(t *testing.T) {
 	long := strings.Repeat("selecunioinserdrodelet/a", 60<<10/24)
 	const common = ".*(select|union|insert|drop|delete).*"
@@ -102,7 +101,7 @@ func TestManyNetworksLoadFast(t *testing.T) {
 	})
 }
 
-// The time of a load grows with the size of its files, and no faster.
+// The time to load files is proportional to their size.
 func TestLargeFilesLoadFast(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder

@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// load loads one file that must be good.
+// load loads a valid file.
 func load(t testing.TB, data string) *Tree {
 	t.Helper()
 	tree, err := Load([]File{{Name: "rules.yaml", Data: []byte(data)}}, Options{})
@@ -24,7 +24,7 @@ func load(t testing.TB, data string) *Tree {
 	return tree
 }
 
-// dump is what Dump writes of the limits, without where they are written.
+// dump returns the limits in the output of Dump, without locations.
 func dump(t testing.TB, tree *Tree) string {
 	t.Helper()
 	var all, limits bytes.Buffer
@@ -58,8 +58,8 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	}
 }
 
-// compareBeside loads each file of a directory, and each directory whose files are merged, and
-// compares what say returns of it with the text file beside it.
+// compareBeside loads each file of a directory, and each subdirectory as files to merge, and
+// compares the result of say with the text file beside it.
 func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 	t.Helper()
 	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
@@ -74,7 +74,7 @@ func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 	}
 }
 
-// golden compares with what a file has, which -update writes.
+// golden compares got with the content of a file, which -update writes.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
@@ -93,7 +93,7 @@ func TestLoadGood(t *testing.T) {
 	compareBeside(t, "testdata/good", func(tree *Tree) string { return dump(t, tree) })
 }
 
-// With CalendarMonths, months are those of the calendar where a limit has no algorithm.
+// With CalendarMonths, months without an algorithm are calendar months.
 func TestCalendarMonthsOfRules(t *testing.T) {
 	for fields, want := range map[string]limiter.Algorithm{
 		"unit: month":                                limiter.ByCalendar,
@@ -117,7 +117,7 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 	}
 }
 
-// What a rule says holds for all its limits, and each has metrics of its own.
+// The fields of a rule apply to all its limits, and each limit has its own metrics.
 func TestLoadSeveralLimits(t *testing.T) {
 	tree := load(t, `
 domain: api

@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// entries makes a descriptor of "key=value" words.
+// entries returns a descriptor of "key=value" words.
 func entries(words ...string) []limiter.Entry {
 	var list []limiter.Entry
 	for _, w := range words {
@@ -24,10 +24,9 @@ func entries(words ...string) []limiter.Entry {
 	return list
 }
 
-// found is what a descriptor leads to: its rule and those above that hold, too, each with
-// its patterns, the entries that it counts, the values that share its counter and the labels
-// that hold values of requests, and
-// the place of the entry that names a hold.
+// found returns the rules that apply to a descriptor, each with its patterns, its counted
+// entries, the values that share its counter, and labels with values of requests. The index of
+// the entry that names a hold comes last.
 func found(tree *Tree, descriptor []limiter.Entry) string {
 	work := MaxWork
 	rule, hold, descriptor := tree.MatchHold("api", descriptor, &work)
@@ -58,7 +57,7 @@ func found(tree *Tree, descriptor []limiter.Entry) string {
 	return strings.Join(all, "; ")
 }
 
-// TestMatch finds the descriptors in the comments of testdata/match.
+// TestMatch looks up the descriptors in the comments of testdata/match.
 func TestMatch(t *testing.T) {
 	compareComments(t, "testdata/match", found)
 	var zero Tree
@@ -70,8 +69,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// use does with a descriptor what a request does: it finds its rules, and spells the keys of
-// their counters and the labels of their metrics.
+// use does what a request does: it finds the rules of a descriptor, and appends the keys of
+// their counters and the labels of their metrics to buf.
 func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	work := MaxWork
 	rule, _, descriptor := tree.MatchHold("api", descriptor, &work)
@@ -84,7 +83,7 @@ func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	return buf
 }
 
-// wantNoAllocation fails if a request would allocate.
+// wantNoAllocation fails if use allocates for a descriptor.
 func wantNoAllocation(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 	t.Helper()
 	buf := use(nil, tree, descriptor)
@@ -93,7 +92,8 @@ func wantNoAllocation(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 	}
 }
 
-// readBelow reads a file, or all files of a directory, and calls each by its name below root.
+// readBelow reads a file, or all files of a directory. The names of the files are relative to
+// root.
 func readBelow(t testing.TB, root, name string) []File {
 	t.Helper()
 	files, _, err := ReadFiles(name)
@@ -104,9 +104,9 @@ func readBelow(t testing.TB, root, name string) []File {
 	return files
 }
 
-// compareComments loads files, and directories whose files are merged, in whose comments
-// stand descriptors and, behind them, what say returns of each. With -update it writes that.
-// It also reports rules that share a counter, and descriptors for which memory is allocated.
+// compareComments loads files, and directories as files to merge. Their comments contain
+// descriptors, each with the expected result of say, which -update writes. compareComments also
+// reports rules that share a counter, and descriptors that make matching allocate.
 func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry) string) {
 	t.Helper()
 	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
@@ -149,7 +149,7 @@ func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry)
 	}
 }
 
-// words splits a comment. A word in quotes may hold any byte.
+// words splits a comment into words. A quoted word may contain any byte.
 func words(comment string) (list []string) {
 	for rest := strings.TrimSpace(strings.TrimPrefix(comment, "#")); rest != ""; rest = strings.TrimSpace(rest) {
 		word, _, _ := strings.Cut(rest, " ")
@@ -165,8 +165,7 @@ func words(comment string) (list []string) {
 	return list
 }
 
-// manyRules holds rules of all kinds on one level: n values, and n wildcards of
-// each shape.
+// manyRules returns rules of all kinds on one level: n values, and n wildcards of each shape.
 func manyRules(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n")
@@ -180,8 +179,8 @@ func manyRules(n int) string {
 	return b.String()
 }
 
-// The cost depends on the depth of the descriptor, not on the number of rules:
-// a search through 1,000 wildcards looks at no more of them than one through 10.
+// The cost depends on the depth of the descriptor, not on the number of rules: a search among
+// 1,000 wildcards does not compare more of them than one among 10.
 func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	shapes := func(n int) (shapes, longest int) {
 		w := &load(t, manyRules(n)).domains["api"].patterns["path"].wildcards
@@ -192,7 +191,7 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	}
 	few, _ := shapes(10)
 	many, longest := shapes(1000)
-	if want := 3 * few; many > want { // one to three digits instead of one
+	if want := 3 * few; many > want { // i has up to three digits instead of one, so there are more shapes
 		t.Errorf("%d lookups for 10 rules of each kind, %d for 1,000, want at most %d", few, many, want)
 	}
 	if longest != 1 {
@@ -200,7 +199,6 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	}
 }
 
-// BenchmarkMatch finds rules and spells keys.
 func BenchmarkMatch(b *testing.B) {
 	var buf []byte
 	for _, n := range []int{3, 100_000 / 4} {

@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// The outcome of decoding part by part is that of decoding a file as a whole,
-// wrong fields with their places included.
+// Decoding a file in parts has the same result as decoding it at once, including the locations
+// of problems.
 func TestDecodeParts(t *testing.T) {
 	const head = "domain: api\ndescriptors:\n"
 	for _, test := range []struct {
@@ -52,8 +52,7 @@ func TestDecodeParts(t *testing.T) {
 	}
 }
 
-// comparePartsToWhole loads a file in both ways, and reports whether it can be
-// decoded in parts.
+// comparePartsToWhole loads a file in both ways, and reports whether it can be read in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
 	load := func(size, ahead int) (whole bool, outcome string) {
@@ -100,7 +99,7 @@ func FuzzDecodeParts(f *testing.F) {
 	})
 }
 
-// What is wrong in a large file is told with its place in the file.
+// Problems of a large file have the correct locations.
 func TestLoadLargeFile(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n")

@@ -35,7 +35,7 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 	}
 }
 
-// compiled is the schema, itself checked by that of its draft.
+// compiled returns the schema after validating it with the schema of its draft.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text := testenv.Must(jsonschema.UnmarshalJSON(bytes.NewReader(Schema)))(t)
@@ -44,12 +44,12 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return testenv.Must(c.Compile("rules.schema.json"))(t)
 }
 
-// textOfEditors is no text in YAML 1.1, as which rule files are read, but is to editors: whole
-// numbers with underscores, and dates.
+// textOfEditors matches numbers with underscores, and dates. They are text for editors, but not
+// in YAML 1.1, which rule files use.
 var textOfEditors = regexp.MustCompile(`\b[0-9]+(_[0-9]+)+\b|\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b`)
 
-// asEditor returns what an editor makes of a file. It is not ok if there is no single document
-// to judge.
+// asEditor returns the value that an editor reads from a file. ok is false unless the file is a
+// single valid document.
 func asEditor(data []byte) (value any, ok bool) {
 	decoder := yaml.NewDecoder(bytes.NewReader(textOfEditors.ReplaceAll(data, []byte(`"$0"`))))
 	err := decoder.Decode(&value)
@@ -72,7 +72,7 @@ func TestSchemaTakesGoodFiles(t *testing.T) {
 	}
 }
 
-// beyondSchema are the bad files that the schema takes, by the reason.
+// beyondSchema are the bad files that the schema accepts, by reason.
 var beyondSchema = map[string][]string{
 	"it does not calculate with two fields":          {"amount_too_large.yaml", "calendar_multiplier.yaml", "override_too_large.yaml", "period_too_long.yaml"},
 	"it does not count steps of regular expressions": {"regex_too_long.yaml"},
@@ -92,7 +92,7 @@ func TestSchemaRefusesBadFiles(t *testing.T) {
 	schema := compiled(t)
 	var taken []string
 	for _, f := range readBelow(t, "testdata/bad", "testdata/bad") {
-		if value, ok := asEditor(f.Data); ok && schema.Validate(value) == nil { // else it is no YAML, which editors refuse
+		if value, ok := asEditor(f.Data); ok && schema.Validate(value) == nil { // editors refuse the others as invalid YAML
 			taken = append(taken, f.Name)
 		}
 	}
@@ -101,7 +101,7 @@ func TestSchemaRefusesBadFiles(t *testing.T) {
 	}
 }
 
-// samples are values for fields of every kind, right ones and wrong ones.
+// samples are valid and invalid values for fields of every kind.
 var samples = []string{
 	"true", "false", "yes", "Off", "0", "1", "5", "-1", "0.5", "1.5", "1125899906842624", "1125899906842625", "4294967296", "1_000", `"5"`, `"1_000x"`,
 	`""`, "text", "a*", "second", "MONTH", `"Year"`, "fixed_window", "token_bucket", "concurrency", "epoch", "calendar", "always", "deny", "UTC", "10m", "1h30m", "-10m", "10.0.0.0/8",
@@ -109,11 +109,11 @@ var samples = []string{
 	"{unit: day, requests_per_unit: 1}", "[{unit: day, requests_per_unit: 1}]", "{unlimited: true}", "[{key: a}]", "{max_requests_per_unit: 5}", "{burst_ratio: 0.5}",
 }
 
-// schemaPlaces are files with a place for fields of a table, and what is beside these.
-var schemaPlaces = []struct {
+// schemaCases are files in which a field of a table can be inserted, and its required siblings.
+var schemaCases = []struct {
 	fields []string
 	format string
-	beside map[string]string // makes a file whole
+	beside map[string]string // siblings that complete the file
 }{
 	{format.file.names, "{%s}", map[string]string{"domain": "api"}},
 	{format.descriptor.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
@@ -128,12 +128,12 @@ var schemaPlaces = []struct {
 	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", nil},
 }
 
-// onlyDecoderKnows are the problems that the schema does not see.
+// onlyDecoderKnows matches problems that the schema cannot find.
 var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100 years|time zone")
 
-// One field with any value is right for the schema if it is for the decoder, but for what
-// only numbers together show. And of several fields the schema takes what the decoder takes: an
-// editor shows no false alarm.
+// For one field with any value, the schema and the decoder agree, except on combinations of
+// numbers. For several fields, the schema accepts at least the files that the decoder accepts,
+// so an editor shows no false alarm.
 func TestSchemaAgreesWithDecoder(t *testing.T) {
 	schema, random, known, good := compiled(t), rand.New(rand.NewPCG(1, 2)), 0, 0
 	judge := func(format string, fields map[string]string, o Options) (text string, err, refused error) {
@@ -153,7 +153,7 @@ func TestSchemaAgreesWithDecoder(t *testing.T) {
 		return fields
 	}
 	words := slices.Concat(samples, []string{"null"}, limiter.AlgorithmNames(), limiter.UnitNames(), limiter.FailureModeNames(), charges)
-	for _, place := range schemaPlaces {
+	for _, place := range schemaCases {
 		for _, f := range place.fields {
 			for _, value := range words {
 				text, err, refused := judge(place.format, with(place.beside, f, value), Options{})
@@ -168,7 +168,7 @@ func TestSchemaAgreesWithDecoder(t *testing.T) {
 		}
 	}
 	for range 6_000 {
-		place := schemaPlaces[random.IntN(len(schemaPlaces))]
+		place := schemaCases[random.IntN(len(schemaCases))]
 		fields := place.beside
 		for range 1 + random.IntN(3) {
 			fields = with(fields, place.fields[random.IntN(len(place.fields))], samples[random.IntN(len(samples))])

@@ -15,7 +15,8 @@ func TestWarnings(t *testing.T) {
 	compareBeside(t, "testdata/warned", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
 }
 
-// goodFiles reads rules as their author means them, and further ones.
+// goodFiles reads the rules of examples, config and docs, which have no mistakes, and the files
+// in further.
 func goodFiles(t *testing.T, further ...string) []File {
 	t.Helper()
 	paths := testenv.Must(filepath.Glob("../../examples/*/rules"))(t)
@@ -34,7 +35,7 @@ func TestNoWarnings(t *testing.T) {
 	}
 }
 
-// However many wildcards there are, looking for hidden ones must not hold up a load.
+// The search for hidden wildcards must not delay loading, however many there are.
 func TestManyWildcardsLoadFast(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString("domain: api\ndescriptors:\n")
@@ -44,8 +45,8 @@ func TestManyWildcardsLoadFast(t *testing.T) {
 	testenv.InProcessorTime(t, time.Second, func() { load(t, rules.String()) })
 }
 
-// Of many rules that lack the same limits some are named and the others counted,
-// and looking for what is lost takes little of the time of a load.
+// If many rules lack the same limits, the warnings name some and count the others. The search
+// for them takes little of the time to load.
 func TestManyHiddenLimits(t *testing.T) {
 	const limit = "rate_limit: {unit: minute, requests_per_unit: 1}"
 	list := func(n int, format string) string {

@@ -19,8 +19,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// messages reads the RateLimitConfigs of each file of testdata/resources, which are lists of
-// them in JSON.
+// messages reads the files of testdata/resources, which are lists of RateLimitConfigs in JSON.
 func messages(t testing.TB) map[string][]*anypb.Any {
 	t.Helper()
 	all := map[string][]*anypb.Any{}
@@ -37,8 +36,8 @@ func messages(t testing.TB) map[string][]*anypb.Any {
 	return all
 }
 
-// TestResources compares the rules of the messages of each file, or what is wrong with them,
-// with testdata/resources.txt, which -update writes.
+// TestResources compares the rules or problems of each file's messages with
+// testdata/resources.txt, which -update writes.
 func TestResources(t *testing.T) {
 	var got strings.Builder
 	all := messages(t)
@@ -59,7 +58,7 @@ func TestResources(t *testing.T) {
 
 func TestBytesThatAreNoRules(t *testing.T) {
 	deepest := &ratelimit.RateLimitDescriptor{Key: "k"}
-	for range 5000 { // which protobuf allows
+	for range 5000 { // protobuf allows this depth
 		deepest = &ratelimit.RateLimitDescriptor{Key: "k", Descriptors: []*ratelimit.RateLimitDescriptor{deepest}}
 	}
 	deep := testenv.Must(anypb.New(&ratelimit.RateLimitConfig{Name: "x", Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{deepest}}))(t)
@@ -102,7 +101,7 @@ resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplac
 	if got := tree.Warnings().Error(); !strings.HasPrefix(got, want) || tree.Rules() != 1 {
 		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}
-	// A deep message of such fields must not fill the memory with the ways to them.
+	// The paths of unknown fields in a deep message must not exhaust memory.
 	for i := range 1000 {
 		d := &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i)}
 		unknown(d, 20)
@@ -114,8 +113,8 @@ resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplac
 	}
 }
 
-// FuzzLoadResources feeds any bytes as a resource: the outcome is a tree or problems, the same
-// as of a file that says the same.
+// FuzzLoadResources loads arbitrary bytes as a resource. It must have the same tree or problems
+// as an equivalent file.
 func FuzzLoadResources(f *testing.F) {
 	for _, resources := range messages(f) {
 		for _, resource := range resources {
@@ -136,7 +135,7 @@ func FuzzLoadResources(f *testing.F) {
 			return
 		}
 		file, errOfFile := Load([]File{{"rules.json", text}}, Options{})
-		if errOfFile != nil && strings.Contains(errOfFile.Error(), "invalid YAML") { // which allows keys of 1,024 bytes
+		if errOfFile != nil && strings.Contains(errOfFile.Error(), "invalid YAML") { // YAML limits keys to 1,024 bytes
 			return
 		}
 		if got, want := whatIsWrong(err), whatIsWrong(errOfFile); !slices.Equal(got, want) {
@@ -148,7 +147,7 @@ func FuzzLoadResources(f *testing.F) {
 	})
 }
 
-// whatIsWrong are paths and messages of problems, without where they are in a file.
+// whatIsWrong returns the paths and messages of problems, without lines and columns.
 func whatIsWrong(err error) (list []string) {
 	var problems Problems
 	if errors.As(err, &problems) {
@@ -163,8 +162,8 @@ func whatIsWrong(err error) (list []string) {
 
 var limits = regexp.MustCompile(`"rate_limit":\s*\{`)
 
-// asFile writes a message as a file of rules in JSON, which is YAML, too, unless files have
-// nothing like it. An amount that is not set is 0, as merging lets it be.
+// asFile returns a message as a JSON file of rules, which is also YAML. ok is false if no file
+// is equivalent. A missing amount becomes 0.
 func asFile(m *ratelimit.RateLimitConfig) (text []byte, ok bool) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil { // a number in metadata that JSON does not have

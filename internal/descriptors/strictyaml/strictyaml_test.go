@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// What else is decoded and reported is tested with files of rules in package descriptors, and
-// with files of tests in package limittest.
+// Packages descriptors and limittest test the rest of the package, with files of rules and of
+// tests.
 
-// The parser names the line, but not always the right one.
+// The line in the parser's error is not always correct.
 func TestLinesOfSyntaxErrors(t *testing.T) {
 	const quote = "; a value that begins with * or & must be in quotes"
 	for _, tt := range []struct {
