@@ -102,7 +102,7 @@ func refuse(data []byte) (at Position, what string) {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)
 	}
 	for i, r := range string(data) {
-		invalid := r == utf8.RuneError && data[i] != "\uFFFD"[0]
+		invalid := r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\uFFFD"))
 		if invalid || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
 			return Position{Line: 1 + bytes.Count(data[:i], []byte("\n"))}, fmt.Sprintf("the byte 0x%02x is not text; use UTF-8 without control characters", data[i])
 		}
