@@ -52,7 +52,7 @@ func newTables(d *decoder) *tables {
 	return &tables{
 		newTable(
 			field{"domain", func(n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
-			field{"name", new(string), "", false}, // for management servers
+			field{"name", new(string), "", false}, // for control planes, and ignored here
 			field{"descriptors", later, "", false},
 		),
 		newTable(

@@ -95,7 +95,7 @@ const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimi
 type loader struct {
 	opts     Options
 	tree     *Tree
-	valued   []valued               // nodes whose values are limited, in the order of the files
+	valued   []valued               // nodes for certain values of their keys, in the order of the files
 	names    map[limiter.Entry]bool // names of limits, by domain
 	replaced []mention              // names in the replaces of limits
 	roots    []*node                // of all domains, and of the documents whose domain is invalid
@@ -156,8 +156,8 @@ func (l *loader) result() (*Tree, error) {
 	return l.tree, nil
 }
 
-// checkHolds reports the nodes below n whose key names holds in their domain. Matching skips an
-// entry that names a hold, wherever it is, so such a node would be ambiguous.
+// checkHolds reports the nodes below n whose key names holds in their domain. An entry that
+// names a hold must not lead to a node, so that it can be anywhere in a descriptor.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {

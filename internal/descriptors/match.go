@@ -22,8 +22,8 @@ type Tree struct {
 
 // Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the next rule on the path to this one that applies below, and so to this rule's
-	// descriptors, too. It is nil if there is none.
+	// Above is the next rule above this one that applies below, and so to the same descriptors.
+	// It is nil if there is none.
 	Above *Rule
 	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
 	Override *Override
@@ -34,9 +34,9 @@ type Rule struct {
 	// the counter's key, and "" for other levels. It ends with the last such text, and is nil
 	// if there is none, as limiter.Keys.Append expects.
 	Patterns []string
-	// Hold is the key of the entry that names a hold of the concurrency limits, both the rule's
-	// and those of Above. It is empty if there are none. The entry is not part of the path to
-	// the rule, and may be anywhere in a descriptor.
+	// Hold is the key of the entry that names a hold of the concurrency limits here and in
+	// Above. It is empty if there are none. The entry is not part of the path to the rule, and
+	// may be anywhere in a descriptor.
 	Hold string
 	// Metadata is sent in answers about this rule, and is nil if there is none. Its values have
 	// the types of encoding/json.

@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// Warnings returns likely mistakes in the rules, sorted by location. They are no Problems,
+// Warnings returns likely mistakes in the rules, sorted by location. They are not errors,
 // because envoyproxy/ratelimit accepts them.
 func (t *Tree) Warnings() Problems { return t.warnings }
 

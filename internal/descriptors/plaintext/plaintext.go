@@ -37,8 +37,8 @@ func escape(s, kept string) string {
 	return string(b)
 }
 
-// shown reports whether r needs no escaping. U+FFFD does, because it also stands for bytes that
-// are not UTF-8. strconv.Quote distinguishes these.
+// shown reports whether r is kept as it is. It returns false for U+FFFD, because decoding also
+// returns that for bytes that are not UTF-8. Of the two, strconv.Quote escapes only the bytes.
 func shown(r rune, kept string) bool {
 	return unicode.IsGraphic(r) && r != unicode.ReplacementChar || strings.ContainsRune(kept, r)
 }

@@ -35,8 +35,7 @@ type Decoder struct {
 	// Elsewhere returns the kind of mapping to which a misplaced field belongs, such as "a
 	// rate_limit", or "". It may be nil.
 	Elsewhere func(field string) string
-	// Gone has, for each field of earlier versions, a message with its replacement. It may be
-	// nil.
+	// Gone has a message for each field of earlier versions. It may be nil.
 	Gone map[string]string
 	// Synonyms has the allowed word for words of other programs. It may be nil.
 	Synonyms map[string]string
