@@ -194,7 +194,7 @@ func (d *decoder) keyless(l *level) {
 		d.ProblemIn("key", strictyaml.At(l.given.Mapping), "add a key, or a rate_limit for everything that no other rule on this level matches")
 		return
 	case parent.keyless != nil:
-		d.Problem(strictyaml.At(l.given.Mapping), "the level already has a rule without key, at %s", parent.keyless.Place())
+		d.Problem(strictyaml.At(l.given.Mapping), "the level already has a rule without key, at %s", parent.keyless.Location())
 		return
 	}
 	l.node.how, l.node.entry.Key = Nowhere, noKey
@@ -279,6 +279,6 @@ func (d *decoder) setHold(r *Rule) {
 		r.Hold = above.Hold
 	default:
 		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which applies below: both must use one entry",
-			r.Hold, above.Hold, above.Way(), above.Place())
+			r.Hold, above.Hold, above.Way(), above.Location())
 	}
 }

@@ -37,7 +37,7 @@ func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, dumpHead)
 	for _, r := range t.rules {
-		name, options := r.dotted(), append(r.options(), "from: "+r.Place())
+		name, options := r.dotted(), append(r.options(), "from: "+r.Location())
 		for _, l := range r.Limits {
 			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(describeLimit(l), options...), ", "))
 		}
@@ -114,8 +114,8 @@ func (n *node) word() string {
 	return Spell(n.shown())
 }
 
-// Place returns the rule's location, such as config/api.yaml:9:5.
-func (r *Rule) Place() string { return r.node.here().String() }
+// Location returns the rule's location, such as config/api.yaml:9:5.
+func (r *Rule) Location() string { return r.node.here().String() }
 
 func (n *node) at() strictyaml.Position {
 	return strictyaml.Position{Line: int(n.line), Column: int(n.column)}

@@ -21,7 +21,7 @@ descriptors:
 	}
 	for _, user := range []string{"alice", "health-check"} {
 		rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: user}})
-		fmt.Println(user, "leads to", rule, "at", rule.Place())
+		fmt.Println(user, "leads to", rule, "at", rule.Location())
 		for _, limit := range rule.Limits {
 			fmt.Println(limit.Rate())
 		}

@@ -163,7 +163,7 @@ func (l *loader) checkHolds(domain string, n *node) {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {
 			problem := child.location()
 			problem.Message = fmt.Sprintf("the key %q names the holds of %s at %s: use another key, or another hold there",
-				child.entry.Key, r.Way(), r.Place())
+				child.entry.Key, r.Way(), r.Location())
 			l.problems = append(l.problems, problem)
 		}
 		l.checkHolds(domain, child)

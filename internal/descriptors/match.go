@@ -113,13 +113,13 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	}
 }
 
-// Places sets the values of places to the location of the first rule that has a limit with the
-// series. It does not change the value of a series that no rule has.
-func (t *Tree) Places(places map[limiter.Series]string) {
+// Locations sets each value of bySeries to the location of the first rule that has a limit with
+// the series. It does not change the value of a series that no rule has.
+func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 	for _, r := range t.rules {
 		for _, l := range r.Limits {
-			if place, wanted := places[l.Series]; wanted && place == "" {
-				places[l.Series] = r.Place()
+			if location, wanted := bySeries[l.Series]; wanted && location == "" {
+				bySeries[l.Series] = r.Location()
 			}
 		}
 	}

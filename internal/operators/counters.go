@@ -107,7 +107,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		answer.Exception = new(exceptionOf(e))
 	}
 	if rule != nil {
-		answer.Rule, answer.Location = rule.Way(), rule.Place()
+		answer.Rule, answer.Location = rule.Way(), rule.Location()
 	}
 	options := d.Plan
 	options.Exceptions = nil // an exception may replace limits, whose counters still exist
@@ -149,7 +149,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 	list, n := []Counter{}, 0
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			c := Counter{Rule: r.Way(), Location: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
+			c := Counter{Rule: r.Way(), Location: r.Location(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
 			if !l.Unlimited {
 				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
 				c.Replaced = n == len(hits) || hits[n].Limit != l

@@ -51,7 +51,7 @@ func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 func (d *Desk) denialsHere() Denials {
 	here := d.Recorder.Denials(time.Now())
 	if tree := d.Tree(); tree != nil {
-		here.locate(tree.Places)
+		here.locate(tree.Locations)
 	}
 	return here
 }

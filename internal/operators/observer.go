@@ -49,7 +49,7 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), RequestID: validUTF8(Begin(id, requestSize)), Trace: traceOf(ctx)}
 	asked := Asked{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
 	if o.Rule != nil {
-		r.Rule, r.Location = o.Rule.Way(), Begin(o.Rule.Place(), logRule)
+		r.Rule, r.Location = o.Rule.Way(), Begin(o.Rule.Location(), logRule)
 	}
 	if o.Exception != nil {
 		r.Exception = o.Exception.ID

@@ -96,7 +96,7 @@ descriptors:
 	f.ask(t.Context(), 1, "nobody=x")
 	f.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "(no key)"}}}}})
 	d := f.Observer.Recorder.Denials(began)
-	d.locate(f.tree.Places)
+	d.locate(f.tree.Locations)
 	got := map[string]string{}
 	for _, e := range mergeDenials(d).Last {
 		text, lacks := e.Descriptor.Spell()

@@ -231,7 +231,7 @@ func (r *run) finish() {
 
 func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
-	p.Rule, p.Location, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
+	p.Rule, p.Location, p.Name = ruleName(c), plaintext.Line(c.rule.Location()), plaintext.Line(c.limit.Name)
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
 	p.Clients, p.ClientsDenied = uint64(len(c.table.states)), uint64(len(c.table.denied))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))

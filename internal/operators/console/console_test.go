@@ -134,8 +134,8 @@ func TestBusiestOfManyRules(t *testing.T) {
 		t.Errorf("got %+v, the last %+v", users[0], users[len(users)-1])
 	}
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = busiest("U4999") })
-	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Place() != "a.yaml:5002:3" {
-		t.Errorf("got %d rules, the first at %s", got.Matching, users[0].Place())
+	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Location() != "a.yaml:5002:3" {
+		t.Errorf("got %d rules, the first at %s", got.Matching, users[0].Location())
 	}
 }
 

@@ -100,7 +100,7 @@ func Explain(q Question) (Answer, error) {
 		a.addReason(q.Tree, q.Domain, &trace)
 	}
 	if r := trace.Rule; r != nil {
-		a.Rule, a.Location, a.Keyless, a.Shared = r.String(), r.Place(), r.IsKeyless(), r.Shared()
+		a.Rule, a.Location, a.Keyless, a.Shared = r.String(), r.Location(), r.IsKeyless(), r.Shared()
 		if r.Override != nil {
 			a.Override = r.Override.String()
 		}

@@ -76,7 +76,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 			shown := newLimit(l, q)
 			shown.Shared = r.Shared()
 			if r != rule {
-				shown.Above, shown.Location = r.String(), r.Place()
+				shown.Above, shown.Location = r.String(), r.Location()
 			}
 			if next < len(p.Hits) && p.Hits[next].Limit == l {
 				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
