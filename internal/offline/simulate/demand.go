@@ -70,7 +70,7 @@ func (d *demand) add(c *client, h *limiter.Hit, now int64) {
 // All other points are dropped. The result is exact while maxPoints are enough; only a client that
 // speeds up more often than that needs more, and then loses its oldest point.
 type hull struct {
-	sum    float64 // cost of all hits since points[0]
+	sum    float64 // cost of all hits
 	points []point
 }
 
@@ -78,7 +78,7 @@ const maxPoints = 64
 
 type point struct {
 	at     int64   // microseconds since the epoch
-	before float64 // cost of the hits from points[0] until then
+	before float64 // cost of all hits until then
 }
 
 // add counts a hit, and returns the new smallest amount. amount is the smallest amount so far.
@@ -89,10 +89,9 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 		for n >= 2 && slope(h.points[n-2], h.points[n-1]) >= slope(h.points[n-1], last) {
 			n--
 		}
-		if h.points = h.points[:n]; n == maxPoints {
-			h.drop()
+		if h.points = append(h.points[:n], last); n == maxPoints {
+			h.points = slices.Delete(h.points, 0, 1)
 		}
-		h.points = append(h.points, last)
 	}
 	peek := cost == 0
 	if peek {
@@ -105,16 +104,7 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 		h.sum += cost
 	}
 	for len(h.points) >= 2 && slope(h.points[0], h.points[1]) <= amount {
-		h.drop()
+		h.points = slices.Delete(h.points, 0, 1)
 	}
 	return amount
-}
-
-func (h *hull) drop() {
-	start := h.points[1].before
-	h.points = slices.Delete(h.points, 0, 1)
-	for i := range h.points {
-		h.points[i].before -= start
-	}
-	h.sum -= start
 }
