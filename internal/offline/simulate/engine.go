@@ -47,8 +47,6 @@ type engine struct {
 	states    []*limiter.State
 	decisions []limiter.Decision
 	after     []limiter.State
-
-	deniedBy *hit // hit that denied the last request, or nil if it was admitted
 }
 
 func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *engine {
@@ -92,24 +90,22 @@ func (q *queue[T]) Pop() any {
 
 // decide decides a request that begins at now and takes duration, both in microseconds. It returns the hit that
 // denies the request, or nil if it is admitted.
-func (e *engine) decide(of *asked, now, duration int64) *hit {
+func (e *engine) decide(of *asked, now, duration int64) (deniedBy *hit) {
 	e.advance(now)
 	e.number++
-	e.deniedBy = nil
 	if len(of.begins) > 0 {
 		e.requests++
 	}
-	denied := false
-	for rest := of.begins; len(rest) > 0 && !denied; {
+	for rest := of.begins; len(rest) > 0 && deniedBy == nil; {
 		n := 1
 		for n < len(rest) && !rest[n].newCall {
 			n++
 		}
-		denied = e.call(rest[:n], true)
+		deniedBy = e.call(rest[:n], true)
 		e.hold(rest[:n], of.ends, duration)
 		rest = rest[n:]
 	}
-	if denied {
+	if deniedBy != nil {
 		e.denied++
 	}
 	for i := range of.ends {
@@ -117,7 +113,7 @@ func (e *engine) decide(of *asked, now, duration int64) *hit {
 			e.push(now+duration, of.ends[i], true)
 		}
 	}
-	return e.deniedBy
+	return deniedBy
 }
 
 // hold schedules the end of the holds that the last call took. A hold is released at the end of the request
@@ -163,11 +159,11 @@ func (e *engine) advance(now int64) {
 	e.now = max(e.now, now)
 }
 
-// call decides the hits of one call to the server, as the server does. Hits after the beginning of a request
-// change counters, but not the statistics.
-func (e *engine) call(hits []hit, begins bool) (denied bool) {
+// call decides the hits of one call to the server, as the server does, and returns the first that denies it. Hits after
+// the beginning of a request change counters, but not the statistics, and deny nothing.
+func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	e.load(hits)
-	denied = limiter.Count(e.hits, e.states, nil, e.now, e.decisions, e.after)
+	denied := limiter.Count(e.hits, e.states, nil, e.now, e.decisions, e.after)
 	wouldBe := denied || e.plan.ShadowMode && e.wouldBeDenied()
 	for i := range hits {
 		h, c := &hits[i], e.clients[i]
@@ -185,15 +181,15 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 		// A hit is reported as denied if it denies, or would deny without shadow mode.
 		if over := e.decisions[i].Over; over && (wouldBe || h.Limit.Mode == limiter.Shadow) {
 			e.showDenied(h)
-			if denied && e.deniedBy == nil && h.EffectiveMode() != limiter.Shadow {
-				e.deniedBy = h
+			if denied && deniedBy == nil && h.EffectiveMode() != limiter.Shadow {
+				deniedBy = h
 			}
 		}
 	}
 	for i := range hits {
 		hits[i].of.table.put(hits[i].hash, e.clients[i])
 	}
-	return denied
+	return deniedBy
 }
 
 // load sets the fields for the hits of a call, with the states of their counters.
