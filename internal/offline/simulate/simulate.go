@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ const (
 // fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied)}
+	r.batches.New = func() any { return new(batch) }
 	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {
 		r.old = newEngine("the old rules", opts.Old, &opts, false)
@@ -102,24 +104,18 @@ func (r *run) replay(ctx context.Context) error {
 		go s.read(ctx)
 		s.next = <-s.batches
 	}
-	// earliest returns the log to read next, or nil if all have been read.
-	earliest := func() (first *source) {
-		for _, s := range r.sources {
-			if s.next != nil && (first == nil || s.clock < first.clock) {
-				first = s
-			}
-		}
-		return first
-	}
-	for s := earliest(); s != nil && ctx.Err() == nil; s = earliest() {
+	ended := func(s *source) bool { return s.next == nil }
+	byClock := func(a, b *source) int { return cmp.Compare(a.clock, b.clock) }
+	for open := slices.DeleteFunc(slices.Clone(r.sources), ended); len(open) > 0 && ctx.Err() == nil; {
+		s := slices.MinFunc(open, byClock)
 		b := s.next
 		s.next = <-s.batches
 		s.add(&b.Counts)
 		s.clock = max(s.clock, b.clock)
 		r.report.add(&b.Counts)
 		r.wait(b)
-		if s = earliest(); s != nil {
-			r.release(s.clock - disorder)
+		if open = slices.DeleteFunc(open, ended); len(open) > 0 {
+			r.release(slices.MinFunc(open, byClock).clock - disorder)
 		}
 		if now := time.Now(); r.Progress != nil && now.Sub(r.shownAt) > 200*time.Millisecond {
 			r.shownAt = now

@@ -113,10 +113,7 @@ const maxShown = 5
 func (s *source) read(ctx context.Context) {
 	defer close(s.batches)
 	for {
-		b, ok := s.run.batches.Get().(*batch)
-		if !ok {
-			b = new(batch)
-		}
+		b := s.run.batches.Get().(*batch)
 		block, number, err := s.log.Next(b.data)
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
