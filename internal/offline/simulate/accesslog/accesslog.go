@@ -82,8 +82,7 @@ func (r *Record) find(is string) (text string, of field, there bool) {
 // Parser parses lines. It is not safe for concurrent use.
 type Parser struct {
 	format  Format
-	mapping Mapping
-	fields  map[string][]field // results of fieldsOf
+	fields  map[string][]field // see fieldsOf
 	json    fastjson.Parser
 	numbers []byte           // memory for numbers of the line, as text
 	parts   [maxParts]string // parts of a text line
@@ -91,7 +90,16 @@ type Parser struct {
 
 // NewParser returns a parser for a format, or for Auto if format is empty. mapping is a result of ParseMapping.
 func NewParser(format Format, mapping Mapping) *Parser {
-	return &Parser{format: cmp.Or(format, Auto), mapping: mapping, fields: map[string][]field{}}
+	fields := map[string][]field{}
+	for _, k := range known {
+		for _, name := range k.json {
+			fields[k.is] = append(fields[k.is], newField(k.called, name))
+		}
+	}
+	for is, own := range mapping {
+		fields[is] = []field{own}
+	}
+	return &Parser{format: cmp.Or(format, Auto), fields: fields}
 }
 
 // These are the errors of Parse.

@@ -96,25 +96,9 @@ func ParseMapping(pairs []string) (Mapping, error) {
 
 // fieldsOf returns the fields that a property may have. In each line, the first field that has a value counts.
 func (p *Parser) fieldsOf(is string) []field {
-	list, ok := p.fields[is]
-	if ok {
-		return list
-	}
-	if own, ok := p.mapping[is]; ok {
-		list = []field{own}
-	} else {
-		for _, k := range known {
-			for _, name := range k.json {
-				if k.is == is {
-					list = append(list, newField(k.called, name))
-				}
-			}
-		}
-	}
-	if list == nil {
+	if p.fields[is] == nil {
 		snake := strings.ReplaceAll(is, "-", "_")
-		list = []field{newField(is, is), newField(is, snake), newField(is, "http_"+snake)} // the last is nginx's
+		p.fields[is] = []field{newField(is, is), newField(is, snake), newField(is, "http_"+snake)} // the last is nginx's
 	}
-	p.fields[is] = list
-	return list
+	return p.fields[is]
 }

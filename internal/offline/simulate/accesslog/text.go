@@ -35,15 +35,14 @@ var layouts = map[Format]*layout{
 // parseText splits a text line into p.parts. It returns the layout of the line, or nil if the line does not have the
 // format. With Auto, it tries Envoy and Istio.
 func (p *Parser) parseText(line string, format Format) *layout {
-	of := layouts[format]
 	if format == Auto {
-		of = layouts[Envoy]
+		if of := p.parseText(line, Envoy); of != nil {
+			return of
+		}
+		format = Istio
 	}
+	of := layouts[format]
 	rest, ok := p.split(of, line)
-	if format == Auto && (!ok || rest != "") {
-		of = layouts[Istio]
-		rest, ok = p.split(of, line)
-	}
 	if !ok || rest != "" && format != Nginx {
 		return nil
 	}
