@@ -81,14 +81,11 @@ func (n *node) get(fields ...string) *node {
 		if n == nil || n.yaml.Kind != yaml.MappingNode {
 			return nil
 		}
-		var found *node
-		for _, child := range n.children {
-			if child.field == field {
-				found = child
-				break
-			}
+		i := slices.IndexFunc(n.children, func(child *node) bool { return child.field == field })
+		if i < 0 {
+			return nil
 		}
-		n = found
+		n = n.children[i]
 	}
 	return n
 }
