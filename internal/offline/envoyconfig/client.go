@@ -52,20 +52,15 @@ func (c *Config) Client(headers []Header, connection string) string {
 // x-forwarded-for and address of the connection. Either may be empty. If they are not enough, so is the result.
 func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
-		before, last := cutLast(forwardedFor)
+		comma := strings.LastIndexByte(forwardedFor, ',')
+		last := forwardedFor[comma+1:]
 		// Envoy has appended the address of the connection, or its own address for a loopback connection.
 		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
 			connection = last
 		}
-		forwardedFor = before
+		forwardedFor = forwardedFor[:max(comma, 0)]
 	}
 	return c.client.find(forwardedFor, connection)
-}
-
-// cutLast splits a list before its last address.
-func cutLast(list string) (before, last string) {
-	comma := strings.LastIndexByte(list, ',')
-	return list[:max(comma, 0)], list[comma+1:]
 }
 
 // find returns the client address. forwardedFor is x-forwarded-for as Envoy receives it.
@@ -77,14 +72,12 @@ func (c client) find(forwardedFor, connection string) string {
 		}
 		skip--
 	}
-	for ; skip > 0 && forwardedFor != ""; skip-- {
-		if !strings.Contains(forwardedFor, ",") {
-			return connection
-		}
-		forwardedFor, _ = cutLast(forwardedFor)
+	addresses := strings.Split(forwardedFor, ",")
+	last := uint64(len(addresses) - 1)
+	if skip > last {
+		return connection
 	}
-	_, address := cutLast(forwardedFor)
-	address = strings.TrimSpace(address)
+	address := strings.TrimSpace(addresses[last-skip])
 	if _, err := netip.ParseAddr(address); err != nil {
 		return connection
 	}
