@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -17,9 +18,8 @@ import (
 type rateLimit struct {
 	*node
 	message routepb.RateLimit
-	own     bool // whether it belongs to a mapping, a filter or a filter's configuration in a route
-	made    bool // whether make has set the fields below, which happens when a route first uses the limit
-	usable  bool
+	own     bool        // whether it belongs to a mapping, a filter or a filter's configuration in a route
+	usable  func() bool // calls make when a route first uses the limit, which sets the fields below
 	actions []action
 	cluster *node // the action that needs the cluster of the route
 	result  Result
@@ -35,6 +35,7 @@ func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) 
 		l := r.limits[n]
 		if l == nil {
 			l = &rateLimit{node: n, own: filters == nil}
+			l.usable = sync.OnceValue(func() bool { return r.make(l) })
 			r.limits[n] = l
 			r.check(l, filters)
 		}
@@ -64,11 +65,8 @@ func (r *reader) check(l *rateLimit, filters []filter) {
 // usable returns the limits that can be computed for a route to the cluster, which is "" if unknown.
 func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimit) {
 	for _, l := range limits {
-		if !l.made {
-			l.made, l.usable = true, r.make(l)
-		}
 		switch {
-		case !l.usable:
+		case !l.usable():
 		case cluster == "" && l.cluster != nil:
 			r.note(l.cluster, "Envoy chooses destination_cluster, and the route names no cluster; this rate limit is skipped")
 		default:
@@ -179,8 +177,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 		all, err := conditions(s.HeaderValueMatch.GetHeaders(), r.headerCondition)
 		return constant(s.HeaderValueMatch, "header_match", expect(all, s.HeaderValueMatch.GetExpectMatch())), err
 	case *routepb.RateLimit_Action_QueryParameterValueMatch_:
-		r.lookAt(":path")
-		all, err := conditions(s.QueryParameterValueMatch.GetQueryParameters(), parameterCondition(true))
+		all, err := conditions(s.QueryParameterValueMatch.GetQueryParameters(), r.parameterCondition(true))
 		return constant(s.QueryParameterValueMatch, "query_match", expect(all, s.QueryParameterValueMatch.GetExpectMatch())), err
 	default: // actions on metadata, and extensions
 		return action{}, unusable("the action %s is not supported", n.children[0].field)

@@ -113,8 +113,9 @@ func rangeTest(m *typepb.Int64Range) test {
 
 // parameterCondition returns a function that returns the condition of a QueryParameterMatcher. For decode, see
 // parameter.
-func parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
+func (r *reader) parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
 	return func(m *routepb.QueryParameterMatcher) (c condition, err error) {
+		r.lookAt(":path")
 		name, present, passes := m.GetName(), true, test(func(string) bool { return true })
 		switch s := m.GetQueryParameterMatchSpecifier().(type) {
 		case *routepb.QueryParameterMatcher_PresentMatch:
@@ -149,16 +150,17 @@ func parameter(query, name string, decode bool) (value string, ok bool) {
 
 // cookieCondition returns the condition of a CookieMatcher: the first cookie with the name passes a test or, if
 // inverted, does not. Without such a cookie, only an inverted condition passes.
-func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
+func (r *reader) cookieCondition(m *routepb.CookieMatcher) (condition, error) {
+	name := r.lookAt("cookie")
 	passes, err := stringTest(m.GetStringMatch())
 	return func(t *Request) bool {
 		for i := range t.Headers {
-			if t.Headers[i].Name != "cookie" {
+			if t.Headers[i].Name != name {
 				continue
 			}
 			for part := range strings.SplitSeq(t.Headers[i].Value, ";") {
-				name, value, _ := strings.Cut(strings.TrimLeft(part, " \t"), "=")
-				if name == m.GetName() {
+				cookie, value, _ := strings.Cut(strings.TrimLeft(part, " \t"), "=")
+				if cookie == m.GetName() {
 					return passes(strings.Trim(value, `"`)) != m.GetInvertMatch()
 				}
 			}
@@ -221,15 +223,9 @@ func (r *reader) matchConditions(m *routepb.RouteMatch) (all []condition, err er
 			return value == media || strings.HasPrefix(value, media+"+")
 		})
 	}
-	if len(m.GetCookies()) > 0 {
-		r.lookAt("cookie")
-	}
-	if len(m.GetQueryParameters()) > 0 {
-		r.lookAt(":path")
-	}
 	headers, err1 := conditions(m.GetHeaders(), r.headerCondition)
-	parameters, err2 := conditions(m.GetQueryParameters(), parameterCondition(false))
-	cookies, err3 := conditions(m.GetCookies(), cookieCondition)
+	parameters, err2 := conditions(m.GetQueryParameters(), r.parameterCondition(false))
+	cookies, err3 := conditions(m.GetCookies(), r.cookieCondition)
 	return slices.Concat(all, headers, parameters, cookies), cmp.Or(err1, err2, err3)
 }
 
