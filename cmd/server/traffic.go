@@ -30,7 +30,7 @@ type simulation struct {
 	Logs  []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
 
 	Envoy string `required:"" placeholder:"FILE" help:"How requests become descriptors: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
-	fromEnvoy
+	envoyconfig.Options
 
 	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which detects the format of each line."`
 	Fields []string `placeholder:"NAME=FIELD" help:"Names of the fields in JSON lines, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
@@ -97,7 +97,7 @@ func (s simulation) options() (opts simulate.Options, err error) {
 	if i := slices.Index(read, "-"); i >= 0 && slices.Contains(read[i+1:], "-") {
 		return opts, errors.New("the standard input (-) can be read only once")
 	}
-	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy); err != nil {
+	if opts.Envoy, err = readEnvoy(s.Envoy, s.Options); err != nil {
 		return opts, err
 	}
 	trees := []**descriptors.Tree{&opts.Rules, &opts.Old}
@@ -130,14 +130,8 @@ type descriptorsOf struct {
 	RemoteAddress string     `help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% in its log. By default the one that Envoy derives from the header x-forwarded-for and a connection from 127.0.0.1."`
 	Route         string     `help:"Name of the route that Envoy chose, for patches of an EnvoyFilter that name one."`
 
-	fromEnvoy
+	envoyconfig.Options
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
-}
-
-// fromEnvoy contains flags for choices that a configuration of Envoy may leave open.
-type fromEnvoy struct {
-	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
-	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
 }
 
 // Run prints the descriptors that Envoy sends for a request.
@@ -162,7 +156,7 @@ func (d descriptorsOf) Run(p *program) error {
 		}
 		request.Headers = append(request.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
-	config, err := readEnvoy(d.File, d.fromEnvoy)
+	config, err := readEnvoy(d.File, d.Options)
 	if err != nil {
 		return err
 	}
@@ -174,16 +168,16 @@ func (d descriptorsOf) Run(p *program) error {
 		command = "weir explain"
 	}
 	sent := config.Report(request, command)
-	for _, note := range sent.Notes {
-		if d.Output == "text" {
-			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Location, note.Text)
+	if d.Output == "text" {
+		for _, note := range sent.Notes {
+			fmt.Fprintf(p.stderr, "note: %v\n", note)
 		}
 	}
 	return p.print(d.Output, sent, len(sent.Descriptors) > 0)
 }
 
 // readEnvoy reads a configuration of Envoy. A dash names the standard input.
-func readEnvoy(name string, o fromEnvoy) (*envoyconfig.Config, error) {
+func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) {
 	file := name
 	if name == "-" {
 		file, name = "/dev/stdin", "stdin"
@@ -192,7 +186,7 @@ func readEnvoy(name string, o fromEnvoy) (*envoyconfig.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := envoyconfig.Load(data, name, envoyconfig.Options(o))
+	config, err := envoyconfig.Load(data, name, o)
 	if err != nil {
 		return nil, fmt.Errorf("invalid Envoy configuration:\n%w", err)
 	}

@@ -8,15 +8,11 @@ import (
 	"weir/internal/plan"
 )
 
-// Options complete a file that leaves the domain open, or has several sets of rate limits.
+// Options complete a file that leaves the domain open, or has several sets of rate limits. Their tags are flags of
+// commands. If one is needed and empty, Load fails, and names the values that From may have.
 type Options struct {
-	// Domain is the domain if no rate limit filter in the file names one, as in a route
-	// dump. If it is needed and empty, Load fails.
-	Domain string
-	// From is the name of the listener to use if several have rate limits, or of the route
-	// configuration if the file has no listeners. If it is needed and empty, the error of
-	// Load lists the names.
-	From string
+	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
+	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
 }
 
 // Note describes a part of a file that the descriptors do not reflect. Its texts are plain text without
