@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,7 @@ type run struct {
 	// until that request is due; the others wait for the number.
 	next  chan int64
 	sleep func(ctx context.Context, until time.Time)
-	over  chan struct{} // closed when the full load ends
-	end   func()        // closes over
+	end   func() // ends the full load
 
 	mu                sync.Mutex
 	result            Result
@@ -67,10 +67,9 @@ func newRun(opts Options) *run {
 		return hdr.New(1, (opts.Duration + lastAnswers).Microseconds(), 3)
 	}
 	r := &run{
-		opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}),
+		opts: opts, next: make(chan int64, 1), sleep: SleepUntil,
 		result: Result{Options: opts.used(), Errors: map[string]int64{}}, latency: histogram(), lateness: histogram(),
 	}
-	r.end = sync.OnceFunc(func() { close(r.over) })
 	r.next <- 0
 	return r
 }
@@ -82,12 +81,11 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	r.start = time.Now()
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
 	defer stop()
+	load, end := context.WithCancel(sending) // ends earlier if all requests are sent
+	r.end = end
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	context.AfterFunc(sending, func() {
-		r.end()
-		time.AfterFunc(lastAnswers, giveUp)
-	})
+	context.AfterFunc(sending, func() { time.AfterFunc(lastAnswers, giveUp) })
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterInterruption, giveUp) })()
 
 	var callers sync.WaitGroup
@@ -108,11 +106,11 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	if r.opts.Warmup > 0 {
 		select {
 		case <-time.After(r.opts.Warmup):
-		case <-r.over:
+		case <-load.Done():
 		}
 		begun, before = time.Now(), r.answers()
 	}
-	<-r.over
+	<-load.Done()
 	ended, after := time.Now(), r.answers()
 	callers.Wait()
 	for n := <-r.next; r.opts.Rate > 0; n++ {
@@ -176,9 +174,6 @@ func (r *run) due(n int64) (due time.Time, planned bool) {
 // ask sends a request and counts its outcome.
 func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient, request *ratelimitv3.RateLimitRequest, due time.Time) {
 	begun := time.Now()
-	r.mu.Lock()
-	r.result.SentWithWarmup++
-	r.mu.Unlock()
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if r.opts.Timeout > 0 {
 		inTime, cancel = context.WithTimeout(ctx, r.opts.Timeout)
@@ -198,12 +193,11 @@ func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun
 	if err == nil && code != ratelimitv3.RateLimitResponse_OK && code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		err = status.Errorf(codes.Unknown, "the answer has overall code %v", code)
 	}
-	limited := false
-	for _, s := range answer.GetStatuses() {
-		limited = limited || s.CurrentLimit != nil
-	}
+	hasLimit := func(s *ratelimitv3.RateLimitResponse_DescriptorStatus) bool { return s.CurrentLimit != nil }
+	limited := slices.ContainsFunc(answer.GetStatuses(), hasLimit)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.result.SentWithWarmup++
 	if err == nil {
 		r.received++
 	}
