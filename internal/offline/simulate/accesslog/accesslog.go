@@ -84,8 +84,8 @@ type Parser struct {
 	format  Format
 	fields  map[string][]field // see fieldsOf
 	json    fastjson.Parser
-	numbers []byte           // memory for numbers of the line, as text
-	parts   [maxParts]string // parts of a text line
+	numbers []byte   // memory for numbers of the line, as text
+	parts   []string // parts of a text line
 }
 
 // NewParser returns a parser for a format, or for Auto if format is empty. mapping is a result of ParseMapping.

@@ -7,9 +7,6 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// maxParts is the maximum number of parts of a line.
-const maxParts = 22
-
 // These are the kinds of parts of a line.
 const (
 	word     = 'w' // up to the next space
@@ -47,10 +44,11 @@ func (p *Parser) parseText(line string, format Format) *layout {
 		return nil
 	}
 	if format == Nginx {
-		p.parts[9] = ""
-		if forwarded, ok := strings.CutPrefix(rest, ` "`); ok {
-			p.parts[9], _, _ = strings.Cut(forwarded, `"`)
+		forwarded := ""
+		if quoted, ok := strings.CutPrefix(rest, ` "`); ok {
+			forwarded, _, _ = strings.Cut(quoted, `"`)
 		}
+		p.parts = append(p.parts, forwarded)
 		if p.parts[0] == "unix:" {
 			p.parts[0] = "-"
 		}
@@ -71,6 +69,7 @@ func (p *Parser) parseText(line string, format Format) *layout {
 // split splits a line into parts and returns the rest of the line. It fails if the line has too few parts. A client
 // that sends quotes in its headers can only add parts. Then there is a rest, and parseText refuses the line.
 func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
+	p.parts = p.parts[:0]
 	for i := range len(of.parts) {
 		if i > 0 {
 			if line, ok = strings.CutPrefix(line, " "); !ok {
@@ -99,7 +98,7 @@ func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
 		if end < 0 {
 			return "", false
 		}
-		p.parts[i], line = line[:end], line[end+len(opening):] // skips a closing bracket or quote, which is as long as the opening one
+		p.parts, line = append(p.parts, line[:end]), line[end+len(opening):] // skips a closing bracket or quote, which is as long as the opening one
 	}
 	return line, true
 }
