@@ -202,56 +202,50 @@ func (s *source) describe(r *accesslog.Record) {
 	s.addHeader(":path", r.Path)
 	s.addHeader(":method", r.Method)
 	for _, name := range s.run.Envoy.Needs() {
-		there := false
+		value := r.Get(name) // accesslog has the same names
 		switch name {
-		case ":path", ":method":
-			there = r.Get(name) != ""
+		case ":path", ":method": // added above
 		case envoyconfig.RemoteAddress:
-			if q.RemoteAddress = withoutPort(r.Get(accesslog.RemoteAddress)); q.RemoteAddress == "" {
-				q.RemoteAddress = s.run.Envoy.LoggedClient(r.Get("x-forwarded-for"), withoutPort(r.Get(accesslog.DirectAddress)))
+			if value = withoutPort(value); value == "" {
+				value = s.run.Envoy.LoggedClient(r.Get("x-forwarded-for"), withoutPort(r.Get(accesslog.DirectAddress)))
 			}
-			if !s.names[name] {
-				_, err := netip.ParseAddr(q.RemoteAddress)
-				there = err == nil
+			q.RemoteAddress = value
+			if _, err := netip.ParseAddr(value); err != nil {
+				value = ""
 			}
 		case envoyconfig.RouteName:
-			q.Route = r.Get(accesslog.RouteName)
-			there = q.Route != ""
+			q.Route = value
 		default:
-			there = s.addHeader(name, r.Get(name))
+			s.addHeader(name, value)
 		}
-		if there && !s.names[name] {
+		if value != "" {
 			s.names[name] = true
 		}
 	}
 }
 
-// addHeader adds a header unless its value is empty, and reports whether it did.
-func (s *source) addHeader(name, value string) bool {
+// addHeader adds a header unless its value is empty.
+func (s *source) addHeader(name, value string) {
 	if value != "" {
 		s.request.Headers = append(s.request.Headers, envoyconfig.Header{Name: name, Value: value})
 	}
-	return value != ""
 }
 
 // appendHits appends the hits of all descriptors by the rules of an engine, and sets of to them.
 func (s *source) appendHits(b *batch, e *engine, of *asked) error {
-	first, ends := len(b.hits), -1
+	first, ends := len(b.hits), len(b.hits)
 	for rest := s.results; len(rest) > 0; { // results at the end of the request come last
 		n := 1
 		for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
 			n++
 		}
-		if rest[0].OnStreamDone && ends < 0 {
-			ends = len(b.hits)
-		}
 		if err := s.call(b, e, rest[:n]); err != nil {
 			return err
 		}
+		if !rest[0].OnStreamDone {
+			ends = len(b.hits)
+		}
 		rest = rest[n:]
-	}
-	if ends < 0 {
-		ends = len(b.hits)
 	}
 	of.begins, of.ends = b.hits[first:ends:ends], b.hits[ends:len(b.hits):len(b.hits)]
 	return nil
