@@ -172,7 +172,10 @@ func (r *Report) warn(format string, args ...any) {
 // finish completes the report after the last request.
 func (r *run) finish() {
 	p := r.report
+	names, domains := map[string]bool{}, map[string]bool{}
 	for _, s := range r.sources {
+		maps.Copy(names, s.names)
+		maps.Copy(domains, s.domains)
 		if s.failed != nil {
 			err := fmt.Errorf("%w; the rest of the log is not in this report", s.failed)
 			p.warn("%v", err)
@@ -206,11 +209,6 @@ func (r *run) finish() {
 	if r.old != nil {
 		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report("new", "old"), BeforeOnly: r.wereOnly.report("old", "new")}
 		engines = append(engines, r.old)
-	}
-	names, domains := map[string]bool{}, map[string]bool{}
-	for _, s := range r.sources {
-		maps.Copy(names, s.names)
-		maps.Copy(domains, s.domains)
 	}
 	for _, e := range engines {
 		if !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.states) > 0 }) {
