@@ -23,7 +23,6 @@ type completion struct {
 //go:embed completion
 var scripts embed.FS
 
-// Run prints the completion script of a shell, or the candidates for the last word.
 func (c completion) Run(p *program) error {
 	if len(c.Words) == 0 {
 		script, err := scripts.ReadFile("completion/weir." + c.Shell)

@@ -49,7 +49,6 @@ const (
 // exit is the error of a command that has already printed the reason. Its value is the exit code.
 type exit int
 
-// Error implements error.
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // commandLine has a field for each command. The parser derives flags, help and completion
@@ -167,7 +166,6 @@ var release, commit, date string
 
 type versionCommand struct{}
 
-// Run prints the version.
 func (versionCommand) Run(p *program) error { //nolint:unparam // has the signature of all commands
 	fmt.Fprintln(p.stdout, "weir", build())
 	return nil

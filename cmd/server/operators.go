@@ -47,7 +47,6 @@ type remote struct {
 	Timeout   time.Duration `default:"10s" help:"How long to wait for an answer."`
 }
 
-// Run sends the question to the server and prints the answer.
 func (a query[Q]) Run(ctx context.Context, p *program) error {
 	server, err := a.Server.connect(p)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 
 type schema struct{}
 
-// Run prints the schema of rule files.
 func (schema) Run(p *program) error {
 	_, err := p.stdout.Write(descriptors.Schema)
 	return err
@@ -189,7 +188,6 @@ func (l likeServer) load(files []descriptors.File, paths ...string) (*descriptor
 	return tree, nil
 }
 
-// Run prints how the server would handle a descriptor.
 func (e explanation) Run(p *program) error {
 	cluster := e.Redis.Named() && e.Redis.Clustered()
 	options := e.options()

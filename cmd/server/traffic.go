@@ -44,7 +44,6 @@ type simulation struct {
 	likeServer
 }
 
-// Run replays the logs and prints the report.
 func (s simulation) Run(ctx context.Context, p *program) error {
 	opts, err := s.options()
 	if err != nil {
@@ -134,7 +133,6 @@ type descriptorsOf struct {
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
-// Run prints the descriptors that Envoy sends for a request.
 func (d descriptorsOf) Run(p *program) error {
 	request := envoyconfig.Request{
 		Headers: []envoyconfig.Header{
@@ -213,7 +211,6 @@ type benchTLS struct {
 	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must have, instead of the host in their address."`
 }
 
-// Run sends the load to the servers and prints the measurements.
 func (b benchmark) Run(ctx context.Context, p *program) error {
 	opts, callers, warmup := b.Options, 64, min(b.Duration/10, time.Second)
 	if b.Rate > 0 {

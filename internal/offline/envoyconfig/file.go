@@ -178,7 +178,6 @@ func (r *reader) listeners(s *sources) (choices []choice) {
 	return choices
 }
 
-// manager reads a connection manager and its route configuration.
 func (r *reader) manager(n *node, filters []filter, s *sources) *Config {
 	routes := n.get("route_config")
 	if rds := n.get("rds"); rds != nil {

@@ -79,7 +79,6 @@ type scope struct {
 	limits  []*rateLimit // limits of the virtual host
 }
 
-// routeConfiguration reads a route configuration.
 func (r *reader) routeConfiguration(n *node, filters []filter, c client) *Config {
 	if vhds := n.get("vhds"); vhds != nil {
 		r.note(vhds, "virtual hosts come from a control plane; those that are not in the file are skipped")
@@ -95,7 +94,6 @@ func (r *reader) routeConfiguration(n *node, filters []filter, c client) *Config
 	return r.config(all, c)
 }
 
-// add adds a domain of a virtual host, with the host's routes.
 func (h *hosts) add(r *reader, pattern string, routes []route) {
 	h.domains = append(h.domains, domain{strings.ToLower(pattern), routes})
 	if pattern != "*" {

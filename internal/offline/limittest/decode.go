@@ -53,7 +53,6 @@ func (d *decoder) need(there strictyaml.Given, field, message string) {
 	}
 }
 
-// text returns a function that decodes a text.
 func (d *decoder) text(into *string) func(*yaml.Node) {
 	return func(n *yaml.Node) { *into, _ = d.Text(n) }
 }
@@ -235,7 +234,6 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 	return list
 }
 
-// override decodes the limit that a request sends.
 func (d *decoder) override(n *yaml.Node) plan.Override {
 	var o plan.Override
 	found, allowed := d.Found(), plan.OverrideUnitNames()

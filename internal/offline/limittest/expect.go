@@ -32,7 +32,6 @@ const (
 // statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
-// expect decodes the field expect of a step.
 func (d *decoder) expect(n *yaml.Node, s *step) {
 	count := func(field string) row {
 		return row{field, func(n *yaml.Node) {

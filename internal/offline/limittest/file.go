@@ -51,7 +51,6 @@ type step struct {
 	statusesAt         strictyaml.Position
 }
 
-// last returns the time of the last request of the step.
 func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s.every }
 
 // Suffix is the suffix of the names of test files.

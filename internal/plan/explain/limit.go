@@ -123,7 +123,6 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	return shown
 }
 
-// addCounter sets the counter's key and slot, and the decision.
 func (l *Limit) addCounter(q *Question, key []byte, d *limiter.Decision) {
 	if q.Redis {
 		l.Key = plaintext.RedisKey(key)
