@@ -17,10 +17,6 @@ import (
 type demand struct {
 	limit *limiter.Limit
 	ratio float64 // burst of a bucket divided by its amount, the same for all amounts
-	hits  [1]limiter.Hit
-	ptrs  [1]*limiter.State
-	out   [1]limiter.Decision
-	after [1]limiter.State
 }
 
 func newDemand(l *limiter.Limit) *demand {
@@ -44,16 +40,16 @@ func (d *demand) add(c *client, h *limiter.Hit, now int64) {
 		c.amount = max(c.amount, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
 		return
 	}
-	d.hits[0] = limiter.Hit{Limit: d.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}
-	d.ptrs[0] = &c.alone
-	limiter.Count(d.hits[:], d.ptrs[:], nil, now, d.out[:], d.after[:])
+	hits := []limiter.Hit{{Limit: d.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
+	out, after := make([]limiter.Decision, 1), make([]limiter.State, 1)
+	limiter.Count(hits, []*limiter.State{&c.alone}, nil, now, out, after)
 	if h.Refund {
 		return
 	}
 	used := c.alone.Used
 	if d.limit.Algorithm == limiter.SlidingWindow {
-		limiter.Describe(d.hits[:], d.after[:], now, d.out[:])
-		used = d.out[0].Used
+		limiter.Describe(hits, after, now, out)
+		used = out[0].Used
 	}
 	if h.Cost == 0 && !h.Always { // a peek asks whether one more unit would fit
 		used++

@@ -25,6 +25,9 @@ var (
 	functions = map[string]any{
 		"number": number, "share": percent, "shares": func() []float64 { return shares },
 		"most": slices.Max[[]uint64], "time": func(t time.Time) string { return t.Format(time.DateTime) },
+		"ratio": func(part, all uint64) float64 { return float64(part) / float64(all) },
+		"least": func(c Client) uint64 { return c.Denied - c.Uncertain }, // denials that are certainly the client's
+		"parts": func(c *Comparison) []Difference { return []Difference{c.NowOnly, c.BeforeOnly} },
 	}
 	text = template.Must(template.Must(template.New("words").Funcs(functions).Parse(words)).New("report").Parse(reportText))
 	page = html.Must(html.Must(html.New("words").Funcs(functions).Parse(words)).New("report").Parse(reportHTML))
@@ -41,15 +44,6 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // WriteHTML writes the report as one HTML file, which needs no network and no script.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
-
-// DeniedShare returns the share of the requests that would be denied.
-func (r *Report) DeniedShare() float64 { return float64(r.Denied) / float64(r.Requests) }
-
-// Least returns the number of denials that are certainly the client's.
-func (c Client) Least() uint64 { return c.Denied - c.Uncertain }
-
-// Parts returns both differences.
-func (c *Comparison) Parts() []Difference { return []Difference{c.NowOnly, c.BeforeOnly} }
 
 // Span returns the length of a span as text.
 func (s *SeriesReport) Span() string {
