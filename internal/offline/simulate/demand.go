@@ -7,47 +7,41 @@ import (
 	"weir/internal/limiter"
 )
 
-// demand finds the peak of each client of a limit: the smallest amount that would never have
-// denied it. It counts all requests of a client as admitted, so that the peak does not depend on
-// the amount in the rules, nor on other limits.
+// burstRatio returns the burst of a bucket divided by its amount, the same for all amounts.
+func burstRatio(l *limiter.Limit) float64 {
+	if l.RequestsPerUnit == 0 {
+		return 1
+	}
+	return float64(l.Size()) / float64(l.RequestsPerUnit)
+}
+
+// demand counts a hit of a client, and raises the client's peak if needed: the smallest amount
+// that would never have denied it. It counts all requests of a client as admitted, so that the
+// peak does not depend on the amount in the rules, nor on other limits.
 //
 // The code of the server counts windows and requests in flight, with every request charged. The
 // peak is then the maximum use. This is not possible for token buckets, whose refill depends on
 // the amount; see hull.
-type demand struct {
-	limit *limiter.Limit
-	ratio float64 // burst of a bucket divided by its amount, the same for all amounts
-}
-
-func newDemand(l *limiter.Limit) *demand {
-	d := &demand{limit: l, ratio: 1}
-	if l.RequestsPerUnit > 0 {
-		d.ratio = float64(l.Size()) / float64(l.RequestsPerUnit)
-	}
-	return d
-}
-
-// add counts a hit of a client, and raises the client's amount if needed.
-func (d *demand) add(c *client, h *limiter.Hit, now int64) {
-	if d.limit.Algorithm == limiter.TokenBucket {
+func (t *table) demand(c *client, h *limiter.Hit, now int64) {
+	if t.limit.Algorithm == limiter.TokenBucket {
 		if h.Refund {
 			return
 		}
 		if c.hull == nil {
 			c.hull = new(hull)
 		}
-		amount := c.hull.add(float64(h.CountedCost()), now, float64(c.amount), d.ratio, float64(d.limit.Period().Microseconds()))
+		amount := c.hull.add(float64(h.CountedCost()), now, float64(c.amount), burstRatio(t.limit), float64(t.limit.Period().Microseconds()))
 		c.amount = max(c.amount, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
 		return
 	}
-	hits := []limiter.Hit{{Limit: d.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
+	hits := []limiter.Hit{{Limit: t.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
 	out, after := make([]limiter.Decision, 1), make([]limiter.State, 1)
 	limiter.Count(hits, []*limiter.State{&c.alone}, nil, now, out, after)
 	if h.Refund {
 		return
 	}
 	used := c.alone.Used
-	if d.limit.Algorithm == limiter.SlidingWindow {
+	if t.limit.Algorithm == limiter.SlidingWindow {
 		limiter.Describe(hits, after, now, out)
 		used = out[0].Used
 	}

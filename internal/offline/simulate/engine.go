@@ -153,7 +153,7 @@ func (e *engine) advance(now int64) {
 		}
 		t := l.hit.of.table
 		c := t.get(l.hit.hash)
-		t.demand.add(&c, &l.hit.Hit, e.now)
+		t.demand(&c, &l.hit.Hit, e.now)
 		t.put(l.hit.hash, &c)
 	}
 	e.now = max(e.now, now)
@@ -167,8 +167,8 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	wouldBe := denied || e.plan.ShadowMode && e.wouldBeDenied()
 	for i := range hits {
 		h, c := &hits[i], e.clients[i]
-		if h.of.table.demand != nil {
-			h.of.table.demand.add(c, &h.Hit, e.now)
+		if e.suggest {
+			h.of.table.demand(c, &h.Hit, e.now)
 		}
 		if !begins || h.Refund {
 			continue

@@ -243,7 +243,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	for i, amount := range c.table.amounts(shares) {
 		a := Amount{Share: shares[i], Amount: amount}
 		if c.limit.Burst > 0 {
-			a.Burst = uint64(math.Ceil(float64(amount) * c.table.demand.ratio))
+			a.Burst = uint64(math.Ceil(float64(amount) * burstRatio(c.limit)))
 		}
 		p.Amounts = append(p.Amounts, a)
 	}

@@ -11,11 +11,12 @@ import (
 // table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
 // only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
 type table struct {
-	demand *demand // nil unless amounts are suggested
-	states map[uint64]limiter.State
-	denied map[uint64]struct{} // clients that were denied at least once
-	peaks  map[uint64]peak     // empty without a demand
-	hulls  map[uint64]*hull    // empty without a demand, or if the limit is no token bucket
+	limit   *limiter.Limit
+	suggest bool // whether amounts are suggested
+	states  map[uint64]limiter.State
+	denied  map[uint64]struct{} // clients that were denied at least once
+	peaks   map[uint64]peak     // empty unless amounts are suggested
+	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
 }
 
 // peak has the state of a client for demand, which counts all its requests as admitted.
@@ -32,18 +33,14 @@ type client struct {
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
-	t := &table{states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{}, peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}}
-	if suggest {
-		t.demand = newDemand(l)
-	}
-	return t
+	return &table{l, suggest, map[uint64]limiter.State{}, map[uint64]struct{}{}, map[uint64]peak{}, map[uint64]*hull{}}
 }
 
 func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
 
 func (t *table) put(hash uint64, c *client) {
 	t.states[hash] = c.state
-	if t.demand != nil {
+	if t.suggest {
 		t.peaks[hash] = c.peak
 	}
 	if c.hull != nil {
