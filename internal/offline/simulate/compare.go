@@ -3,43 +3,36 @@ package simulate
 // difference collects the requests that one set of rules denies and the other admits.
 type difference struct {
 	Difference
-	worst worst
-	seen  map[uint64]denials // denials of each client, by the hash of its key
+	worst   worst
+	clients map[uint64]struct{} // hashes of the clients of these requests
+	others  map[uint64]struct{} // hashes of the clients of all requests that the other rules deny
 }
-
-// denials has a bit for each kind of denial that a client has had.
-type denials uint8
-
-const (
-	differently denials = 1 << iota // these rules denied a request that the others admit
-	otherwise                       // the other rules denied a request
-)
 
 // add counts a request. denied is the hit that these rules deny, and others the hit that the other
 // rules deny; either may be nil.
 func (d *difference) add(of *asked, denied, others *hit) {
-	if d.seen == nil {
-		d.seen = map[uint64]denials{}
+	if d.clients == nil {
+		d.clients, d.others = map[uint64]struct{}{}, map[uint64]struct{}{}
 	}
 	if denied != nil && others == nil {
 		d.Requests++
 		d.worst.add(d.Requests, denied.hash, denied.Key)
-		was := d.seen[denied.hash]
-		d.seen[denied.hash] = was | differently
-		if was&differently == 0 {
-			d.Clients++
-		}
-		if was == 0 {
-			d.ClientsOnly++
-		}
+		d.clients[denied.hash] = struct{}{}
 	}
 	if others != nil {
 		for i := range of.begins {
-			hash := of.begins[i].hash
-			if d.seen[hash] == differently {
-				d.ClientsOnly--
-			}
-			d.seen[hash] |= otherwise
+			d.others[of.begins[i].hash] = struct{}{}
 		}
 	}
+}
+
+func (d *difference) report(by, others string) Difference {
+	d.WorstClients, d.By, d.Others = d.worst.top(shownClients), by, others
+	d.Clients, d.ClientsOnly = uint64(len(d.clients)), uint64(len(d.clients))
+	for hash := range d.clients {
+		if _, denied := d.others[hash]; denied {
+			d.ClientsOnly--
+		}
+	}
+	return d.Difference
 }

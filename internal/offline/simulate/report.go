@@ -250,11 +250,6 @@ func (c *limitStats) report(o *Options) LimitReport {
 	return p
 }
 
-func (d *difference) report(by, others string) Difference {
-	d.WorstClients, d.By, d.Others = d.worst.top(shownClients), by, others
-	return d.Difference
-}
-
 // ruleName returns the path of the limit's rule.
 func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
 
