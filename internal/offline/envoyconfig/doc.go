@@ -11,7 +11,7 @@
 //	node.go     values of the file, with their locations, and their protobuf messages
 //	reader.go   problems, and notes on unsupported configuration
 //	filter.go   rate limit filters, and their configuration in routes
-//	host.go     virtual hosts and routes -> the calls that filters make for each route
+//	host.go     virtual hosts and routes -> the filters that make a call for each route
 //	istio.go    EnvoyFilters -> the known parts of a route configuration
 //	limit.go    a rate limit and its actions -> functions that make entries of a request
 //	match.go    matchers of routes, headers and parameters -> functions that test a request

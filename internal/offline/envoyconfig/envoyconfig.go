@@ -109,8 +109,8 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 		}
 		r.cluster = route.cluster
 		for _, done := range []bool{false, true} {
-			for j := range route.calls {
-				dst = route.calls[j].append(dst, r, done)
+			for j := range route.filters {
+				dst = route.filters[j].append(dst, r, done)
 			}
 		}
 		return dst
@@ -118,20 +118,12 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	return dst
 }
 
-// call is a call that a rate limit filter makes.
-type call struct {
-	number             int
-	domain             string
-	internal, external bool // whether the call is made for internal and for external requests
-	limits             []*rateLimit
-}
-
 // append appends the descriptors that are sent after the response if done, or before otherwise.
-func (c *call) append(dst []Result, t *Request, done bool) []Result {
-	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !c.internal || internal != "true" && !c.external {
+func (f *filter) append(dst []Result, t *Request, done bool) []Result {
+	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !f.internal || internal != "true" && !f.external {
 		return dst
 	}
-	for _, l := range c.limits {
+	for _, l := range f.limits {
 		if l.result.OnStreamDone != done {
 			continue
 		}
@@ -151,7 +143,7 @@ func (c *call) append(dst []Result, t *Request, done bool) []Result {
 			continue
 		}
 		dst[n] = l.result
-		dst[n].Domain, dst[n].Entries, dst[n].Call = c.domain, entries, c.number
+		dst[n].Domain, dst[n].Entries, dst[n].Call = f.domain, entries, f.number
 	}
 	return dst
 }

@@ -224,7 +224,7 @@ func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 				r.problem(n, "the field domain is required")
 			}
 			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
-			all := []route{{match: []condition{hasPath}, calls: []call{{0, name, true, true, limits}}}}
+			all := []route{{match: []condition{hasPath}, filters: []filter{{domain: name, internal: true, external: true, limits: limits}}}}
 			return r.config(&hosts{domains: []domain{{"*", all}}}, client{})
 		}})
 	}

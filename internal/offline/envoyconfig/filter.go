@@ -20,9 +20,9 @@ type filter struct {
 	name               string
 	domain             string
 	stage              uint64
-	internal, external bool
+	internal, external bool // whether it asks for internal and for external requests
 	disabled           bool
-	limits             []*rateLimit // its own, which replace the limits of hosts and routes, or nil if it has none
+	limits             []*rateLimit // its own, which replace the limits of hosts and routes; in a route, the limits that it uses there
 	hosts              string       // vh_rate_limits
 	// unknown reports whether the filter is not in the file. Then it takes the configuration
 	// in routes under any name, and limits of any stage.

@@ -18,11 +18,11 @@ type domain struct {
 	routes  []route
 }
 
-// route is a route with the calls that rate limit filters make for it.
+// route is a route with the rate limit filters that make a call for it.
 type route struct {
 	match   []condition
 	cluster string // or "" if unknown
-	calls   []call
+	filters []filter
 }
 
 // find returns the routes for an authority, or nil if no virtual host matches.
@@ -134,8 +134,8 @@ func (r *reader) host(n *node, s scope) scope {
 	return s
 }
 
-// route reads a route and the calls that filters make for it. A route that does not forward has no
-// calls: Envoy answers its requests without descriptors.
+// route reads a route and the filters that make a call for it. A route that does not forward has
+// none: Envoy answers its requests without descriptors.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}
 	forward := n.get("route")
@@ -149,8 +149,7 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 	}
 	result.cluster = forward.get("cluster").text()
 	own, s := r.rateLimits(forward.get("rate_limits"), s.all), r.within(n, s)
-	for i := range s.filters {
-		f := &s.filters[i]
+	for _, f := range s.filters {
 		if f.disabled {
 			continue
 		}
@@ -164,13 +163,13 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 			}
 			limits = slices.DeleteFunc(slices.Clone(limits), func(l *rateLimit) bool { return !f.takes(l) })
 		}
-		if limits = r.usable(limits, result.cluster); len(limits) == 0 {
+		if f.limits = r.usable(limits, result.cluster); len(f.limits) == 0 {
 			continue
 		}
 		if f.domain == "" {
 			r.problem(nil, "no rate limit filter in the file names the domain, give it with --domain")
 		}
-		result.calls = append(result.calls, call{f.number, f.domain, f.internal, f.external, limits})
+		result.filters = append(result.filters, f)
 	}
 	return result
 }
