@@ -7,13 +7,15 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// These are the kinds of parts of a line.
-const (
-	word     = 'w' // up to the next space
-	brackets = '['
-	quotes   = '"' // part in quotes, without quotes within
-	raw      = 'r' // part in quotes that may contain quotes, because Envoy does not escape them; it ends where the next part can begin
-)
+// around has the texts before and after each kind of part of a line. A raw part is in quotes and may contain quotes,
+// because Envoy does not escape them; it ends where the next part can begin.
+var around = [...][2]string{
+	'w': {"", " "}, // word
+	'[': {"[", "]"},
+	'"': {`"`, `"`},   // part in quotes, without quotes within
+	'r': {`"`, `" `},  // raw part before a word
+	'R': {`"`, `" "`}, // raw part before a part in quotes
+}
 
 // layout is the layout of a line: the kind of each part, and the properties of some parts by index.
 type layout struct {
@@ -24,8 +26,8 @@ type layout struct {
 // layouts has Envoy's default format, Istio's format, which adds addresses, and nginx combined,
 // which is often extended, usually with x-forwarded-for first.
 var layouts = map[Format]*layout{
-	Envoy: {`[rwwwwww"rrr"`, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
-	Istio: {`[rwwww"wwww"rrr"wwwwww`, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
+	Envoy: {`[rwwwwww"RRR"`, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
+	Istio: {`[rwwww"wwww"RRR"wwwwww`, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
 	Nginx: {`www["ww""`, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
 }
 
@@ -76,18 +78,7 @@ func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
 				return "", false
 			}
 		}
-		opening, closing := "", " "
-		switch kind := of.parts[i]; kind {
-		case brackets:
-			opening, closing = "[", "]"
-		case quotes, raw:
-			opening, closing = `"`, `"`
-			if kind == raw && of.parts[i+1] == word {
-				closing = `" `
-			} else if kind == raw {
-				closing = `" "`
-			}
-		}
+		opening, closing := around[of.parts[i]][0], around[of.parts[i]][1]
 		if line, ok = strings.CutPrefix(line, opening); !ok || opening == "" && strings.HasPrefix(line, `"`) {
 			return "", false
 		}
