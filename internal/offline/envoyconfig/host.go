@@ -135,11 +135,12 @@ func (r *reader) host(n *node, s scope) scope {
 }
 
 // route reads a route and the filters that make a call for it. A route that does not forward has
-// none: Envoy answers its requests without descriptors.
+// none: Envoy answers its requests without descriptors. A route without a match is known only by
+// name, and forwards.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}
 	forward := n.get("route")
-	if forward == nil {
+	if forward == nil && n.get("match") != nil {
 		return result
 	}
 	for _, weighted := range forward.get("weighted_clusters", "clusters").items() {

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // patch is a patch of an EnvoyFilter.
@@ -141,7 +139,7 @@ func (r *reader) patchedHost(name string, patches []patch, s scope) (routes []ro
 			r.lookAt(RouteName)
 			match = append(match, func(t *Request) bool { return t.Route == name })
 		}
-		values := []*node{{yaml: &yaml.Node{Kind: yaml.MappingNode}, children: []*node{forwards}}}
+		var values []*node
 		for _, p := range parts {
 			if p.route == name && name != "" {
 				r.note(p.node, "which requests the route %q takes is in a VirtualService; it is compared with the route name in the log", name)
@@ -154,6 +152,3 @@ func (r *reader) patchedHost(name string, patches []patch, s scope) (routes []ro
 	}
 	return routes
 }
-
-// forwards is an empty field route. It makes a route forward that is known only by name.
-var forwards = &node{yaml: &yaml.Node{Kind: yaml.MappingNode}, field: "route"}
