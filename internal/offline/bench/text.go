@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -18,10 +19,7 @@ var page = template.Must(template.New("result").Funcs(template.FuncMap{"join": s
 // WriteText writes the result as a table.
 func (r *Result) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if err := page.Execute(t, r); err != nil {
-		return err
-	}
-	return t.Flush()
+	return cmp.Or(page.Execute(t, r), t.Flush())
 }
 
 func share(n, of int64) string {

@@ -150,14 +150,6 @@ var shares = []float64{0, 0.001, 0.01}
 // shownClients is the maximum number of clients in a list of the worst.
 const shownClients = 10
 
-func newReport(o *Options) *Report {
-	r := &Report{Limits: []LimitReport{}, Suggests: o.Suggest}
-	for _, n := range o.Envoy.Notes() {
-		r.note("%s", n)
-	}
-	return r
-}
-
 // Err returns the errors of the logs that could not be read to their end, or nil. They are also in Warnings.
 func (r *Report) Err() error { return errors.Join(r.cut...) }
 

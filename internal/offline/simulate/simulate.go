@@ -66,7 +66,11 @@ const (
 // Run replays the logs. It fails if a log cannot be opened or has no readable line, if Denied
 // fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied)}
+	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
+	r.report = &Report{Limits: []LimitReport{}, Suggests: opts.Suggest}
+	for _, n := range opts.Envoy.Notes() {
+		r.report.note("%s", n)
+	}
 	r.batches.New = func() any { return new(batch) }
 	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	html "html/template"
@@ -36,10 +37,7 @@ var (
 // WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if err := text.Execute(t, r); err != nil {
-		return err
-	}
-	return t.Flush()
+	return cmp.Or(text.Execute(t, r), t.Flush())
 }
 
 // WriteHTML writes the report as one HTML file, which needs no network and no script.

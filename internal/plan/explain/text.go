@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -26,10 +27,7 @@ var answer = template.Must(template.New("answer").Funcs(template.FuncMap{
 // WriteText writes the answer for people to read.
 func (a *Answer) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if err := answer.Execute(t, a); err != nil {
-		return err
-	}
-	return t.Flush()
+	return cmp.Or(answer.Execute(t, a), t.Flush())
 }
 
 func list(candidates []string) string {
