@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -83,16 +84,11 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 			h.points = slices.Delete(h.points, 0, 1)
 		}
 	}
-	peek := cost == 0
-	if peek {
-		cost = 1
-	}
+	asks := cmp.Or(cost, 1) // a peek asks for one
 	for _, p := range h.points {
-		amount = max(amount, (h.sum+cost-p.before)/(ratio+float64(now-p.at)/period))
+		amount = max(amount, (h.sum+asks-p.before)/(ratio+float64(now-p.at)/period))
 	}
-	if !peek {
-		h.sum += cost
-	}
+	h.sum += cost
 	for len(h.points) >= 2 && slope(h.points[0], h.points[1]) <= amount {
 		h.points = slices.Delete(h.points, 0, 1)
 	}
