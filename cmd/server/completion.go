@@ -29,7 +29,7 @@ func (c completion) Run(p *program) error {
 		fmt.Fprintf(p.stdout, "%s", script)
 		return err
 	}
-	for _, line := range complete(p.parser, c.Words) {
+	for _, line := range complete(p.parsed.Kong, c.Words) {
 		fmt.Fprintln(p.stdout, line)
 	}
 	return nil

@@ -72,7 +72,6 @@ type commandLine struct {
 
 // program is the parsed command line and the output of a running command.
 type program struct {
-	parser         *kong.Kong
 	parsed         *kong.Context
 	stdout, stderr io.Writer
 }
@@ -120,20 +119,17 @@ func (o *output) Write(p []byte) (int, error) {
 
 // run runs the command in args until it finishes or ctx ends, and returns the exit code.
 // Every command fails if its output cannot be printed.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	out := &output{w: stdout}
-	code := runCommand(ctx, args, out, stderr)
-	if out.err != nil {
-		fmt.Fprintf(stderr, "weir: printing: %v\n", out.err)
-		return exitUsage
-	}
-	return code
-}
-
-func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
+	defer func() {
+		if out.err != nil {
+			fmt.Fprintf(stderr, "weir: printing: %v\n", out.err)
+			code = exitUsage
+		}
+	}()
 	var line commandLine
 	helped := false
-	parser := newParser(&line, stdout, stderr, func(int) { helped = true })
+	parser := newParser(&line, out, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(normalize(args))
 	switch {
 	case helped: // even if other arguments are invalid
@@ -142,10 +138,10 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		refuse(stderr, parser, args, err)
 		return exitUsage
 	case parsed.Selected().Name == "serve":
-		return serve(ctx, line.Serve, stdout.w, stderr) // serve continues if its stdout fails
+		return serve(ctx, line.Serve, stdout, stderr) // serve continues if its stdout fails
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	p := &program{parser, parsed, stdout, stderr}
+	p := &program{parsed, out, stderr}
 	err = within(ctx, grace, func() error { return parsed.Run(p) })
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)
