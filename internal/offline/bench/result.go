@@ -1,6 +1,17 @@
 package bench
 
-import hdr "github.com/HdrHistogram/hdrhistogram-go"
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"text/template"
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+)
 
 // Used are the options that a run really used, such as fewer callers than were asked for.
 type Used struct {
@@ -63,6 +74,24 @@ func (r *Result) InWarmup() int64 { return r.SentWithWarmup - r.Answered - r.Fai
 // Measured returns the number of measured requests.
 func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }
 
+//go:embed result.txt
+var resultText string
+
+var page = template.Must(template.New("result").Funcs(template.FuncMap{"join": strings.Join, "share": share}).Parse(resultText))
+
+// WriteText writes the result as a table.
+func (r *Result) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	return cmp.Or(page.Execute(t, r), t.Flush())
+}
+
+func share(n, of int64) string {
+	if of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
+}
+
 // Latencies is a summary of a histogram.
 type Latencies struct {
 	Mean float64 `json:"mean"`
@@ -78,4 +107,10 @@ func latencies(h *hdr.Histogram) Latencies {
 		Mean: h.Mean(), P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90),
 		P99: h.ValueAtQuantile(99), P999: h.ValueAtQuantile(99.9), Max: h.Max(),
 	}
+}
+
+// String returns the usual percentiles.
+func (l Latencies) String() string {
+	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return fmt.Sprintf("p50 %v  p90 %v  p99 %v  p99.9 %v  max %v  mean %v", us(l.P50), us(l.P90), us(l.P99), us(l.P999), us(l.Max), us(int64(l.Mean)))
 }
