@@ -5,9 +5,8 @@
 // The input is a [Question]: a tree of rules and a descriptor. The output is an [Answer],
 // which is also the JSON of the command. Read explain.go first:
 //
-//	explain.go     Explain: Question -> Answer
+//	explain.go     Explain: Question -> Answer -> text, with the template explain.txt
 //	limit.go       the limits of an Answer
-//	text.go        Answer -> text, with the template explain.txt
 //	descriptor.go  descriptors in the syntax of commands <-> entries
 //
 // It uses the code of the server: plan makes the hits, and limiter decides them. It

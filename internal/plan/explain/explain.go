@@ -2,9 +2,14 @@ package explain
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
+	"text/template"
+	"time"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -149,4 +154,31 @@ func (a *Answer) addReason(tree *descriptors.Tree, domain string, trace *descrip
 		}
 		a.Hidden = fmt.Sprintf("%s has %s; %s hides it", general, cmp.Or(strings.Join(spell(h.Way), ", "), "a rule"), descriptors.Spell(h.By))
 	}
+}
+
+// maxCandidates is the maximum number of candidates in the text of an answer.
+const maxCandidates = 20
+
+//go:embed explain.txt
+var answerText string
+
+var answer = template.Must(template.New("answer").Funcs(template.FuncMap{
+	"list":    list,
+	"join":    func(names []string) string { return strings.Join(names, ", ") },
+	"number":  func(i int) int { return i + 1 },
+	"seconds": func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) },
+}).Parse(answerText))
+
+// WriteText writes the answer for people to read.
+func (a *Answer) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	return cmp.Or(answer.Execute(t, a), t.Flush())
+}
+
+func list(candidates []string) string {
+	more := len(candidates) - maxCandidates
+	if more <= 0 {
+		return strings.Join(candidates, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(candidates[:maxCandidates], ", "), more)
 }
