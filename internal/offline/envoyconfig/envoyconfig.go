@@ -81,10 +81,11 @@ const (
 
 // Config makes descriptors of requests. It is immutable and safe for concurrent use.
 type Config struct {
-	hosts  *hosts
-	client client
-	notes  []Note
-	needs  []string
+	domains    []domain
+	ignorePort bool // ignore the port of the authority
+	client     client
+	notes      []Note
+	needs      []string
 }
 
 // Notes returns notes on the parts of the file that the descriptors do not reflect, in file order.
@@ -103,7 +104,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	authority, _, _ := r.header(":authority", nil)
 	path, _, _ := r.header(":path", nil)
 	r.path, r.query, _ = strings.Cut(path, "?")
-	for _, route := range c.hosts.find(authority) {
+	for _, route := range c.routes(authority) {
 		if !passAll(route.match, r) {
 			continue
 		}

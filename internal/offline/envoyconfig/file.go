@@ -225,7 +225,7 @@ func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 			}
 			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
 			all := []route{{match: []condition{hasPath}, filters: []filter{{domain: name, internal: true, external: true, limits: limits}}}}
-			return r.config(&hosts{domains: []domain{{"*", all}}}, client{})
+			return r.finish(&Config{domains: []domain{{"*", all}}})
 		}})
 	}
 	return choices

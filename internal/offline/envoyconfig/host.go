@@ -5,13 +5,6 @@ import (
 	"strings"
 )
 
-// hosts finds the routes of the virtual host of an authority. A domain that equals the authority wins, then the longest
-// matching suffix (*.example.com), then the longest matching prefix (example.*), then *.
-type hosts struct {
-	domains    []domain
-	ignorePort bool // ignore the port of the authority
-}
-
 // domain is a domain of a virtual host, with the routes of the host.
 type domain struct {
 	pattern string
@@ -25,16 +18,17 @@ type route struct {
 	filters []filter
 }
 
-// find returns the routes for an authority, or nil if no virtual host matches.
-func (h *hosts) find(authority string) (routes []route) {
+// routes returns the routes of the virtual host of an authority, or nil if none matches. A domain that equals the
+// authority wins, then the longest matching suffix (*.example.com), then the longest matching prefix (example.*), then *.
+func (c *Config) routes(authority string) (routes []route) {
 	authority = strings.ToLower(authority)
-	if h.ignorePort {
+	if c.ignorePort {
 		authority = WithoutPort(authority)
 	}
 	best := 0
-	for i := range h.domains {
-		if fit := fits(h.domains[i].pattern, authority); fit > best {
-			best, routes = fit, h.domains[i].routes
+	for _, d := range c.domains {
+		if fit := fits(d.pattern, authority); fit > best {
+			best, routes = fit, d.routes
 		}
 	}
 	return routes
@@ -84,18 +78,18 @@ func (r *reader) routeConfiguration(n *node, filters []filter, c client) *Config
 		r.note(vhds, "virtual hosts come from a control plane; those that are not in the file are skipped")
 	}
 	s := r.within(n, scope{all: filters, filters: filters})
-	all := &hosts{ignorePort: n.get("ignore_port_in_host_matching").isTrue()}
+	config := &Config{client: c, ignorePort: n.get("ignore_port_in_host_matching").isTrue()}
 	for _, host := range n.get("virtual_hosts").items() {
 		routes := r.virtualHost(host, s)
 		for _, pattern := range host.get("domains").items() {
-			all.add(r, pattern.text(), routes)
+			config.add(r, pattern.text(), routes)
 		}
 	}
-	return r.config(all, c)
+	return r.finish(config)
 }
 
-func (h *hosts) add(r *reader, pattern string, routes []route) {
-	h.domains = append(h.domains, domain{strings.ToLower(pattern), routes})
+func (c *Config) add(r *reader, pattern string, routes []route) {
+	c.domains = append(c.domains, domain{strings.ToLower(pattern), routes})
 	if pattern != "*" {
 		r.lookAt(":authority")
 	}

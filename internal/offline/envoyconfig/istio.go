@@ -93,11 +93,11 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 		filters = unknownFilter(o)
 	}
 	s := r.within(merged(ofAllHosts...), scope{all: filters, filters: filters})
-	all := &hosts{ignorePort: true}
+	config := &Config{client: c, ignorePort: true}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // "" last, since the first of equal domains wins
-		all.add(r, hostDomain(name), r.patchedHost(name, patches, s))
+		config.add(r, hostDomain(name), r.patchedHost(name, patches, s))
 	}
-	return r.config(all, c)
+	return r.finish(config)
 }
 
 // hostDomain returns the domain of a virtual host by the name that Istio gave it: domain:port,

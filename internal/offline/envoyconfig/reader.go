@@ -68,9 +68,9 @@ func (r *reader) lookAt(name string) string {
 	return name
 }
 
-// config returns a Config with the notes and needs of the file.
-func (r *reader) config(all *hosts, c client) *Config {
-	config := &Config{hosts: all, client: c, needs: slices.Sorted(maps.Keys(r.needs))}
+// finish sets the notes and the needs of config.
+func (r *reader) finish(config *Config) *Config {
+	config.needs = slices.Sorted(maps.Keys(r.needs))
 	r.Warnings.Sort()
 	for _, p := range r.Warnings {
 		text := p.Message
