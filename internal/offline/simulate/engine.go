@@ -180,7 +180,13 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 		}
 		// A hit is reported as denied if it denies, or would deny without shadow mode.
 		if over := e.decisions[i].Over; over && (wouldBe || h.Limit.Mode == limiter.Shadow) {
-			e.showDenied(h)
+			if h.of.denied != e.number {
+				h.of.denied = e.number
+				h.of.Denied++
+				h.of.series.add(e.now, 0, 1)
+			}
+			h.of.worst.add(e.number, h.hash, h.Key)
+			h.of.table.denied[h.hash] = struct{}{}
 			if denied && deniedBy == nil && h.EffectiveMode() != limiter.Shadow {
 				deniedBy = h
 			}
@@ -221,14 +227,4 @@ func (e *engine) wouldBeDenied() bool {
 		v.Add(e.plan.Mode(e.hits[i].Limit), e.decisions[i].Over)
 	}
 	return v.Denied()
-}
-
-func (e *engine) showDenied(h *hit) {
-	if h.of.denied != e.number {
-		h.of.denied = e.number
-		h.of.Denied++
-		h.of.series.add(e.now, 0, 1)
-	}
-	h.of.worst.add(e.number, h.hash, h.Key)
-	h.of.table.denied[h.hash] = struct{}{}
 }

@@ -117,7 +117,14 @@ func (r *run) replay(ctx context.Context) error {
 		s.add(&b.Counts)
 		s.clock = max(s.clock, b.clock)
 		r.report.add(&b.Counts)
-		r.wait(b)
+		if len(b.events) > 0 {
+			r.number++
+			b.number = r.number
+			r.events += len(b.events)
+			heap.Push(&r.waiting, b)
+		} else {
+			r.batches.Put(b)
+		}
 		if open = slices.DeleteFunc(open, ended); len(open) > 0 {
 			r.release(slices.MinFunc(open, byClock).clock - disorder)
 		}
@@ -128,17 +135,6 @@ func (r *run) replay(ctx context.Context) error {
 	}
 	r.release(math.MaxInt64)
 	return ctx.Err()
-}
-
-func (r *run) wait(b *batch) {
-	if len(b.events) == 0 {
-		r.batches.Put(b)
-		return
-	}
-	r.number++
-	b.number = r.number
-	r.events += len(b.events)
-	heap.Push(&r.waiting, b)
 }
 
 // release decides the waiting requests up to a time. Earlier lines, if any still come, are late.
