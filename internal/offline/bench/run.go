@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -28,9 +29,9 @@ type run struct {
 	sleep func(ctx context.Context, until time.Time)
 	end   func() // ends the full load
 
-	mu                sync.Mutex
+	received          atomic.Int64 // answers so far, including the warm-up
+	mu                sync.Mutex   // for the fields below
 	result            Result
-	received          int64 // answers, including the warm-up
 	latency, lateness *hdr.Histogram
 }
 
@@ -108,10 +109,10 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 		case <-time.After(r.opts.Warmup):
 		case <-load.Done():
 		}
-		begun, before = time.Now(), r.answers()
+		begun, before = time.Now(), r.received.Load()
 	}
 	<-load.Done()
-	ended, after := time.Now(), r.answers()
+	ended, after := time.Now(), r.received.Load()
 	callers.Wait()
 	for n := <-r.next; r.opts.Rate > 0; n++ {
 		due, planned := r.due(n)
@@ -129,13 +130,6 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	}
 	result.Latency, result.Lateness = latencies(r.latency), latencies(r.lateness)
 	return result
-}
-
-// answers returns the number of answers so far, including the warm-up.
-func (r *run) answers() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.received
 }
 
 // waitForNext waits until the next request is due, and returns its due time. It
@@ -199,7 +193,7 @@ func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun
 	defer r.mu.Unlock()
 	r.result.SentWithWarmup++
 	if err == nil {
-		r.received++
+		r.received.Add(1)
 	}
 	measured := r.record(due, begun, now)
 	switch {
