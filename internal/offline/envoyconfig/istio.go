@@ -95,18 +95,13 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 	s := r.within(merged(ofAllHosts...), scope{all: filters, filters: filters})
 	config := &Config{client: c, ignorePort: true}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // "" last, since the first of equal domains wins
-		config.add(r, hostDomain(name), r.patchedHost(name, patches, s))
+		domain := WithoutPort(name) // Istio's name of a host is domain:port, or inbound|http|port for all requests to a sidecar
+		if name == "" || strings.Contains(name, "|") {
+			domain = "*"
+		}
+		config.add(r, domain, r.patchedHost(name, patches, s))
 	}
 	return r.finish(config)
-}
-
-// hostDomain returns the domain of a virtual host by the name that Istio gave it: domain:port,
-// or inbound|http|port for all requests to a sidecar.
-func hostDomain(name string) string {
-	if name == "" || strings.Contains(name, "|") {
-		return "*"
-	}
-	return WithoutPort(name)
 }
 
 // patchedHost reads the routes of a virtual host. Complete routes come first, then routes that are known only by name.
