@@ -12,6 +12,5 @@
 //   - file.go: Find finds the files in directories, Load reads one and its rules.
 //   - decode.go: the format of a file; everything else in it is reported as a problem
 //     with file, line and column. expect.go decodes the field expect.
-//   - run.go: Run runs the tests of a file.
-//   - junit.go: WriteJUnit writes reports for programs.
+//   - run.go: Run runs the tests of a file, and WriteJUnit writes reports for programs.
 package limittest

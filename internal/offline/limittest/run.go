@@ -2,10 +2,14 @@ package limittest
 
 import (
 	"context"
+	_ "embed"
+	"encoding/xml"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"weir/internal/descriptors"
@@ -38,6 +42,33 @@ func (r *Report) Failed() (n int) {
 	}
 	return n
 }
+
+//go:embed junit.xml
+var junitText string
+
+var junit = template.Must(template.New("junit").Funcs(template.FuncMap{
+	"xml": func(s string) (string, error) {
+		var b strings.Builder
+		err := xml.EscapeText(&b, []byte(s))
+		return b.String(), err
+	},
+	"first": func(lines string) string {
+		first, _, _ := strings.Cut(lines, "\n")
+		return first
+	},
+	"join": strings.Join,
+	"cases": func(r Report) int {
+		if r.Err != nil {
+			return len(r.Results) + 1
+		}
+		return len(r.Results)
+	},
+}).Parse(junitText))
+
+// WriteJUnit writes the reports in the XML format of JUnit, which most build servers
+// read. It writes a suite for each file and a case for each test. The error of a Report
+// is a case, too.
+func WriteJUnit(w io.Writer, reports []Report) error { return junit.Execute(w, reports) }
 
 // Run loads a file and runs the tests whose names match filter, or all tests if filter is
 // nil. If ctx is done earlier, the report has the results so far and ctx's error.
