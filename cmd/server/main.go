@@ -83,13 +83,11 @@ func (p *program) print(format string, result interface{ WriteText(io.Writer) er
 	if format == "json" {
 		write = func(w io.Writer) error { return writeJSON(w, result) }
 	}
-	if err := write(p.stdout); err != nil {
-		return err
+	err := write(p.stdout)
+	if err == nil && !good {
+		err = exit(exitFailed)
 	}
-	if !good {
-		return exit(exitFailed)
-	}
-	return nil
+	return err
 }
 
 // writeJSON writes a value as indented JSON and escapes control characters of terminals.
