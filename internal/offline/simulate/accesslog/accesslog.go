@@ -102,12 +102,7 @@ func NewParser(format Format, mapping Mapping) *Parser {
 	return &Parser{format: cmp.Or(format, Auto), fields: fields}
 }
 
-// These are the errors of Parse.
-var (
-	errFormat = errors.New("unknown format")
-	errTime   = errors.New("no readable time")
-	errJSON   = errors.New("not a JSON object")
-)
+var errFormat = errors.New("unknown format")
 
 // Parse parses a line into r, which keeps references to line. If Parse fails, r is invalid.
 func (p *Parser) Parse(line []byte, r *Record) (err error) {
@@ -129,7 +124,7 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 		r.json, err = p.json.ParseBytes(line)
 		p.numbers = p.numbers[:0]
 		if err != nil || r.json.Type() != fastjson.TypeObject {
-			return errJSON
+			return errors.New("not a JSON object")
 		}
 	} else if r.layout = p.parseText(asString(line), format); r.layout == nil {
 		return errFormat
@@ -137,7 +132,7 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 	at, time, _ := r.find(timeField)
 	var ok bool
 	if r.At, ok = parseTime(at); !ok {
-		return errTime
+		return errors.New("no readable time")
 	}
 	if text, took, _ := r.find(durationField); text != "" {
 		// nginx logs durations in seconds, and the time at which a request ended.
