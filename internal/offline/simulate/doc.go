@@ -8,8 +8,7 @@
 //	accesslog/   a file -> blocks of lines -> a Record for each line
 //	source.go    source: lines of a log -> events, with the hits that Envoy's configuration and the rules make
 //	engine.go    engine: events -> decisions, by limiter.Count
-//	table.go     table: the state of the clients of a limit
-//	demand.go    demand: the amount that each client needs
+//	table.go     table: the state of the clients of a limit, and the amount that each needs
 //	worst.go     the most denied clients, and the worst minute
 //	compare.go   difference: the requests that one set of rules denies and another admits
 //	report.go    Report; text.go writes it as text and as HTML, both with the phrases of words.tmpl

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"weir/internal/limiter"
@@ -48,6 +49,50 @@ func (t *table) put(hash uint64, c *client) {
 	}
 }
 
+// burstRatio returns the burst of a bucket divided by its amount, the same for all amounts.
+func burstRatio(l *limiter.Limit) float64 {
+	if l.RequestsPerUnit == 0 {
+		return 1
+	}
+	return float64(l.Size()) / float64(l.RequestsPerUnit)
+}
+
+// demand counts a hit of a client, and raises the client's peak if needed: the smallest amount
+// that would never have denied it. It counts all requests of a client as admitted, so that the
+// peak does not depend on the amount in the rules, nor on other limits.
+//
+// The code of the server counts windows and requests in flight, with every request charged. The
+// peak is then the maximum use. This is not possible for token buckets, whose refill depends on
+// the amount; see hull.
+func (t *table) demand(c *client, h *limiter.Hit, now int64) {
+	if t.limit.Algorithm == limiter.TokenBucket {
+		if h.Refund {
+			return
+		}
+		if c.hull == nil {
+			c.hull = new(hull)
+		}
+		amount := c.hull.add(float64(h.CountedCost()), now, float64(c.amount), burstRatio(t.limit), float64(t.limit.Period().Microseconds()))
+		c.amount = max(c.amount, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
+		return
+	}
+	hits := []limiter.Hit{{Limit: t.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
+	out, after := make([]limiter.Decision, 1), make([]limiter.State, 1)
+	limiter.Count(hits, []*limiter.State{&c.alone}, nil, now, out, after)
+	if h.Refund {
+		return
+	}
+	used := c.alone.Used
+	if t.limit.Algorithm == limiter.SlidingWindow {
+		limiter.Describe(hits, after, now, out)
+		used = out[0].Used
+	}
+	if h.Cost == 0 && !h.Always { // a peek asks whether one more unit would fit
+		used++
+	}
+	c.amount = max(c.amount, uint64(used))
+}
+
 // amounts returns the smallest amount for each share, so that no more than that share of the
 // clients would have been denied.
 func (t *table) amounts(shares []float64) (amounts []uint64) {
@@ -67,4 +112,47 @@ func (t *table) amounts(shares []float64) (amounts []uint64) {
 		amounts = append(amounts, amount)
 	}
 	return amounts
+}
+
+// hull finds the smallest amount of a token bucket that would never have denied a client.
+// A bucket with amount A per period and burst r·A admits all hits if no span of hits, from time
+// t1 to time t2, costs more than A·(r + (t2-t1)/period). So the smallest amount is the maximum of
+// cost/(r + (t2-t1)/period) over all spans. For the spans that end now, it is the steepest line
+// from a point (t1, cost before t1) to the total cost now. Only points of the lower convex hull can
+// be its start, and of these only points after which the hull is steeper than the amount so far.
+// All other points are dropped. The result is exact while maxPoints are enough; only a client that
+// speeds up more often than that needs more, and then loses its oldest point.
+type hull struct {
+	sum    float64 // cost of all hits
+	points []point
+}
+
+const maxPoints = 64
+
+type point struct {
+	at     int64   // microseconds since the epoch
+	before float64 // cost of all hits until then
+}
+
+// add counts a hit, and returns the new smallest amount. amount is the smallest amount so far.
+func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float64 {
+	slope := func(a, b point) float64 { return (b.before - a.before) / (float64(b.at-a.at) / period) }
+	last := point{now, h.sum}
+	if n := len(h.points); n == 0 || h.points[n-1].at != now {
+		for n >= 2 && slope(h.points[n-2], h.points[n-1]) >= slope(h.points[n-1], last) {
+			n--
+		}
+		if h.points = append(h.points[:n], last); n == maxPoints {
+			h.points = slices.Delete(h.points, 0, 1)
+		}
+	}
+	asks := cmp.Or(cost, 1) // a peek asks for one
+	for _, p := range h.points {
+		amount = max(amount, (h.sum+asks-p.before)/(ratio+float64(now-p.at)/period))
+	}
+	h.sum += cost
+	for len(h.points) >= 2 && slope(h.points[0], h.points[1]) <= amount {
+		h.points = slices.Delete(h.points, 0, 1)
+	}
+	return amount
 }
