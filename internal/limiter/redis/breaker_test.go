@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/testenv"
@@ -20,7 +21,7 @@ import (
 
 // Silence opens the breaker, if nothing else comes meanwhile.
 func TestBreaker(t *testing.T) {
-	silent, reply := context.DeadlineExceeded, scriptError("LOADING Redis is loading the dataset in memory")
+	silent, reply := context.DeadlineExceeded, redis.TxFailedErr
 	many := slices.Repeat([]error{silent}, maxUnanswered)
 	few := many[1:]
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 * maxUnanswered { // that wait, in more than one call
 		wg.Go(func() {
-			for !s.main.breaker.isOpen() {
+			for !s.main.health.breaker.isOpen() {
 				_, _ = ask(t.Context(), s, "k", perYear)
 			}
 		})
@@ -96,7 +97,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	s, limit := f.store, perSeconds(100)
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
-	for !s.perSecond.breaker.isOpen() {
+	for !s.perSecond.health.breaker.isOpen() {
 		if _, err := ask(t.Context(), s, "second", limit); err == nil {
 			t.Fatal("decided without Redis")
 		}

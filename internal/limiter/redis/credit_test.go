@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/testenv"
 )
 
@@ -15,26 +16,26 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		main := location{f.main, 0}
-		sent := testenv.Must(main.queue(t.Context(), part, true, time.Hour))(t)
-		<-sent.batch.done
+		sent := testenv.Must(f.main.queues.Add(t.Context(), 0, part, true, time.Hour))(t)
+		<-sent.Call.Done()
 		out := make([]limiter.Decision, 1)
-		states := testenv.Must(sent.outcomes(out, nil))(t)
+		states := testenv.Must(sent.Outcomes(out, nil))(t)
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
-		main.queueGiveBacks(giveBacks(part, limiter.Firsts(part, nil), out, states))
+		list, _ := releases(part, limiter.Firsts(part, nil), out, states)
+		f.main.queues.Release(0, list)
 		rest(f.store)
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
-		d := newDenials(1<<20, time.Now)
-		denial := &batch{number: 1, asked: time.Now()}
-		back := newBatch(0, 1)
-		back.number, back.asked, back.err = 2, time.Now(), errLate
-		back.add([]limiter.Hit{refund("k", l, 1)}, false)
-		d.noteCredits(back)
-		d.note(ticket{denial, 0}, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
-		if d.last([]byte("k")).denies {
+		m := newMemo(1<<20, false, time.Now)
+		denial := &queue.Call{Number: 1, Began: time.Now()}
+		back := queue.NewCall()
+		back.Number, back.Began, back.Err = 2, time.Now(), errOpen
+		back.Batch.Add([]limiter.Hit{refund("k", l, 1)}, false)
+		m.noteCredits(back)
+		m.note(queue.Ticket{Call: denial}, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
+		if m.last([]byte("k")).denies {
 			t.Error("a denial from before the refund is remembered")
 		}
 	})

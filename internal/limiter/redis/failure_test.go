@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -57,7 +58,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 			t.Errorf("%d used after %d charges", d.Used, i+1)
 		}
 	}
-	if n := f.value("weir_redis_errors_total", kindNoScript); n != 3 {
+	if n := f.value("weir_redis_errors_total", conn.KindNoScript); n != 3 {
 		t.Errorf("the script was loaded %v times, want 3", n)
 	}
 }
@@ -78,7 +79,7 @@ func TestRedisIsLoading(t *testing.T) {
 	if err := mustFail(t, f); !strings.Contains(err.Error(), "LOADING") {
 		t.Errorf("error %q, want LOADING", err)
 	}
-	if n := f.value("weir_redis_errors_total", kindLoading); n != 1 {
+	if n := f.value("weir_redis_errors_total", conn.KindLoading); n != 1 {
 		t.Errorf("%v errors of this kind are counted, want 1", n)
 	}
 	do(t, connect(t, f.redis), "config", "set", "key-load-delay", "0")

@@ -5,36 +5,46 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter/redis/conn"
 )
 
-// DefaultWait is how long a caller without a deadline waits for Redis.
+// DefaultWait limits the wait of a caller without a deadline unless Options.Wait is set.
 const DefaultWait = 100 * time.Millisecond
 
-// Options say which Redis to use, and how.
+// Server describes a Redis deployment and how to reach it.
+type Server = conn.Server
+
+// Type is a kind of Redis deployment.
+type Type = conn.Type
+
+// Options are the properties of a store.
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
-	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its
-	// Timeout is by default that of Main.
+	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout is that of
+	// Main unless it is set.
 	PerSecond *Server
-	// Wait is how long a caller without a deadline waits for Redis, but no longer than its
-	// Timeout. 0 means DefaultWait.
+	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
+	// of its Redis. 0 means DefaultWait.
 	Wait time.Duration
-	// KeyPrefix starts the key of the counter that Ping charges, as it does those of
-	// all others, which is what a user may be permitted.
+	// KeyPrefix starts the key of the counter that Ping charges. It must be the prefix of all
+	// counters, because a user may be restricted to it.
 	KeyPrefix string
-	// DenyMemory is about how many bytes may be used to remember counters that are
-	// known to be over, so that Redis need not be asked again for a second; 0 means none. Half
-	// as many more are for what was seen last of other counters.
+	// DenyMemory is about how many bytes may be used to remember used-up counters, for which Redis
+	// need not be asked for a second. Half as many bytes more are used for the last states of
+	// other counters. 0 disables it.
 	DenyMemory int
-	// DenyCharged lets used-up fixed windows be remembered for hits that are charged always,
-	// too. Redis does not count these hits then, as with envoyproxy/ratelimit.
+	// DenyCharged makes the memory also answer hits that are always charged, if their fixed window
+	// is used up. Redis does not count these hits then, as with envoyproxy/ratelimit.
 	DenyCharged bool
-	// Now returns the time of decisions in tests. nil means Redis' own clock, which is one
-	// for all processes.
+	// Now returns the time of decisions in tests. nil means the clock of Redis, which all servers
+	// share.
 	Now func() time.Time
-	// Logger logs when Redis fails and when it is back. nil means no log.
+	// Logger logs outages of Redis. nil disables it.
 	Logger *slog.Logger
-	// Registerer takes the metrics. nil means that nobody reads them.
+	// Registerer registers the metrics. nil disables them.
 	Registerer prometheus.Registerer
+
+	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
 }

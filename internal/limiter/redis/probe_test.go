@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -21,35 +22,35 @@ func TestRefusals(t *testing.T) {
 		name       string
 		args       []string // of redis-server
 		ping, want string   // in the errors of Ping and Decide, "" for none
-		kind       kind
+		kind       conn.Kind
 		mend       []any  // command after which it works
 		login      Server // the user and password
 	}{
 		{name: "primary"},
-		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: kindReadOnly,
+		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: conn.KindReadOnly,
 			ping: "redis is a read-only replica", want: "READONLY", mend: []any{"replicaof", "no", "one"}},
 		{name: "writable replica", args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}},
-		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: kindCluster,
+		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: conn.KindCluster,
 			ping: "redis runs in cluster mode; set REDIS_TYPE=CLUSTER", want: "CLUSTERDOWN"},
-		{name: "no cluster", login: Server{Type: Cluster}, kind: kindCluster, ping: "redis does not run in cluster mode", want: "cluster support disabled"},
-		{name: "cluster without slots", args: []string{"--cluster-enabled", "yes"}, login: Server{Type: Cluster}, kind: kindCluster,
+		{name: "no cluster", login: Server{Type: conn.Cluster}, kind: conn.KindCluster, ping: "redis does not run in cluster mode", want: "cluster support disabled"},
+		{name: "cluster without slots", args: []string{"--cluster-enabled", "yes"}, login: Server{Type: conn.Cluster}, kind: conn.KindCluster,
 			ping: "the Redis cluster is down", want: "CLUSTERDOWN"},
-		{name: "password of a cluster", args: []string{"--cluster-enabled", "yes", "--requirepass", "right"}, login: Server{Type: Cluster, Password: "swordfish"},
-			kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS"},
-		{name: "no scripts", args: acl("~*", "+@all", "-evalsha"), kind: kindAuth,
+		{name: "password of a cluster", args: []string{"--cluster-enabled", "yes", "--requirepass", "right"}, login: Server{Type: conn.Cluster, Password: "swordfish"},
+			kind: conn.KindAuth, ping: "WRONGPASS", want: "WRONGPASS"},
+		{name: "no scripts", args: acl("~*", "+@all", "-evalsha"), kind: conn.KindAuth,
 			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
-		{name: "no loading of scripts", args: acl("~*", "+@all", "-eval"), kind: kindAuth, ping: "NOPERM", want: "NOPERM"},
-		{name: "no SET", args: acl("~*", "+@all", "-set"), kind: kindAuth,
+		{name: "no loading of scripts", args: acl("~*", "+@all", "-eval"), kind: conn.KindAuth, ping: "NOPERM", want: "NOPERM"},
+		{name: "no SET", args: acl("~*", "+@all", "-set"), kind: conn.KindAuth,
 			ping: "script", want: "script", mend: []any{"acl", "setuser", "default", "+set"}},
-		{name: "other keys", args: acl("~other*", "+@all"), kind: kindAuth,
+		{name: "other keys", args: acl("~other*", "+@all"), kind: conn.KindAuth,
 			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
 		{name: "no INFO", args: acl("~*", "+@all", "-info")},
-		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, kind: kindOOM, // it can deny
+		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, kind: conn.KindOOM, // it can deny
 			want: "OOM", mend: []any{"config", "set", "maxmemory", "0"}},
-		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, ping: "Unknown ", want: "Unknown "},
-		{name: "no password", args: right, kind: kindAuth, ping: "NOAUTH", want: "NOAUTH"},
-		{name: "wrong password", args: right, kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Password: "swordfish"}},
-		{name: "wrong user", args: right, kind: kindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Username: "nobody", Password: "swordfish"}},
+		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: conn.KindOther, ping: "Unknown ", want: "Unknown "},
+		{name: "no password", args: right, kind: conn.KindAuth, ping: "NOAUTH", want: "NOAUTH"},
+		{name: "wrong password", args: right, kind: conn.KindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Password: "swordfish"}},
+		{name: "wrong user", args: right, kind: conn.KindAuth, ping: "WRONGPASS", want: "WRONGPASS", login: Server{Username: "nobody", Password: "swordfish"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newFixture(t, Options{Main: c.login}, c.args...)
@@ -58,7 +59,7 @@ func TestRefusals(t *testing.T) {
 				switch {
 				case want == "" && err != nil:
 					t.Errorf("%s: %v", what, err)
-				case want != "" && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != c.kind || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "swordfish")):
+				case want != "" && (!errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != c.kind || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "swordfish")):
 					t.Errorf("%s: got error %v, want one of kind %s with %q", what, err, c.kind, want)
 				}
 				if state := s.State(); state.FailingSince.IsZero() != (want == "") || want != "" && (state.Kind != string(c.kind) || !strings.Contains(state.Problem, want)) {
@@ -103,7 +104,7 @@ func testPingAsksEachNode(t *testing.T, c *cluster) {
 		admin := connect(t, n)
 		do(t, admin, "acl", "setuser", "default", "-set")
 		testenv.Until(t, "the counter of the Ping before is gone", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
-		if err := s.Ping(context.Background()); err == nil || classify(err) != kindAuth {
+		if err := s.Ping(context.Background()); err == nil || conn.Classify(err) != conn.KindAuth {
 			t.Errorf("node %d refuses to write: got error %v", i, err)
 		}
 		do(t, admin, "acl", "setuser", "default", "+set")

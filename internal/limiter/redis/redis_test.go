@@ -95,7 +95,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 				// Both are by Redis' clock. A clock that steps meanwhile makes no difference.
 				expires := testenv.Must(s.admin.PExpireTime(t.Context(), key).Result())(t)
 				state := testenv.Must(s.admin.Get(t.Context(), key).Int64())(t)
-				end := (state/million + 1) * period
+				end := (state/1_000_000 + 1) * period
 				if late := expires.Milliseconds() - end; late < 0 || late > took {
 					t.Errorf("%s charge per %s: expires %d ms after its window, the call took %d ms", charge, unit, late, took)
 				}

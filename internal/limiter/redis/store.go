@@ -7,81 +7,107 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 )
 
-// Store is a limiter.Store on Redis, with what a server has to know of it. It is an
-// interface so that who imports this package does not compile all of go-redis again.
+// Store is a limiter.CounterStore on Redis, and what a server reports of it.
 type Store interface {
 	limiter.CounterStore
 	// Ping returns nil if Redis can decide.
 	Ping(context.Context) error
-	// State reports whether Redis decides, as of the last call. Of two Redis, it is the
-	// state of the one that fails.
+	// State returns the state of Redis as of the last call. If there are two, it is the state of
+	// the one that fails.
 	State() State
-	// Names returns where the counters are: one Redis, or the main one and that of limits
-	// per second. They hold no password.
+	// Names returns the addresses of the Redis, or of the main one and the one of limits per
+	// second, without passwords.
 	Names() []string
-	// Refused returns why a Redis rejects a changed URL, user or password, so that
-	// what was read before stays in use. It returns nil if that is not so.
+	// Refused returns why a Redis rejects a changed URL, user or password, so that the previous
+	// one stays in use, or nil.
 	Refused() error
-	// Close ends the store: it refuses new requests, waits for at most the Timeout of
-	// Options.Main until those that it has are decided, and closes the
-	// connections. It returns when nothing of the store runs any more.
+	// Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
+	// ones are decided, and closes the connections. When it returns, no goroutine of the store
+	// is left.
 	Close() error
 }
 
-// store is the Store. Whatever Redis does, Decide returns in time, see timeout.
+// store implements Store. Decide returns in time even if Redis hangs, see queue.Queues.Timeout.
 type store struct {
 	main      *backend
-	perSecond *backend // nil: none
-	denials   *denials // nil: none
+	perSecond *backend // nil unless limits per second have a Redis of their own
+	memo      *memo    // nil if disabled
 }
 
-// New returns a store on the Redis that o names, or an error that names what is
-// wrong with o. It does not connect: Redis need not be there yet.
+// backend is one Redis deployment of a store. It observes the calls of its queues.
+type backend struct {
+	client *conn.Client
+	queues *queue.Queues
+	health *health
+	memo   *memo // of the store
+}
+
+// New returns a store on the Redis that o names, or an error that names the invalid option. It
+// does not connect, so Redis need not be reachable yet.
 func New(o Options) (Store, error) {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	first, err := newClient(o.Main, log)
+	first, err := conn.Open(o.Main, log)
 	if err != nil {
 		return nil, err
 	}
-	var second *client
+	var second *conn.Client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
 		perSecond.Timeout = cmp.Or(perSecond.Timeout, o.Main.Timeout)
-		if second, err = newClient(perSecond, log); err != nil {
-			return nil, errors.Join(err, first.close())
+		if second, err = conn.Open(perSecond, log); err != nil {
+			return nil, errors.Join(err, first.Close())
 		}
 	}
-	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	local := o.Now
-	if local == nil {
-		local = time.Now
+	if o.local == nil {
+		o.local = o.Now
 	}
-	s := &store{denials: newDenials(o.DenyMemory, local)}
-	if s.denials != nil {
-		s.denials.charged = o.DenyCharged
+	if o.local == nil {
+		o.local = time.Now
 	}
-	s.main = newBackend("main", first, s.denials, local, &o, metrics, log)
+	metrics := queue.NewMetrics(o.Registerer) // after the last error, because nothing removes them
+	breakerOpen := promauto.With(o.Registerer).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
+	}, []string{"redis"})
+	memo := newMemo(o.DenyMemory, o.DenyCharged, o.local)
+	open := func(name string, client *conn.Client) *backend {
+		log := func() *slog.Logger { return log.With("address", client.Name()) }
+		b := &backend{client: client, memo: memo, health: newHealth(client, limiter.ProbeKey(o.KeyPrefix), log)}
+		b.queues = queue.New(queue.Options{
+			Client: client, Patience: min(cmp.Or(o.Wait, DefaultWait), client.Timeout()), Now: o.Now, Local: o.local,
+			Observer: b, Metrics: metrics, Log: log,
+		})
+		b.health.queues = b.queues
+		if !client.IsCluster() {
+			b.health.breaker = newBreaker(b.health.ping, log, breakerOpen.WithLabelValues(name))
+		}
+		return b
+	}
+	s := &store{memo: memo, main: open("main", first)}
 	if second != nil {
-		s.perSecond = newBackend("per_second", second, s.denials, local, &o, metrics, log)
+		s.perSecond = open("per_second", second)
 	}
 	return s, nil
 }
 
-// Decide implements limiter.CounterStore, except that a request whose counters are on
-// several slots of a cluster, or in both Redis, is all or nothing only in the
-// end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
-// went away, also the cause of that.
+// Decide implements limiter.CounterStore, except that a request whose counters are in several
+// slots of a cluster, or in both Redis, is all or nothing only eventually, see crossSlot. All
+// errors wrap limiter.ErrUnavailable, and if the caller left also the cause of that.
 func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	if s.denials.deny(hits, out) {
+	if s.memo.deny(hits, out) {
 		return true, nil
 	}
-	if others, some := s.denials.decideUsedUp(hits, out); some {
+	if others, some := s.memo.decideUsedUp(hits, out); some {
 		return s.decideOthers(ctx, hits, others, out)
 	}
 	first := s.locate(&hits[0])
@@ -91,29 +117,28 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 			return s.decideCrossSlot(ctx, hits, out)
 		}
 	}
-	b, timeout := first.backend, first.timeout(ctx)
-	t, err := first.queue(ctx, hits, false, timeout)
+	b := first.backend
+	timeout := b.queues.Timeout(ctx)
+	t, err := b.queues.Add(ctx, first.slot, hits, false, timeout)
 	if err != nil {
 		return false, err
 	}
-	if err := b.wait(ctx, timeout, t.batch.done); err != nil {
-		t.batch.needed.Add(-1)    // it is called all the same, if the callers of others in it wait
+	if err := b.queues.Wait(ctx, timeout, t.Call.Done()); err != nil {
+		t.Leave()
 		copies := cloneHits(hits) // the caller uses hits again
-		b.whenDecided(ctx, t.batch.done, func() error {
-			// Else a Redis slower than its callers would never be known to deny.
+		b.queues.WhenDecided(ctx, t.Call.Done(), func() error {
+			// The memo must also learn the denials of a Redis that is slower than all callers.
 			_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
-			return t.batch.err
+			return t.Call.Err
 		})
 		return false, err
 	}
-	if errors.Is(t.batch.err, errLate) {
-		b.metrics.errors[kindQueueFull].Inc()
-	}
+	b.queues.CountLate(t.Call.Err)
 	return b.result(t, hits, out)
 }
 
-// decideOthers has Redis decide the hits with the indexes others. The remaining hits are decided
-// already. All hits are written whether or not the request is denied.
+// decideOthers makes Redis decide the hits with the indexes others. The other hits are decided
+// already. All hits are charged even if the request is denied.
 func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
@@ -130,33 +155,45 @@ func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []i
 	return limiter.Settle(hits, out), nil
 }
 
-// location is where the counters are that one script can see: a Redis, or a slot of a cluster.
+// location is the counters that one run of the script can reach: a Redis, or a slot of a cluster.
 type location struct {
-	*backend
-	slot int
+	backend *backend
+	slot    int
 }
 
-// locate returns where the counter of h is.
+// locate returns the location of the counter of h.
 func (s *store) locate(h *limiter.Hit) location {
 	b := s.main
 	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
 		b = s.perSecond
 	}
-	return location{b, b.slot(h.Key)}
+	return location{b, b.queues.Slot(h.Key)}
 }
 
-// result reads the decision of a request from the reply, and notes it.
-func (b *backend) result(t ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+// result returns the decisions of a request whose call is done, and adds its states to the memo.
+func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var buf [16]limiter.State
-	states, err := t.outcomes(out, buf[:0])
+	states, err := t.Outcomes(out, buf[:0])
 	if err != nil {
 		return false, err
 	}
 	denied = limiter.Settle(hits, out)
-	limiter.Describe(hits, states, t.batch.reply.now, out)
-	b.denials.note(t, hits, states, denied)
+	limiter.Describe(hits, states, t.Call.Reply.Now, out)
+	b.memo.note(t, hits, states, denied)
 	return denied, nil
 }
+
+// Check implements queue.Observer.
+func (b *backend) Check() error { return b.health.check() }
+
+// NextNumber implements queue.Observer.
+func (b *backend) NextNumber() int64 { return b.memo.nextNumber() }
+
+// Called implements queue.Observer.
+func (b *backend) Called(err error, patience time.Duration) { b.health.called(err, patience) }
+
+// Decided implements queue.Observer.
+func (b *backend) Decided(c *queue.Call) { b.memo.noteCredits(c) }
 
 // backends returns the one or two Redis of the store.
 func (s *store) backends() []*backend {
@@ -166,20 +203,35 @@ func (s *store) backends() []*backend {
 	return []*backend{s.main, s.perSecond}
 }
 
+// Ping returns nil if each Redis can decide, within the Timeout of Options.Main and ctx: it must
+// be a primary and accept charges, for which Ping charges a counter of its own that expires within
+// a second. In a cluster all primaries must answer and all slots be served. A Redis that is out of
+// memory can decide, because it still denies.
+func (s *store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
+	defer cancel()
+	for _, b := range s.backends() {
+		if err := b.health.ping(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // State implements Store.
 func (s *store) State() State {
 	for _, b := range s.backends() {
-		if state := b.state(); !state.FailingSince.IsZero() {
+		if state := b.health.current(); !state.FailingSince.IsZero() {
 			return state
 		}
 	}
-	return s.main.state()
+	return s.main.health.current()
 }
 
 // Names implements Store.
 func (s *store) Names() (names []string) {
 	for _, b := range s.backends() {
-		names = append(names, b.client.name())
+		names = append(names, b.client.Name())
 	}
 	return names
 }
@@ -188,35 +240,34 @@ func (s *store) Names() (names []string) {
 func (s *store) Refused() error {
 	var errs []error
 	for _, b := range s.backends() {
-		if err := b.client.refused.Load(); err != nil {
-			errs = append(errs, *err)
-		}
+		errs = append(errs, b.client.Refused())
 	}
 	return errors.Join(errs...)
 }
 
 // Close implements Store.
 func (s *store) Close() error {
-	drained := make(chan struct{})
+	idle := make(chan struct{})
 	go func() {
-		defer close(drained)
+		defer close(idle)
 		for _, b := range s.backends() {
-			b.drain()
+			b.queues.Close()
+			b.queues.Idle()
 		}
 	}()
-	timer := time.NewTimer(s.main.client.server.Timeout)
+	timer := time.NewTimer(s.main.client.Timeout())
 	defer timer.Stop()
 	select {
-	case <-drained:
+	case <-idle:
 	case <-timer.C:
 	}
 	var errs []error
 	for _, b := range s.backends() {
-		errs = append(errs, b.client.close())
+		errs = append(errs, b.client.Close())
 	}
-	<-drained
+	<-idle
 	for _, b := range s.backends() {
-		b.breaker.close()
+		b.health.breaker.close()
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package redis
+package conn
 
 import (
 	"bytes"
@@ -7,12 +7,13 @@ import (
 	"strconv"
 )
 
-// Bounds of replies. go-redis allocates the claimed size of a reply before the reply has
-// arrived, and calls itself for each nested array, so that a few bytes could crash the process.
-// Valid replies are far smaller. The largest have five integers for each of thousands of hits,
-// the slots of a cluster, or the reports of many servers.
+// MaxReply limits the claimed bytes of all replies to one call. go-redis allocates the claimed
+// size of a reply before the reply has arrived, and calls itself for each nested array, so that
+// a few bytes could crash the process. Valid replies are far smaller. The largest have five
+// integers for each of thousands of hits, the slots of a cluster, or the reports of many servers.
+const MaxReply = 32 << 20
+
 const (
-	maxReply   = 32 << 20 // claimed bytes of all replies to one call
 	perArray   = 512      // bytes for each array, some of them on the stack
 	perElement = 64       // bytes for each element of an array
 	maxLine    = 64 << 10 // bytes of a line, and of a sentinel's reply
@@ -35,9 +36,9 @@ var sentinelReplies = []struct {
 		`subscribe\r\n\$\d+\r\n[^\r\n]*\r\n:\d+|message\r\n\$\d+\r\n[^\r\n]*\r\n\$\d+\r\n\S+( \S+){4,}))\r\n$`)},
 }
 
-// framing parses the replies on a connection before go-redis reads them. It knows version 2 of
-// Redis' protocol, and the parts of version 3 that sentinels use: go-redis always speaks
-// version 3 to sentinels.
+// framing parses the replies on a connection before go-redis reads them. It understands version 2
+// of Redis' protocol and the parts of version 3 that sentinels use, because go-redis always
+// speaks version 3 to sentinels.
 type framing struct {
 	line []byte // line so far, if its end has not arrived
 	skip int    // remaining bytes of a string
@@ -57,7 +58,7 @@ func (f *framing) expect(command []byte) {
 	}
 }
 
-// follow parses the next piece of the replies, of any size. After an error f is of no use.
+// follow parses the next piece of the replies, of any size. After an error f must not be used.
 func (f *framing) follow(p []byte) error {
 	for len(p) > 0 {
 		n := min(f.skip, len(p))
@@ -78,11 +79,11 @@ func (f *framing) follow(p []byte) error {
 		}
 		if f.pattern != nil {
 			f.text = append(f.text, p[:n]...)
-			isWhole := f.left == 0 && f.skip == 0 && len(f.line) == 0
-			if len(f.text) > maxLine || isWhole && !f.pattern.Match(f.text) {
+			isComplete := f.left == 0 && f.skip == 0 && len(f.line) == 0
+			if len(f.text) > maxLine || isComplete && !f.pattern.Match(f.text) {
 				return errNoReply
 			}
-			if isWhole {
+			if isComplete {
 				f.text = f.text[:0]
 			}
 		}
@@ -116,7 +117,7 @@ func (f *framing) element(line []byte) error {
 		return errNoReply
 	case n == -1: // nil
 		return nil
-	case n > (maxReply-f.size-own)/each:
+	case n > (MaxReply-f.size-own)/each:
 		return errReplyTooBig
 	}
 	f.size += own + n*each

@@ -1,4 +1,4 @@
-package redis
+package conn
 
 import (
 	"errors"
@@ -7,10 +7,20 @@ import (
 	"testing"
 )
 
+// bulk returns an array of strings as Redis replies it.
+func bulk(words ...string) string {
+	text := fmt.Sprintf("*%d\r\n", len(words))
+	for _, word := range words {
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
+	}
+	return text
+}
+
 // TestFramingFollowsPieces cuts replies anywhere: what is understood of them must
 // not depend on it.
 func TestFramingFollowsPieces(t *testing.T) {
 	const address, subscribe = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nweir\r\n", "*3\r\n$9\r\nsubscribe\r\n"
+	const subscribed = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
 	news := bulk("message", "+switch-master", "weir 127.0.0.1 1 127.0.0.1 2")
 	for _, c := range []struct {
 		command, replies string
@@ -21,11 +31,11 @@ func TestFramingFollowsPieces(t *testing.T) {
 		{replies: "*2\r\n*1\r\n$4\r\n*9\r\n\r\n:1\r\n"},
 		{replies: "*3\r\n:1\r\n-ERR a part\r\n", left: 1},
 		{replies: "*2\r\n*2\r\n:1\r\n", left: 2},
-		{replies: fmt.Sprintf("*%d\r\n", (maxReply-perArray)/perElement), left: (maxReply - perArray) / perElement},
-		{replies: fmt.Sprintf("*2\r\n*%d\r\n", (maxReply-perArray)/perElement), bad: errReplyTooBig},
-		{replies: strings.Repeat("*1\r\n", maxReply/(perArray+perElement)), left: 1},
-		{replies: strings.Repeat("*1\r\n", maxReply/(perArray+perElement)+1), bad: errReplyTooBig},
-		{replies: fmt.Sprintf("*2\r\n$1\r\na\r\n$%d\r\n", maxReply-perArray-2*perElement), bad: errReplyTooBig},
+		{replies: fmt.Sprintf("*%d\r\n", (MaxReply-perArray)/perElement), left: (MaxReply - perArray) / perElement},
+		{replies: fmt.Sprintf("*2\r\n*%d\r\n", (MaxReply-perArray)/perElement), bad: errReplyTooBig},
+		{replies: strings.Repeat("*1\r\n", MaxReply/(perArray+perElement)), left: 1},
+		{replies: strings.Repeat("*1\r\n", MaxReply/(perArray+perElement)+1), bad: errReplyTooBig},
+		{replies: fmt.Sprintf("*2\r\n$1\r\na\r\n$%d\r\n", MaxReply-perArray-2*perElement), bad: errReplyTooBig},
 		{replies: "$9223372036854775807\r\n", bad: errReplyTooBig},
 		{replies: "-" + strings.Repeat("x", maxLine), bad: errNoReply},
 		{replies: "%2\r\n+a\r\n%1\r\n+b\r\n_\r\n+c\r\n", left: 1}, // of version 3

@@ -33,7 +33,7 @@ func openChecked(t *testing.T, o Options) *checked {
 	o.DenyMemory = 8 << 20
 	store := open(t, o)
 	for _, b := range plain.backends() {
-		b.denials = store.denials
+		b.memo = store.memo
 	}
 	return &checked{T: t, store: store, plain: plain}
 }
@@ -93,18 +93,10 @@ type memoryFixture struct {
 }
 
 func newMemoryFixture(t *testing.T) *memoryFixture {
-	f := &memoryFixture{fixture: newFixture(t, Options{}), now: time.Now()}
-	f.remember(f.clock)
+	f := &memoryFixture{now: time.Now()}
+	f.fixture = newFixture(t, Options{DenyMemory: 1 << 20, local: f.clock})
 	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
-}
-
-// remember gives a store a memory with that clock.
-func (s *store) remember(clock func() time.Time) {
-	s.denials = newDenials(1<<20, clock)
-	for _, b := range s.backends() {
-		b.denials, b.local = s.denials, clock
-	}
 }
 
 func (f *memoryFixture) clock() time.Time {
@@ -182,8 +174,8 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 		{"limit no longer enforced", func(*memoryFixture) {}, hit("k", storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year, Mode: limiter.Shadow}), 1), false},
 		{"given back by this process", func(f *memoryFixture) { mustDecide(f, f.store, refund("k", two, 1)) }, hit("k", two, 1), false},
 		{"given back by another, within a second", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)) }, hit("k", two, 1), true},
-		{"given back by another, a second later", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)); f.pass(denialAge + 1) }, hit("k", two, 1), false},
-		{"deleted, a second later", func(f *memoryFixture) { f.do("del", "k"); f.pass(denialAge + 1) }, hit("k", two, 1), false},
+		{"given back by another, a second later", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)); f.pass(memoAge + 1) }, hit("k", two, 1), false},
+		{"deleted, a second later", func(f *memoryFixture) { f.do("del", "k"); f.pass(memoAge + 1) }, hit("k", two, 1), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newMemoryFixture(t)
@@ -238,9 +230,8 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 // TestKnownDenialTellsWhatWasSeenOfOthers denies a request for one of its counters,
 // beside others of which this process has seen admitted requests only.
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
-	f := newMemoryFixture(t)
-	f.now = time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)
-	f.main.now = f.clock // Redis counts by it, too
+	f := &memoryFixture{now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
+	f.fixture = newFixture(t, Options{DenyMemory: 1 << 20, local: f.clock, Now: f.clock})
 	limit := func(amount uint64, unit limiter.Unit) *limiter.Limit {
 		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 	}
@@ -279,7 +270,7 @@ func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 	f.want("first", false, 1, one)
 	f.want("denied", true, 1, one)
 	f.want("not asked for", true, 1, one)
-	f.denials.charged = true
+	f.memo.charged = true
 	if d := f.want("asked for", true, 0, one)[0]; !d.Over || !d.Remembered || d.Remaining != 0 || d.RetryAfter <= 0 {
 		t.Errorf("got %+v, want it remembered", d)
 	}
@@ -319,7 +310,7 @@ func TestMemoryOfALongLife(t *testing.T) {
 	for _, end := range []int64{1 << 31, 1 << 32, 1 << 53, math.MaxInt64 - 100} {
 		for _, before := range []int64{1, 2, 3} {
 			f := newMemoryFixture(t)
-			f.denials.calls.Store(end - before)
+			f.memo.calls.Store(end - before)
 			f.want("first", false, 1, hit("k", one, 1))
 			for range 3 {
 				f.want("denied", true, 1, hit("k", one, 1))

@@ -1,27 +1,30 @@
-package redis
+package queue
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"weir/internal/limiter/redis/conn"
 )
 
-// metrics measures the calls to Redis.
-type metrics struct {
+// kindQueueFull is the kind of error of requests that were rejected without asking Redis.
+const kindQueueFull conn.Kind = "queue_full"
+
+// Metrics measures the calls to Redis.
+type Metrics struct {
 	calls    prometheus.Counter
 	requests prometheus.Histogram
 	seconds  prometheus.Histogram
-	errors   map[kind]prometheus.Counter
-
-	breakerOpen *prometheus.GaugeVec // by backend
+	errors   map[conn.Kind]prometheus.Counter
 }
 
-// newMetrics registers the metrics with reg, unless that is nil.
-func newMetrics(reg prometheus.Registerer) *metrics {
+// NewMetrics registers the metrics with reg, unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
 	create := promauto.With(reg)
 	errors := create.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_redis_errors_total", Help: "Failed calls to Redis, requests rejected because too many are waiting, and requests that Redis answered too late, by kind.",
 	}, []string{"kind"})
-	m := &metrics{
+	m := &Metrics{
 		calls: create.NewCounter(prometheus.CounterOpts{
 			Name: "weir_redis_calls_total", Help: "Calls to Redis, each for one batch of requests.",
 		}),
@@ -33,12 +36,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "weir_redis_call_seconds", Help: "Duration of a call to Redis.",
 			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14),
 		}),
-		breakerOpen: create.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
-		}, []string{"redis"}),
-		errors: make(map[kind]prometheus.Counter, len(kinds)),
+		errors: make(map[conn.Kind]prometheus.Counter, len(conn.Kinds)+1),
 	}
-	for _, k := range kinds {
+	for _, k := range append(conn.Kinds, kindQueueFull) {
 		m.errors[k] = errors.WithLabelValues(string(k))
 	}
 	return m

@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/wire"
+)
+
+// Call is a batch with the callers that wait for it.
+type Call struct {
+	Batch  wire.Batch
+	Number int64      // in the order of calls, as Observer.NextNumber returned it
+	Began  time.Time  // by the local clock
+	Reply  wire.Reply // valid if Err is nil, once the call is done
+	Err    error
+
+	slot     int          // hash slot of all counters in a cluster
+	waiting  atomic.Int64 // requests whose callers have not left, and releases
+	until    time.Time    // the last caller leaves
+	deadline time.Time    // a later start is too late for all callers
+	required bool         // it has hits or releases to be written even if no caller waits
+
+	redisTime int64         // about the time of Redis at Began, in microseconds since the epoch
+	done      chan struct{} // closed when Reply or Err is set
+}
+
+// newCall returns a call with room for n requests of one hit.
+func newCall(slot, n int) *Call {
+	return &Call{Batch: wire.MakeBatch(n), slot: slot, done: make(chan struct{})}
+}
+
+// NewCall returns an empty call for Queues.Run.
+func NewCall() *Call { return newCall(0, 0) }
+
+// Done returns a channel that is closed when the call has its reply or error.
+func (c *Call) Done() <-chan struct{} { return c.done }
+
+// Ticket stands for a request, or a part of one, in a call.
+type Ticket struct {
+	Call    *Call
+	Request int // index in Call.Batch
+}
+
+// Leave says that the caller does not wait any more. The call is still made if it has other
+// callers.
+func (t Ticket) Leave() { t.Call.waiting.Add(-1) }
+
+// Outcomes sets Over and Already of the request's hits in out and appends the states of their
+// counters to states. The call must be done.
+func (t Ticket) Outcomes(out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
+	if t.Call.Err != nil {
+		return nil, t.Call.Err
+	}
+	states, err := t.Call.Batch.Outcomes(&t.Call.Reply, t.Request, out, states)
+	if err != nil {
+		return nil, Unavailable(err)
+	}
+	return states, nil
+}
+
+// Unavailable wraps an error of Redis for the callers of the store.
+func Unavailable(err error) error {
+	return fmt.Errorf("%w: asking Redis: %w", limiter.ErrUnavailable, err)
+}
+
+// callEach makes all calls at the same time, through the client of the cluster, which finds the
+// primary of each and follows redirections.
+func (q *Queues) callEach(calls []*Call) {
+	var running sync.WaitGroup
+	for _, c := range calls {
+		running.Go(func() {
+			q.call(conn.Node{}, []*Call{c})
+			if c.Err == nil {
+				q.located.Store(true)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// call makes a node decide calls, in one pipeline, and sets the reply or error of each. It returns
+// the calls that a primary did not decide because another node has their slot by now. Nothing was
+// done about those.
+func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
+	// The context is no caller's, because a call has several and continues when they leave. It
+	// lasts as long as the most patient of them waits, and at least as long as a caller without
+	// a deadline, because later requests profit from late replies.
+	start := time.Now()
+	patience := q.patience
+	for _, c := range calls {
+		patience = max(patience, c.until.Sub(start))
+		c.Began, c.Number = q.local(), q.observer.NextNumber()
+		c.redisTime = c.Began.UnixMicro() + q.ahead.Load()
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(patience))
+	defer cancel()
+	q.run(ctx, node, calls, false)
+	seconds := time.Since(start).Seconds()
+	var failed error
+	for _, c := range calls {
+		if node != (conn.Node{}) && q.client.IsElsewhere(c.Err) {
+			c.Err = nil
+			elsewhere = append(elsewhere, c)
+			continue
+		}
+		q.metrics.calls.Inc()
+		q.metrics.requests.Observe(float64(c.Batch.Requests()))
+		q.metrics.seconds.Observe(seconds)
+		err := c.Err
+		if err == nil {
+			err = c.Reply.Refusal
+		}
+		if err == nil {
+			continue
+		}
+		failed = q.client.Failed(err)
+		q.metrics.errors[conn.Classify(failed)].Inc()
+		if c.Err != nil {
+			c.Err = Unavailable(failed)
+		} else {
+			c.Reply.Refusal = failed
+		}
+	}
+	if len(elsewhere) < len(calls) {
+		q.observer.Called(failed, patience)
+	}
+	return elsewhere
+}
+
+// Run makes Redis decide a call at once, past the queues, by EVALSHA or EVAL, and sets its reply
+// or error.
+func (q *Queues) Run(ctx context.Context, c *Call, eval bool) {
+	q.run(ctx, conn.Node{}, []*Call{c}, eval)
+}
+
+// run sends calls to a node and sets their replies or errors. Calls that did nothing are repeated:
+// with the text of the script if Redis did not have it, and with the windows at Redis' time if
+// that was outside of the windows of a calendar.
+func (q *Queues) run(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
+	q.send(ctx, node, calls, eval)
+	for range 2 {
+		var again []*Call
+		for _, c := range calls {
+			switch {
+			case conn.IsNoScript(c.Err):
+				q.metrics.errors[conn.KindNoScript].Inc()
+				eval = true
+			case errors.Is(c.Err, wire.ErrNoWindow):
+				c.redisTime = c.Reply.Now
+				q.ahead.Store(c.redisTime - c.Began.UnixMicro())
+			default:
+				continue
+			}
+			again = append(again, c)
+		}
+		if again == nil {
+			return
+		}
+		q.send(ctx, node, again, eval)
+	}
+}
+
+// send sends calls once and reads the answers.
+func (q *Queues) send(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
+	clock := ""
+	if q.now != nil {
+		clock = strconv.FormatInt(q.now().UnixMicro(), 10)
+	}
+	commands := make([][]any, len(calls))
+	for i, c := range calls {
+		commands[i] = c.Batch.Command(eval, c.redisTime, clock)
+	}
+	for i, a := range q.client.Send(ctx, node, commands) {
+		c := calls[i]
+		if c.Err = a.Err; a.Err == nil {
+			c.Reply, c.Err = c.Batch.Read(a.Integers)
+		}
+	}
+}
