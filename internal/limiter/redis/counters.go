@@ -17,7 +17,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		h := []limiter.Hit{{Limit: hits[i].Limit, Key: hits[i].Key, Hold: hits[i].Hold, Mode: limiter.Shadow}}
 		at := s.locate(&h[0])
 		var err error
-		if tickets[i], err = at.backend.queues.Add(ctx, at.slot, h, false, timeout); err != nil {
+		if tickets[i], err = at.backend.queues.Of(h[0].Key).Add(ctx, at.slot, h, false, timeout); err != nil {
 			return nil, err
 		}
 	}

@@ -16,14 +16,14 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		sent := testenv.Must(f.main.queues.Add(t.Context(), 0, part, true, time.Hour))(t)
+		sent := testenv.Must(f.main.queues.Of(nil).Add(t.Context(), 0, part, true, time.Hour))(t)
 		<-sent.Call.Done()
 		out := make([]limiter.Decision, 1)
 		states := testenv.Must(sent.Outcomes(out, nil))(t)
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
 		list, _ := releases(part, limiter.Firsts(part, nil), out, states)
-		f.main.queues.Release(0, list)
+		f.main.queues.Of(nil).Release(0, list)
 		rest(f.store)
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})

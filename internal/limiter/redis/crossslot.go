@@ -111,7 +111,7 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	timeout := main.Timeout(ctx)
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.ticket, p.err = p.location.backend.queues.Add(context.Background(), p.location.slot, p.hits, true, timeout)
+		p.ticket, p.err = p.location.backend.queues.Of(p.hits[0].Key).Add(context.Background(), p.location.slot, p.hits, true, timeout)
 	}
 	go func() {
 		defer main.Exit()
@@ -147,7 +147,7 @@ func (r *crossSlot) run() {
 			p.location.backend.memo.note(p.ticket, p.hits, p.states, r.denied)
 		}
 		if len(p.releases) > 0 {
-			calls = append(calls, p.location.backend.queues.Release(p.location.slot, p.releases))
+			calls = append(calls, p.location.backend.queues.Of(p.hits[0].Key).Release(p.location.slot, p.releases))
 		}
 	}
 	for _, c := range calls {

@@ -84,7 +84,7 @@ func testRotations(t *testing.T, c *cluster) {
 		if i == 0 {
 			goroutines = runtime.NumGoroutine()
 		}
-		if n := s.main.queues.Stats().Queues; n > 3 {
+		if _, _, n := s.main.queues.Stats(); n > 3 {
 			t.Fatalf("%d queues after %d rotations, want one for each primary", n, i+1)
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // An outage is logged at once, then once a minute, and so is its end.
@@ -19,7 +17,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 	const fails = `WARN "redis is failing, failure modes apply" kind=timeout err="no answer: context deadline exceeded" `
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		o := outage{warn: rate.Sometimes{Interval: reminder}, log: func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }}
+		h := newHealth(nil, "", nil, func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) })
 		for i, s := range []struct {
 			after time.Duration // on synctest's clock
 			err   error
@@ -43,7 +41,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 			{time.Second, nil, `INFO "redis works again" after=1m1s`},
 		} {
 			time.Sleep(s.after)
-			o.observe(s.err)
+			h.observe(s.err)
 			_, got, _ := strings.Cut(log.String(), "level=")
 			if got = strings.TrimSpace(strings.Replace(got, "msg=", "", 1)); got != s.want {
 				t.Errorf("step %d: logged\n%s, want\n%s", i, got, s.want)

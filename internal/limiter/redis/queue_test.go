@@ -22,8 +22,8 @@ import (
 func (s *store) untilWaiting(t testing.TB, hits int) {
 	t.Helper()
 	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
-		stats := s.main.queues.Stats()
-		return stats.Running && stats.Hits == hits
+		waiting, running, _ := s.main.queues.Stats()
+		return running && waiting == hits
 	})
 }
 
@@ -174,12 +174,12 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
 	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close waits
-		_, _ = s.(*store).main.queues.Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
+		_, _ = s.(*store).main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if s.(*store).main.queues.Stats().Running {
+	if _, running, _ := s.(*store).main.queues.Stats(); running {
 		t.Error("calls go on after Close")
 	}
 }

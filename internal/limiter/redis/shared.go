@@ -50,7 +50,6 @@ func (s *shared) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, s.client.Timeout())
 }
 
-// Exceptions implements limiter.Shared.
 func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -74,14 +73,12 @@ func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) err
 	return s.failed(s.client.Current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
 }
 
-// RemoveExceptions implements limiter.Shared.
 func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	return s.failed(s.client.Current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
-// ReportsWanted implements limiter.Shared.
 func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -96,7 +93,6 @@ const (
 	reportsAtOnce = 32
 )
 
-// Report implements limiter.Shared.
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -107,7 +103,6 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 	return s.failed(err)
 }
 
-// Reports implements limiter.Shared.
 func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()

@@ -15,10 +15,50 @@ import (
 	"weir/internal/limiter/redis/queue"
 )
 
+// Server describes a Redis deployment and how to reach it.
+type Server = conn.Server
+
+// Type is a kind of Redis deployment.
+type Type = conn.Type
+
+// Options are the properties of a store.
+type Options struct {
+	// Main is the Redis that keeps the counters.
+	Main Server
+	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout is that of
+	// Main unless it is set.
+	PerSecond *Server
+	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
+	// of its Redis. 0 means 100 milliseconds.
+	Wait time.Duration
+	// KeyPrefix starts the key of the counter that Ping charges. It must be the prefix of all
+	// counters, because a user may be restricted to it.
+	KeyPrefix string
+	// DenyMemory is about how many bytes may be used to remember used-up counters, for which Redis
+	// need not be asked for a second. Half as many bytes more are used for the last states of
+	// other counters. 0 disables it.
+	DenyMemory int
+	// DenyCharged makes the memory also answer hits that are always charged, if their fixed window
+	// is used up. Redis does not count these hits then, as with envoyproxy/ratelimit.
+	DenyCharged bool
+	// Now returns the time of decisions in tests. nil means the clock of Redis, which all servers
+	// share.
+	Now func() time.Time
+	// Logger logs outages of Redis. nil disables it.
+	Logger *slog.Logger
+	// Registerer registers the metrics. nil disables them.
+	Registerer prometheus.Registerer
+
+	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
+}
+
 // Store is a limiter.CounterStore on Redis, and what a server reports of it.
 type Store interface {
 	limiter.CounterStore
-	// Ping returns nil if Redis can decide.
+	// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
+	// primary and accept charges, for which Ping charges a counter of its own that expires within
+	// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
+	// out of memory can decide, because it still denies.
 	Ping(context.Context) error
 	// State returns the state of Redis as of the last call. If there are two, it is the state of
 	// the one that fails.
@@ -42,7 +82,7 @@ type store struct {
 	memo      *memo    // nil if disabled
 }
 
-// backend is one Redis deployment of a store. It observes the calls of its queues.
+// backend is one Redis deployment of a store.
 type backend struct {
 	client *conn.Client
 	queues *queue.Queues
@@ -81,16 +121,19 @@ func New(o Options) (Store, error) {
 	}, []string{"redis"})
 	memo := newMemo(o.DenyMemory, o.DenyCharged, o.local)
 	open := func(name string, client *conn.Client) *backend {
-		log := func() *slog.Logger { return log.With("address", client.Name()) }
-		b := &backend{client: client, memo: memo, health: newHealth(client, limiter.ProbeKey(o.KeyPrefix), log)}
-		b.queues = queue.New(queue.Options{
-			Client: client, Patience: min(cmp.Or(o.Wait, DefaultWait), client.Timeout()), Now: o.Now, Local: o.local,
-			Observer: b, Metrics: metrics, Log: log,
-		})
-		b.health.queues = b.queues
+		var gauge prometheus.Gauge
 		if !client.IsCluster() {
-			b.health.breaker = newBreaker(b.health.ping, log, breakerOpen.WithLabelValues(name))
+			gauge = breakerOpen.WithLabelValues(name)
 		}
+		log := func() *slog.Logger { return log.With("address", client.Name()) }
+		h := newHealth(client, limiter.ProbeKey(o.KeyPrefix), gauge, log)
+		b := &backend{client: client, health: h, memo: memo}
+		b.queues = queue.New(queue.Options{
+			Client: client, Patience: min(cmp.Or(o.Wait, 100*time.Millisecond), client.Timeout()), Now: o.Now, Local: o.local,
+			Metrics: metrics, Log: log, Check: h.check, Called: h.called,
+			NextNumber: func() int64 { return b.memo.nextNumber() }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
+		})
+		h.queues = b.queues
 		return b
 	}
 	s := &store{memo: memo, main: open("main", first)}
@@ -119,7 +162,7 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	}
 	b := first.backend
 	timeout := b.queues.Timeout(ctx)
-	t, err := b.queues.Add(ctx, first.slot, hits, false, timeout)
+	t, err := b.queues.Of(hits[0].Key).Add(ctx, first.slot, hits, false, timeout)
 	if err != nil {
 		return false, err
 	}
@@ -183,18 +226,6 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	return denied, nil
 }
 
-// Check implements queue.Observer.
-func (b *backend) Check() error { return b.health.check() }
-
-// NextNumber implements queue.Observer.
-func (b *backend) NextNumber() int64 { return b.memo.nextNumber() }
-
-// Called implements queue.Observer.
-func (b *backend) Called(err error, patience time.Duration) { b.health.called(err, patience) }
-
-// Decided implements queue.Observer.
-func (b *backend) Decided(c *queue.Call) { b.memo.noteCredits(c) }
-
 // backends returns the one or two Redis of the store.
 func (s *store) backends() []*backend {
 	if s.perSecond == nil {
@@ -203,10 +234,6 @@ func (s *store) backends() []*backend {
 	return []*backend{s.main, s.perSecond}
 }
 
-// Ping returns nil if each Redis can decide, within the Timeout of Options.Main and ctx: it must
-// be a primary and accept charges, for which Ping charges a counter of its own that expires within
-// a second. In a cluster all primaries must answer and all slots be served. A Redis that is out of
-// memory can decide, because it still denies.
 func (s *store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
 	defer cancel()
@@ -218,7 +245,6 @@ func (s *store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// State implements Store.
 func (s *store) State() State {
 	for _, b := range s.backends() {
 		if state := b.health.current(); !state.FailingSince.IsZero() {
@@ -228,7 +254,6 @@ func (s *store) State() State {
 	return s.main.health.current()
 }
 
-// Names implements Store.
 func (s *store) Names() (names []string) {
 	for _, b := range s.backends() {
 		names = append(names, b.client.Name())
@@ -236,7 +261,6 @@ func (s *store) Names() (names []string) {
 	return names
 }
 
-// Refused implements Store.
 func (s *store) Refused() error {
 	var errs []error
 	for _, b := range s.backends() {
@@ -245,7 +269,6 @@ func (s *store) Refused() error {
 	return errors.Join(errs...)
 }
 
-// Close implements Store.
 func (s *store) Close() error {
 	idle := make(chan struct{})
 	go func() {
@@ -267,7 +290,7 @@ func (s *store) Close() error {
 	}
 	<-idle
 	for _, b := range s.backends() {
-		b.health.breaker.close()
+		b.health.close()
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ package conn
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,16 +21,58 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// Server describes a Redis deployment and how to reach it.
+type Server struct {
+	// Type is the kind of deployment. The zero value means Single.
+	Type Type
+	// Network is "tcp" or "unix". Empty means tcp.
+	Network string
+	// Addr is the address of Redis: host:port or a path. For Sentinel and Cluster it may list
+	// several, separated by commas: the sentinels, or some of the nodes.
+	Addr string
+	// Primary is the name that the sentinels use for the primary.
+	Primary string
+	// DB is the number of the database.
+	DB int
+	// Username and Password are sent to Redis. A password alone belongs to the default user.
+	Username, Password string
+	// SentinelUsername and SentinelPassword are sent to the sentinels.
+	SentinelUsername, SentinelPassword string
+	// TLS, if not nil, encrypts all connections. It is called for each new connection.
+	TLS func() *tls.Config
+	// PoolSize limits the connections to each node of a cluster; 0 means 10. Other deployments
+	// need only a few connections and ignore it.
+	PoolSize int
+	// Timeout limits a call, and the time to connect, which continues in the background if the
+	// call gives up first. 0 means a second. Every waiting request is delayed by a call on a dead
+	// connection, so it should be short.
+	Timeout time.Duration
+	// Latest, if not nil, returns the server with its current address, users and passwords.
+	// The other fields must not change.
+	Latest func() Server
+	// Renew reads the sources of Latest again, because Redis refused a login. It is required
+	// with Latest and returns when ctx is done.
+	Renew func(ctx context.Context)
+}
+
+// Type is a kind of Redis deployment.
+type Type string
+
+// The types of deployment: one server, a primary that sentinels know, or a cluster.
 const (
-	// poolSize limits the connections to a server outside a cluster: one for calls, which are
-	// made one at a time, one for probes, and two that are being opened.
-	poolSize = 4
-	// maxIdle is the age at which an idle connection is closed. Load balancers and NAT silently
-	// forget connections after some minutes.
-	maxIdle = 3 * time.Minute
-	// maxSecrets limits the number of remembered passwords.
-	maxSecrets = 32
+	Single   Type = "single"
+	Sentinel Type = "sentinel"
+	Cluster  Type = "cluster"
 )
+
+// isSame reports whether s and t have the same address, users and passwords.
+func (s Server) isSame(t Server) bool {
+	return s.Addr == t.Addr && s.Primary == t.Primary && s.Username == t.Username && s.Password == t.Password &&
+		s.SentinelUsername == t.SentinelUsername && s.SentinelPassword == t.SentinelPassword
+}
+
+// maxSecrets limits the number of remembered passwords.
+const maxSecrets = 32
 
 // Client is a client of one Redis deployment. It sends each command once. When the address or a
 // password changes, a new client of go-redis replaces the current one; see follow.go.
@@ -63,7 +106,7 @@ func Open(s Server, log *slog.Logger) (*Client, error) {
 	case s.Timeout < 0:
 		return nil, fmt.Errorf("the timeout of Redis must not be negative, but is %v", s.Timeout)
 	}
-	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
+	s.Timeout = cmp.Or(s.Timeout, time.Second)
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{server: s, log: log, stop: cancel, stopped: ctx.Done()}
@@ -88,9 +131,9 @@ func (c *Client) newConnected(s Server) *connected {
 			c.secrets.Store(&last)
 		}
 	}
-	size := poolSize
+	size := 4 // one for calls, which are made one at a time, one for probes, and two being opened
 	if s.Type == Cluster {
-		size = cmp.Or(s.PoolSize, DefaultPoolSize)
+		size = cmp.Or(s.PoolSize, 10)
 	}
 	d := &dialer{network: cmp.Or(s.Network, "tcp"), tls: s.TLS}
 	o := &redis.UniversalOptions{
@@ -105,8 +148,8 @@ func (c *Client) newConnected(s Server) *connected {
 		MaxRetries:            -1, // a repeated call would charge twice
 
 		PoolSize: size, MaxConcurrentDials: size,
-		PipelinePoolSize: -1, // none
-		ConnMaxIdleTime:  maxIdle,
+		PipelinePoolSize: -1,              // none
+		ConnMaxIdleTime:  3 * time.Minute, // load balancers and NAT silently forget idle connections after some minutes
 
 		// Send nothing beside the commands: no CLIENT SETINFO, no CLIENT MAINT_NOTIFICATIONS;
 		// and receive no pushed messages.

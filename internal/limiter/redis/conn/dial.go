@@ -24,11 +24,10 @@ type dialer struct {
 	age     atomic.Int64       // connections from before its last increment must be replaced
 }
 
-// keepAlive detects a dead peer within 45 s even on an idle connection.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
-
 func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	plain := &net.Dialer{KeepAliveConfig: keepAlive}
+	plain := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{ // detects a dead peer within 45 s
+		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
+	}}
 	connect := plain.DialContext
 	if d.tls != nil {
 		connect = (&tls.Dialer{NetDialer: plain, Config: d.tls()}).DialContext
@@ -63,9 +62,6 @@ type connection struct {
 	invalid error // error of the first invalid reply, kept because go-redis ignores the errors of some reads
 }
 
-// mostSaid limits the bytes of a quoted error.
-const mostSaid = 1024
-
 func (c *connection) Read(p []byte) (int, error) {
 	if c.invalid != nil {
 		return 0, c.invalid
@@ -75,7 +71,7 @@ func (c *connection) Read(p []byte) (int, error) {
 		c.said = ""
 		if p[0] == '-' {
 			line, _, _ := bytes.Cut(p[1:n], []byte("\r\n"))
-			c.said = ", after Redis said: " + string(line[:min(len(line), mostSaid)])
+			c.said = ", after Redis said: " + string(line[:min(len(line), 1024)])
 		}
 		if c.invalid = c.replies.follow(p[:n]); c.invalid != nil {
 			return 0, c.invalid

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/redis/wire"
@@ -17,9 +20,9 @@ import (
 // Call is a batch with the callers that wait for it.
 type Call struct {
 	Batch  wire.Batch
-	Number int64      // in the order of calls, as Observer.NextNumber returned it
+	Number int64      // in the order of calls, from Options.NextNumber
 	Began  time.Time  // by the local clock
-	Reply  wire.Reply // valid if Err is nil, once the call is done
+	Reply  wire.Reply // valid if the call is done and Err is nil
 	Err    error
 
 	slot     int          // hash slot of all counters in a cluster
@@ -94,10 +97,10 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	// lasts as long as the most patient of them waits, and at least as long as a caller without
 	// a deadline, because later requests profit from late replies.
 	start := time.Now()
-	patience := q.patience
+	patience := q.options.Patience
 	for _, c := range calls {
 		patience = max(patience, c.until.Sub(start))
-		c.Began, c.Number = q.local(), q.observer.NextNumber()
+		c.Began, c.Number = q.options.Local(), q.options.NextNumber()
 		c.redisTime = c.Began.UnixMicro() + q.ahead.Load()
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(patience))
@@ -106,14 +109,14 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	seconds := time.Since(start).Seconds()
 	var failed error
 	for _, c := range calls {
-		if node != (conn.Node{}) && q.client.IsElsewhere(c.Err) {
+		if node != (conn.Node{}) && q.options.Client.IsElsewhere(c.Err) {
 			c.Err = nil
 			elsewhere = append(elsewhere, c)
 			continue
 		}
-		q.metrics.calls.Inc()
-		q.metrics.requests.Observe(float64(c.Batch.Requests()))
-		q.metrics.seconds.Observe(seconds)
+		q.options.Metrics.calls.Inc()
+		q.options.Metrics.requests.Observe(float64(c.Batch.Requests()))
+		q.options.Metrics.seconds.Observe(seconds)
 		err := c.Err
 		if err == nil {
 			err = c.Reply.Refusal
@@ -121,8 +124,8 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 		if err == nil {
 			continue
 		}
-		failed = q.client.Failed(err)
-		q.metrics.errors[conn.Classify(failed)].Inc()
+		failed = q.options.Client.Failed(err)
+		q.options.Metrics.errors[conn.Classify(failed)].Inc()
 		if c.Err != nil {
 			c.Err = Unavailable(failed)
 		} else {
@@ -130,7 +133,7 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 		}
 	}
 	if len(elsewhere) < len(calls) {
-		q.observer.Called(failed, patience)
+		q.options.Called(failed, patience)
 	}
 	return elsewhere
 }
@@ -151,7 +154,7 @@ func (q *Queues) run(ctx context.Context, node conn.Node, calls []*Call, eval bo
 		for _, c := range calls {
 			switch {
 			case conn.IsNoScript(c.Err):
-				q.metrics.errors[conn.KindNoScript].Inc()
+				q.options.Metrics.errors[conn.KindNoScript].Inc()
 				eval = true
 			case errors.Is(c.Err, wire.ErrNoWindow):
 				c.redisTime = c.Reply.Now
@@ -171,17 +174,54 @@ func (q *Queues) run(ctx context.Context, node conn.Node, calls []*Call, eval bo
 // send sends calls once and reads the answers.
 func (q *Queues) send(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
 	clock := ""
-	if q.now != nil {
-		clock = strconv.FormatInt(q.now().UnixMicro(), 10)
+	if q.options.Now != nil {
+		clock = strconv.FormatInt(q.options.Now().UnixMicro(), 10)
 	}
 	commands := make([][]any, len(calls))
 	for i, c := range calls {
 		commands[i] = c.Batch.Command(eval, c.redisTime, clock)
 	}
-	for i, a := range q.client.Send(ctx, node, commands) {
+	for i, a := range q.options.Client.Send(ctx, node, commands) {
 		c := calls[i]
 		if c.Err = a.Err; a.Err == nil {
 			c.Reply, c.Err = c.Batch.Read(a.Integers)
 		}
 	}
+}
+
+// kindQueueFull is the kind of error of requests that were rejected without asking Redis.
+const kindQueueFull conn.Kind = "queue_full"
+
+// Metrics measures the calls to Redis.
+type Metrics struct {
+	calls    prometheus.Counter
+	requests prometheus.Histogram
+	seconds  prometheus.Histogram
+	errors   map[conn.Kind]prometheus.Counter
+}
+
+// NewMetrics registers the metrics with reg, unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	create := promauto.With(reg)
+	errors := create.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_redis_errors_total", Help: "Failed calls to Redis, requests rejected because too many are waiting, and requests that Redis answered too late, by kind.",
+	}, []string{"kind"})
+	m := &Metrics{
+		calls: create.NewCounter(prometheus.CounterOpts{
+			Name: "weir_redis_calls_total", Help: "Calls to Redis, each for one batch of requests.",
+		}),
+		requests: create.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_redis_batch_requests", Help: "Requests per call to Redis.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		seconds: create.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_redis_call_seconds", Help: "Duration of a call to Redis.",
+			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14),
+		}),
+		errors: make(map[conn.Kind]prometheus.Counter, len(conn.Kinds)+1),
+	}
+	for _, k := range append(conn.Kinds, kindQueueFull) {
+		m.errors[k] = errors.WithLabelValues(string(k))
+	}
+	return m
 }

@@ -1,7 +1,7 @@
 // Package queue batches requests into calls to Redis: requests that arrive during a call wait and
 // share the next one.
 //
-// Read Queue.add first and go on to run, then call.go. Queues finds the queue of a counter, and
+// Read Queue.Add first and go on to run, then call.go. Queues finds the queue of a counter, and
 // waiting.go is the view of a caller, who may leave before its request is decided.
 package queue
 
@@ -20,13 +20,12 @@ import (
 )
 
 const (
-	// MaxBatch limits the hits of one call; a larger request gets a call of its own. A call of
-	// this size keeps Redis busy for one to three milliseconds (BenchmarkPrice), in which it
-	// serves nothing else. Larger calls would save round trips of large requests, but delay small
-	// ones.
+	// MaxBatch limits the hits of one call; a larger request gets a call of its own. A call of this
+	// size keeps Redis busy for one to three milliseconds (BenchmarkPrice). Larger calls would save
+	// round trips of large requests, but delay small ones.
 	MaxBatch = 256
-	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs
-	// 30 to 80 ms for them, most of the default wait, so more would not be answered in time.
+	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs 30
+	// to 80 ms for them, so more would not be answered within the default wait.
 	MaxQueue = 32 * MaxBatch
 )
 
@@ -57,9 +56,9 @@ type Queue struct {
 	running bool // run is making calls
 }
 
-// add adds a request, or a part of one, to the next call of its slot, if its caller can wait for
-// timeout. It refuses a request whose caller has left; see limiter.Left.
-func (q *Queue) add(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (Ticket, error) {
+// Add adds a request, or a part of one, to the next call. All its counters must be in slot. Its
+// caller can wait for timeout. Add refuses a request whose caller has left; see limiter.Left.
+func (q *Queue) Add(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := limiter.Left(ctx, hits)
@@ -72,7 +71,7 @@ func (q *Queue) add(ctx context.Context, slot int, hits []limiter.Hit, isPart bo
 	case q.closed:
 		return Ticket{}, ErrClosed
 	case q.hits > 0 && q.hits+len(hits) > MaxQueue:
-		q.queues.metrics.errors[kindQueueFull].Inc()
+		q.queues.options.Metrics.errors[kindQueueFull].Inc()
 		return Ticket{}, errQueueFull
 	}
 	c := q.callFor(slot, len(hits), timeout)
@@ -80,20 +79,18 @@ func (q *Queue) add(ctx context.Context, slot int, hits []limiter.Hit, isPart bo
 	for i := range hits {
 		c.required = c.required || hits[i].Unconditional()
 	}
-	q.trigger()
 	return Ticket{c, c.Batch.Requests() - 1}, nil
 }
 
-// addReleases adds releases to the next call of their slot, which it returns.
-func (q *Queue) addReleases(slot int, releases []wire.Release) *Call {
+// Release adds releases of charges in one slot to the next call, which it returns.
+func (q *Queue) Release(slot int, releases []wire.Release) *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.callFor(slot, len(releases), q.queues.client.Timeout())
+	c := q.callFor(slot, len(releases), q.queues.options.Client.Timeout())
 	for _, r := range releases {
 		c.Batch.AddRelease(r)
 	}
 	c.required = true
-	q.trigger()
 	return c
 }
 
@@ -121,6 +118,7 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	if deadline := now.Add(timeout * 3 / 4); deadline.After(c.deadline) {
 		c.deadline = deadline
 	}
+	q.trigger() // now, so that run starts on another core while the hits are added
 	return c
 }
 
@@ -154,7 +152,7 @@ func (q *Queue) run() {
 			return
 		}
 		var elsewhere []*Call
-		if err := q.queues.observer.Check(); err != nil {
+		if err := q.queues.options.Check(); err != nil {
 			for _, c := range calls {
 				c.Err = err
 			}
@@ -168,7 +166,7 @@ func (q *Queue) run() {
 				q.queues.first.requeue(c)
 				continue
 			}
-			q.queues.observer.Decided(c)
+			q.queues.options.Decided(c)
 			close(c.done)
 		}
 	}

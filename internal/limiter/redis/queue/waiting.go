@@ -19,11 +19,11 @@ const answerTime = 5 * time.Millisecond
 func (q *Queues) Timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return q.patience
+		return q.options.Patience
 	}
 	left := time.Until(deadline)
 	answer := max(left/8, min(left/2, answerTime))
-	return min(q.client.Timeout(), max(0, left-answer))
+	return min(q.options.Client.Timeout(), max(0, left-answer))
 }
 
 // Wait waits until done is closed. It returns an error if timeout passes or ctx is done first.
@@ -69,7 +69,7 @@ func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish f
 // all callers.
 func (q *Queues) CountLate(err error) {
 	if errors.Is(err, errLate) {
-		q.metrics.errors[kindQueueFull].Inc()
+		q.options.Metrics.errors[kindQueueFull].Inc()
 	}
 }
 
@@ -77,9 +77,9 @@ func (q *Queues) CountLate(err error) {
 // It logs the first and then one line a minute while there are more. The breaker ignores timeouts
 // of callers, because Redis answers.
 func (q *Queues) countTimeout() {
-	q.metrics.errors[conn.KindTimeout].Inc()
+	q.options.Metrics.errors[conn.KindTimeout].Inc()
 	q.late.Add(1)
 	q.lateLog.Do(func() {
-		q.log().Warn("redis answers after the deadlines of requests, failure modes apply", "kind", conn.KindTimeout, "requests", q.late.Swap(0))
+		q.options.Log().Warn("redis answers after the deadlines of requests, failure modes apply", "kind", conn.KindTimeout, "requests", q.late.Swap(0))
 	})
 }

@@ -25,14 +25,10 @@ var (
 	digest = fmt.Sprintf("%x", sha1.Sum([]byte(Script)))
 )
 
-// scriptFiles lists the files of the script in order. There is one file for each algorithm.
-func scriptFiles() []string {
-	return slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "limits", "together", "decide"})
-}
-
+// scriptText returns the files of the script as one text. There is a file for each algorithm.
 func scriptText() string {
 	var b strings.Builder
-	for _, name := range scriptFiles() {
+	for _, name := range slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "limits", "together", "decide"}) {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above

@@ -1,8 +1,8 @@
--- Fixed windows of a calendar, as limiter/fixedwindow.go counts them. State: start of the window in seconds, units used
--- in it, 0.
+-- Fixed windows of a calendar, as limiter/fixedwindow.go counts them. State: start of the window in seconds, units used, 0.
+-- Reads algorithms, fixed, now, fmod, SECOND, EXACT.
 --
--- The window and the next one are from who calls, because only Go knows the calendar. Which of them it is is for the
--- clock of Redis to say. If it is neither, nothing is decided: limits.lua replies NO_WINDOW.
+-- Only Go knows the calendar, so the caller passes the current and the next window. The clock of Redis chooses between
+-- them. If the time is in neither, nothing is decided: limits.lua replies NO_WINDOW.
 
 algorithms.calendar = {
   limit = function(amount, start, next, last)

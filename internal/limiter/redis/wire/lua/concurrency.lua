@@ -1,5 +1,6 @@
--- Limits of what is in flight, as limiter/concurrency.go counts them. State: when the holds were counted, how many
--- there were, 0. Which they are is in holds.lua.
+-- Limits of requests in flight, as limiter/concurrency.go counts them. State: time of the count, number of holds, 0. The
+-- holds themselves are in holds.lua.
+-- Reads algorithms, fixed, now, EXACT.
 
 algorithms.concurrency = {
   limit = function(period, amount)

@@ -1,34 +1,36 @@
--- The other way: decides the requests of a batch one after the other, each all or nothing, as limiter.Decide does,
--- and gives back what requests were charged that were then denied elsewhere, as limiter.Limit.GiveBack does.
--- text     the requests, behind the limits: for every hit HIT bytes, which are four integers
+-- The other way: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases the
+-- charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
+-- text     the requests, after the limits: for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter
---            1 byte   mode + 3 * charge, and LAST more in the last hit of a request
---                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 to give back
---            3 bytes  the number of its limit, from 1 on
---            7 bytes  cost: units taken or given back; 0 is a peek, which asks for one unit unless it is charged
---                     always; of a hit with a hold see holds.lua
---          and behind one to give back three more integers of 7 bytes: at, used and prev of the state that the charge left
--- Reply    integers: the time; SINGLE; for every hit what became of it, and the state of its counter after its request: at,
---          used, prev and until. If Redis refused a write, the hits of requests that need one are REFUSED, and the bytes
---          of Redis' error follow at the end.
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
+--            3 bytes  the number of its limit, from 1
+--            7 bytes  cost in units; 0 is a peek, which asks for one unit unless it is always charged; of a hit with a hold
+--                     see holds.lua
+--          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
+-- Reply    integers: the time; SINGLE; for each hit its result and the state of its counter after its request: at, used,
+--          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of the
+--          error of Redis follow at the end.
+-- Reads KEYS, byte, integer, now, stored, put, the words of replies, min, max, limits, text, and all functions of state.lua
+-- and holds.lua.
 
-local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
+local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
 
-local found, states = {}, {} -- by counter, as stored and as of now
+local found, states = {}, {} -- by counter: the stored and the current state
 
--- A state never changes, so that it can be put back.
+-- States are immutable, so that a previous one can be restored.
 local function new_state(limit, at, used, prev, banned)
   return { limit = limit, at = at, used = used, prev = prev, banned = banned }
 end
 
--- When the ban of a state in force ends, nothing if none is: no later than one of the limit that begins now. A limit
--- without bans, to which it does not apply, leaves it.
+-- The end of the ban in force, or nothing. It is no later than the end of a ban of the limit that would begin now. A limit
+-- without bans keeps the ban of the state.
 local function ban_of(s, limit)
   local ban = s.banned
   return ban and ban > now and min(ban, limit.ban or ban) or nil
 end
 
--- Takes or gives back the cost of a hit. The state of its counter as of now comes last.
+-- Charges or refunds the cost of a hit. at, used and prev are the state of its counter, rolled to now.
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
   local change = refund and limit.algorithm.give or limit.algorithm.take
@@ -43,8 +45,8 @@ local function is_already(hit)
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
--- Gives back what a hit was charged earlier: of a hold nothing if it is another one of that name by now.
-local function give_back(hit, s)
+-- Releases an earlier charge. It does nothing if a hold of the same name was taken again since.
+local function release(hit, s)
   local i, limit, charged = hit.counter, hit.limit, hit.charged
   local algorithm = limit.algorithm
   if hit.name then
@@ -52,7 +54,7 @@ local function give_back(hit, s)
       held[i][hit.name] = false
       states[i] = new_state(limit, s.at, s.used - 1, 0)
     end
-  elseif s.used + s.prev > 0 and max(s.at, charged.at) <= limit.newest then -- else nobody knows how long ago that was
+  elseif s.used + s.prev > 0 and max(s.at, charged.at) <= limit.newest then -- else the age of the charge is unknown
     local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
     local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
     used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
@@ -60,12 +62,12 @@ local function give_back(hit, s)
   end
 end
 
--- Finds out whether a hit is over, and writes it if it is not.
+-- Finds out whether a hit exceeds its limit, and charges it if not.
 local function try_hit(hit, s)
   local i, limit, charge = hit.counter, hit.limit, hit.charge
   local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
   local ban = ban_of(s, limit)
-  if at < s.at or ban and ban < s.banned then -- it is brought back, whatever becomes of the hit
+  if at < s.at or ban and ban < s.banned then -- the state is corrected even if the hit is denied
     s = new_state(limit, at, used, prev, ban or s.banned)
     states[i] = s
   end
@@ -79,7 +81,7 @@ local function try_hit(hit, s)
   end
 end
 
--- Puts back what a denied request has written, and writes what must be: what is charged always, and bans.
+-- Restores the states before a denied request, and then writes its hits that are charged in any case, and bans.
 local function deny(hits)
   for h = #hits, 1, -1 do
     local hit = hits[h]
@@ -115,8 +117,8 @@ local function decide(hits)
       found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
       states[i] = found[i]
     end
-    if hit.charge == GIVE_BACK then
-      give_back(hit, states[i])
+    if hit.charge == RELEASE then
+      release(hit, states[i])
     else
       try_hit(hit, states[i])
     end
@@ -140,13 +142,13 @@ while p <= #text do
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
     mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
-    before = false, after = false, over = false, already = false, -- what decide finds out
+    before = false, after = false, over = false, already = false, -- set by decide
   }
   p = p + HIT
   if hit.limit.holds and hit.cost > 1 then
     hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
   end
-  if hit.charge == GIVE_BACK then
+  if hit.charge == RELEASE then
     hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }
     p = p + 21
   end
@@ -158,9 +160,9 @@ while p <= #text do
   end
 end
 
--- A replica, or a Redis out of memory, refuses the first write or none. Only if a user may use some of the commands, what
--- is before a refusal is written: the request fails all the same.
-local news, failure = {}, nil -- by counter, whether there is anything to write
+-- A replica, or a Redis out of memory, refuses the first write or none. Only if the user lacks the permission for some
+-- commands, the writes before a refusal remain, although the request fails.
+local news, failure = {}, nil -- by counter: whether there is anything to write
 for i = 1, #KEYS do
   local was, s = found[i], states[i]
   if held[i] then
@@ -178,7 +180,7 @@ end
 local reply, n = { now, SINGLE }, 2
 for r = 1, #requests do
   local hits, refused = requests[r], false
-  for h = 1, failure and #hits or 0 do -- denials, which change nothing, are answered
+  for h = 1, failure and #hits or 0 do -- requests without a write, such as denials, are answered
     refused = refused or news[hits[h].counter]
   end
   for h = 1, #hits do

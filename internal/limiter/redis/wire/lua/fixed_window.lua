@@ -1,4 +1,5 @@
--- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
+-- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in grids, units used, 0.
+-- Reads algorithms, now, fmod, min, max, EXACT. Sets fixed.
 
 algorithms.fixed_window = {
   limit = function(period, amount, grid)
@@ -20,16 +21,16 @@ algorithms.fixed_window = {
   take = function(limit, cost, used, prev) return min(used + cost, limit.most), prev end,
   give = function(_, cost, used, prev) return max(used - cost, 0), prev end,
 
-  -- Returns nothing if nothing is left of the charge. The state that the charge left comes last, as of now, and with
-  -- the at that it had then.
+  -- Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and
+  -- its original at.
   give_back = function(_, cost, at, used, prev, charged_at, charged_used)
     if at == charged_at then
       return max(used - min(cost, charged_used), 0), prev
     end
   end,
 
-  -- The time until the state is as good as unused.
+  -- The time until the state equals an unused one.
   left = function(limit, at) return at * limit.grid + limit.period - now end,
 }
 
-local fixed = algorithms.fixed_window -- of which others have functions, too
+local fixed = algorithms.fixed_window -- whose functions other algorithms share

@@ -1,27 +1,27 @@
--- The holds of counters of limits by concurrency, as limiter/concurrency.go keeps them: a sorted set for each counter,
--- of names with the time at which the hold ends. Requests remove the holds that have ended. The key expires with its last
--- hold.
--- ARGV[4]  the names of holds, NAME bytes each. A hit has twice the number of its name for a cost, 1 more if it is no peek.
+-- The holds of counters of limits by concurrency, as limiter/concurrency.go keeps them: for each counter a sorted set of
+-- names and the times at which the holds expire. Requests remove expired holds. The key expires with its last hold.
+-- ARGV[4]  the names of holds, NAME bytes each. The cost of a hit is twice the number of its name, plus 1 unless it is a peek.
+-- Reads KEYS, ARGV, call, pcall, tonumber, format, now, min, ceil, EXACT. Sets held, name_of, look, is_held, write_holds.
 
 local NAME = 16
-local PART = 1000 -- the most holds of a counter that a request removes, or shortens, which takes Redis 1 to 3 ms
+local PART = 1000 -- limits the holds of a counter that a request removes or shortens, which takes Redis 1 to 3 ms
 
-local held = {} -- by counter and name: whether it is held: false, true if it was taken now, or until when
-local kept = {} -- the same as it is stored: until when it is held, or false
+local held = {} -- by counter and name: the expiry of the hold, true if it was taken now, or false if there is none
+local kept = {} -- the stored expiry in the same way, or false
 
 local function name_of(cost)
   local number = math.floor(cost / 2)
   return string.sub(ARGV[4], (number - 1) * NAME + 1, number * NAME)
 end
 
--- Returns the state of a counter. What is no set of holds is as good as nothing, and removed.
+-- Returns the state of a counter. A key that is not a set of holds counts as unused and is removed.
 local function look(i, limit)
   local key, longest = KEYS[i], now + limit.period
   held[i], kept[i] = {}, {}
   local last = pcall("ZRANGE", key, "-1", "-1", "WITHSCORES")
   local foreign = last.err and last.err:find("WRONGTYPE", 1, true)
   if last.err and not foreign then
-    call("ZRANGE", key, "-1", "-1", "WITHSCORES") -- which fails
+    call("ZRANGE", key, "-1", "-1", "WITHSCORES") -- fails with the same error
   end
   local ends = tonumber(last[2] or 0) or EXACT
   if foreign or last[2] and not (ends >= limit.period and ends < EXACT) then
@@ -40,8 +40,8 @@ local function look(i, limit)
   end
   local used = call("ZCOUNT", key, format("(%d", now), "+inf")
   local ended = call("ZCARD", key) - used
-  if ended > 0 then -- not in vain: Redis lets a script that has written take more memory
-    -- A replica refuses it, and can deny all the same.
+  if ended > 0 then -- only then, because a script that has written may exceed maxmemory
+    -- A replica refuses this, but can still deny.
     pcall("ZREM", key, unpack(call("ZRANGE", key, "0", min(ended, PART) - 1)))
   end
   return ends - limit.period, used, 0
@@ -56,8 +56,8 @@ local function is_held(i, name)
   return held[i][name] ~= false
 end
 
--- Writes the holds of a counter, unless Redis has refused something before. Returns whether there is anything to write,
--- and the error of Redis if there is one.
+-- Writes the holds of a counter unless Redis has refused an earlier write. Returns whether there was anything to write, and
+-- the error of Redis, if any.
 local function write_holds(i, limit, failure)
   local key, news = KEYS[i], false
   local function try(...)

@@ -1,8 +1,8 @@
--- The limits of a batch, prepared once for what follows.
---
--- ARGV[2]  the limits that the batch meets, up to a semicolon: of each the word of its algorithm, four integers for the
---          function limit of that, and the length of its bans, if it has any; the rest, text, is for decide.lua
--- Reply    if the windows of a calendar are not those of now: the time and NO_WINDOW. Nothing is done then.
+-- Prepares the limits of a batch once for all counters.
+-- ARGV[2]  the limits, up to a semicolon: for each the name of its algorithm, four integers for the algorithm's function
+--          limit, and the length of its bans, if it has any; then text, which decide.lua reads
+-- Reply    if the time is outside of the windows of a calendar: the time and NO_WINDOW. Nothing is done then.
+-- Reads ARGV, match, gmatch, tonumber, algorithms, now, NO_WINDOW. Sets limits, text.
 
 local limits_text, text = match(ARGV[2], "^([^;]*);(.*)$")
 local limits = {}

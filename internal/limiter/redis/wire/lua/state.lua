@@ -1,12 +1,14 @@
--- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules. They
--- follow counting in limiter/algorithm.go: roll and give_back do the same there, fits says whether wait is 0, take and
--- give are add of a cost and of one below 0, left is the time that usage returns, and limit takes the constants that
--- numbers returns. A state is passed as its three numbers, without its ban.
+-- An algorithm is a table of pure functions in algorithms under its name in rules. They follow counting in
+-- limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take and give are add of a positive
+-- and a negative cost, left is the time that usage returns, and limit takes the constants that numbers returns. A state is
+-- passed as its three numbers, without the ban.
+-- Reads tonumber, format, now, MILLION. Sets algorithms, the functions of strings and numbers, SECOND, EXACT, share,
+-- parse_state, state_text, expiry, expires_alike.
 --
--- The function limit prepares, once for all counters of a limit, what the others take first: the constants of the
--- limit; grid, what at counts, in microseconds as all times are; most and most_prev, the largest used and prev of a state;
--- newest, the largest at of one that is not from after now, as a clock leaves it that then stepped back. limits.lua adds
--- its algorithm, and ban, when one ends that begins now, false if it has none.
+-- The function limit prepares the first argument of the others once for all counters of a limit: the constants of the limit;
+-- grid, the unit of at in microseconds, like all times; most and most_prev, the largest used and prev of a state; newest, the
+-- largest at of a state that is not from the future, as after a clock that stepped back. limits.lua adds its algorithm, and
+-- ban, the end of a ban that begins now, or false if it does not ban.
 
 local match, gmatch = string.match, string.gmatch
 local fmod, ceil, min, max = math.fmod, math.ceil, math.min, math.max
@@ -16,8 +18,8 @@ local algorithms = {}
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact, below which all integers are exact
 
--- n * time / period, of times in microseconds: a number of units, and a rest that may hold more of them, in units
--- divided by the period. It takes two products, because one would not be exact.
+-- n * time / period for times in microseconds: a number of units, and a rest in units divided by the period, which may
+-- exceed a unit. It takes two products, because one would not be exact.
 local function share(n, time, period)
   local micros, seconds = fmod(time, SECOND), period / SECOND
   local product = n * ((time - micros) / SECOND)
@@ -25,12 +27,12 @@ local function share(n, time, period)
   return (product - rest) / seconds, rest * SECOND + n * micros
 end
 
--- A state is stored as "<at> <used> <prev> <until>", with the numbers of limiter.State, without those at the end that are
--- 0. A short one, which has no prev and is below SHORT and a MILLION, is the integer at * MILLION + used, which Redis
--- keeps in less memory than a text and can increment.
-local SHORT = 2 ^ 33 -- more than any at of a short state
+-- A state is stored as "<at> <used> <prev> <until>", the numbers of limiter.State without trailing zeros. A short state,
+-- with at below SHORT, used below MILLION and no prev, is the integer at * MILLION + used, which Redis stores in less memory
+-- than a text and can increment.
+local SHORT = 2 ^ 33 -- exclusive bound of at in a short state
 
--- Returns at, used, prev and the end of the ban; an unused state if no amount of limit makes such a one possible.
+-- Returns at, used, prev and the end of the ban, or an unused state if text is not a possible state.
 local function parse_state(text, limit)
   local at, used, prev, banned = nil, nil, 0, nil
   local both = tonumber(text)
@@ -58,13 +60,13 @@ local function state_text(at, used, prev, banned) -- tostring gives 1.79e+15
   return format("%d %d", at, used)
 end
 
--- For how many milliseconds a state is stored, an unused one for the least that there is: DEL is a permission more.
+-- Milliseconds until a state expires. An unused one gets the least expiry, because DEL would need another permission.
 local function expiry(limit, at, used, prev, banned)
   local left = (used > 0 or prev > 0) and limit.algorithm.left(limit, at, used, prev) or 0
   return max(ceil(max(left, (banned or 0) - now) / 1000), 1)
 end
 
--- Whether a state without a ban expires when the one before it did. A bucket lasts the longer the fuller it is.
+-- Whether a state without a ban expires at the same time as the previous one. The expiry of a bucket depends on its level.
 local function expires_alike(limit, was_at, was_used, at, used)
   return at == was_at and was_used > 0 and used > 0 and not limit.drain
 end

@@ -1,22 +1,23 @@
--- The straight way, which nearly all calls go: if all hits of a batch fit together, all its requests are admitted, in
--- whatever order they come and whatever the modes of their limits are (limiter.Decide of each says the same). So
--- each counter is charged once, with the sum of its hits. What is not so is left to decide.lua.
+-- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, in any
+-- order and with any modes of their limits (limiter.Decide gives the same result for each). So each counter is charged once,
+-- with the sum of its hits. decide.lua handles all other batches.
+-- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, store, reply.
 --
--- It is for fixed windows of short states, see state.lua: the integer at * MILLION + used. The same numbers say for all
--- counters of a limit which of them are of the current window, and which have room. INCRBY charges a counter.
+-- It is for fixed windows with short states at * MILLION + used, see state.lua. The same two bounds for all counters of a
+-- limit tell which states are of the current window and which have room. INCRBY charges a counter.
 --
--- KEYS     the counters that the batch meets, each once
--- ARGV[1]  empty if a batch is not for this way, else groups of counters, in the order of KEYS; of each group GROUP
---          bytes, which are four integers, cheaper to read than decimal text:
---            7 bytes  the period of the limit; 0 if the batch is for together.lua
---            3 bytes  its amount, at most MILLION - 1; in together.lua the number of the limit
+-- KEYS     the counters of the batch, each once
+-- ARGV[1]  empty if the batch must be decided by decide.lua, else groups of counters in the order of KEYS; for each group
+--          GROUP bytes, four integers, which are faster to read than decimal text:
+--            7 bytes  the period of the limit, or 0 if the batch is for together.lua
+--            3 bytes  its amount, at most MILLION - 1; for together.lua the number of the limit
 --            4 bytes  the sum of the hits on each counter
---            2 bytes  how many counters it has
+--            2 bytes  the number of counters
 -- Reply    integers: the time, and the short state of each counter
 
 local GROUP = 16
 
--- Returns the reply, the texts of the counters, for how long to store them, and by what to increment the others.
+-- Returns the reply, the new texts of some counters, their expiries, and the increments of the other counters.
 local function charged_straight()
   local reply, texts, lasts, sums, last = { now }, {}, {}, {}, 0
   for p = 1, #ARGV[1], GROUP do
@@ -40,11 +41,11 @@ local function charged_straight()
   return reply, texts, lasts, sums
 end
 
--- Returns the reply, or nothing if Redis refuses the first write: then decide.lua finds out which requests need it.
--- INCRBY, or SET that keeps when a key expires, takes Redis half as long.
+-- Returns the reply, or nothing if Redis refuses the first write; then decide.lua finds out which requests need a write.
+-- INCRBY, and SET that keeps the expiry, take Redis half as long as SET with an expiry.
 local function store(reply, texts, lasts, sums)
   for k = 1, reply and #KEYS or 0 do
-    -- A user may lack the permission, and a number be spelled so that Redis does not increment it.
+    -- INCRBY fails without the permission, or on a number with leading zeros.
     if not (sums and sums[k] and pcall("INCRBY", KEYS[k], sums[k]) == reply[k + 1]) then
       local failure = put(KEYS[k], texts[k] or format("%d", reply[k + 1]), lasts[k])
       if failure then

@@ -1,25 +1,25 @@
--- What the script begins with: the words of its replies, the time, and what is stored of the counters.
---
--- ARGV[3]  nothing, or empty: the time is that of Redis; else the time, in microseconds since the epoch
+-- The start of the script: the words of its replies, the time, and the stored texts of the counters.
+-- ARGV[3]  missing or empty if the time is that of Redis, else the time in microseconds since the epoch
+-- Sets the words of replies, call, pcall, KEYS, ARGV, tonumber, byte, format, integer, MILLION, now, stored, put.
 
--- The second integer of a reply, where it is not the state of a counter, which is never negative: each request was
--- decided by itself, see decide.lua; nothing was done, see limits.lua; all were charged together, see together.lua.
+-- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
+-- one, see decide.lua; nothing was done, see limits.lua; all were charged together, see together.lua.
 local SINGLE, NO_WINDOW, TOGETHER = -1, -2, -3
--- What became of a hit. If it is ALREADY, it is admitted, and its hold was as it wants it.
+-- The result of a hit. ALREADY means that it is admitted and its hold was already taken, or for a refund released.
 local ADMITTED, OVER, ALREADY, REFUSED = 0, 1, 2, 3
 
 local tonumber, byte, format = tonumber, string.byte, string.format
 local MILLION = 1000000
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
--- The integer in 7 bytes of a text from p on.
+-- The integer in the 7 bytes of text that start at p.
 local function integer(text, p)
   local a, b, c, d, e, f, g = byte(text, p, p + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- First of all, so that no counter expires before its time: Redis 7.2 and later count PX from the time that TIME
--- says, which stands still during a script; older ones from when SET runs, which is later.
+-- TIME goes first, so that no counter expires too early: since Redis 7.2, PX counts from the time of TIME, which stands
+-- still during a script; before, it counts from the later time of SET.
 local now = tonumber(ARGV[3])
 if not now then
   local time = call("TIME")
@@ -34,7 +34,7 @@ for first = MOST, #KEYS - 1, MOST do
   end
 end
 
--- Stores a text for so many milliseconds, or as long as the one before. Returns the error of Redis if there is one.
+-- Stores a text with an expiry in milliseconds, or with the previous expiry. Returns the error of Redis, if any.
 local function put(key, text, milliseconds)
   return (milliseconds and pcall("SET", key, text, "PX", milliseconds) or pcall("SET", key, text, "KEEPTTL")).err
 end

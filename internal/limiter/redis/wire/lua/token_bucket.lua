@@ -1,7 +1,8 @@
--- Token buckets, as limiter/tokenbucket.go counts them. State: when the bucket was like this, units in it,
--- parts of one more, of which a unit has as many as the period has microseconds.
+-- Token buckets, as limiter/tokenbucket.go counts them. State: time of the state, units in the bucket, and parts of another
+-- unit. A unit has as many parts as the period has microseconds.
+-- Reads algorithms, share, now, fmod, ceil, SECOND, EXACT.
 
--- A level that a larger amount left is lowered to the brim.
+-- Lowers a level that a larger amount has left to the brim.
 local function clamp(limit, used, prev)
   if used >= limit.brim then
     return limit.brim, 0
@@ -15,7 +16,7 @@ local function drain_time(limit, used, prev)
   return (product - rest) / limit.drain * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
--- What is left of a level without units and parts of one more.
+-- Subtracts units and parts of another unit from a level, down to 0.
 local function minus(limit, used, prev, units, parts)
   used, prev = used - units, prev - parts
   if prev < 0 then
@@ -43,7 +44,7 @@ algorithms.token_bucket = {
     local elapsed = now - at
     if elapsed < 0 then
       return now, used, prev
-    elseif elapsed >= limit.longest then -- what drains in more would not be exact
+    elseif elapsed >= limit.longest then -- products with longer times would not be exact
       return now, 0, 0
     end
     used, prev = clamp(limit, used, prev)
@@ -61,7 +62,7 @@ algorithms.token_bucket = {
     return minus(limit, used, prev, cost, 0)
   end,
 
-  -- Where there is no whole cost any more, the level of what is left of it.
+  -- If less than the cost is left of the charge, subtracts what is left.
   give_back = function(limit, cost, _, used, prev, _, charged_used, charged_prev)
     if charged_used >= cost then
       return limit.algorithm.give(limit, cost, used, prev)

@@ -37,13 +37,13 @@ func TestBreaker(t *testing.T) {
 		{"no connection", append(slices.Repeat([]error{io.EOF}, maxUnanswered-1), silent), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBreaker(func(context.Context) error { return silent }, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, prometheus.NewGauge(prometheus.GaugeOpts{}))
-			defer b.close()
+			h := newHealth(nil, "", prometheus.NewGauge(prometheus.GaugeOpts{}), func() *slog.Logger { return slog.New(slog.DiscardHandler) })
+			defer h.close()
 			for _, err := range c.calls {
-				b.observe(err, time.Second)
+				h.called(err, time.Second)
 			}
-			if b.isOpen() != c.open {
-				t.Errorf("%s: open is %v", c.name, b.isOpen())
+			if h.open.Load() != c.open {
+				t.Errorf("%s: open is %v", c.name, h.open.Load())
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 * maxUnanswered { // that wait, in more than one call
 		wg.Go(func() {
-			for !s.main.health.breaker.isOpen() {
+			for !s.main.health.open.Load() {
 				_, _ = ask(t.Context(), s, "k", perYear)
 			}
 		})
@@ -97,7 +97,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	s, limit := f.store, perSeconds(100)
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
-	for !s.perSecond.health.breaker.isOpen() {
+	for !s.perSecond.health.open.Load() {
 		if _, err := ask(t.Context(), s, "second", limit); err == nil {
 			t.Fatal("decided without Redis")
 		}
