@@ -24,7 +24,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		t := tickets[i]
-		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done()); err != nil {
+		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil {
 			for _, t := range tickets[i:] {
 				t.Leave()
 			}

@@ -17,7 +17,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
 		sent := testenv.Must(f.main.queues.Of(nil).Add(t.Context(), 0, part, true, time.Hour))(t)
-		<-sent.Call.Done()
+		<-sent.Call.Done
 		out := make([]limiter.Decision, 1)
 		states := testenv.Must(sent.Outcomes(out, nil))(t)
 		f.want("beside the charge", true, 1, hit("k", l, 1))

@@ -24,14 +24,12 @@ import (
 //     window.
 //
 // Between the steps, counters of a denied request are too high. This may deny other requests
-// needlessly, but never admits more than a limit allows. After the steps, a denied request has
-// charged only hits that are charged in any case. If such a hit is on the same counter as a
-// released one, it is not exact, because it met a counter that was too high.
+// needlessly, but never admits more than a limit allows. A hit that is charged in any case is not
+// exact if it shares its counter with a released one, because it met a counter that was too high.
 //
-// The caller waits for both steps if it has the time, so that its next request, even to another
-// server, meets exact counters. Both steps are completed even if the caller leaves. If Redis
-// fails, or this process ends between the steps, charges stay until their window ends. Like all
-// calls, releases are not repeated, because that could release twice.
+// The caller waits for both steps if it has the time, so that its next request meets exact
+// counters. Both steps are completed even if it leaves. If Redis fails, or this process ends between
+// the steps, charges stay until their window ends. Like all calls, releases are not repeated.
 type crossSlot struct {
 	hits  []limiter.Hit // part by part, with memory of their own
 	index []int         // for each of hits its index in the request
@@ -151,7 +149,7 @@ func (r *crossSlot) run() {
 		}
 	}
 	for _, c := range calls {
-		<-c.Done()
+		<-c.Done
 	}
 }
 
@@ -160,7 +158,7 @@ func (p *part) await() {
 	if p.err != nil {
 		return
 	}
-	<-p.ticket.Call.Done()
+	<-p.ticket.Call.Done
 	p.states, p.err = p.ticket.Outcomes(p.out, nil)
 	var v limiter.Verdict
 	for i := range p.hits {

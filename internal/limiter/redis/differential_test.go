@@ -223,7 +223,7 @@ func (h *history) name(names uint64) []byte {
 func (h *history) decide(requests [][]limiter.Hit) {
 	c := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
 	h.decided += c.Batch.Hits()
-	if c.Reply.IsTogether() {
+	if c.Reply.Together != nil {
 		h.together += len(requests)
 	} else {
 		h.single += len(requests)

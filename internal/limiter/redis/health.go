@@ -19,14 +19,9 @@ import (
 )
 
 const (
-	// maxUnanswered is the number of consecutive unanswered calls that opens the breaker. With the
-	// default wait they take half a second.
-	maxUnanswered = 5
-	// probeEvery is the time between two probes while the breaker is open.
-	probeEvery = 250 * time.Millisecond
-	// reminder is the least time between two warnings. A Redis that fails some calls, for example
-	// because it is out of memory, must not flood the log.
-	reminder = time.Minute
+	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker; they take half a second by default
+	probeEvery    = 250 * time.Millisecond // time between two probes while the breaker is open
+	reminder      = time.Minute            // least time between two warnings, so that a Redis that fails some calls does not flood the log
 )
 
 var errOpen = fmt.Errorf("%w: Redis does not answer, so it gets no requests until it does", limiter.ErrUnavailable)
@@ -201,7 +196,7 @@ func (h *health) probeCounter(ctx context.Context, key string) error {
 		step.hit.Limit, step.hit.Key = probeLimit, []byte(key)
 		c := queue.NewCall()
 		c.Batch.Add([]limiter.Hit{step.hit}, false)
-		h.queues.Run(ctx, c, step.eval)
+		h.queues.Run(ctx, conn.Node{}, []*queue.Call{c}, step.eval)
 		switch {
 		case c.Err != nil:
 			return c.Err

@@ -220,4 +220,6 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) floa
 }
 
 // call makes a store's Redis decide a batch.
-func call(s *store, c *queue.Call) { s.main.queues.Run(context.Background(), c, false) }
+func call(s *store, c *queue.Call) {
+	s.main.queues.Run(context.Background(), conn.Node{}, []*queue.Call{c}, false)
+}

@@ -10,33 +10,27 @@ import (
 )
 
 // memo remembers the counters of requests that Redis denied, so that a used-up counter costs no
-// call as long as the denial applies, but at most for memoAge. It is exact as far as this server
-// can know: other servers only make a counter fuller, and a denied request charges nothing, so
-// Redis would give the same answer. Answers differ for at most memoAge, after another server
-// refunded units or deleted a counter. Refunds of this server take effect at once.
+// call while the denial applies, for at most memoAge. Its answers are those of Redis, because other
+// servers only make a counter fuller and a denied request charges nothing. They differ for at most
+// memoAge after another server refunded units or deleted a counter. Refunds of this server take
+// effect at once.
 //
 // It remembers states of counters, not denials: a request is denied if limiter.Decide denies it on
-// the remembered states. So a request with a raised limit, an override or a smaller cost is denied
-// only if it does not fit. The other decisions of the answer show the last known state of their
-// counters, including those of admitted requests. A counter that this server has not seen lately
-// shows as unused, so that a client over its limit does not reach Redis by varying another value.
-//
-// Redis must learn of each ban that begins or becomes shorter, so it gets the requests that do
-// either on the remembered states.
+// the remembered states, for example not after its limit was raised. The other decisions of the
+// answer show the last known states. A counter that this server has not seen lately shows as
+// unused, so that a client over its limit does not reach Redis by varying another value. Redis gets
+// the requests that begin or shorten a ban on the remembered states.
 type memo struct {
-	now    func() time.Time
-	start  time.Time // origin of the other times, before any state was seen
-	calls  atomic.Int64
-	newest atomic.Int64 // begin of the last call that denied a request, 0 if there was none
-	// since is the number of the first call after the last reset of counters. States of earlier
-	// calls are outdated.
-	since   atomic.Int64
+	now     func() time.Time
+	start   time.Time // origin of the other times, before any state was seen
+	calls   atomic.Int64
+	newest  atomic.Int64 // begin of the last call that denied a request, 0 if there was none
+	since   atomic.Int64 // number of the first call after the last reset, which outdates earlier states
 	seen    *limiter.Recent[seen]
 	charged bool // see Options.DenyCharged
 }
 
-// memoAge is the time for which a counter may deny. In so short a time no clock drifts by more
-// than the resolution of a counter.
+// memoAge limits the time for which a state denies. No clock drifts noticeably in it.
 const memoAge = time.Second
 
 // seen is the state of a counter after a call. It is zero after a refund whose state is not known.
@@ -183,9 +177,8 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 }
 
 // note remembers the states of the counters of a request, or of a part of one, after its call.
-// Requests may arrive in another order than Redis decided them. If the request was denied, its
-// counters may deny from now on. Holds are not remembered, because any server may release one at
-// any time.
+// Requests may arrive in another order than Redis decided them. The counters of a denied request
+// may deny from now on. Holds are not remembered, because any server may release one.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if m == nil {
 		return

@@ -32,7 +32,7 @@ func openChecked(t *testing.T, o Options) *checked {
 	// one of limiter.Recent in one of a hundred runs, and one of them shows as unused.
 	o.DenyMemory = 8 << 20
 	store := open(t, o)
-	for _, b := range plain.backends() {
+	for _, b := range plain.backends {
 		b.memo = store.memo
 	}
 	return &checked{T: t, store: store, plain: plain}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -84,7 +85,7 @@ func BenchmarkPrice(b *testing.B) {
 					}
 					call.Batch.Add(request, false)
 				}
-				if s.main.queues.Run(b.Context(), call, false); call.Err != nil {
+				if s.main.queues.Run(b.Context(), conn.Node{}, []*queue.Call{call}, false); call.Err != nil {
 					b.Fatal(call.Err)
 				}
 			}

@@ -29,7 +29,7 @@ func (s *store) untilWaiting(t testing.TB, hits int) {
 
 // rest waits until nothing is under way any more: no call, and nobody who has left.
 func rest(s *store) {
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		b.queues.Idle()
 	}
 }

@@ -21,15 +21,14 @@ type Shared interface {
 
 // shared is the data that servers share in the main Redis beside the counters: exceptions, and
 // reports that expire. It has connections of its own, so that no decision waits for it. Each
-// method is limited by its context, and by a second or the Timeout if that is longer. All errors
-// wrap limiter.ErrUnavailable; the call may have had its effect nevertheless.
+// method sets a deadline, because go-redis only limits each of up to four attempts in a cluster.
+// After an error, which wraps limiter.ErrUnavailable, the call may have had its effect.
 type shared struct {
 	client    *conn.Client
 	keyPrefix string
 }
 
-// OpenShared returns the shared data in main of servers with this prefix of keys. It does not
-// connect.
+// OpenShared returns the data of servers with this prefix of keys in main. It does not connect.
 func OpenShared(main Server, keyPrefix string) (Shared, error) {
 	main.Timeout = max(main.Timeout, time.Second) // no request of Envoy waits for it
 	client, err := conn.Open(main, slog.New(slog.DiscardHandler))
@@ -44,14 +43,8 @@ func (s *shared) Close() error { return s.client.Close() }
 
 func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
-// bounded returns ctx with the deadline of a method. go-redis only limits each attempt, and makes
-// up to four attempts in a cluster.
-func (s *shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.client.Timeout())
-}
-
 func (s *shared) Exceptions(ctx context.Context) (map[string]string, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	texts, err := s.client.Current().HGetAll(ctx, s.key("exceptions")).Result()
 	return texts, s.failed(err)
@@ -64,7 +57,7 @@ var setScript string
 
 // SetExceptions sets texts by their IDs, all at once. It works in a Redis that is out of memory.
 func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	var args []any
 	for id, text := range texts {
@@ -74,27 +67,25 @@ func (s *shared) SetExceptions(ctx context.Context, texts map[string]string) err
 }
 
 func (s *shared) RemoveExceptions(ctx context.Context, ids ...string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	return s.failed(s.client.Current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
 func (s *shared) ReportsWanted(ctx context.Context) (bool, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // a command that decisions need, too
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
 const (
-	// reportLasts is the time after which a report expires.
-	reportLasts = 2 * time.Second
-	// reportsAtOnce is the number of reports in one reply, which must not exceed conn.MaxReply.
-	reportsAtOnce = 32
+	reportLasts   = 2 * time.Second // then a report expires
+	reportsAtOnce = 32              // in one reply, which must not exceed conn.MaxReply
 )
 
 func (s *shared) Report(ctx context.Context, server string, report []byte) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	p := s.client.Current().Pipeline()
 	p.HSet(ctx, s.key("servers"), server, "")
@@ -104,7 +95,7 @@ func (s *shared) Report(ctx context.Context, server string, report []byte) error
 }
 
 func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	c, reports := s.client.Current(), map[string]string{}
 	if err := c.Set(ctx, s.key("wanted"), "", limiter.ReportsWantedFor).Err(); err != nil {

@@ -25,24 +25,21 @@ type Type = conn.Type
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
-	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout is that of
-	// Main unless it is set.
+	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout defaults to
+	// the Timeout of Main.
 	PerSecond *Server
 	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
 	// of its Redis. 0 means 100 milliseconds.
 	Wait time.Duration
-	// KeyPrefix starts the key of the counter that Ping charges. It must be the prefix of all
-	// counters, because a user may be restricted to it.
+	// KeyPrefix is the prefix of all keys. A user may be restricted to it.
 	KeyPrefix string
-	// DenyMemory is about how many bytes may be used to remember used-up counters, for which Redis
-	// need not be asked for a second. Half as many bytes more are used for the last states of
-	// other counters. 0 disables it.
+	// DenyMemory is about how many bytes remember used-up counters, which Redis is not asked about
+	// for a second. Half as many more remember other counters. 0 disables it.
 	DenyMemory int
 	// DenyCharged makes the memory also answer hits that are always charged, if their fixed window
 	// is used up. Redis does not count these hits then, as with envoyproxy/ratelimit.
 	DenyCharged bool
-	// Now returns the time of decisions in tests. nil means the clock of Redis, which all servers
-	// share.
+	// Now returns the time of decisions in tests. nil means the clock of Redis.
 	Now func() time.Time
 	// Logger logs outages of Redis. nil disables it.
 	Logger *slog.Logger
@@ -52,7 +49,7 @@ type Options struct {
 	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
 }
 
-// Store is a limiter.CounterStore on Redis, and what a server reports of it.
+// Store is a limiter.CounterStore on Redis.
 type Store interface {
 	limiter.CounterStore
 	// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
@@ -60,18 +57,14 @@ type Store interface {
 	// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
 	// out of memory can decide, because it still denies.
 	Ping(context.Context) error
-	// State returns the state of Redis as of the last call. If there are two, it is the state of
-	// the one that fails.
+	// State returns the state of Redis as of the last call. If one of two fails, it is its state.
 	State() State
-	// Names returns the addresses of the Redis, or of the main one and the one of limits per
-	// second, without passwords.
+	// Names returns the addresses of the one or two Redis, without passwords.
 	Names() []string
-	// Refused returns why a Redis rejects a changed URL, user or password, so that the previous
-	// one stays in use, or nil.
+	// Refused returns why a Redis rejects a changed URL, user or password, or nil.
 	Refused() error
 	// Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
-	// ones are decided, and closes the connections. When it returns, no goroutine of the store
-	// is left.
+	// requests are decided, closes the connections, and waits for the store's goroutines.
 	Close() error
 }
 
@@ -79,7 +72,8 @@ type Store interface {
 type store struct {
 	main      *backend
 	perSecond *backend // nil unless limits per second have a Redis of their own
-	memo      *memo    // nil if disabled
+	backends  []*backend
+	memo      *memo // nil if disabled
 }
 
 // backend is one Redis deployment of a store.
@@ -137,8 +131,10 @@ func New(o Options) (Store, error) {
 		return b
 	}
 	s := &store{memo: memo, main: open("main", first)}
+	s.backends = []*backend{s.main}
 	if second != nil {
 		s.perSecond = open("per_second", second)
+		s.backends = append(s.backends, s.perSecond)
 	}
 	return s, nil
 }
@@ -166,10 +162,10 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err != nil {
 		return false, err
 	}
-	if err := b.queues.Wait(ctx, timeout, t.Call.Done()); err != nil {
+	if err := b.queues.Wait(ctx, timeout, t.Call.Done); err != nil {
 		t.Leave()
 		copies := cloneHits(hits) // the caller uses hits again
-		b.queues.WhenDecided(ctx, t.Call.Done(), func() error {
+		b.queues.WhenDecided(ctx, t.Call.Done, func() error {
 			// The memo must also learn the denials of a Redis that is slower than all callers.
 			_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
 			return t.Call.Err
@@ -226,18 +222,10 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	return denied, nil
 }
 
-// backends returns the one or two Redis of the store.
-func (s *store) backends() []*backend {
-	if s.perSecond == nil {
-		return []*backend{s.main}
-	}
-	return []*backend{s.main, s.perSecond}
-}
-
 func (s *store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
 	defer cancel()
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		if err := b.health.ping(ctx); err != nil {
 			return err
 		}
@@ -246,7 +234,7 @@ func (s *store) Ping(ctx context.Context) error {
 }
 
 func (s *store) State() State {
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		if state := b.health.current(); !state.FailingSince.IsZero() {
 			return state
 		}
@@ -255,7 +243,7 @@ func (s *store) State() State {
 }
 
 func (s *store) Names() (names []string) {
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		names = append(names, b.client.Name())
 	}
 	return names
@@ -263,7 +251,7 @@ func (s *store) Names() (names []string) {
 
 func (s *store) Refused() error {
 	var errs []error
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		errs = append(errs, b.client.Refused())
 	}
 	return errors.Join(errs...)
@@ -273,7 +261,7 @@ func (s *store) Close() error {
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
-		for _, b := range s.backends() {
+		for _, b := range s.backends {
 			b.queues.Close()
 			b.queues.Idle()
 		}
@@ -285,11 +273,11 @@ func (s *store) Close() error {
 	case <-timer.C:
 	}
 	var errs []error
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		errs = append(errs, b.client.Close())
 	}
 	<-idle
-	for _, b := range s.backends() {
+	for _, b := range s.backends {
 		b.health.close()
 	}
 	return errors.Join(errs...)

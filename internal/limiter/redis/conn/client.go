@@ -71,9 +71,6 @@ func (s Server) isSame(t Server) bool {
 		s.SentinelUsername == t.SentinelUsername && s.SentinelPassword == t.SentinelPassword
 }
 
-// maxSecrets limits the number of remembered passwords.
-const maxSecrets = 32
-
 // Client is a client of one Redis deployment. It sends each command once. When the address or a
 // password changes, a new client of go-redis replaces the current one; see follow.go.
 type Client struct {
@@ -81,12 +78,12 @@ type Client struct {
 	log    *slog.Logger
 	now    atomic.Pointer[connected]
 
-	stop    context.CancelFunc // ends the background work
+	stop    context.CancelFunc // stops the background work
 	stopped <-chan struct{}
 	running sync.WaitGroup
 
 	changing sync.Mutex               // held during a change
-	secrets  atomic.Pointer[[]string] // the passwords sent last, which error texts must not show
+	secrets  atomic.Pointer[[]string] // the last 32 passwords sent, which error texts must not show
 	refused  atomic.Pointer[error]    // why the latest server is not in use, or nil
 }
 
@@ -118,8 +115,7 @@ func Open(s Server, log *slog.Logger) (*Client, error) {
 	return c, nil
 }
 
-// silence turns off the logger of go-redis, whose format differs from ours. Calls return the
-// same errors.
+// silence turns off the logger of go-redis, whose format differs from ours.
 var silence = sync.OnceFunc(logging.Disable)
 
 // newConnected returns a client of go-redis for s, which connects at its first call. It adds the
@@ -127,7 +123,7 @@ var silence = sync.OnceFunc(logging.Disable)
 func (c *Client) newConnected(s Server) *connected {
 	for _, secret := range []string{s.Password, s.SentinelPassword} {
 		if known := *c.secrets.Load(); secret != "" && !slices.Contains(known, secret) {
-			last := append(slices.Clone(known[max(0, len(known)-maxSecrets+1):]), secret)
+			last := append(slices.Clone(known[max(0, len(known)-31):]), secret)
 			c.secrets.Store(&last)
 		}
 	}

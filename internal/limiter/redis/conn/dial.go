@@ -100,13 +100,11 @@ func (c *connection) explain(err error) error {
 	return fmt.Errorf("%w%s", err, c.said)
 }
 
-var errReplaced = errors.New("the connection is to be replaced")
-
 // SyscallConn returns the socket. go-redis inspects it before each call and, if the peer has
 // closed the connection or SyscallConn fails, opens another connection for the call.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	if c.age != c.dialer.age.Load() {
-		return nil, errReplaced
+		return nil, errors.New("the connection is to be replaced")
 	}
 	below := c.Conn
 	if secure, ok := below.(*tls.Conn); ok {

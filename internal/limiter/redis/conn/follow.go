@@ -16,11 +16,9 @@ import (
 // more than a few seconds.
 
 const (
-	// followEvery is the time between two checks for a change.
-	followEvery = time.Second
-	// firstPause and lastPause limit the time before a refused call is repeated.
-	firstPause = 5 * time.Millisecond
-	lastPause  = 100 * time.Millisecond
+	followEvery = time.Second            // between two checks for a change
+	firstPause  = 5 * time.Millisecond   // before a refused call is first repeated
+	lastPause   = 100 * time.Millisecond // longest pause before it is repeated again
 )
 
 // follow checks for a change every followEvery until ctx is done. It logs accepted changes, and

@@ -64,8 +64,8 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// piped is a command of a pipeline that keeps its first error or nil: when the connection breaks
-// later, go-redis sets that error for all commands.
+// piped is a command of a pipeline that keeps its first result, because go-redis sets the error of a
+// connection that breaks later for all commands.
 type piped struct {
 	once
 	ended bool

@@ -24,6 +24,7 @@ type Call struct {
 	Began  time.Time  // by the local clock
 	Reply  wire.Reply // valid if the call is done and Err is nil
 	Err    error
+	Done   chan struct{} // closed when Reply or Err is set
 
 	slot     int          // hash slot of all counters in a cluster
 	waiting  atomic.Int64 // requests whose callers have not left, and releases
@@ -31,20 +32,16 @@ type Call struct {
 	deadline time.Time    // a later start is too late for all callers
 	required bool         // it has hits or releases to be written even if no caller waits
 
-	redisTime int64         // about the time of Redis at Began, in microseconds since the epoch
-	done      chan struct{} // closed when Reply or Err is set
+	redisTime int64 // about the time of Redis at Began, in microseconds since the epoch
 }
 
 // newCall returns a call with room for n requests of one hit.
 func newCall(slot, n int) *Call {
-	return &Call{Batch: wire.MakeBatch(n), slot: slot, done: make(chan struct{})}
+	return &Call{Batch: wire.MakeBatch(n), slot: slot, Done: make(chan struct{})}
 }
 
 // NewCall returns an empty call for Queues.Run.
 func NewCall() *Call { return newCall(0, 0) }
-
-// Done returns a channel that is closed when the call has its reply or error.
-func (c *Call) Done() <-chan struct{} { return c.done }
 
 // Ticket stands for a request, or a part of one, in a call.
 type Ticket struct {
@@ -52,8 +49,7 @@ type Ticket struct {
 	Request int // index in Call.Batch
 }
 
-// Leave says that the caller does not wait any more. The call is still made if it has other
-// callers.
+// Leave says that the caller does not wait any more. Other callers of the call still do.
 func (t Ticket) Leave() { t.Call.waiting.Add(-1) }
 
 // Outcomes sets Over and Already of the request's hits in out and appends the states of their
@@ -90,12 +86,11 @@ func (q *Queues) callEach(calls []*Call) {
 }
 
 // call makes a node decide calls, in one pipeline, and sets the reply or error of each. It returns
-// the calls that a primary did not decide because another node has their slot by now. Nothing was
-// done about those.
+// the calls that a primary did not execute because another node has their slot by now.
 func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
-	// The context is no caller's, because a call has several and continues when they leave. It
-	// lasts as long as the most patient of them waits, and at least as long as a caller without
-	// a deadline, because later requests profit from late replies.
+	// The context is no caller's, because a call continues when its callers leave. It lasts as long
+	// as the most patient of them, and at least as long as a caller without a deadline, because
+	// later requests profit from late replies.
 	start := time.Now()
 	patience := q.options.Patience
 	for _, c := range calls {
@@ -105,7 +100,7 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(patience))
 	defer cancel()
-	q.run(ctx, node, calls, false)
+	q.Run(ctx, node, calls, false)
 	seconds := time.Since(start).Seconds()
 	var failed error
 	for _, c := range calls {
@@ -138,16 +133,10 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	return elsewhere
 }
 
-// Run makes Redis decide a call at once, past the queues, by EVALSHA or EVAL, and sets its reply
-// or error.
-func (q *Queues) Run(ctx context.Context, c *Call, eval bool) {
-	q.run(ctx, conn.Node{}, []*Call{c}, eval)
-}
-
-// run sends calls to a node and sets their replies or errors. Calls that did nothing are repeated:
-// with the text of the script if Redis did not have it, and with the windows at Redis' time if
-// that was outside of the windows of a calendar.
-func (q *Queues) run(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
+// Run sends calls to a node at once, past the queues, by EVALSHA or EVAL, and sets their replies or
+// errors. Calls that did nothing are repeated: with the text of the script if Redis did not have
+// it, and with other windows if the time of Redis was outside of the windows of a calendar.
+func (q *Queues) Run(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
 	q.send(ctx, node, calls, eval)
 	for range 2 {
 		var again []*Call

@@ -40,8 +40,8 @@ var (
 // makes one call at a time, in a cluster as a pipeline with a batch for each slot, so that the
 // slots of a primary share writes, reads and wake-ups.
 //
-// A full queue refuses requests, but never releases: a charge that is not released counts until
-// its window ends. There are at most as many releases as requests waiting in other queues.
+// A full queue refuses requests, but not releases, because an unreleased charge counts until its
+// window ends. There are at most as many releases as requests waiting in other queues.
 type Queue struct {
 	queues   *Queues
 	node     conn.Node
@@ -95,7 +95,7 @@ func (q *Queue) Release(slot int, releases []wire.Release) *Call {
 }
 
 // callFor returns the waiting call for n more hits, whose caller can wait for timeout: the newest
-// call of the slot if it has room, else a new one. q.mu must be held.
+// call of the slot if it has room, or a new one. q.mu must be held.
 func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	q.hits += n
 	var c *Call
@@ -113,8 +113,8 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	if until := now.Add(timeout); until.After(c.until) {
 		c.until = until
 	}
-	// The last quarter is for the call itself. If each request were sent at the last moment, as
-	// happens while more arrives than Redis decides, none would be answered in time.
+	// The call itself needs the last quarter. Otherwise, under overload, each request would be sent
+	// at the last moment and none be answered in time.
 	if deadline := now.Add(timeout * 3 / 4); deadline.After(c.deadline) {
 		c.deadline = deadline
 	}
@@ -167,7 +167,7 @@ func (q *Queue) run() {
 				continue
 			}
 			q.queues.options.Decided(c)
-			close(c.done)
+			close(c.Done)
 		}
 	}
 }
@@ -193,18 +193,11 @@ func (q *Queue) next() (calls []*Call) {
 			continue
 		}
 		c.Err = errLate
-		close(c.done)
+		close(c.Done)
 	}
 	if calls == nil {
 		q.running = false
 		q.queues.working.Done()
 	}
 	return calls
-}
-
-// close makes the queue refuse requests. Waiting calls are still made while a caller waits.
-func (q *Queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
 }

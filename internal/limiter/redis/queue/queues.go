@@ -3,6 +3,7 @@ package queue
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,17 +103,18 @@ func (q *Queues) Enter() bool {
 	return !q.closed
 }
 
-// Exit ends the work of Enter.
+// Exit must be called after Enter returned true.
 func (q *Queues) Exit() { q.working.Done() }
 
-// Close makes all queues refuse requests.
+// Close makes all queues refuse requests. Waiting calls are still made while a caller waits.
 func (q *Queues) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.first.close()
-	for _, of := range q.queues {
-		of.close()
+	for _, of := range slices.AppendSeq([]*Queue{q.first}, maps.Values(q.queues)) {
+		of.mu.Lock()
+		of.closed = true
+		of.mu.Unlock()
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// Batch is the requests and releases that one call of the script decides. It copies what it needs
-// of the hits, whose callers may leave before the call.
+// Batch is the requests and releases that one call of the script decides. It keeps no memory of
+// the hits, whose callers may leave before the call.
 type Batch struct {
 	limits   []definition // the distinct limits
 	counters []counter    // the distinct counters
@@ -45,10 +45,8 @@ type counter struct {
 type hit struct {
 	how            int8 // mode + 3 * charge, as decide.lua reads it
 	limit, counter int32
-	// cost is the cost. If the hit has a hold, it is twice the number of the name in Batch.names,
-	// which starts at 1, plus 1 unless the hit is a peek.
-	cost    int64
-	charged *limiter.State // set for releases
+	cost           int64          // for a hold, twice the number of its name from 1, plus 1 unless it is a peek
+	charged        *limiter.State // set for releases
 }
 
 // Release takes back the charge that a denied or failed request has left in one counter, as
@@ -173,8 +171,8 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
-// Credits calls do for each hit that lowers a counter, except for those of holds, with the number
-// of hits of its request and its index among them.
+// Credits calls do for each hit without a hold that lowers a counter, with the number of hits of its
+// request and its index among them.
 func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
 	for request := range b.ends {
 		hits := b.hitsOf(request)

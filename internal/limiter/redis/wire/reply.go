@@ -9,15 +9,14 @@ import (
 
 // Reply is the script's reply to a batch.
 type Reply struct {
-	Now     int64 // time of the decisions, in microseconds since the epoch
-	Refusal error // error of Redis for the requests whose writes it refused, or nil
-
-	hits   []int64         // perHit integers for each hit, if the layout is single
-	states []limiter.State // final state of each counter, in any other layout
-	later  []int64         // for each hit the later charges of its counter, nil if there are none
+	Now      int64           // time of the decisions, in microseconds since the epoch
+	Refusal  error           // error of Redis for the requests whose writes it refused, or nil
+	Together []limiter.State // final state of each counter, nil unless all hits were admitted at once
+	later    []int64         // for each hit the later charges of its counter, nil if there are none
+	hits     []int64         // otherwise perHit integers for each hit
 }
 
-// layout is the second integer of a reply, which says what follows. The first is always the time.
+// layout is the second integer of a reply. The first is always the time.
 type layout int64
 
 // The layouts that are not the state of a counter, as time.lua defines them. If the second integer
@@ -35,11 +34,10 @@ const (
 	resultRefused = 3
 )
 
-// perHit is the number of integers for a hit: its result and the four numbers of a state.
-const perHit = 5
-
-// million separates the two numbers of a short state, see state.lua.
-const million = 1_000_000
+const (
+	perHit  = 5         // integers for a hit in the layout single: its result and the four numbers of a state
+	million = 1_000_000 // separates the two numbers of a short state, see state.lua
+)
 
 var (
 	// ErrNoWindow means that the script did nothing, because the time of Redis, which is Reply.Now,
@@ -102,13 +100,13 @@ func (r *Reply) readSingle(b *Batch, integers []int64) error {
 	return nil
 }
 
-// readStates keeps the final state of each counter, of which state returns the one with an index
-// in KEYS. It also computes r.later, since the state after each hit must be reported.
+// readStates keeps the final state of each counter; state returns it by its index in KEYS. It also
+// computes r.later, since the state after each request must be reported.
 func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
-	r.states = make([]limiter.State, len(b.counters))
+	r.Together = make([]limiter.State, len(b.counters))
 	for i, n := range b.order {
-		r.states[n] = state(i)
-		if r.states[n].Used < b.counters[n].sum {
+		r.Together[n] = state(i)
+		if r.Together[n].Used < b.counters[n].sum {
 			return errReply
 		}
 	}
@@ -129,17 +127,14 @@ func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
 	return nil
 }
 
-// IsTogether reports whether all requests were admitted at once.
-func (r *Reply) IsTogether() bool { return r.states != nil }
-
 // Outcomes sets Over and Already in out, which has an element for each hit of a request, and
 // appends the states of the hits' counters after the request to states. It returns r.Refusal if
 // Redis refused a write of the request.
 func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
 	begin, hits := b.begin(request), b.hitsOf(request)
 	for i := range out {
-		if r.states != nil {
-			state := r.states[hits[i].counter]
+		if r.Together != nil {
+			state := r.Together[hits[i].counter]
 			if r.later != nil {
 				state.Used -= r.later[begin+i]
 			}

@@ -1,5 +1,5 @@
 -- The start of the script: the words of its replies, the time, and the stored texts of the counters.
--- ARGV[3]  missing or empty if the time is that of Redis, else the time in microseconds since the epoch
+-- ARGV[3]  the time, or nothing for the time of Redis, in microseconds since the epoch
 -- Sets the words of replies, call, pcall, KEYS, ARGV, tonumber, byte, format, integer, MILLION, now, stored, put.
 
 -- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
