@@ -51,22 +51,18 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	}
 	errs := make(chan error, len(keys))
 	for b, keys := range keys {
-		go func() { errs <- b.reset(ctx, keys) }()
+		go func() {
+			p := b.client.Current().Pipeline()
+			for _, key := range keys {
+				p.Del(ctx, key)
+			}
+			_, err := p.Exec(ctx)
+			errs <- queue.Unavailable(b.client.Failed(err))
+		}()
 	}
 	var err error
 	for range keys {
 		err = errors.Join(err, <-errs)
 	}
 	return err
-}
-
-func (b *backend) reset(ctx context.Context, keys []string) error {
-	p := b.client.Current().Pipeline()
-	for _, key := range keys {
-		p.Del(ctx, key)
-	}
-	if _, err := p.Exec(ctx); err != nil {
-		return queue.Unavailable(b.client.Failed(err))
-	}
-	return nil
 }

@@ -153,7 +153,7 @@ func (r *crossSlot) run() {
 	}
 }
 
-// await waits for the decision of p, which takes at most as long as its calls may take.
+// await waits for the decision of p.
 func (p *part) await() {
 	if p.err != nil {
 		return
@@ -167,8 +167,7 @@ func (p *part) await() {
 	p.vetoed = v.Vetoed
 }
 
-// merge decides the request by the outcomes of its parts. It describes the counters of a denied
-// request as they are after the releases.
+// merge decides the request, and describes its counters as they are after the releases.
 func (r *crossSlot) merge() {
 	for i := range r.parts {
 		r.err = cmp.Or(r.err, r.parts[i].err)

@@ -1,10 +1,8 @@
-// Package redis keeps counters in Redis, where any number of servers share them: a single Redis,
-// the primary that sentinels know, or a cluster; and optionally a second Redis for limits per
-// second.
+// Package redis keeps counters in Redis, where any number of servers share them: in one deployment,
+// or those of limits per second in another.
 //
 // It takes the hits of a request and returns their decisions, all or nothing. Requests that arrive
-// during a call wait for it and share the next one, without a timer. So the busier the store, the
-// fewer calls per request it makes.
+// during a call share the next one, so the busier the store, the fewer calls per request it makes.
 //
 // Read store.go first. Each package knows only those before it: conn connects to a Redis and sends
 // commands, wire writes requests as arguments of the script and reads its replies, queue makes the

@@ -173,10 +173,7 @@ func (h *health) ping(ctx context.Context) error {
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) { // but not if the caller canceled
 		h.observe(err)
 	}
-	if err != nil {
-		return queue.Unavailable(err)
-	}
-	return nil
+	return queue.Unavailable(err)
 }
 
 // probeLimit is the limit of the counter that probes charge. It is too high to be reached, and its

@@ -129,10 +129,5 @@ func (s *shared) Reports(ctx context.Context) (map[string]string, error) {
 	return reports, s.failed(err)
 }
 
-// failed returns the error for a caller of an error of go-redis.
-func (s *shared) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return queue.Unavailable(s.client.Failed(err))
-}
+// failed converts an error of go-redis for callers.
+func (s *shared) failed(err error) error { return queue.Unavailable(s.client.Failed(err)) }

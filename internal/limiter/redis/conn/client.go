@@ -40,12 +40,10 @@ type Server struct {
 	SentinelUsername, SentinelPassword string
 	// TLS, if not nil, encrypts all connections. It is called for each new connection.
 	TLS func() *tls.Config
-	// PoolSize limits the connections to each node of a cluster; 0 means 10. Other deployments
-	// need only a few connections and ignore it.
+	// PoolSize limits the connections to each node of a cluster; 0 means 10.
 	PoolSize int
 	// Timeout limits a call, and the time to connect, which continues in the background if the
-	// call gives up first. 0 means a second. Every waiting request is delayed by a call on a dead
-	// connection, so it should be short.
+	// call gives up first. 0 means a second. A call on a dead connection delays all requests.
 	Timeout time.Duration
 	// Latest, if not nil, returns the server with its current address, users and passwords.
 	// The other fields must not change.
@@ -71,8 +69,8 @@ func (s Server) isSame(t Server) bool {
 		s.SentinelUsername == t.SentinelUsername && s.SentinelPassword == t.SentinelPassword
 }
 
-// Client is a client of one Redis deployment. It sends each command once. When the address or a
-// password changes, a new client of go-redis replaces the current one; see follow.go.
+// Client is a client of one Redis deployment. When the address or a password changes, a new client
+// of go-redis replaces the current one; see follow.go.
 type Client struct {
 	server Server // as passed to Open
 	log    *slog.Logger
@@ -118,8 +116,7 @@ func Open(s Server, log *slog.Logger) (*Client, error) {
 // silence turns off the logger of go-redis, whose format differs from ours.
 var silence = sync.OnceFunc(logging.Disable)
 
-// newConnected returns a client of go-redis for s, which connects at its first call. It adds the
-// passwords of s to c.secrets.
+// newConnected returns a client of go-redis for s and adds the passwords of s to c.secrets.
 func (c *Client) newConnected(s Server) *connected {
 	for _, secret := range []string{s.Password, s.SentinelPassword} {
 		if known := *c.secrets.Load(); secret != "" && !slices.Contains(known, secret) {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,19 +60,18 @@ func (t Ticket) Outcomes(out []limiter.Decision, states []limiter.State) ([]limi
 		return nil, t.Call.Err
 	}
 	states, err := t.Call.Batch.Outcomes(&t.Call.Reply, t.Request, out, states)
-	if err != nil {
-		return nil, Unavailable(err)
-	}
-	return states, nil
+	return states, Unavailable(err)
 }
 
-// Unavailable wraps an error of Redis for the callers of the store.
+// Unavailable wraps an error of Redis for the callers of the store. It returns nil for nil.
 func Unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%w: asking Redis: %w", limiter.ErrUnavailable, err)
 }
 
-// callEach makes all calls at the same time, through the client of the cluster, which finds the
-// primary of each and follows redirections.
+// callEach makes all calls at the same time. The client of the cluster finds the primary of each.
 func (q *Queues) callEach(calls []*Call) {
 	var running sync.WaitGroup
 	for _, c := range calls {
@@ -112,14 +112,11 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 		q.options.Metrics.calls.Inc()
 		q.options.Metrics.requests.Observe(float64(c.Batch.Requests()))
 		q.options.Metrics.seconds.Observe(seconds)
-		err := c.Err
-		if err == nil {
-			err = c.Reply.Refusal
-		}
+		err := q.options.Client.Failed(cmp.Or(c.Err, c.Reply.Refusal))
 		if err == nil {
 			continue
 		}
-		failed = q.options.Client.Failed(err)
+		failed = err
 		q.options.Metrics.errors[conn.Classify(failed)].Inc()
 		if c.Err != nil {
 			c.Err = Unavailable(failed)

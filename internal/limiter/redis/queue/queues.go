@@ -33,13 +33,12 @@ type Queues struct {
 
 // Options are the properties of Queues.
 type Options struct {
-	Client   *conn.Client
-	Patience time.Duration    // how long a caller without a deadline waits
-	Now      func() time.Time // replaces the clock of Redis, or nil
-	Local    func() time.Time // clock of this server
-	Metrics  *Metrics
-	Log      func() *slog.Logger // logger with the current address of Redis
-
+	Client     *conn.Client
+	Patience   time.Duration    // how long a caller without a deadline waits
+	Now        func() time.Time // replaces the clock of Redis, or nil
+	Local      func() time.Time // clock of this server
+	Metrics    *Metrics
+	Log        func() *slog.Logger                     // logger with the current address of Redis
 	Check      func() error                            // returns the error with which calls fail at once, or nil
 	NextNumber func() int64                            // returns a number for a call, larger than all earlier ones
 	Called     func(err error, patience time.Duration) // observes the error, or nil, of a call that could take so long
@@ -121,8 +120,7 @@ func (q *Queues) Close() {
 // Idle waits until no call is waiting or in flight, and no registered work is left.
 func (q *Queues) Idle() { q.working.Wait() }
 
-// Stats returns the number of hits that wait in the first queue, whether it is making calls, and
-// the number of primaries that have a queue.
+// Stats describes the first queue, and counts the primaries of a cluster that have a queue.
 func (q *Queues) Stats() (hits int, running bool, primaries int) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()

@@ -11,8 +11,8 @@
 -- Reply    integers: the time; SINGLE; for each hit its result and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of the
 --          error of Redis follow at the end.
--- Reads KEYS, byte, integer, now, stored, put, the words of replies, min, max, limits, text, and all functions of state.lua
--- and holds.lua.
+-- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
+-- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
 
 local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
 

@@ -2,13 +2,12 @@
 -- limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take and give are add of a positive
 -- and a negative cost, left is the time that usage returns, and limit takes the constants that numbers returns. A state is
 -- passed as its three numbers, without the ban.
--- Reads tonumber, format, now, MILLION. Sets algorithms, the functions of strings and numbers, SECOND, EXACT, share,
--- parse_state, state_text, expiry, expires_alike.
---
 -- The function limit prepares the first argument of the others once for all counters of a limit: the constants of the limit;
 -- grid, the unit of at in microseconds, like all times; most and most_prev, the largest used and prev of a state; newest, the
 -- largest at of a state that is not from the future, as after a clock that stepped back. limits.lua adds its algorithm, and
 -- ban, the end of a ban that begins now, or false if it does not ban.
+-- Reads tonumber, format, now, MILLION. Sets match, gmatch, fmod, ceil, min, max, algorithms, SECOND, EXACT, share, parse_state,
+-- state_text, expiry, expires_alike.
 
 local match, gmatch = string.match, string.gmatch
 local fmod, ceil, min, max = math.fmod, math.ceil, math.min, math.max

@@ -1,11 +1,9 @@
 -- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, in any
 -- order and with any modes of their limits (limiter.Decide gives the same result for each). So each counter is charged once,
--- with the sum of its hits. decide.lua handles all other batches.
+-- with the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
+-- at * MILLION + used, see state.lua. The same two bounds for all counters of a limit tell which states are of the current
+-- window and which have room. INCRBY charges a counter.
 -- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, store, reply.
---
--- It is for fixed windows with short states at * MILLION + used, see state.lua. The same two bounds for all counters of a
--- limit tell which states are of the current window and which have room. INCRBY charges a counter.
---
 -- KEYS     the counters of the batch, each once
 -- ARGV[1]  empty if the batch must be decided by decide.lua, else groups of counters in the order of KEYS; for each group
 --          GROUP bytes, four integers, which are faster to read than decimal text:

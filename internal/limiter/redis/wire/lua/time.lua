@@ -1,6 +1,7 @@
 -- The start of the script: the words of its replies, the time, and the stored texts of the counters.
 -- ARGV[3]  the time, or nothing for the time of Redis, in microseconds since the epoch
--- Sets the words of replies, call, pcall, KEYS, ARGV, tonumber, byte, format, integer, MILLION, now, stored, put.
+-- Sets SINGLE, NO_WINDOW, TOGETHER, ADMITTED, OVER, ALREADY, REFUSED, call, pcall, KEYS, ARGV, tonumber, byte, format,
+-- integer, MILLION, now, stored, put.
 
 -- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
 -- one, see decide.lua; nothing was done, see limits.lua; all were charged together, see together.lua.

@@ -1,6 +1,6 @@
 -- The straight way for other algorithms: as in straight.lua, each counter is charged once if all hits fit.
 -- Reply    integers: the time; TOGETHER; for each counter at, used and prev of its state
--- Reads ARGV, byte, integer, now, stored, limits, parse_state, state_text, expiry, expires_alike, GROUP, store. Sets reply.
+-- Reads ARGV, byte, integer, now, stored, limits, parse_state, state_text, expiry, expires_alike, GROUP, TOGETHER, store, reply.
 
 local function charged_together()
   local reply, texts, lasts, last, n = { now, TOGETHER }, {}, {}, 0, 2
