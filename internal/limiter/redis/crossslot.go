@@ -11,6 +11,21 @@ import (
 	"weir/internal/limiter/redis/wire"
 )
 
+// location is the counters that one run of the script can reach: a Redis, or a slot of a cluster.
+type location struct {
+	backend *backend
+	slot    int
+}
+
+// locate returns the location of the counter of h.
+func (s *store) locate(h *limiter.Hit) location {
+	b := s.main
+	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
+		b = s.perSecond
+	}
+	return location{b, b.queues.Slot(h.Key)}
+}
+
 // crossSlot is a request whose counters have several locations: slots of a cluster, or the two
 // Redis of Options.PerSecond. No script can reach all of them, so the request is decided in two
 // steps:

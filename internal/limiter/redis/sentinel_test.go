@@ -65,6 +65,9 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 			c.server.Type, c.server.Timeout = conn.Sentinel, long
 			s := open(t, Options{Main: c.server})
 			err := s.Ping(t.Context())
+			if set := openShared(t, c.server, "").SetExceptions(t.Context(), map[string]string{"x": "1"}); (set == nil) != (err == nil) {
+				t.Errorf("setting an exception: got error %v, and from Ping %v", set, err)
+			}
 			if c.want == "" {
 				testenv.OK(t, err)
 				mustAsk(t, s, "k", perYear)

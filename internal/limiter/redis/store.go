@@ -194,21 +194,6 @@ func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []i
 	return limiter.Settle(hits, out), nil
 }
 
-// location is the counters that one run of the script can reach: a Redis, or a slot of a cluster.
-type location struct {
-	backend *backend
-	slot    int
-}
-
-// locate returns the location of the counter of h.
-func (s *store) locate(h *limiter.Hit) location {
-	b := s.main
-	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
-		b = s.perSecond
-	}
-	return location{b, b.queues.Slot(h.Key)}
-}
-
 // result returns the decisions of a request whose call is done, and adds its states to the memo.
 func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var buf [16]limiter.State

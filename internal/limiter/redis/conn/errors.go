@@ -85,11 +85,7 @@ func classifyReply(err redis.Error) Kind {
 
 // Answered reports whether Redis replied, possibly with an error.
 func Answered(err error) bool {
-	if err == nil {
-		return true
-	}
-	kind := Classify(err)
-	return kind != KindTimeout && kind != KindConnection
+	return err == nil || !slices.Contains([]Kind{KindTimeout, KindConnection}, Classify(err))
 }
 
 // isRefused reports whether Redis refused a login, so that it has executed nothing.

@@ -163,7 +163,7 @@ func (q *Queue) run() {
 		}
 		for _, c := range calls {
 			if slices.Contains(elsewhere, c) {
-				q.queues.first.requeue(c)
+				q.queues.fallback.requeue(c)
 				continue
 			}
 			q.queues.options.Decided(c)

@@ -22,8 +22,8 @@ type Queues struct {
 	late    atomic.Int64 // timeouts that are not logged yet
 	lateLog rate.Sometimes
 
-	first   *Queue      // the only queue; in a cluster the one for calls whose primary is not known
-	located atomic.Bool // the client of a cluster knows the primaries of slots
+	fallback *Queue      // the only queue; in a cluster the queue of calls whose primary is not known
+	located  atomic.Bool // the client of a cluster knows the primaries of slots
 
 	mu      sync.RWMutex
 	queues  map[conn.Node]*Queue // by primary; nil unless Redis is a cluster
@@ -48,7 +48,7 @@ type Options struct {
 // New returns queues without requests.
 func New(o Options) *Queues {
 	q := &Queues{options: o, lateLog: rate.Sometimes{Interval: time.Minute}}
-	q.first = &Queue{queues: q, isRouter: o.Client.IsCluster()}
+	q.fallback = &Queue{queues: q, isRouter: o.Client.IsCluster()}
 	if o.Client.IsCluster() {
 		q.queues = make(map[conn.Node]*Queue)
 	}
@@ -67,11 +67,11 @@ func (q *Queues) Slot(key []byte) int {
 // removes the queues of former clients, which a new password or a new primary has replaced.
 func (q *Queues) Of(key []byte) *Queue {
 	if q.queues == nil || !q.located.Load() {
-		return q.first
+		return q.fallback
 	}
 	node, err := q.options.Client.NodeOf(string(key))
 	if err != nil {
-		return q.first
+		return q.fallback
 	}
 	q.mu.RLock()
 	found := q.queues[node]
@@ -110,7 +110,7 @@ func (q *Queues) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for _, of := range slices.AppendSeq([]*Queue{q.first}, maps.Values(q.queues)) {
+	for _, of := range slices.AppendSeq([]*Queue{q.fallback}, maps.Values(q.queues)) {
 		of.mu.Lock()
 		of.closed = true
 		of.mu.Unlock()
@@ -120,11 +120,11 @@ func (q *Queues) Close() {
 // Idle waits until no call is waiting or in flight, and no registered work is left.
 func (q *Queues) Idle() { q.working.Wait() }
 
-// Stats describes the first queue, and counts the primaries of a cluster that have a queue.
+// Stats describes the fallback queue, and counts the primaries of a cluster that have a queue.
 func (q *Queues) Stats() (hits int, running bool, primaries int) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	q.first.mu.Lock()
-	defer q.first.mu.Unlock()
-	return q.first.hits, q.first.running, len(q.queues)
+	q.fallback.mu.Lock()
+	defer q.fallback.mu.Unlock()
+	return q.fallback.hits, q.fallback.running, len(q.queues)
 }

@@ -27,15 +27,12 @@ const (
 	together layout = -3 // all hits were admitted: three integers for each counter, see together.lua
 )
 
-// Results of a hit in the layout single, as time.lua defines them.
 const (
-	resultOver    = 1
+	perHit        = 5 // integers for a hit in the layout single: its result and the four numbers of a state
+	resultOver    = 1 // results, as time.lua defines them
 	resultAlready = 2
 	resultRefused = 3
-)
 
-const (
-	perHit  = 5         // integers for a hit in the layout single: its result and the four numbers of a state
 	million = 1_000_000 // separates the two numbers of a short state, see state.lua
 )
 
