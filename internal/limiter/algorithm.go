@@ -31,7 +31,7 @@ const (
 )
 
 // algorithms has a row for each algorithm. Its other parts are found by its word, and tests
-// fail if one is missing: the script redis/lua/<word>.lua, a row in storetest, the exact
+// fail if one is missing: the script redis/wire/lua/<word>.lua, a row in storetest, the exact
 // counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules

@@ -36,7 +36,7 @@ func TestEveryAlgorithmIsComplete(t *testing.T) {
 		if newExactCounter[Algorithm(i)] == nil {
 			lacks("a judge, in newExactCounter")
 		}
-		if _, err := os.Stat("redis/lua/" + row.word + ".lua"); err != nil {
+		if _, err := os.Stat("redis/wire/lua/" + row.word + ".lua"); err != nil {
 			lacks("a script: %v", err)
 		}
 		for page, what := range map[string]string{"rules.md": "its word", "algorithms.md": "a paragraph"} {

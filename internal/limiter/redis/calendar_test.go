@@ -22,10 +22,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 		redis.SetTime(to)
 	}
 	var off time.Duration
-	right := open(t, Options{Main: at(redis.Addr())})
-	right.main.local = func() time.Time { return now }
-	wrong := open(t, Options{Main: at(redis.Addr())})
-	wrong.main.local = func() time.Time { return now.Add(off) }
+	right := open(t, Options{Main: at(redis.Addr()), local: func() time.Time { return now }})
 	utc := func(month time.Month, day, hour int) time.Time {
 		return time.Date(2026, month, day, hour, 0, 0, 0, time.UTC)
 	}
@@ -50,7 +47,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 				time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 400 * 24 * time.Hour, -400 * 24 * time.Hour,
 			} {
 				set(c.change.Add(-time.Microsecond))
-				wrong.main.ahead.Store(0)
+				wrong := open(t, Options{Main: at(redis.Addr()), local: func() time.Time { return now.Add(off) }})
 				key := fmt.Sprint(name, off)
 				for _, step := range []struct {
 					now  time.Time
@@ -83,8 +80,7 @@ func TestClockOfRedisIsFoundOut(t *testing.T) {
 	redisNow := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	redis.SetTime(redisNow)
 	off := time.Duration(0)
-	s := open(t, Options{Main: at(redis.Addr())})
-	s.main.local = func() time.Time { return redisNow.Add(off) }
+	s := open(t, Options{Main: at(redis.Addr()), local: func() time.Time { return redisNow.Add(off) }})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.ByCalendar})
 	mustAsk(t, s, "the script is loaded", l)
 	for _, step := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -32,7 +33,7 @@ func startCluster(t testing.TB, replicas int, args ...string) *cluster {
 	}
 	admin := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: long})
 	t.Cleanup(func() { admin.Close() })
-	return &cluster{Options{Main: Server{Type: Cluster, Addr: strings.Join(addrs, ","), Timeout: long}}, admin, nodes}
+	return &cluster{Options{Main: Server{Type: conn.Cluster, Addr: strings.Join(addrs, ","), Timeout: long}}, admin, nodes}
 }
 
 // TestCluster runs the tests that can share a cluster, which takes seconds to start.

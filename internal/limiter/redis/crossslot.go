@@ -4,68 +4,80 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/queue"
+	"weir/internal/limiter/redis/wire"
 )
 
-// crossSlot is a request across slots: its counters have several locations, in slots of
-// a cluster or in the two Redis of Options.PerSecond. No script sees all of them,
-// so it is decided in two steps:
+// location is the counters that one run of the script can reach: a Redis, or a slot of a cluster.
+type location struct {
+	backend *backend
+	slot    int
+}
+
+// locate returns the location of the counter of h.
+func (s *store) locate(h *limiter.Hit) location {
+	b := s.main
+	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
+		b = s.perSecond
+	}
+	return location{b, b.queues.Slot(h.Key)}
+}
+
+// crossSlot is a request whose counters have several locations: slots of a cluster, or the two
+// Redis of Options.PerSecond. No script can reach all of them, so the request is decided in two
+// steps:
 //
-//  1. The hits of each location are a part. All parts are decided at the same time,
-//     each atomically, and charged unless an enforced limit of the part itself is
-//     over. A quota limit counts as a shadow limit meanwhile, because only all
-//     quota limits of the request together can deny it.
-//  2. It is known now which hits fit, and the request is denied or admitted as
-//     always. If it is denied, or a part could not be decided, the charges of the
-//     other parts are given back, each in its own window.
+//  1. The hits of each location are a part. All parts are decided at the same time, each
+//     atomically, and charged unless an enforced limit of the same part is exceeded. Until then a
+//     quota limit counts as a shadow limit, because only all quota limits of the request together
+//     can deny it.
+//  2. Now it is known which hits fit, so that the request is denied or admitted as usual. If it
+//     is denied, or a part failed, the charges of the other parts are released, each in its own
+//     window.
 //
-// Between the steps, counters of a denied request are too high. So others may be
-// denied that need not be, but never is more admitted than a limit says. Then
-// nothing is left of a denied request but what is written whatever becomes of it.
-// Only a hit that is given back beside such a hit on the same counter is not exact,
-// because that met a counter that was too high.
+// Between the steps, counters of a denied request are too high. This may deny other requests
+// needlessly, but never admits more than a limit allows. A hit that is charged in any case is not
+// exact if it shares its counter with a released one, because it met a counter that was too high.
 //
-// The caller waits for the second step, too, if it has the time: what it asks next, of another
-// server as well, finds nothing of a denied request. Both steps are done even if the caller
-// leaves. Charges that cannot be given back, because Redis fails or this process dies between
-// the steps, count until their window ends. Like every call, giving back is not repeated: that
-// might give back twice.
+// The caller waits for both steps if it has the time, so that its next request meets exact
+// counters. Both steps are completed even if it leaves. If Redis fails, or this process ends between
+// the steps, charges stay until their window ends. Like all calls, releases are not repeated.
 type crossSlot struct {
-	hits  []limiter.Hit // part after part, in memory of their own
-	index []int         // of each of them in the request
+	hits  []limiter.Hit // part by part, with memory of their own
+	index []int         // for each of hits its index in the request
 	parts []part
 
-	out    []limiter.Decision // of hits, void if err is not nil
+	out    []limiter.Decision // of hits, invalid if err is not nil
 	denied bool
 	err    error
 
 	decided chan struct{} // closed when out, denied and err are set
-	done    chan struct{} // closed when the charges are given back, too
+	done    chan struct{} // closed when also the charges are released
 }
 
 // part is the hits of a crossSlot that have one location.
 type part struct {
-	location
-	ticket
-	hits    []limiter.Hit      // of crossSlot.hits
-	out     []limiter.Decision // of crossSlot.out
-	states  []limiter.State
-	vetoed  bool       // denied by a limit of its own, so that nothing was charged that can be given back
-	charges []giveBack // to be given back
-	err     error
+	location location
+	ticket   queue.Ticket
+	hits     []limiter.Hit      // of crossSlot.hits
+	out      []limiter.Decision // of crossSlot.out
+	states   []limiter.State    // of the counters of hits
+	vetoed   bool               // denied by one of its own limits, so that it has no charges to release
+	releases []wire.Release
+	err      error
 }
 
-// newCrossSlot copies what it needs of hits, which are the caller's.
+// newCrossSlot returns the request with a copy of hits, which belong to the caller.
 func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *crossSlot {
 	r := &crossSlot{
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
 		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}), done: make(chan struct{}),
 	}
 	hits = cloneHits(hits)
-	indexes := map[location][]int{} // of the hits of each location, in the request
+	indexes := map[location][]int{} // for each location the indexes of its hits in the request
 	for i := range hits {
 		l := locate(&hits[i])
 		if indexes[l] == nil {
@@ -84,7 +96,7 @@ func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *cross
 	return r
 }
 
-// cloneHits returns a copy of hits that uses no memory of the caller's.
+// cloneHits returns a copy of hits that shares no memory with the caller.
 func cloneHits(hits []limiter.Hit) []limiter.Hit {
 	hits = slices.Clone(hits)
 	for i := range hits {
@@ -97,44 +109,43 @@ func cloneHits(hits []limiter.Hit) []limiter.Hit {
 // decideCrossSlot decides hits that have several locations, as Decide does.
 func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if err := limiter.Left(ctx, hits); err != nil {
-		return false, err // rather than charge some parts only
+		return false, err // before some of the parts are charged
 	}
 	r := newCrossSlot(hits, s.locate)
 	for i := range r.parts {
-		if r.parts[i].breaker.isOpen() {
-			return false, errOpen // rather than charge the other parts in vain
+		if err := r.parts[i].location.backend.health.check(); err != nil {
+			return false, err // before the other parts are charged in vain
 		}
 	}
-	if !s.main.enter() { // so that its charges are given back before the store is closed
-		return false, errClosed
+	main := s.main.queues
+	if !main.Enter() { // so that Close waits until the charges are released
+		return false, queue.ErrClosed
 	}
-	timeout := s.main.timeout(ctx)
+	timeout := main.Timeout(ctx)
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.ticket, p.err = p.queue(context.Background(), p.hits, true, timeout)
+		p.ticket, p.err = p.location.backend.queues.Of(p.hits[0].Key).Add(context.Background(), p.location.slot, p.hits, true, timeout)
 	}
 	go func() {
-		defer s.main.working.Done()
+		defer main.Exit()
 		r.run()
 	}()
-	if err := s.main.wait(ctx, timeout, r.done); err != nil {
+	if err := main.Wait(ctx, timeout, r.done); err != nil {
 		select {
-		case <-r.decided: // only giving back takes longer than the caller can wait
+		case <-r.decided: // only the releases take longer than the caller can wait
 		default:
-			s.main.whenDecided(ctx, r.decided, func() error { return r.err })
+			main.WhenDecided(ctx, r.decided, func() error { return r.err })
 			return false, err
 		}
 	}
 	for i, at := range r.index {
 		out[at] = r.out[i]
 	}
-	if errors.Is(r.err, errLate) {
-		s.main.metrics.errors[kindQueueFull].Inc()
-	}
+	main.CountLate(r.err)
 	return r.denied, r.err
 }
 
-// run does both steps. The parts are queued.
+// run completes both steps. The parts must be in their queues.
 func (r *crossSlot) run() {
 	defer close(r.done)
 	for i := range r.parts {
@@ -142,29 +153,28 @@ func (r *crossSlot) run() {
 	}
 	r.merge()
 	close(r.decided)
-	var queued []*batch
+	var calls []*queue.Call
 	for i := range r.parts {
 		p := &r.parts[i]
-		if r.err == nil { // first, because what is given back makes it outdated
-			p.denials.note(p.ticket, p.hits, p.states, r.denied)
+		if r.err == nil { // before the releases, which make the states outdated
+			p.location.backend.memo.note(p.ticket, p.hits, p.states, r.denied)
 		}
-		if len(p.charges) > 0 {
-			queued = append(queued, p.queueGiveBacks(p.charges))
+		if len(p.releases) > 0 {
+			calls = append(calls, p.location.backend.queues.Of(p.hits[0].Key).Release(p.location.slot, p.releases))
 		}
 	}
-	for _, b := range queued {
-		<-b.done
+	for _, c := range calls {
+		<-c.Done
 	}
 }
 
-// await waits for the decision of p, which comes within the time that its calls
-// may take.
+// await waits for the decision of p.
 func (p *part) await() {
 	if p.err != nil {
 		return
 	}
-	<-p.batch.done
-	p.states, p.err = p.outcomes(p.out, nil)
+	<-p.ticket.Call.Done
+	p.states, p.err = p.ticket.Outcomes(p.out, nil)
 	var v limiter.Verdict
 	for i := range p.hits {
 		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
@@ -172,8 +182,7 @@ func (p *part) await() {
 	p.vetoed = v.Vetoed
 }
 
-// merge decides the request from the decisions of its parts. It describes the
-// counters of a denied request as they are after its charges are given back.
+// merge decides the request, and describes its counters as they are after the releases.
 func (r *crossSlot) merge() {
 	for i := range r.parts {
 		r.err = cmp.Or(r.err, r.parts[i].err)
@@ -184,17 +193,19 @@ func (r *crossSlot) merge() {
 	for i := range r.parts {
 		p := &r.parts[i]
 		firsts := limiter.Firsts(p.hits, nil)
+		var charged []int
 		if (r.denied || r.err != nil) && p.err == nil && !p.vetoed {
-			p.charges = giveBacks(p.hits, firsts, p.out, p.states)
+			p.releases, charged = releases(p.hits, firsts, p.out, p.states)
 		}
 		if r.err != nil {
 			continue
 		}
-		now := p.batch.reply.now
-		for _, g := range p.charges {
-			p.states[g.first] = g.Limit.GiveBack(p.states[g.first], g.charged, g.CountedCost(), now)
+		now := p.ticket.Call.Reply.Now
+		for j, release := range p.releases {
+			h, first := &release.Hit, charged[j]
+			p.states[first] = h.Limit.GiveBack(p.states[first], release.Charged, h.CountedCost(), now)
 		}
-		if len(p.charges) > 0 {
+		if len(p.releases) > 0 {
 			for j := range p.states { // later hits on the same counters
 				p.states[j] = p.states[firsts[j]]
 			}
@@ -203,22 +214,22 @@ func (r *crossSlot) merge() {
 	}
 }
 
-// giveBacks lists what hits were charged that a denied request is not to be:
-// one giveBack for each counter, however many hits it has, and for each hold.
-func giveBacks(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []giveBack) {
-	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
+// releases returns a release for each counter and for each hold that hits have charged although
+// their request is denied, and for each release the index of the first hit on its counter.
+func releases(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []wire.Release, charged []int) {
+	size := make([]int, len(hits)) // for the first hit on a counter, len(list) with its release, or 0
 	for i := range hits {
 		h, first := &hits[i], firsts[i]
 		switch {
 		case h.Unconditional() || h.Cost == 0 || out[i].Over || out[i].Already:
 		case h.Hold == nil && size[first] > 0:
-			list[size[first]-1].Cost += uint64(h.CountedCost())
+			list[size[first]-1].Hit.Cost += uint64(h.CountedCost())
 		default:
-			list = append(list, giveBack{*h, states[i], first})
+			list, charged = append(list, wire.Release{Hit: *h, Charged: states[i]}), append(charged, first)
 			if h.Hold == nil {
 				size[first] = len(list)
 			}
 		}
 	}
-	return list
+	return list, charged
 }

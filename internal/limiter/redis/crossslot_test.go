@@ -15,6 +15,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -121,8 +123,8 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	if _, err := p.Decide(t.Context(), hits, make([]limiter.Decision, 2)); !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), "LOADING") {
 		t.Errorf("got error %v, want LOADING", err)
 	}
-	if state := p.State(); state.Kind != string(kindLoading) || state.FailingSince.IsZero() {
-		t.Errorf("state %+v, want it to fail with kind %s", state, kindLoading)
+	if state := p.State(); state.Kind != string(conn.KindLoading) || state.FailingSince.IsZero() {
+		t.Errorf("state %+v, want it to fail with kind %s", state, conn.KindLoading)
 	}
 	p.second.SetError("")
 	if out, _ := mustDecide(t, p, hits...); out[0].Used != 10 || out[1].Used != 2 {
@@ -161,18 +163,19 @@ func TestACrossSlotGivesBack(t *testing.T) {
 			case "the store is closed":
 				go func() {
 					defer close(drained)
-					p.main.drain()
+					p.main.queues.Close()
+					p.main.queues.Idle()
 				}()
 				testenv.Until(t, "the store refuses others", func() bool {
-					entered := p.main.enter()
+					entered := p.main.queues.Enter()
 					if entered {
-						p.main.working.Done()
+						p.main.queues.Exit()
 					}
 					return !entered
 				})
 				hits := []limiter.Hit{hit("year", perYear, 1), hit("second", limit, 1)}
-				if _, err := p.Decide(ctx, hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
-					t.Errorf("got error %v, want %v", err, errClosed)
+				if _, err := p.Decide(ctx, hits, make([]limiter.Decision, 2)); !errors.Is(err, queue.ErrClosed) {
+					t.Errorf("got error %v, want %v", err, queue.ErrClosed)
 				}
 			}
 			g.pass <- struct{}{}

@@ -221,11 +221,11 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	b := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
-	h.decided += len(b.hits)
-	if b.reply.together == nil {
-		h.single += len(requests)
-	} else {
+	c := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
+	h.decided += c.Batch.Hits()
+	if c.Reply.Together != nil {
 		h.together += len(requests)
+	} else {
+		h.single += len(requests)
 	}
 }

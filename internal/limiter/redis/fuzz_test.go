@@ -9,6 +9,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/queue"
+	"weir/internal/limiter/redis/wire"
 	"weir/internal/testenv"
 )
 
@@ -36,12 +38,12 @@ func FuzzGiveBack(f *testing.F) {
 	var now int64
 	redis, s := startFuzzing(f, &now)
 	// run returns what the script leaves of the first counter of a batch.
-	run := func(t *testing.T, b *batch) limiter.State {
+	run := func(t *testing.T, c *queue.Call) limiter.State {
 		t.Helper()
-		if call(s, b); b.err != nil {
-			t.Fatal(b.err)
+		if call(s, c); c.Err != nil {
+			t.Fatal(c.Err)
 		}
-		return testenv.Must(ticket{b, 0}.outcomes(make([]limiter.Decision, 1), nil))(t)[0]
+		return testenv.Must(queue.Ticket{Call: c}.Outcomes(make([]limiter.Decision, 1), nil))(t)[0]
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		redis.FlushAll()
@@ -54,9 +56,9 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			b := newBatch(0, 0)
-			b.add([]limiter.Hit{h}, false)
-			return run(t, b)
+			c := queue.NewCall()
+			c.Batch.Add([]limiter.Hit{h}, false)
+			return run(t, c)
 		}
 		if in.byte()%2 == 0 { // somebody was there before
 			now = in.time(now)
@@ -64,15 +66,15 @@ func FuzzGiveBack(f *testing.F) {
 		}
 		hit.Refund, hit.Cost = false, in.number()
 		state := charge(hit)
-		g := giveBack{Hit: limiter.Hit{Key: hit.Key, Limit: hit.Limit, Cost: max(hit.Cost, 1)}, charged: state}
+		r := wire.Release{Hit: limiter.Hit{Key: hit.Key, Limit: hit.Limit, Cost: max(hit.Cost, 1)}, Charged: state}
 		if in.byte()%2 == 0 { // somebody comes in between
 			now = in.time(now)
 			hit.Refund, hit.Cost = in.byte()%4 == 0, in.number()
 			state = charge(hit)
 		}
 		now = in.time(now)
-		b := newBatch(0, 0)
-		b.addGiveBack(g)
+		c := queue.NewCall()
+		c.Batch.AddRelease(r)
 		// What is as good as unused may have any numbers, and the time of nothing but a ban.
 		plain := func(s limiter.State) limiter.State {
 			if hit.Limit.Expiry(s) <= now {
@@ -83,8 +85,8 @@ func FuzzGiveBack(f *testing.F) {
 			}
 			return s
 		}
-		if got, want := plain(run(t, b)), plain(hit.Limit.GiveBack(state, g.charged, g.CountedCost(), now)); got != want {
-			t.Errorf("at %d, %+v of limit %+v on %+v:\n got %+v\nwant %+v", now, g, hit.Limit.Spec, state, got, want)
+		if got, want := plain(run(t, c)), plain(hit.Limit.GiveBack(state, r.Charged, r.Hit.CountedCost(), now)); got != want {
+			t.Errorf("at %d, %+v of limit %+v on %+v:\n got %+v\nwant %+v", now, r, hit.Limit.Spec, state, got, want)
 		}
 	})
 }
@@ -116,14 +118,14 @@ func newCounters() counters {
 
 // decideBatch lets a store decide requests in one batch, and compares what it says of each with
 // what limiter.Decide says.
-func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters, now int64) *batch {
+func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
 	t.Helper()
-	b := newBatch(0, 0)
+	c := queue.NewCall()
 	for _, hits := range requests {
-		b.add(hits, false)
+		c.Batch.Add(hits, false)
 	}
-	if call(s, b); b.err != nil {
-		t.Fatalf("deciding %v: %v", requests, b.err)
+	if call(s, c); c.Err != nil {
+		t.Fatalf("deciding %v: %v", requests, c.Err)
 	}
 	for place, hits := range requests {
 		of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
@@ -138,7 +140,7 @@ func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters,
 			of[i], holds[i] = all.states[key], all.holds[key]
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-		denied, err := new(backend).result(ticket{b, place}, hits, got)
+		denied, err := new(backend).result(queue.Ticket{Call: c, Request: place}, hits, got)
 		if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied || err != nil {
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}
@@ -148,7 +150,7 @@ func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters,
 			}
 		}
 	}
-	return b
+	return c
 }
 
 // input turns bytes into requests. Used up, it gives zeros.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -152,9 +153,9 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			main := Server{Addr: p.addr, Timeout: 100 * time.Millisecond}
 			switch {
 			case c.to == "cluster slots":
-				main.Type = Cluster
+				main.Type = conn.Cluster
 			case c.to == "subscribe", strings.HasPrefix(c.to, "sentinel"):
-				main.Type, main.Primary = Sentinel, "weir"
+				main.Type, main.Primary = conn.Sentinel, "weir"
 				t.Parallel() // go-redis waits for a second after it found no primary
 			}
 			if strings.Contains(c.reply, endless) { // for longer than it takes to send too much
@@ -175,14 +176,14 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				cancel()
 			}
 			runtime.ReadMemStats(&after)
-			if n := after.TotalAlloc - before.TotalAlloc; n > 16*maxReply { // by six calls
+			if n := after.TotalAlloc - before.TotalAlloc; n > 16*conn.MaxReply { // by six calls
 				t.Errorf("%d MiB were allocated", n>>20)
 			}
 			back := real
 			switch main.Type {
-			case Cluster:
+			case conn.Cluster:
 				return // which could not come back as a single Redis
-			case Sentinel:
+			case conn.Sentinel:
 				host, port, _ := net.SplitHostPort(real)
 				back = fake(addressOf, bulk(host, port))
 			}

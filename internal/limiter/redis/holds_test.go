@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 )
 
@@ -120,8 +121,8 @@ func TestHoldsInAFullRedis(t *testing.T) {
 		t.Error("the second is not denied")
 	}
 	_, err := s.Decide(t.Context(), []limiter.Hit{holding("new", one, 1, false), holding("k", one, 1, true)}, make([]limiter.Decision, 2))
-	if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindOOM {
-		t.Errorf("error %v, want one of kind %s", err, kindOOM)
+	if !errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != conn.KindOOM {
+		t.Errorf("error %v, want one of kind %s", err, conn.KindOOM)
 	}
 	if out, _ := mustDecide(t, s, holding("k", one, 1, true)); out[0].Used != 0 {
 		t.Errorf("%d held after giving back, want none", out[0].Used)

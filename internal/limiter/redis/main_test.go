@@ -14,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -78,7 +80,7 @@ func (f *fixture) do(args ...any) any {
 }
 
 // value reads a metric of the store, see value.
-func (f *fixture) value(name string, k kind) float64 {
+func (f *fixture) value(name string, k conn.Kind) float64 {
 	f.Helper()
 	return value(f, f.reg, name, k)
 }
@@ -203,7 +205,7 @@ func mustFail(t testing.TB, s limiter.Store) error {
 }
 
 // value reads the counter or gauge of that name, and of that kind if it has one.
-func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
+func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) float64 {
 	t.Helper()
 	families := testenv.Must(reg.Gather())(t)
 	for _, f := range families {
@@ -217,5 +219,7 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
 	return 0
 }
 
-// call has a store's Redis decide a batch.
-func call(s *store, b *batch) { s.main.call(s.main.client, []*batch{b}) }
+// call makes a store's Redis decide a batch.
+func call(s *store, c *queue.Call) {
+	s.main.queues.Run(context.Background(), conn.Node{}, []*queue.Call{c}, false)
+}

@@ -11,20 +11,20 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/wire"
 	"weir/internal/testenv"
 )
 
 // commands lists what the scripts ask of Redis, and what runs them.
 func commands(t *testing.T) []string {
 	t.Helper()
-	files := testenv.Must(lua.ReadDir("lua"))(t)
 	names := map[string]bool{"evalsha": true, "eval": true}
 	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // (...) hands on what has a name
-	for _, f := range files {
-		text := testenv.Must(lua.ReadFile("lua/" + f.Name()))(t)
-		found := literal.FindAllStringSubmatch(string(text), -1)
-		if n := len(calls.FindAll(text, -1)); n != len(found) {
-			t.Errorf("%s has %d calls, of which %d name their command", f.Name(), n, len(found))
+	for _, text := range []string{wire.Script, setScript} {
+		found := literal.FindAllStringSubmatch(text, -1)
+		if n := len(calls.FindAllString(text, -1)); n != len(found) {
+			t.Errorf("a script has %d calls, of which %d name their command", n, len(found))
 		}
 		for _, c := range found {
 			names[strings.ToLower(c[1])] = true
@@ -44,7 +44,7 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			able.do("script", "flush")
 			s := able.openAs(t, "+@all", "-"+command)
 			if err := s.Ping(t.Context()); err != nil {
-				if classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable) || slices.Contains(forHolds, command) {
+				if conn.Classify(err) != conn.KindAuth || !errors.Is(err, limiter.ErrUnavailable) || slices.Contains(forHolds, command) {
 					t.Errorf("Ping: %v", err)
 				}
 				return
@@ -56,8 +56,8 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			mustDecide(t, able, holding("k", two, 1, false))
 			hits := []limiter.Hit{hit("day", perYear, 1), holding("new", two, 2, false), holding("k", two, 1, true)}
 			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
-			if slices.Contains(forHolds, command) != (err != nil) || err != nil && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindAuth) {
-				t.Errorf("holds: error %v of kind %s", err, classify(err))
+			if slices.Contains(forHolds, command) != (err != nil) || err != nil && (!errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != conn.KindAuth) {
+				t.Errorf("holds: error %v of kind %s", err, conn.Classify(err))
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		rules = append(rules, "+"+strings.ToLower(command))
 	}
 	s := able.openAs(t, rules...)
-	user := s.main.client.server
+	user := Server{Addr: able.redis.Addr(), Username: "weir", Password: "pw", Timeout: long}
 	testenv.OK(t, s.Ping(t.Context()))
 	checkWhole(t, able, s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
 	testSharedExceptions(t, user)

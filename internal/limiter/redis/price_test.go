@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -71,7 +73,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				batch, keys := newBatch(0, 0), keys()
+				call, keys := queue.NewCall(), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))
@@ -81,10 +83,10 @@ func BenchmarkPrice(b *testing.B) {
 					if c.over > 0 && n%c.over == 0 {
 						request[0].Limit = none
 					}
-					batch.add(request, false)
+					call.Batch.Add(request, false)
 				}
-				if call(s, batch); batch.err != nil {
-					b.Fatal(batch.err)
+				if s.main.queues.Run(b.Context(), conn.Node{}, []*queue.Call{call}, false); call.Err != nil {
+					b.Fatal(call.Err)
 				}
 			}
 			least := func() {

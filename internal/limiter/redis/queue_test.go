@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/queue"
+	"weir/internal/limiter/redis/wire"
 	"weir/internal/testenv"
 )
 
@@ -20,16 +22,15 @@ import (
 func (s *store) untilWaiting(t testing.TB, hits int) {
 	t.Helper()
 	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
-		s.main.any.mu.Lock()
-		defer s.main.any.mu.Unlock()
-		return s.main.any.serving && s.main.any.hits == hits
+		waiting, running, _ := s.main.queues.Stats()
+		return running && waiting == hits
 	})
 }
 
 // rest waits until nothing is under way any more: no call, and nobody who has left.
 func rest(s *store) {
-	for _, b := range s.backends() {
-		b.working.Wait()
+	for _, b := range s.backends {
+		b.queues.Idle()
 	}
 }
 
@@ -42,9 +43,9 @@ type gate struct {
 func newGate(t *testing.T, of Store) gate {
 	t.Helper()
 	s := of.(*store)
-	testenv.OK(t, s.main.client.current().ScriptLoad(context.Background(), scriptText).Err())
+	testenv.OK(t, s.main.client.Current().ScriptLoad(context.Background(), wire.Script).Err())
 	g := gate{make(chan []string), make(chan struct{})}
-	s.main.client.current().AddHook(g)
+	s.main.client.Current().AddHook(g)
 	return g
 }
 
@@ -110,7 +111,7 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-// A full queue refuses what comes, and what is in it is decided in calls of maxBatch hits.
+// A full queue refuses what comes, and what is in it is decided in calls of queue.MaxBatch hits.
 func TestAFullQueueRefuses(t *testing.T) {
 	s := newFixture(t, Options{})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
@@ -119,27 +120,27 @@ func TestAFullQueueRefuses(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
 	s.untilWaiting(t, 0)
-	for range maxQueue / 64 {
+	for range queue.MaxQueue / 64 {
 		wg.Go(func() {
 			mustDecide(t, s, request(64)...)
 		})
 	}
-	s.untilWaiting(t, maxQueue)
+	s.untilWaiting(t, queue.MaxQueue)
 	const full = "store unavailable: more than 8192 hits are waiting for Redis"
-	if err := mustFail(t, s); err.Error() != full || s.value("weir_redis_errors_total", kindQueueFull) != 1 {
+	if err := mustFail(t, s); err.Error() != full || s.value("weir_redis_errors_total", "queue_full") != 1 {
 		t.Errorf("one more: got error %v, want %s", err, full)
 	}
 	s.do("client", "unpause")
 	wg.Wait()
-	if calls := s.calls(); calls != 2+maxQueue/maxBatch {
-		t.Errorf("%v calls, want one for each of %d hits", calls, maxBatch)
+	if calls := s.calls(); calls != 2+queue.MaxQueue/queue.MaxBatch {
+		t.Errorf("%v calls, want one for each of %d hits", calls, queue.MaxBatch)
 	}
 }
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
 	s := testenv.Must(New(Options{Main: at(r.Addr())}))(t)
-	g, l := newGate(t, s), s.(*store).main.any
+	g := newGate(t, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
@@ -152,12 +153,14 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.closed
+		entered := s.(*store).main.queues.Enter()
+		if entered {
+			s.(*store).main.queues.Exit()
+		}
+		return !entered
 	})
-	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, errClosed) {
-		t.Errorf("got error %v, want %v", err, errClosed)
+	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, queue.ErrClosed) {
+		t.Errorf("got error %v, want %v", err, queue.ErrClosed)
 	}
 	g.pass <- struct{}{}
 	<-g.keys
@@ -170,13 +173,13 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 
 func TestCloseIsBounded(t *testing.T) {
 	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
-	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		_, _ = location{s.(*store).main, 0}.queue(t.Context(), request(maxBatch), false, time.Hour)
+	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close waits
+		_, _ = s.(*store).main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if s.(*store).main.any.serving {
+	if _, running, _ := s.(*store).main.queues.Stats(); running {
 		t.Error("calls go on after Close")
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/testenv"
 )
 
@@ -22,7 +24,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	s.do("config", "set", "maxmemory", "1kb")
 
-	b := newBatch(0, 0)
+	c := queue.NewCall()
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -37,18 +39,18 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("other", two, 1), hit("full", two, 1)}, denied: true},
 	}
 	for _, q := range requests {
-		b.add(q.hits, false)
+		c.Batch.Add(q.hits, false)
 	}
-	if call(s.store, b); b.err != nil {
-		t.Fatalf("the whole call failed: %v", b.err)
+	if call(s.store, c); c.Err != nil {
+		t.Fatalf("the whole call failed: %v", c.Err)
 	}
 	for i, q := range requests {
-		denied, err := s.main.result(ticket{b, i}, q.hits, make([]limiter.Decision, len(q.hits)))
+		denied, err := s.main.result(queue.Ticket{Call: c, Request: i}, q.hits, make([]limiter.Decision, len(q.hits)))
 		if denied != q.denied || (err != nil) != q.fails {
 			t.Errorf("request %d: denied %v, error %v; want denied %v, failed %v", i, denied, err, q.denied, q.fails)
 		}
-		if q.fails && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindOOM) {
-			t.Errorf("request %d: error %v of kind %s, want one of kind %s", i, err, classify(err), kindOOM)
+		if q.fails && (!errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != conn.KindOOM) {
+			t.Errorf("request %d: error %v of kind %s, want one of kind %s", i, err, conn.Classify(err), conn.KindOOM)
 		}
 	}
 	s.do("config", "set", "maxmemory", "0")
@@ -82,8 +84,8 @@ func TestADemotedPrimaryIsLeft(t *testing.T) {
 	target := promoted.Addr()
 	p.target.Store(&target)
 	do(t, connect(t, old), "replicaof", "127.0.0.1", "1")
-	if err := mustFail(t, s); classify(err) != kindReadOnly {
-		t.Errorf("got error %v, want one of kind %s", err, kindReadOnly)
+	if err := mustFail(t, s); conn.Classify(err) != conn.KindReadOnly {
+		t.Errorf("got error %v, want one of kind %s", err, conn.KindReadOnly)
 	}
 	mustAsk(t, s, "k", perYear)
 	if n := do(t, connect(t, promoted), "exists", "k").(int64); n != 1 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -17,7 +18,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	o := Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}
+	o := Server{Type: conn.Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}
 	s, shared := open(t, Options{Main: o}), openShared(t, o, "")
 	testenv.OK(t, s.Ping(t.Context()))
 	mustAsk(t, s, "k", perYear)
@@ -52,25 +53,28 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 		name   string
 		server Server
 		want   string // in the error, "" for none
-		kind   kind
+		kind   conn.Kind
 	}{
 		{"all right", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
-		{"other name", Server{Primary: "other", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
-		{"wrong password of the sentinel", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
-		{"wrong password of the primary", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
-		{"nobody there", Server{Primary: "weir", Addr: "127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
+		{"other name", Server{Primary: "other", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", conn.KindOther},
+		{"wrong password of the sentinel", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", conn.KindAuth},
+		{"wrong password of the primary", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", conn.KindAuth},
+		{"nobody there", Server{Primary: "weir", Addr: "127.0.0.1:1", Password: "right"}, "sentinels", conn.KindConnection},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.server.Type, c.server.Timeout = Sentinel, long
+			c.server.Type, c.server.Timeout = conn.Sentinel, long
 			s := open(t, Options{Main: c.server})
 			err := s.Ping(t.Context())
+			if set := openShared(t, c.server, "").SetExceptions(t.Context(), map[string]string{"x": "1"}); (set == nil) != (err == nil) {
+				t.Errorf("setting an exception: got error %v, and from Ping %v", set, err)
+			}
 			if c.want == "" {
 				testenv.OK(t, err)
 				mustAsk(t, s, "k", perYear)
 				return
 			}
-			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || classify(err) != c.kind {
-				t.Errorf("got error %v of kind %s, want one with %q of kind %s", err, classify(err), c.want, c.kind)
+			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || conn.Classify(err) != c.kind {
+				t.Errorf("got error %v of kind %s, want one with %q of kind %s", err, conn.Classify(err), c.want, c.kind)
 			}
 			if strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("the error shows the password: %v", err)

@@ -2,110 +2,103 @@ package redis
 
 import (
 	"context"
-	"errors"
+	_ "embed" // set.lua
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 )
 
 // Shared is the data that servers with the same main Redis and the same prefix of keys share
 // beside the counters: exceptions, and reports that expire. It implements operators.Shared. It
-// has connections of its own, so that no decision waits for it. Each method is bounded by its
-// context, and by a second, or Timeout if it is longer. All errors wrap
-// limiter.ErrUnavailable: whether the call had an effect is not known then.
+// has connections of its own, so that no decision waits for it. Each method sets a deadline,
+// because go-redis only limits each of up to four attempts in a cluster. After an error, which
+// wraps limiter.ErrUnavailable, the call may have had its effect.
 type Shared struct {
-	client    *client
+	client    *conn.Client
 	keyPrefix string
 }
 
-// OpenShared returns the shared data in main. It does not connect.
+// OpenShared returns the data of servers with this prefix of keys in main. It does not connect.
 func OpenShared(main Server, keyPrefix string) (*Shared, error) {
-	main.Timeout = max(main.Timeout, time.Second) // nobody is kept waiting for an answer by Envoy
-	client, err := newClient(main, slog.New(slog.DiscardHandler))
+	main.Timeout = max(main.Timeout, time.Second) // no request of Envoy waits for it
+	client, err := conn.Open(main, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
 	return &Shared{client, keyPrefix}, nil
 }
 
-// Close ends all connections, and calls that wait.
-func (s *Shared) Close() error { return s.client.close() }
+// Close ends all connections. Calls in flight fail.
+func (s *Shared) Close() error { return s.client.Close() }
 
 func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
-// bounded returns ctx with the deadline of a method. go-redis only bounds each attempt, and makes
-// up to four attempts in a cluster.
-func (s *Shared) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.client.server.Timeout)
-}
-
 // Exceptions returns the texts of exceptions by their IDs.
 func (s *Shared) Exceptions(ctx context.Context) (map[string]string, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	texts, err := s.client.current().HGetAll(ctx, s.key("exceptions")).Result()
+	texts, err := s.client.Current().HGetAll(ctx, s.key("exceptions")).Result()
 	return texts, s.failed(err)
 }
 
-// setScript is sent whole: calls are few, and Redis may have forgotten it.
-var setScript = luaText("set")
+// setScript is sent as text, because calls are few and Redis may have lost a loaded script.
+//
+//go:embed set.lua
+var setScript string
 
-// SetExceptions sets texts by their IDs, all at once. It works in a Redis that is full.
+// SetExceptions sets texts by their IDs, all at once. It works in a Redis that is out of memory.
 func (s *Shared) SetExceptions(ctx context.Context, texts map[string]string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	var args []any
 	for id, text := range texts {
 		args = append(args, id, text)
 	}
-	return s.failed(s.client.current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
+	return s.failed(s.client.Current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
 }
 
 // RemoveExceptions removes the texts of one or more IDs.
 func (s *Shared) RemoveExceptions(ctx context.Context, ids ...string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	return s.failed(s.client.current().HDel(ctx, s.key("exceptions"), ids...).Err())
+	return s.failed(s.client.Current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
 // ReportsWanted reports whether the time of a call of Reports lasts.
 func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	found, err := s.client.current().MGet(ctx, s.key("wanted")).Result() // which its user may send in any case
+	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // a command that decisions need, too
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
 const (
-	// reportLasts is for how long a report is there.
-	reportLasts = 2 * time.Second
-	// reportsAtOnce is the number of reports in one reply, which must not exceed maxReply.
-	reportsAtOnce = 32
+	reportLasts   = 2 * time.Second // then a report expires
+	reportsAtOnce = 32              // in one reply, which must not exceed conn.MaxReply
 )
 
 // Report stores the report of a server for reportLasts.
 func (s *Shared) Report(ctx context.Context, server string, report []byte) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	_, err := s.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, s.key("servers"), server, "")
-		p.Set(ctx, s.key("report:"+server), report, reportLasts)
-		return nil
-	})
+	p := s.client.Current().Pipeline()
+	p.HSet(ctx, s.key("servers"), server, "")
+	p.Set(ctx, s.key("report:"+server), report, reportLasts)
+	_, err := p.Exec(ctx)
 	return s.failed(err)
 }
 
 // Reports asks all servers to report during wanted, and returns those reports that are stored
 // now by the servers' names.
 func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	c, reports := s.client.current(), map[string]string{}
+	c, reports := s.client.Current(), map[string]string{}
 	if err := c.Set(ctx, s.key("wanted"), "", wanted).Err(); err != nil {
 		return nil, s.failed(err)
 	}
@@ -131,18 +124,11 @@ func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]
 			}
 		}
 	}
-	if len(silent) > 0 { // they have ended, or come again with their next report
+	if len(silent) > 0 { // stopped servers; a running one returns with its next report
 		err = c.HDel(ctx, s.key("servers"), silent...).Err()
 	}
 	return reports, s.failed(err)
 }
 
-// failed returns what a caller learns of an error of go-redis, and looks for the primary
-// anew if another one may be it.
-func (s *Shared) failed(err error) error {
-	if err == nil || errors.Is(err, redis.Nil) {
-		return nil
-	}
-	s.client.lookAgain(err)
-	return unavailable(s.client.clean(err))
-}
+// failed converts an error of go-redis for callers.
+func (s *Shared) failed(err error) error { return queue.Unavailable(s.client.Failed(err)) }

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -106,20 +107,20 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		}
 	}
 	// wantErrors wants errors of all calls but those that work.
-	wantErrors := func(t *testing.T, s *Shared, kind kind, works ...string) {
+	wantErrors := func(t *testing.T, s *Shared, kind conn.Kind, works ...string) {
 		t.Helper()
 		for name, err := range calls(s) {
 			if slices.Contains(works, name) {
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-			} else if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kind || strings.Contains(err.Error(), "swordfish") {
-				t.Errorf("%s: got error %v of kind %s, want kind %s", name, err, classify(err), kind)
+			} else if !errors.Is(err, limiter.ErrUnavailable) || conn.Classify(err) != kind || strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("%s: got error %v of kind %s, want kind %s", name, err, conn.Classify(err), kind)
 			}
 		}
 	}
 	t.Run("nobody there", func(t *testing.T) {
-		wantErrors(t, openShared(t, Server{Addr: testenv.OwnAddr(t), Password: "swordfish"}, ""), kindConnection)
+		wantErrors(t, openShared(t, Server{Addr: testenv.OwnAddr(t), Password: "swordfish"}, ""), conn.KindConnection)
 	})
 	t.Run("silent", func(t *testing.T) {
 		r := testenv.RedisServer(t)
@@ -127,7 +128,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		testenv.Must(s.Exceptions(t.Context()))(t)
 		r.Pause()
 		began := time.Now()
-		if _, err := s.Exceptions(t.Context()); classify(err) != kindTimeout || time.Since(began) > 30*time.Second {
+		if _, err := s.Exceptions(t.Context()); conn.Classify(err) != conn.KindTimeout || time.Since(began) > 30*time.Second {
 			t.Errorf("got error %v after %v", err, time.Since(began))
 		}
 		r.Resume()
@@ -138,12 +139,12 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		testenv.OK(t, s.SetExceptions(t.Context(), map[string]string{"x": "1"}))
 		do(t, connect(t, primary), "config", "set", "replica-serve-stale-data", "yes")
 		do(t, connect(t, primary), "replicaof", "127.0.0.1", "1")
-		wantErrors(t, s, kindReadOnly, "Exceptions", "ReportsWanted")
+		wantErrors(t, s, conn.KindReadOnly, "Exceptions", "ReportsWanted")
 	})
 	t.Run("full", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		s := openShared(t, at(r.Addr()), "")
 		do(t, connect(t, r), "config", "set", "maxmemory", "1")
-		wantErrors(t, s, kindOOM, "Exceptions", "SetExceptions", "RemoveExceptions", "ReportsWanted")
+		wantErrors(t, s, conn.KindOOM, "Exceptions", "SetExceptions", "RemoveExceptions", "ReportsWanted")
 	})
 }

@@ -7,81 +7,146 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 )
 
-// Store is a limiter.Store on Redis, with what a server has to know of it. It is an
-// interface so that who imports this package does not compile all of go-redis again.
+// Server describes a Redis deployment and how to reach it.
+type Server = conn.Server
+
+// Type is a kind of Redis deployment.
+type Type = conn.Type
+
+// Options are the properties of a store.
+type Options struct {
+	// Main is the Redis that keeps the counters.
+	Main Server
+	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout defaults to
+	// the Timeout of Main.
+	PerSecond *Server
+	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
+	// of its Redis. 0 means 100 milliseconds.
+	Wait time.Duration
+	// KeyPrefix is the prefix of all keys. A user may be restricted to it.
+	KeyPrefix string
+	// DenyMemory is about how many bytes remember used-up counters, which Redis is not asked about
+	// for a second. Half as many more remember other counters. 0 disables it.
+	DenyMemory int
+	// DenyCharged makes the memory also answer hits that are always charged, if their fixed window
+	// is used up. Redis does not count these hits then, as with envoyproxy/ratelimit.
+	DenyCharged bool
+	// Now returns the time of decisions in tests. nil means the clock of Redis.
+	Now func() time.Time
+	// Logger logs outages of Redis. nil disables it.
+	Logger *slog.Logger
+	// Registerer registers the metrics. nil disables them.
+	Registerer prometheus.Registerer
+
+	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
+}
+
+// Store is a limiter.CounterStore on Redis.
 type Store interface {
 	limiter.CounterStore
-	// Ping returns nil if Redis can decide.
+	// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
+	// primary and accept charges, for which Ping charges a counter of its own that expires within
+	// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
+	// out of memory can decide, because it still denies.
 	Ping(context.Context) error
-	// State reports whether Redis decides, as of the last call. Of two Redis, it is the
-	// state of the one that fails.
+	// State returns the state of Redis as of the last call. If one of two fails, it is its state.
 	State() State
-	// Names returns where the counters are: one Redis, or the main one and that of limits
-	// per second. They hold no password.
+	// Names returns the addresses of the one or two Redis, without passwords.
 	Names() []string
-	// Refused returns why a Redis rejects a changed URL, user or password, so that
-	// what was read before stays in use. It returns nil if that is not so.
+	// Refused returns why a Redis rejects a changed URL, user or password, or nil.
 	Refused() error
-	// Close ends the store: it refuses new requests, waits for at most the Timeout of
-	// Options.Main until those that it has are decided, and closes the
-	// connections. It returns when nothing of the store runs any more.
+	// Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
+	// requests are decided, closes the connections, and waits for the store's goroutines.
 	Close() error
 }
 
-// store is the Store. Whatever Redis does, Decide returns in time, see timeout.
+// store implements Store. Decide returns in time even if Redis hangs, see queue.Queues.Timeout.
 type store struct {
 	main      *backend
-	perSecond *backend // nil: none
-	denials   *denials // nil: none
+	perSecond *backend // nil unless limits per second have a Redis of their own
+	backends  []*backend
+	memo      *memo // nil if disabled
 }
 
-// New returns a store on the Redis that o names, or an error that names what is
-// wrong with o. It does not connect: Redis need not be there yet.
+// backend is one Redis deployment of a store.
+type backend struct {
+	client *conn.Client
+	queues *queue.Queues
+	health *health
+	memo   *memo // of the store
+}
+
+// New returns a store on the Redis that o names, or an error that names the invalid option. It
+// does not connect, so Redis need not be reachable yet.
 func New(o Options) (Store, error) {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	first, err := newClient(o.Main, log)
+	first, err := conn.Open(o.Main, log)
 	if err != nil {
 		return nil, err
 	}
-	var second *client
+	var second *conn.Client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
 		perSecond.Timeout = cmp.Or(perSecond.Timeout, o.Main.Timeout)
-		if second, err = newClient(perSecond, log); err != nil {
-			return nil, errors.Join(err, first.close())
+		if second, err = conn.Open(perSecond, log); err != nil {
+			return nil, errors.Join(err, first.Close())
 		}
 	}
-	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	local := o.Now
-	if local == nil {
-		local = time.Now
+	if o.local == nil {
+		o.local = o.Now
 	}
-	s := &store{denials: newDenials(o.DenyMemory, local)}
-	if s.denials != nil {
-		s.denials.charged = o.DenyCharged
+	if o.local == nil {
+		o.local = time.Now
 	}
-	s.main = newBackend("main", first, s.denials, local, &o, metrics, log)
+	metrics := queue.NewMetrics(o.Registerer) // after the last error, because nothing removes them
+	breakerOpen := promauto.With(o.Registerer).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
+	}, []string{"redis"})
+	memo := newMemo(o.DenyMemory, o.DenyCharged, o.local)
+	open := func(name string, client *conn.Client) *backend {
+		var gauge prometheus.Gauge
+		if !client.IsCluster() {
+			gauge = breakerOpen.WithLabelValues(name)
+		}
+		log := func() *slog.Logger { return log.With("address", client.Name()) }
+		h := newHealth(client, limiter.ProbeKey(o.KeyPrefix), gauge, log)
+		b := &backend{client: client, health: h, memo: memo}
+		b.queues = queue.New(queue.Options{
+			Client: client, Patience: min(cmp.Or(o.Wait, 100*time.Millisecond), client.Timeout()), Now: o.Now, Local: o.local,
+			Metrics: metrics, Log: log, Check: h.check, Called: h.called,
+			NextNumber: func() int64 { return b.memo.nextNumber() }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
+		})
+		h.queues = b.queues
+		return b
+	}
+	s := &store{memo: memo, main: open("main", first)}
+	s.backends = []*backend{s.main}
 	if second != nil {
-		s.perSecond = newBackend("per_second", second, s.denials, local, &o, metrics, log)
+		s.perSecond = open("per_second", second)
+		s.backends = append(s.backends, s.perSecond)
 	}
 	return s, nil
 }
 
-// Decide implements limiter.CounterStore, except that a request whose counters are on
-// several slots of a cluster, or in both Redis, is all or nothing only in the
-// end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
-// went away, also the cause of that.
+// Decide implements limiter.CounterStore, except that a request whose counters are in several
+// slots of a cluster, or in both Redis, is all or nothing only eventually, see crossSlot. All
+// errors wrap limiter.ErrUnavailable, and if the caller left also the cause of that.
 func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	if s.denials.deny(hits, out) {
+	if s.memo.deny(hits, out) {
 		return true, nil
 	}
-	if others, some := s.denials.decideUsedUp(hits, out); some {
+	if others, some := s.memo.decideUsedUp(hits, out); some {
 		return s.decideOthers(ctx, hits, others, out)
 	}
 	first := s.locate(&hits[0])
@@ -91,29 +156,28 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 			return s.decideCrossSlot(ctx, hits, out)
 		}
 	}
-	b, timeout := first.backend, first.timeout(ctx)
-	t, err := first.queue(ctx, hits, false, timeout)
+	b := first.backend
+	timeout := b.queues.Timeout(ctx)
+	t, err := b.queues.Of(hits[0].Key).Add(ctx, first.slot, hits, false, timeout)
 	if err != nil {
 		return false, err
 	}
-	if err := b.wait(ctx, timeout, t.batch.done); err != nil {
-		t.batch.needed.Add(-1)    // it is called all the same, if the callers of others in it wait
+	if err := b.queues.Wait(ctx, timeout, t.Call.Done); err != nil {
+		t.Leave()
 		copies := cloneHits(hits) // the caller uses hits again
-		b.whenDecided(ctx, t.batch.done, func() error {
-			// Else a Redis slower than its callers would never be known to deny.
+		b.queues.WhenDecided(ctx, t.Call.Done, func() error {
+			// The memo must also learn the denials of a Redis that is slower than all callers.
 			_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
-			return t.batch.err
+			return t.Call.Err
 		})
 		return false, err
 	}
-	if errors.Is(t.batch.err, errLate) {
-		b.metrics.errors[kindQueueFull].Inc()
-	}
+	b.queues.CountLate(t.Call.Err)
 	return b.result(t, hits, out)
 }
 
-// decideOthers has Redis decide the hits with the indexes others. The remaining hits are decided
-// already. All hits are written whether or not the request is denied.
+// decideOthers makes Redis decide the hits with the indexes others. The other hits are decided
+// already. All hits are charged even if the request is denied.
 func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
@@ -130,93 +194,76 @@ func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []i
 	return limiter.Settle(hits, out), nil
 }
 
-// location is where the counters are that one script can see: a Redis, or a slot of a cluster.
-type location struct {
-	*backend
-	slot int
-}
-
-// locate returns where the counter of h is.
-func (s *store) locate(h *limiter.Hit) location {
-	b := s.main
-	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
-		b = s.perSecond
-	}
-	return location{b, b.slot(h.Key)}
-}
-
-// result reads the decision of a request from the reply, and notes it.
-func (b *backend) result(t ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+// result returns the decisions of a request whose call is done, and adds its states to the memo.
+func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var buf [16]limiter.State
-	states, err := t.outcomes(out, buf[:0])
+	states, err := t.Outcomes(out, buf[:0])
 	if err != nil {
 		return false, err
 	}
 	denied = limiter.Settle(hits, out)
-	limiter.Describe(hits, states, t.batch.reply.now, out)
-	b.denials.note(t, hits, states, denied)
+	limiter.Describe(hits, states, t.Call.Reply.Now, out)
+	b.memo.note(t, hits, states, denied)
 	return denied, nil
 }
 
-// backends returns the one or two Redis of the store.
-func (s *store) backends() []*backend {
-	if s.perSecond == nil {
-		return []*backend{s.main}
+func (s *store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
+	defer cancel()
+	for _, b := range s.backends {
+		if err := b.health.ping(ctx); err != nil {
+			return err
+		}
 	}
-	return []*backend{s.main, s.perSecond}
+	return nil
 }
 
-// State implements Store.
 func (s *store) State() State {
-	for _, b := range s.backends() {
-		if state := b.state(); !state.FailingSince.IsZero() {
+	for _, b := range s.backends {
+		if state := b.health.current(); !state.FailingSince.IsZero() {
 			return state
 		}
 	}
-	return s.main.state()
+	return s.main.health.current()
 }
 
-// Names implements Store.
 func (s *store) Names() (names []string) {
-	for _, b := range s.backends() {
-		names = append(names, b.client.name())
+	for _, b := range s.backends {
+		names = append(names, b.client.Name())
 	}
 	return names
 }
 
-// Refused implements Store.
 func (s *store) Refused() error {
 	var errs []error
-	for _, b := range s.backends() {
-		if err := b.client.refused.Load(); err != nil {
-			errs = append(errs, *err)
-		}
+	for _, b := range s.backends {
+		errs = append(errs, b.client.Refused())
 	}
 	return errors.Join(errs...)
 }
 
-// Close implements Store.
 func (s *store) Close() error {
-	drained := make(chan struct{})
+	idle := make(chan struct{})
 	go func() {
-		defer close(drained)
-		for _, b := range s.backends() {
-			b.drain()
+		defer close(idle)
+		for _, b := range s.backends {
+			b.queues.Close()
+			b.queues.Idle()
 		}
 	}()
-	timer := time.NewTimer(s.main.client.server.Timeout)
+	timer := time.NewTimer(s.main.client.Timeout())
 	defer timer.Stop()
 	select {
-	case <-drained:
+	case <-idle:
 	case <-timer.C:
 	}
 	var errs []error
-	for _, b := range s.backends() {
-		errs = append(errs, b.client.close())
+	for _, b := range s.backends {
+		errs = append(errs, b.client.Close())
 	}
-	<-drained
-	for _, b := range s.backends() {
-		b.breaker.close()
+	<-idle
+	for _, b := range s.backends {
+		b.health.close()
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -65,7 +67,7 @@ func TestRequestsOfAnySize(t *testing.T) {
 // TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
 // goroutine that asks sentinels: TestMain looks for those.
 func TestNothingIsLeftOfBadOptions(t *testing.T) {
-	sentinels := Server{Type: Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
+	sentinels := Server{Type: conn.Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
 	for _, o := range []Options{
 		{},
 		{PerSecond: &sentinels},
@@ -113,7 +115,7 @@ func certificates(t *testing.T) (server, client *tls.Config) {
 
 func TestLargeRequest(t *testing.T) {
 	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
-	hits := make([]limiter.Hit, 5*maxBatch)
+	hits := make([]limiter.Hit, 5*queue.MaxBatch)
 	for i := range hits {
 		hits[i] = hit(fmt.Sprint(i), perYear, 1)
 	}

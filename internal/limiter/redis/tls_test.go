@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -49,8 +50,8 @@ func TestRedisOverTLS(t *testing.T) {
 		}
 		// What Redis has against a client may be lost in the end of the connection.
 		var unknown x509.UnknownAuthorityError
-		if err := mustFail(t, s); classify(err) != kindConnection || errors.As(err, &unknown) != c.names {
-			t.Errorf("%s: error %v of kind %s, want kind %s", c.name, err, classify(err), kindConnection)
+		if err := mustFail(t, s); conn.Classify(err) != conn.KindConnection || errors.As(err, &unknown) != c.names {
+			t.Errorf("%s: error %v of kind %s, want kind %s", c.name, err, conn.Classify(err), conn.KindConnection)
 		}
 	}
 }

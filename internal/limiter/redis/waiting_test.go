@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/testenv"
 )
 
@@ -45,7 +46,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 			defer s.Close()
 			b := s.(*store).main
 			began := time.Now()
-			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
+			err := b.queues.Wait(ctx, b.queues.Timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}
@@ -85,7 +86,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			s.do("client", "unpause")
 			mustDecide(t, s, hits...) // the breaker is closed
 			rest(s.store)
-			if n := s.value("weir_redis_errors_total", kindTimeout); n != 2*maxUnanswered {
+			if n := s.value("weir_redis_errors_total", conn.KindTimeout); n != 2*maxUnanswered {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
 			}
 			if n := strings.Count(log.String(), "redis answers after the deadlines of requests"); n != 1 || strings.Count(log.String(), "\n") != 1 {
@@ -153,9 +154,8 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 	for name, other := range map[string]*limiter.Limit{"a request in one place": yearly(5), "a request in several places": perSeconds(5)} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, Options{PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
-			frozen := time.Now()
-			s.remember(func() time.Time { return frozen }) // which no slow machine forgets
+			frozen := time.Now() // so that a slow machine does not forget
+			s := newFixture(t, Options{DenyMemory: 1 << 20, local: func() time.Time { return frozen }, PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
 			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
 			mustDecide(t, s, request...)
 

@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/conn"
+	"weir/internal/limiter/redis/queue"
+)
+
+const (
+	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker; they take half a second by default
+	probeEvery    = 250 * time.Millisecond // time between two probes while the breaker is open
+	reminder      = time.Minute            // least time between two warnings, so that a Redis that fails some calls does not flood the log
+)
+
+var errOpen = fmt.Errorf("%w: Redis does not answer, so it gets no requests until it does", limiter.ErrUnavailable)
+
+// health observes the calls to one Redis. It logs outages and is a circuit breaker, which keeps
+// requests from waiting for a Redis that does not answer: while the breaker is open, no call is
+// made, and background probes find out when Redis answers again.
+//
+// Only silence opens the breaker: calls that timed out or found no connection. A Redis that replies
+// with errors delays nothing, and one that refuses writes can still deny. A cluster has no breaker,
+// because its healthy nodes must get their requests.
+type health struct {
+	client   *conn.Client
+	queues   *queue.Queues
+	probeKey string              // key of the counter that probes charge
+	log      func() *slog.Logger // logger with the current address of Redis
+	gauge    prometheus.Gauge    // 1 while the breaker is open, nil for a cluster
+	open     atomic.Bool
+
+	mu         sync.Mutex
+	state      State
+	warn       rate.Sometimes
+	logged     bool // the current outage is logged
+	failures   int  // since the last warning
+	unanswered int  // consecutive calls
+
+	probes sync.WaitGroup
+	ctx    context.Context // of probes
+	cancel context.CancelFunc
+}
+
+// State is the state of a Redis.
+type State struct {
+	WorkedAt     time.Time // of the last successful call, zero if there was none
+	FailingSince time.Time // of the first failed call after that, zero if there was none
+	FailedAt     time.Time // of the last failed call, zero if there was none
+	Kind         string    // kind of the last error, as in metrics
+	Problem      string    // text of the last error, without passwords
+	Breaker      string    // "closed", "open" while Redis gets no requests, or "" for a cluster
+}
+
+func newHealth(client *conn.Client, probeKey string, gauge prometheus.Gauge, log func() *slog.Logger) *health {
+	h := &health{client: client, probeKey: probeKey, gauge: gauge, log: log, warn: rate.Sometimes{Interval: reminder}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// current returns the current state.
+func (h *health) current() State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := h.state
+	if h.open.Load() {
+		state.Breaker = "open"
+	} else if h.gauge != nil {
+		state.Breaker = "closed"
+	}
+	return state
+}
+
+// check returns errOpen while the breaker is open, else nil.
+func (h *health) check() error {
+	if h.open.Load() {
+		return errOpen
+	}
+	return nil
+}
+
+// called observes the outcome of a call that could take as long as patience.
+func (h *health) called(err error, patience time.Duration) {
+	h.observe(err)
+	h.decide(err, patience)
+}
+
+// observe updates the state. It logs when Redis starts to fail, repeatedly while it fails, and when
+// it works again.
+func (h *health) observe(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		if h.logged {
+			h.log().Info("redis works again", "after", now.Sub(h.state.FailingSince).Round(time.Millisecond))
+		}
+		h.logged, h.state.FailingSince, h.state.WorkedAt = false, time.Time{}, now
+		return
+	}
+	if h.state.FailingSince.IsZero() {
+		h.state.FailingSince = now
+	}
+	h.state.FailedAt, h.state.Kind, h.state.Problem = now, string(conn.Classify(err)), err.Error()
+	h.failures++
+	h.warn.Do(func() {
+		h.log().Warn("redis is failing, failure modes apply", "kind", h.state.Kind, "err", h.state.Problem,
+			"failed_calls", h.failures, "for", now.Sub(h.state.FailingSince).Round(time.Millisecond))
+		h.logged, h.failures = true, 0
+	})
+}
+
+// decide opens or closes the breaker after a call or probe that could take as long as patience.
+func (h *health) decide(err error, patience time.Duration) {
+	if h.gauge == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case conn.Answered(err):
+		h.unanswered = 0
+		if h.open.Swap(false) {
+			h.gauge.Set(0)
+			h.log().Info("redis answers again, sending requests to it")
+		}
+	case h.open.Load():
+	default:
+		if h.unanswered++; h.unanswered < maxUnanswered {
+			return
+		}
+		h.open.Store(true)
+		h.gauge.Set(1)
+		h.log().Warn("redis does not answer, sending it no requests until it does", "failed_calls", maxUnanswered)
+		h.probes.Go(func() { h.probeUntilClosed(patience) })
+	}
+}
+
+// probeUntilClosed probes Redis until it answers or close is called. A probe may take as long as
+// the last call, because a slower Redis is of no use.
+func (h *health) probeUntilClosed(patience time.Duration) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(h.ctx, patience)
+		err := h.ping(ctx)
+		cancel()
+		if h.decide(err, patience); !h.open.Load() {
+			return
+		}
+	}
+}
+
+// ping returns nil if Redis can decide.
+func (h *health) ping(ctx context.Context) error {
+	err := h.client.Failed(h.client.Probe(ctx, h.probeKey, h.probeCounter))
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) { // but not if the caller canceled
+		h.observe(err)
+	}
+	return queue.Unavailable(err)
+}
+
+// probeLimit is the limit of the counter that probes charge. It is too high to be reached, and its
+// window begins with the first charge, so that the second charge is surely in the same window.
+var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
+
+// probeCounter charges a counter as requests do, first a new one and then an existing one, and
+// refunds both charges. This runs each command of the script except INCRBY, which the script can do
+// without, by both EVAL and EVALSHA.
+func (h *health) probeCounter(ctx context.Context, key string) error {
+	for _, step := range []struct {
+		eval bool
+		hit  limiter.Hit
+	}{
+		{false, limiter.Hit{Cost: 1}}, {true, limiter.Hit{Cost: 1}}, {false, limiter.Hit{Cost: 2, Refund: true}},
+	} {
+		step.hit.Limit, step.hit.Key = probeLimit, []byte(key)
+		c := queue.NewCall()
+		c.Batch.Add([]limiter.Hit{step.hit}, false)
+		h.queues.Run(ctx, conn.Node{}, []*queue.Call{c}, step.eval)
+		switch {
+		case c.Err != nil:
+			return c.Err
+		case c.Reply.Refusal != nil && conn.Classify(c.Reply.Refusal) == conn.KindOOM:
+			return nil // it can deny
+		case c.Reply.Refusal != nil:
+			return c.Reply.Refusal
+		}
+	}
+	return nil
+}
+
+// close ends the probes. No call may end afterwards.
+func (h *health) close() {
+	h.cancel()
+	h.probes.Wait()
+}

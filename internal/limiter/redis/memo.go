@@ -1,0 +1,220 @@
+package redis
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/queue"
+)
+
+// memo remembers the counters of requests that Redis denied, so that a used-up counter costs no
+// call while the denial applies, for at most memoAge. Its answers are those of Redis, because other
+// servers only make a counter fuller and a denied request charges nothing. They differ for at most
+// memoAge after another server refunded units or deleted a counter. Refunds of this server take
+// effect at once.
+//
+// It remembers states of counters, not denials: a request is denied if limiter.Decide denies it on
+// the remembered states, for example not after its limit was raised. The other decisions of the
+// answer show the last known states. A counter that this server has not seen lately shows as
+// unused, so that a client over its limit does not reach Redis by varying another value. Redis gets
+// the requests that begin or shorten a ban on the remembered states.
+type memo struct {
+	now     func() time.Time
+	start   time.Time // origin of the other times, before any state was seen
+	calls   atomic.Int64
+	newest  atomic.Int64 // begin of the last call that denied a request, 0 if there was none
+	since   atomic.Int64 // number of the first call after the last reset, which outdates earlier states
+	seen    *limiter.Recent[seen]
+	charged bool // see Options.DenyCharged
+}
+
+// memoAge limits the time for which a state denies. No clock drifts noticeably in it.
+const memoAge = time.Second
+
+// seen is the state of a counter after a call. It is zero after a refund whose state is not known.
+type seen struct {
+	state   limiter.State
+	call    int64         // number of the call
+	at      int64         // time of the decision, in microseconds since the epoch
+	began   time.Duration // begin of the call, or an earlier time
+	request int32         // index of the request in the call
+	denies  bool          // the request was denied
+}
+
+// newMemo returns a memo of about the given bytes, and half as many for counters of admitted
+// requests. It returns nil, which denies nothing, if bytes is not positive.
+func newMemo(bytes int, charged bool, now func() time.Time) *memo {
+	if bytes <= 0 {
+		return nil
+	}
+	return &memo{now: now, start: now().Add(-memoAge), seen: limiter.NewRecent[seen](bytes + bytes/2), charged: charged}
+}
+
+// isFresh reports whether a state of a call that began at began may deny at now. The clock may
+// have stepped.
+func isFresh(began, now time.Duration) bool { return now >= began && now-began <= memoAge }
+
+// deny reports whether hits are known to be denied, and decides them if so. They are if the
+// remembered counters deny them in any state of the others, and no ban changes. It reports false
+// for requests that are charged even if they are denied.
+func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
+	if m == nil || m.newest.Load() == 0 {
+		return false
+	}
+	local := m.now().Sub(m.start)
+	if local-time.Duration(m.newest.Load()) > memoAge {
+		return false
+	}
+	var knownBuf [16]bool
+	var beforeBuf [16]limiter.State
+	known, before, now := knownBuf[:0], beforeBuf[:0], int64(0)
+	for i := range hits {
+		h := &hits[i]
+		if h.Unconditional() || h.Hold != nil { // Redis must be charged, or knows the holds
+			return false
+		}
+		s := m.last(h.Key)
+		known, before = append(known, s.denies && isFresh(s.began, local)), append(before, s.state)
+		if known[i] {
+			// The clocks of several locations may differ. With the latest of them, no denial
+			// applies for too long.
+			now = max(now, s.at+(local-s.began).Microseconds())
+		}
+	}
+	if !slices.Contains(known, true) {
+		return false
+	}
+	states, of := slices.Clone(before), make([]*limiter.State, len(hits))
+	for i, first := range limiter.Firsts(hits, nil) {
+		of[i] = &states[first]
+	}
+	if !limiter.Decide(hits, of, nil, now, out) {
+		return false
+	}
+	var v limiter.Verdict
+	for i := range out {
+		if states[i].Until != before[i].Until {
+			return false
+		}
+		v.Add(hits[i].EffectiveMode(), out[i].Over && known[i])
+		out[i].Remembered = out[i].Over
+	}
+	return v.Denied()
+}
+
+// decideUsedUp decides the hits on fixed windows that are known to be used up, returns the indexes
+// of the other hits, and reports whether it decided any. It decides none if a hit depends on
+// others because it is not always charged or shares its counter.
+func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others []int, some bool) {
+	if m == nil || !m.charged || m.newest.Load() == 0 {
+		return nil, false
+	}
+	local := m.now().Sub(m.start)
+	for i, first := range limiter.Firsts(hits, nil) {
+		if !hits[i].Unconditional() || first != i {
+			return nil, false
+		}
+		if !m.isUsedUp(&hits[i], &out[i], local) {
+			others = append(others, i)
+		}
+	}
+	return others, len(others) < len(hits)
+}
+
+// isUsedUp decides a hit and reports whether Redis, now and later, would decide the same without
+// being charged the hit: a fixed window without a remaining unit admits nothing until it ends.
+func (m *memo) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Duration) bool {
+	s := m.last(h.Key)
+	isFixed := slices.Contains([]limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.ByCalendar}, h.Limit.Algorithm)
+	if !h.Always || !isFixed || !s.denies || !isFresh(s.began, local) {
+		return false
+	}
+	state, alone := s.state, make([]limiter.Decision, 1)
+	limiter.Decide([]limiter.Hit{*h}, []*limiter.State{&state}, nil, s.at+(local-s.began).Microseconds(), alone)
+	*out = alone[0]
+	out.Remembered = true
+	return out.Over && out.Used-h.CountedCost() >= int64(h.Limit.Size()) && state.Until == s.state.Until
+}
+
+// last returns the last state of a counter since it was reset, or a zero value.
+func (m *memo) last(key []byte) seen {
+	if s := m.seen.Get(key); s.call >= m.since.Load() {
+		return s
+	}
+	return seen{}
+}
+
+// reset forgets the states of all calls that have begun, because counters were reset. The states
+// of calls in flight may be from before that.
+func (m *memo) reset() {
+	if m != nil {
+		raise(&m.since, m.calls.Add(1))
+	}
+}
+
+// raise sets a to n if that is larger.
+func raise(a *atomic.Int64, n int64) {
+	for last := a.Load(); last < n && !a.CompareAndSwap(last, n); {
+		last = a.Load()
+	}
+}
+
+// nextNumber returns the number of a call, which is larger than all earlier ones.
+func (m *memo) nextNumber() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.calls.Add(1)
+}
+
+// isNews reports whether Redis decided the request of t after last, and after the last reset.
+// Redis decides calls in the order of their numbers, and requests in their order in the call.
+func (m *memo) isNews(t queue.Ticket, last *seen) bool {
+	call := t.Call.Number
+	return call >= m.since.Load() && (call > last.call || call == last.call && int32(t.Request) >= last.request)
+}
+
+// note remembers the states of the counters of a request, or of a part of one, after its call.
+// Requests may arrive in another order than Redis decided them. The counters of a denied request
+// may deny from now on. Holds are not remembered, because any server may release one.
+func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
+	if m == nil {
+		return
+	}
+	began, denies := t.Call.Began.Sub(m.start), false
+	for i := range hits {
+		if hits[i].Hold != nil {
+			continue
+		}
+		m.seen.Touch(hits[i].Key, func(last *seen) {
+			if m.isNews(t, last) {
+				*last = seen{states[i], t.Call.Number, t.Call.Reply.Now, began, int32(t.Request), denied || last.denies && isFresh(last.began, began)}
+				denies = denies || last.denies
+			}
+		})
+	}
+	if denies {
+		raise(&m.newest, int64(began))
+	}
+}
+
+// noteCredits replaces the states of counters that a call has lowered, before any caller learns of
+// it. If the call failed, it forgets them, because Redis may have lowered them.
+func (m *memo) noteCredits(c *queue.Call) {
+	if m == nil {
+		return
+	}
+	c.Batch.Credits(func(request, hits, hit int, key string) {
+		t, s := queue.Ticket{Call: c, Request: request}, seen{call: c.Number, request: int32(request)}
+		if states, err := t.Outcomes(make([]limiter.Decision, hits), nil); err == nil {
+			s.state = states[hit]
+		}
+		m.seen.Touch([]byte(key), func(last *seen) {
+			if m.isNews(t, last) {
+				*last = s
+			}
+		})
+	})
+}

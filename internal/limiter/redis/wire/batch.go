@@ -1,0 +1,314 @@
+package wire
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// Batch is the requests and releases that one call of the script decides. It keeps no memory of
+// the hits, whose callers may leave before the call.
+type Batch struct {
+	limits   []definition // the distinct limits
+	counters []counter    // the distinct counters
+	keys     strings.Builder
+	index    *index  // nil once the batch is sealed
+	hits     []hit   // of all requests, in order
+	ends     []int32 // for each request the index in hits at which it ends
+	order    []int32 // indexes in counters in the order of KEYS, set by Command
+	names    []byte  // names of holds as holds.lua reads them, nil if there are none
+}
+
+// definition is the part of a limit that the script needs. Limits with equal definitions share one.
+type definition struct {
+	algorithm limiter.Algorithm
+	constants [4]int64
+	calendar  *limiter.Calendar // nil unless the limit counts by calendar
+	ban       time.Duration     // 0 if the limit does not ban
+}
+
+// counter is a counter that at least one hit charges.
+type counter struct {
+	key      string
+	limit    int32 // index of the limit of its first hit
+	separate bool  // its hits cannot be charged as one sum
+	sum      int64 // of the costs of its hits, at most maxSum
+}
+
+// hit is a limiter.Hit as the script reads it.
+type hit struct {
+	how            int8 // mode + 3 * charge, as decide.lua reads it
+	limit, counter int32
+	cost           int64          // for a hold, twice the number of its name from 1, plus 1 unless it is a peek
+	charged        *limiter.State // set for releases
+}
+
+// Release takes back the charge that a denied or failed request has left in one counter, as
+// limiter.Limit.GiveBack does.
+type Release struct {
+	Hit     limiter.Hit   // the first hit on the counter, with the cost of all its hits; or the hit of a hold
+	Charged limiter.State // state of the counter after the charge
+}
+
+// index finds the limits and counters of an unsealed batch.
+type index struct {
+	limits   map[definition]int32
+	counters map[string]int32 // by key
+}
+
+// indexes holds indexes of sealed batches for reuse, because growing maps is expensive.
+var indexes = sync.Pool{New: func() any { return &index{make(map[definition]int32), make(map[string]int32)} }}
+
+// MakeBatch returns an empty batch with room for n requests of one hit.
+func MakeBatch(n int) Batch {
+	return Batch{
+		index:    indexes.Get().(*index),
+		counters: make([]counter, 0, n), hits: make([]hit, 0, n), ends: make([]int32, 0, n),
+	}
+}
+
+// Hits returns the number of hits and releases.
+func (b *Batch) Hits() int { return len(b.hits) }
+
+// Requests returns the number of requests and releases.
+func (b *Batch) Requests() int { return len(b.ends) }
+
+// IsSealed reports whether Command was called, so that nothing may be added.
+func (b *Batch) IsSealed() bool { return b.index == nil }
+
+// Add appends a request. If isPart is set, hits are only the part of a request whose counters
+// are in one location, so that a quota limit cannot deny it.
+func (b *Batch) Add(hits []limiter.Hit, isPart bool) {
+	for i := range hits {
+		b.addHit(&hits[i], how(&hits[i], isPart), nil)
+	}
+	b.ends = append(b.ends, int32(len(b.hits)))
+}
+
+// AddRelease appends r as a request of one hit.
+func (b *Batch) AddRelease(r Release) {
+	b.addHit(&r.Hit, 3*releaseCharge, &r.Charged)
+	b.ends = append(b.ends, int32(len(b.hits)))
+}
+
+func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
+	limit, cost := b.limit(h.Limit), h.CountedCost()
+	n := b.counter(h.Key, limit)
+	c := &b.counters[n]
+	c.sum = min(c.sum+min(cost, maxSum), maxSum)
+	c.separate = c.separate || how >= 3*refundCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
+	if h.Hold != nil {
+		b.names = append(b.names, h.Hold...)
+		cost += 2 * int64(len(b.names)/limiter.HoldSize)
+	}
+	b.hits = append(b.hits, hit{how, limit, n, cost, charged})
+}
+
+// hitsOf returns the hits of a request.
+func (b *Batch) hitsOf(request int) []hit { return b.hits[b.begin(request):b.ends[request]] }
+
+// begin returns the index of the first hit of a request.
+func (b *Batch) begin(request int) int {
+	if request == 0 {
+		return 0
+	}
+	return int(b.ends[request-1])
+}
+
+// limit returns the index of the definition of l, which it adds if it is new.
+func (b *Batch) limit(l *limiter.Limit) int32 {
+	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
+	if d.algorithm == limiter.ByCalendar && d.calendar == nil {
+		d.algorithm = limiter.FixedWindow // of at most a minute, which is the same in every calendar
+	}
+	n, known := b.index.limits[d]
+	if !known {
+		n = int32(len(b.limits))
+		b.index.limits[d] = n
+		b.limits = append(b.limits, d)
+	}
+	return n
+}
+
+// counter returns the index of the counter with this key, which it adds if it is new. limit is
+// the index of the limit of the hit.
+func (b *Batch) counter(key []byte, limit int32) int32 {
+	n, known := b.index.counters[string(key)]
+	if !known {
+		n = int32(len(b.counters))
+		begin := b.keys.Len()
+		b.keys.Write(key)
+		b.counters = append(b.counters, counter{key: b.keys.String()[begin:], limit: limit})
+		b.index.counters[b.counters[n].key] = n
+	}
+	return n
+}
+
+// Charges of a hit in hit.how. 0 charges the hit if its request is admitted.
+const (
+	alwaysCharge  = 1 // charges the hit even if its request is denied
+	refundCharge  = 2
+	releaseCharge = 3
+)
+
+func how(h *limiter.Hit, isPart bool) int8 {
+	mode := int8(h.EffectiveMode())
+	if isPart && h.EffectiveMode() == limiter.Quota {
+		mode = int8(limiter.Shadow)
+	}
+	switch {
+	case h.Refund:
+		return mode + 3*refundCharge
+	case h.Always:
+		return mode + 3*alwaysCharge
+	}
+	return mode
+}
+
+// Credits calls do for each hit without a hold that lowers a counter, with the number of hits of its
+// request and its index among them.
+func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
+	for request := range b.ends {
+		hits := b.hitsOf(request)
+		for i, h := range hits {
+			if h.how/3 >= refundCharge && h.cost > 0 && b.limits[h.limit].algorithm != limiter.Concurrency {
+				do(request, len(hits), i, b.counters[h.counter].key)
+			}
+		}
+	}
+}
+
+// Command seals the batch and returns the command that decides it: EVALSHA, or EVAL with the text
+// of the script. now is about the time of Redis, in microseconds since the epoch, and chooses the
+// windows of calendars. A non-empty clock replaces the time of Redis.
+func (b *Batch) Command(eval bool, now int64, clock string) []any {
+	if n := b.index; n != nil {
+		b.index = nil
+		clear(n.limits)
+		clear(n.counters)
+		indexes.Put(n)
+	}
+	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits))
+	for i := range b.limits {
+		text = b.limits[i].append(text, now)
+	}
+	b.order = make([]int32, len(b.counters))
+	for i := range b.order {
+		b.order[i] = int32(i)
+	}
+	groups := b.appendGroups(nil)
+	text = b.appendHits(append(text, ';'))
+	args := make([]any, 0, 7+len(b.counters))
+	if eval {
+		args = append(args, "eval", Script, len(b.order))
+	} else {
+		args = append(args, "evalsha", digest, len(b.order))
+	}
+	for _, n := range b.order {
+		args = append(args, &b.counters[n].key) // unlike a string, a pointer in an interface is not allocated
+	}
+	args = append(args, groups, text)
+	if clock != "" || b.names != nil {
+		args = append(args, clock)
+	}
+	if b.names != nil {
+		args = append(args, b.names)
+	}
+	return args
+}
+
+// append appends d as limits.lua reads it. The windows of a calendar are the current and the next
+// window of 30 seconds before now: clocks differ and the call may wait. The second of them lasts
+// for a while longer.
+func (d *definition) append(dst []byte, now int64) []byte {
+	constants := d.constants
+	if d.calendar != nil {
+		const earlier = 30 * million
+		w := d.calendar.Windows(now - earlier)
+		constants[1], constants[2], constants[3] = w.Start, w.Next, w.End
+	}
+	dst = append(append(dst, d.algorithm.String()...), ' ')
+	for _, n := range constants {
+		dst = append(strconv.AppendInt(dst, n, 10), ' ')
+	}
+	if d.ban > 0 {
+		dst = append(strconv.AppendInt(dst, d.ban.Microseconds(), 10), ' ')
+	}
+	return dst
+}
+
+// maxSum is an exclusive bound of the sum with which a counter is charged at once.
+const maxSum = math.MaxUint32
+
+// appendGroups appends the groups of counters that are charged at once, as straight.lua reads
+// them, or together.lua if not all are fixed windows. It sorts b.order by group. If the batch
+// must be decided request by request, it returns nil.
+func (b *Batch) appendGroups(dst []byte) []byte {
+	straight := true
+	for i := range b.counters {
+		c := &b.counters[i]
+		d := &b.limits[c.limit]
+		if c.separate || d.ban > 0 || len(b.counters) > math.MaxUint16 {
+			return nil
+		}
+		straight = straight && d.algorithm == limiter.FixedWindow
+	}
+	compare := func(i, j int32) int {
+		c, d := &b.counters[i], &b.counters[j]
+		return cmp.Or(cmp.Compare(c.limit, d.limit), cmp.Compare(c.sum, d.sum))
+	}
+	if !slices.IsSortedFunc(b.order, compare) {
+		slices.SortStableFunc(b.order, compare)
+	}
+	for i := 0; i < len(b.order); {
+		begin, c := i, &b.counters[b.order[i]]
+		for i < len(b.order) && compare(b.order[i], b.order[begin]) == 0 {
+			i++
+		}
+		period, n := int64(0), int64(c.limit+1)
+		if straight {
+			period, n = b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
+		}
+		dst = appendInteger(appendInteger(dst, period, 7), n, 3)
+		dst = appendInteger(appendInteger(dst, c.sum, 4), int64(i-begin), 2)
+	}
+	return dst
+}
+
+// appendHits appends the requests as decide.lua reads them.
+func (b *Batch) appendHits(dst []byte) []byte {
+	const lastHit = 16                  // added to hit.how of the last hit of a request
+	keys := make([]int32, len(b.order)) // for each counter its index in KEYS
+	for i, n := range b.order {
+		keys[n] = int32(i)
+	}
+	for request := range b.ends {
+		hits := b.hitsOf(request)
+		for i, h := range hits {
+			how := byte(h.how)
+			if i == len(hits)-1 {
+				how += lastHit
+			}
+			dst = append(appendInteger(dst, int64(keys[h.counter]+1), 3), how)
+			dst = appendInteger(appendInteger(dst, int64(h.limit+1), 3), h.cost, 7)
+			if c := h.charged; c != nil {
+				dst = appendInteger(appendInteger(appendInteger(dst, c.At, 7), c.Used, 7), c.Prev, 7)
+			}
+		}
+	}
+	return dst
+}
+
+// appendInteger appends the lowest bytes of n, the highest of them first.
+func appendInteger(dst []byte, n int64, bytes int) []byte {
+	for bytes--; bytes >= 0; bytes-- {
+		dst = append(dst, byte(n>>(8*bytes)))
+	}
+	return dst
+}

@@ -1,0 +1,197 @@
+-- The other way: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases the
+-- charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
+-- text     the requests, after the limits: for each hit HIT bytes, four integers
+--            3 bytes  the number of its counter
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
+--            3 bytes  the number of its limit, from 1
+--            7 bytes  cost in units; 0 is a peek, which asks for one unit unless it is always charged; of a hit with a hold
+--                     see holds.lua
+--          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
+-- Reply    integers: the time; SINGLE; for each hit its result and the state of its counter after its request: at, used,
+--          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of the
+--          error of Redis follow at the end.
+-- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
+-- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
+
+local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
+
+local found, states = {}, {} -- by counter: the stored and the current state
+
+-- States are immutable, so that a previous one can be restored.
+local function new_state(limit, at, used, prev, banned)
+  return { limit = limit, at = at, used = used, prev = prev, banned = banned }
+end
+
+-- The end of the ban in force, or nothing. It is no later than the end of a ban of the limit that would begin now. A limit
+-- without bans keeps the ban of the state.
+local function ban_of(s, limit)
+  local ban = s.banned
+  return ban and ban > now and min(ban, limit.ban or ban) or nil
+end
+
+-- Charges or refunds the cost of a hit. at, used and prev are the state of its counter, rolled to now.
+local function write(hit, s, at, used, prev)
+  local limit, refund = hit.limit, hit.charge == REFUND
+  local change = refund and limit.algorithm.give or limit.algorithm.take
+  used, prev = change(limit, hit.cost, used, prev)
+  states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
+  if hit.name then
+    held[hit.counter][hit.name] = not refund
+  end
+end
+
+local function is_already(hit)
+  return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
+end
+
+-- Releases an earlier charge. It does nothing if a hold of the same name was taken again since.
+local function release(hit, s)
+  local i, limit, charged = hit.counter, hit.limit, hit.charged
+  local algorithm = limit.algorithm
+  if hit.name then
+    if is_held(i, hit.name) and held[i][hit.name] == charged.at + limit.period then
+      held[i][hit.name] = false
+      states[i] = new_state(limit, s.at, s.used - 1, 0)
+    end
+  elseif s.used + s.prev > 0 and max(s.at, charged.at) <= limit.newest then -- else the age of the charge is unknown
+    local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
+    local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
+    used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
+    states[i] = used and new_state(limit, at, used, prev, ban_of(s, limit)) or s
+  end
+end
+
+-- Finds out whether a hit exceeds its limit, and charges it if not.
+local function try_hit(hit, s)
+  local i, limit, charge = hit.counter, hit.limit, hit.charge
+  local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
+  local ban = ban_of(s, limit)
+  if at < s.at or ban and ban < s.banned then -- the state is corrected even if the hit is denied
+    s = new_state(limit, at, used, prev, ban or s.banned)
+    states[i] = s
+  end
+  hit.before, hit.already = s, is_already(hit)
+  hit.held_before = hit.name and held[i][hit.name]
+  local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
+  hit.over = charge ~= REFUND and not hit.already
+    and (limit.ban and ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
+  if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
+    write(hit, s, at, used, prev)
+  end
+end
+
+-- Restores the states before a denied request, and then writes its hits that are charged in any case, and bans.
+local function deny(hits)
+  for h = #hits, 1, -1 do
+    local hit = hits[h]
+    states[hit.counter] = hit.before
+    if hit.name then
+      held[hit.counter][hit.name] = hit.held_before
+    end
+  end
+  for h = 1, #hits do
+    local hit = hits[h]
+    local s, limit = states[hit.counter], hit.limit
+    if hit.charge ~= 0 and hit.cost > 0 then
+      hit.already = is_already(hit)
+      if not hit.already then
+        write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
+      end
+    end
+  end
+  for h = 1, #hits do
+    local hit = hits[h]
+    local s, limit = states[hit.counter], hit.limit
+    if limit.ban and hit.over and hit.mode == 0 and not ban_of(s, limit) then
+      states[hit.counter] = new_state(limit, s.at, s.used, s.prev, limit.ban)
+    end
+  end
+end
+
+local function decide(hits)
+  local denied, quotas, quotas_over = false, 0, 0
+  for h = 1, #hits do
+    local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
+    if not states[i] then
+      found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
+      states[i] = found[i]
+    end
+    if hit.charge == RELEASE then
+      release(hit, states[i])
+    else
+      try_hit(hit, states[i])
+    end
+    denied = denied or hit.mode == 0 and hit.over
+    if hit.mode == 2 then
+      quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
+    end
+  end
+  if denied or quotas > 0 and quotas == quotas_over then
+    deny(hits)
+  end
+  for h = 1, #hits do
+    hits[h].after = states[hits[h].counter]
+  end
+end
+
+local requests, hits, p = {}, {}, 1
+while p <= #text do
+  local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
+  local last, mode = how >= LAST, how % LAST % 3
+  local hit = {
+    counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
+    mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
+    before = false, after = false, over = false, already = false, -- set by decide
+  }
+  p = p + HIT
+  if hit.limit.holds and hit.cost > 1 then
+    hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
+  end
+  if hit.charge == RELEASE then
+    hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }
+    p = p + 21
+  end
+  hits[#hits + 1] = hit
+  if last then
+    decide(hits)
+    requests[#requests + 1] = hits
+    hits = {}
+  end
+end
+
+-- A replica, or a Redis out of memory, refuses the first write or none. Only if the user lacks the permission for some
+-- commands, the writes before a refusal remain, although the request fails.
+local news, failure = {}, nil -- by counter: whether there is anything to write
+for i = 1, #KEYS do
+  local was, s = found[i], states[i]
+  if held[i] then
+    news[i], failure = write_holds(i, s.limit, failure)
+  elseif s ~= was and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
+    local text = state_text(s.at, s.used, s.prev, s.banned)
+    news[i] = text ~= stored[i]
+    if news[i] and not failure then
+      local keep = not was.banned and not s.banned and expires_alike(s.limit, was.at, was.used, s.at, s.used)
+      failure = put(KEYS[i], text, not keep and expiry(s.limit, s.at, s.used, s.prev, s.banned))
+    end
+  end
+end
+
+local reply, n = { now, SINGLE }, 2
+for r = 1, #requests do
+  local hits, refused = requests[r], false
+  for h = 1, failure and #hits or 0 do -- requests without a write, such as denials, are answered
+    refused = refused or news[hits[h].counter]
+  end
+  for h = 1, #hits do
+    local hit = hits[h]
+    local s = hit.after
+    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or ADMITTED
+    reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = s.at, s.used, s.prev, s.banned or 0
+    n = n + 5
+  end
+end
+for b = 1, failure and #failure or 0 do
+  reply[n + b] = byte(failure, b)
+end
+return reply

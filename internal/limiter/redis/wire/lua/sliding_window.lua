@@ -1,0 +1,64 @@
+-- Sliding windows, as limiter/slidingwindow.go counts them. State: number of the current window, units used in it, units
+-- used in the previous one.
+-- Reads algorithms, fixed, share, now, fmod, ceil, min, max, EXACT.
+
+-- share for an n whose products would not be exact, and a rest of at most the period, bit by bit from the highest.
+local function large_share(n, rest, period)
+  local units, part = 0, 0
+  local function add(more)
+    part = part + more
+    if part >= period then
+      units, part = units + 1, part - period
+    end
+  end
+  for bit = 52, 0, -1 do
+    units = 2 * units
+    add(part)
+    if n >= 2 ^ bit then
+      n = n - 2 ^ bit
+      add(rest)
+    end
+  end
+  return units, part
+end
+
+algorithms.sliding_window = {
+  limit = function(period, amount, simple)
+    local current = (now - fmod(now, period)) / period
+    return {
+      period = period, amount = amount, grid = period,
+      most = EXACT / 2, most_prev = EXACT / 2, simple = simple, current = current, newest = current,
+    }
+  end,
+
+  roll = function(limit, at, used, prev)
+    local current = limit.current
+    if at > current then
+      return current, min(used + prev, limit.most), 0
+    elseif at == current then
+      return at, used, prev
+    end
+    return current, 0, at + 1 == current and used or 0
+  end,
+
+  fits = function(limit, cost, at, used, prev)
+    if prev == 0 then
+      return used + cost <= limit.amount
+    end
+    local period, product = limit.period, prev > limit.simple and large_share or share
+    local units, part = product(prev, min((at + 1) * period - now, period), period)
+    return units + ceil(part / period) + used + cost <= limit.amount
+  end,
+
+  take = fixed.take, give = fixed.give,
+  give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
+    if at ~= charged_at then
+      return
+    elseif charged_at ~= then_at then -- the window of the charge is now the previous one
+      return used, max(prev - min(cost, charged_prev), 0)
+    end
+    return max(used - min(cost, charged_used), 0), prev
+  end,
+
+  left = function(limit, at, used) return (at + (used > 0 and 2 or 1)) * limit.period - now end,
+}

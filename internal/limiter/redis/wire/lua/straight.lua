@@ -1,0 +1,60 @@
+-- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, in any
+-- order and with any modes of their limits (limiter.Decide gives the same result for each). So each counter is charged once,
+-- with the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
+-- at * MILLION + used, see state.lua. The same two bounds for all counters of a limit tell which states are of the current
+-- window and which have room. INCRBY charges a counter.
+-- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, store, reply.
+-- KEYS     the counters of the batch, each once
+-- ARGV[1]  empty if the batch must be decided by decide.lua, else groups of counters in the order of KEYS; for each group
+--          GROUP bytes, four integers, which are faster to read than decimal text:
+--            7 bytes  the period of the limit, or 0 if the batch is for together.lua
+--            3 bytes  its amount, at most MILLION - 1; for together.lua the number of the limit
+--            4 bytes  the sum of the hits on each counter
+--            2 bytes  the number of counters
+-- Reply    integers: the time, and the short state of each counter
+
+local GROUP = 16
+
+-- Returns the reply, the new texts of some counters, their expiries, and the increments of the other counters.
+local function charged_straight()
+  local reply, texts, lasts, sums, last = { now }, {}, {}, {}, 0
+  for p = 1, #ARGV[1], GROUP do
+    local period, a1, a2, a3, s1, s2, s3, s4, c1, c2 = integer(ARGV[1], p), byte(ARGV[1], p + 7, p + GROUP - 1)
+    local amount, sum = (a1 * 256 + a2) * 256 + a3, ((s1 * 256 + s2) * 256 + s3) * 256 + s4
+    local first, passed = last + 1, now % period
+    local none = (now - passed) / period * MILLION -- the state of an unused counter
+    local most, left, sum_text = none + amount - sum, math.ceil((period - passed) / 1000), format("%d", sum)
+    last = last + c1 * 256 + c2
+    for k = first, last do
+      local state = tonumber(stored[k] or 0)
+      if sum > amount or not (state and state <= most) then
+        return
+      elseif state > none then
+        sums[k], reply[k + 1] = sum_text, state + sum
+      else
+        texts[k], lasts[k], reply[k + 1] = format("%d", none + sum), left, none + sum
+      end
+    end
+  end
+  return reply, texts, lasts, sums
+end
+
+-- Returns the reply, or nothing if Redis refuses the first write; then decide.lua finds out which requests need a write.
+-- INCRBY, and SET that keeps the expiry, take Redis half as long as SET with an expiry.
+local function store(reply, texts, lasts, sums)
+  for k = 1, reply and #KEYS or 0 do
+    -- INCRBY fails without the permission, or on a number with leading zeros.
+    if not (sums and sums[k] and pcall("INCRBY", KEYS[k], sums[k]) == reply[k + 1]) then
+      local failure = put(KEYS[k], texts[k] or format("%d", reply[k + 1]), lasts[k])
+      if failure then
+        return k > 1 and { err = failure } or nil
+      end
+    end
+  end
+  return reply
+end
+
+local reply = ARGV[1] ~= "" and integer(ARGV[1], 1) > 0 and store(charged_straight())
+if reply then
+  return reply
+end

@@ -1,0 +1,158 @@
+package wire
+
+import (
+	"errors"
+	"slices"
+
+	"weir/internal/limiter"
+)
+
+// Reply is the script's reply to a batch.
+type Reply struct {
+	Now      int64           // time of the decisions, in microseconds since the epoch
+	Refusal  error           // error of Redis for the requests whose writes it refused, or nil
+	Together []limiter.State // final state of each counter, nil unless all hits were admitted at once
+	later    []int64         // for each hit the later charges of its counter, nil if there are none
+	hits     []int64         // otherwise perHit integers for each hit
+}
+
+// layout is the second integer of a reply. The first is always the time.
+type layout int64
+
+// The layouts that are not the state of a counter, as time.lua defines them. If the second integer
+// is at least 0, it and the rest are the short states of all counters, see straight.lua.
+const (
+	single   layout = -1 // requests were decided one by one: perHit integers for each hit, see decide.lua
+	noWindow layout = -2 // nothing was done: the time is outside of the windows of a calendar
+	together layout = -3 // all hits were admitted: three integers for each counter, see together.lua
+)
+
+const (
+	perHit        = 5 // integers for a hit in the layout single: its result and the four numbers of a state
+	resultOver    = 1 // results, as time.lua defines them
+	resultAlready = 2
+	resultRefused = 3
+
+	million = 1_000_000 // separates the two numbers of a short state, see state.lua
+)
+
+var (
+	// ErrNoWindow means that the script did nothing, because the time of Redis, which is Reply.Now,
+	// is outside of the windows of a calendar that Command was given a time for.
+	ErrNoWindow = errors.New("the clock of Redis stepped twice by more than a calendar window")
+
+	errReply = errors.New("the reply of the script is incomplete or invalid")
+)
+
+// Read reads the integers of a reply to the command of b. With ErrNoWindow it returns a reply that
+// has only the time.
+func (b *Batch) Read(integers []int64) (Reply, error) {
+	if len(integers) < 2 {
+		return Reply{}, errReply
+	}
+	r, n := Reply{Now: integers[0]}, integers[2:]
+	l := layout(integers[1])
+	if l >= 0 {
+		n = integers[1:]
+	}
+	impossible := func(n int64) bool { return n < 0 || n > limiter.MaxExact }
+	if impossible(r.Now) || slices.ContainsFunc(n, impossible) {
+		return Reply{}, errReply
+	}
+	var err error
+	switch {
+	case l == noWindow && len(n) == 0:
+		err = ErrNoWindow
+	case l == single:
+		err = r.readSingle(b, n)
+	case l == together && len(n) == 3*len(b.counters):
+		err = r.readStates(b, func(i int) limiter.State { return limiter.State{At: n[3*i], Used: n[3*i+1], Prev: n[3*i+2]} })
+	case l >= 0 && len(n) == len(b.counters):
+		err = r.readStates(b, func(i int) limiter.State { return limiter.State{At: n[i] / million, Used: n[i] % million} })
+	default:
+		err = errReply
+	}
+	return r, err
+}
+
+// readSingle keeps the integers of all hits. The bytes of Redis' error follow them.
+func (r *Reply) readSingle(b *Batch, integers []int64) error {
+	end := perHit * len(b.hits)
+	if len(integers) < end {
+		return errReply
+	}
+	r.hits = integers[:end]
+	for i := 0; i < end; i += perHit {
+		switch result := r.hits[i]; {
+		case result > resultRefused:
+			return errReply
+		case result == resultRefused && r.Refusal == nil:
+			text := make([]byte, len(integers)-end)
+			for j, n := range integers[end:] {
+				text[j] = byte(n)
+			}
+			r.Refusal = redisError(text)
+		}
+	}
+	return nil
+}
+
+// readStates keeps the final state of each counter; state returns it by its index in KEYS. It also
+// computes r.later, since the state after each request must be reported.
+func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
+	r.Together = make([]limiter.State, len(b.counters))
+	for i, n := range b.order {
+		r.Together[n] = state(i)
+		if r.Together[n].Used < b.counters[n].sum {
+			return errReply
+		}
+	}
+	if len(b.hits) == len(b.counters) {
+		return nil
+	}
+	r.later = make([]int64, len(b.hits))
+	sums := make([]int64, len(b.counters))
+	for request := len(b.ends) - 1; request >= 0; request-- {
+		begin, hits := b.begin(request), b.hitsOf(request)
+		for i, h := range hits {
+			r.later[begin+i] = sums[h.counter]
+		}
+		for _, h := range hits {
+			sums[h.counter] += h.cost
+		}
+	}
+	return nil
+}
+
+// Outcomes sets Over and Already in out, which has an element for each hit of a request, and
+// appends the states of the hits' counters after the request to states. It returns r.Refusal if
+// Redis refused a write of the request.
+func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
+	begin, hits := b.begin(request), b.hitsOf(request)
+	for i := range out {
+		if r.Together != nil {
+			state := r.Together[hits[i].counter]
+			if r.later != nil {
+				state.Used -= r.later[begin+i]
+			}
+			out[i].Over, out[i].Already = false, false
+			states = append(states, state)
+			continue
+		}
+		n := r.hits[perHit*(begin+i):]
+		if n[0] == resultRefused {
+			return nil, r.Refusal
+		}
+		out[i].Over, out[i].Already = n[0] == resultOver, n[0] == resultAlready
+		states = append(states, limiter.State{At: n[1], Used: n[2], Prev: n[3], Until: n[4]})
+	}
+	return states, nil
+}
+
+// redisError is an error that Redis replied to a command of the script.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+
+// RedisError implements redis.Error of go-redis.
+func (e redisError) RedisError() {}
