@@ -32,15 +32,16 @@ const mib = 1 << 20
 func (w *weir) mostMemory() uint64 {
 	w.t.Helper()
 	p := testenv.Must(procfs.NewProc(w.cmd.Process.Pid))(w.t)
-	return testenv.Must(p.NewStatus())(w.t).VmHWM
+	status := testenv.Must(p.NewStatus())(w.t)
+	return status.VmHWM - status.RssFile // the system can drop pages of the program's file
 }
 
 // tooLate is five times the default timeout of Envoy's filter. Slower answers are too late.
 const tooLate = 100 * time.Millisecond
 
 // lateDuring sends 400 requests a second to each of two servers during an attack on the
-// first. It returns the share of late answers from the first, and as an allowance for a busy
-// machine twice the share from the other.
+// first. It returns the share of late or failed answers from the first, and as an allowance for a
+// busy machine twice the share from the other.
 func lateDuring(t *testing.T, attacked, undisturbed *weir, attack func()) (late, others float64) {
 	t.Helper()
 	var asked, lates [2]atomic.Int64
@@ -54,9 +55,9 @@ func lateDuring(t *testing.T, attacked, undisturbed *weir, attack func()) (late,
 			neighbours.Go(func() {
 				for tick := time.Tick(10 * time.Millisecond); ctx.Err() == nil; <-tick {
 					began := time.Now()
-					wantAnswer(t, client)
+					_, err := decide(client, request(descriptor("user", "alice")))
 					asked[i].Add(1)
-					if time.Since(began) > tooLate {
+					if err != nil || time.Since(began) > tooLate {
 						lates[i].Add(1)
 					}
 				}

@@ -12,25 +12,36 @@ type Arrivals struct {
 	mu    sync.Mutex
 	calls arriving // the end of a ring of calls, the oldest first
 	len   int
+	most  int
 	turn  int
 }
 
-// NewArrivals returns Arrivals without calls.
-func NewArrivals() *Arrivals {
-	a := new(Arrivals)
+// NewArrivals returns Arrivals for at most the given number of calls.
+func NewArrivals(most int) *Arrivals {
+	a := &Arrivals{most: most}
 	a.calls.next, a.calls.last = &a.calls, &a.calls
 	return a
 }
 
-// Begin adds a call with the context ctx, and returns the context in which to wait for its message.
+// Begin adds a call with the context ctx, and returns the context in which to wait for its
+// message. If there are too many calls, it ends the oldest, because the messages of well-behaved
+// clients arrive at once.
 func (a *Arrivals) Begin(ctx context.Context) context.Context {
 	c := &arriving{Context: ctx, ended: make(chan struct{}), arrivals: a}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.turn, c.next, c.last = a.turn, &a.calls, a.calls.last
 	c.next.last, c.last.next = c, c
-	a.len++
+	if a.len++; a.len > a.most {
+		a.end(a.calls.next)
+	}
 	return c
+}
+
+// end ends the wait of a call for its message.
+func (a *Arrivals) end(c *arriving) {
+	close(c.ended)
+	a.remove(c)
 }
 
 // remove removes a call, unless it has been removed.
@@ -42,13 +53,6 @@ func (a *Arrivals) remove(c *arriving) {
 	}
 }
 
-// Len returns how many calls wait.
-func (a *Arrivals) Len() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.len
-}
-
 // Turn begins another turn. It ends each call that began the given number of turns ago or
 // earlier, or whose client gave up.
 func (a *Arrivals) Turn(turns int) {
@@ -58,8 +62,7 @@ func (a *Arrivals) Turn(turns int) {
 	for c := a.calls.next; c != &a.calls; c = next {
 		next = c.next
 		if a.turn-c.turn >= turns || c.Context.Err() != nil {
-			close(c.ended)
-			a.remove(c)
+			a.end(c)
 		}
 	}
 	a.turn++

@@ -93,7 +93,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	usage := telemetry.New(telemetry.Options{Registerer: o.Registry, Logger: o.Logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
 	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
 	arrivals := newArrivals()
-	rules.tuner.scarce = func() { arrivals.scarce.Store(true) }
+	rules.tuner.scarce = arrivals.scarce
 	source, err := openSource(o, life, secrets, rules)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func newGRPC(o Options, life *lifecycle, listener net.Listener, transport creden
 	turning, end := context.WithCancel(context.Background()) // ends after the drain
 	run := func(context.Context) error { a.run(turning); return nil }
 	life.add(&component{name: "arrivals", run: run, stop: func(context.Context) error { end(); return nil }})
-	return grpcServer(listener, s, a)
+	return grpcServer(listener, s)
 }
 
 // Run serves until ctx ends. Then health checks fail, so that clients choose another server, and

@@ -241,33 +241,31 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestCallsAreHurried opens calls without a message while connections read much.
+// TestCallsAreHurried opens calls without a message while memory is scarce, and one more than may
+// wait: the oldest ends.
 func TestCallsAreHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newArrivals()
-		a.mostRead = 100
+		a.Arrivals = rls.NewArrivals(2)
 		begin := func() context.Context {
 			return testenv.Must(a.beforeCall(nil)(t.Context(), &tap.Info{}))(t)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		go a.run(ctx)
-		client, server := net.Pipe()
-		conn := &fairConn{Conn: server, arrivals: a}
-		defer client.Close()
-		read := func() {
-			go func() { _, _ = client.Write(make([]byte, 101)) }()
-			testenv.Must(io.ReadFull(conn, make([]byte, 101)))(t)
-		}
-		first, begun := begin(), time.Now()
-		arrived := rls.Arrived(begin())
-		read()
-		if first.Err() != nil {
+		oldest, arrived := begin(), rls.Arrived(begin())
+		first := begin()
+		if oldest.Err() != nil || first.Err() != nil {
 			t.Error("a call ends at once")
 		}
-		for first.Err() == nil {
-			read() // waits while the server is crowded
+		second, begun := begin(), time.Now()
+		if oldest.Err() == nil || first.Err() != nil || second.Err() != nil {
+			t.Errorf("of one call too many, got %v, %v and %v, want the end of the oldest", oldest.Err(), first.Err(), second.Err())
 		}
-		if took := time.Since(begun); took < moment || took > 3*moment {
+		for first.Err() == nil || second.Err() == nil {
+			a.scarce <- struct{}{}
+			time.Sleep(moment / 10)
+		}
+		if took := time.Since(begun); took < moment/2 || took > 2*moment {
 			t.Errorf("a call ends after %v", took)
 		}
 		if err := begin().Err(); err != nil || arrived.Err() != nil {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -92,42 +91,37 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 }
 
 // arrivals end calls without a complete message after patienceOfCalls, or after a moment while
-// memory is scarce or the server is crowded.
+// memory is scarce.
 type arrivals struct {
 	*rls.Arrivals
-	read                atomic.Int64 // bytes read from all connections in this moment
-	scarce              atomic.Bool  // whether memory is scarce
-	mostRead, mostCalls int
+	scarce chan struct{} // has an element if a garbage collection found memory scarce
 }
 
 const moment = patienceOfCalls / 40
 
-// newArrivals returns arrivals for the runtime's memory limit. The messages of a moment may take a
-// sixteenth of it, and waiting calls, of about 15 KiB each, another sixteenth.
+// newArrivals returns arrivals for the runtime's memory limit. Waiting calls, of about 15 KiB each,
+// may take a quarter of it.
 func newArrivals() *arrivals {
-	return &arrivals{Arrivals: rls.NewArrivals(), mostRead: affordable(64<<20, 16), mostCalls: affordable(4000, 16*15<<10)}
-}
-
-// crowded reports whether messages or calls take so much that busy connections should wait.
-func (a *arrivals) crowded() bool {
-	return a.read.Load() > int64(a.mostRead) || a.Len() > a.mostCalls
+	return &arrivals{rls.NewArrivals(affordable(20_000, 4*15<<10)), make(chan struct{}, 1)}
 }
 
 // run ends late calls until ctx ends. Then it ends all.
 func (a *arrivals) run(ctx context.Context) {
-	for tick := time.Tick(moment); ; {
+	tick, last := time.Tick(moment), time.Now()
+	for {
 		select {
 		case <-ctx.Done():
 			a.Turn(0)
 			return
 		case <-tick:
+			a.Turn(int(patienceOfCalls/moment) - 1)
+		case <-a.scarce:
+			if time.Since(last) < moment/2 { // a message may need as long on busy processors
+				continue
+			}
+			a.Turn(1)
 		}
-		turns := int(patienceOfCalls/moment) - 1
-		if a.crowded() || a.scarce.Swap(false) {
-			turns = 1
-		}
-		a.Turn(turns)
-		a.read.Store(0)
+		last = time.Now()
 	}
 }
 
@@ -140,7 +134,7 @@ func (a *arrivals) beforeCall(headersRead []string) tap.ServerInHandle {
 	}
 }
 
-func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *component {
+func grpcServer(listener net.Listener, s *grpc.Server) *component {
 	stop := func(ctx context.Context) error {
 		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
 		s.GracefulStop()
@@ -149,14 +143,11 @@ func grpcServer(listener net.Listener, s *grpc.Server, a *arrivals) *component {
 		}
 		return nil
 	}
-	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections()), a}, s.Serve, stop)
+	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
 }
 
 // fairListener accepts connections as fairConns.
-type fairListener struct {
-	net.Listener
-	arrivals *arrivals
-}
+type fairListener struct{ net.Listener }
 
 // Accept implements net.Listener.
 func (l fairListener) Accept() (net.Conn, error) {
@@ -164,32 +155,26 @@ func (l fairListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fairConn{Conn: conn, arrivals: l.arrivals}, nil
+	return &fairConn{Conn: conn}, nil
 }
 
 // turn is the size of a read, in bytes, from a connection that sends faster than it is read.
 const turn = 256
 
 // fairConn is a connection that yields to others before each read, and reads at most turn bytes,
-// while it has more to read. Otherwise it would keep a processor for 10 ms. While the server is
-// crowded, a read waits up to 2.5 s.
+// while it has more to read. Otherwise it would keep a processor for 10 ms.
 type fairConn struct {
 	net.Conn
-	arrivals *arrivals
-	more     bool // the last read filled its buffer
+	more bool // the last read filled its buffer
 }
 
 // Read implements net.Conn.
 func (c *fairConn) Read(p []byte) (int, error) {
 	if c.more {
 		runtime.Gosched()
-		for waited := time.Duration(0); waited < 10*moment && c.arrivals.crowded(); waited += moment / 25 {
-			time.Sleep(moment / 25) //nolint:forbidigo // the purpose is to slow down floods
-		}
 		p = p[:min(len(p), turn)]
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
-	c.arrivals.read.Add(int64(n))
 	return n, err
 }

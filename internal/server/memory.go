@@ -62,8 +62,8 @@ const garbage, loadGarbage = 56 << 20, 224 << 20
 
 // tuner sets the target of the garbage collector to the allowed garbage.
 type tuner struct {
-	loading atomic.Bool // whether rules are loaded now
-	scarce  func()      // if not nil, called after each collection that finds memory scarce
+	loading atomic.Bool     // whether rules are loaded now
+	scarce  chan<- struct{} // if not nil, gets an element, if it has room, after each collection that finds memory scarce
 
 	mu      sync.Mutex
 	percent int // the current target
@@ -106,8 +106,11 @@ func (t *tuner) run(ctx context.Context) {
 	last, wait := uint64(0), untilCollected
 	for {
 		live := t.tune()
-		if t.scarce != nil && live > uint64(min(debug.SetMemoryLimit(-1), enoughMemory)/4) {
-			t.scarce()
+		if live > uint64(min(debug.SetMemoryLimit(-1), enoughMemory)/4) {
+			select {
+			case t.scarce <- struct{}{}:
+			default: // also if it is nil
+			}
 		}
 		if live > last*5/4 || live < last*3/4 {
 			wait = untilCollected
