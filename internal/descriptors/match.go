@@ -147,12 +147,13 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (ru
 	var without *Rule // result if the entry at holdEntry does not name a hold of the rule
 	for i, e := range entries {
 		if next := n.next(e, work); next != nil {
-			switch n = next; n.how {
-			case ByNetwork:
+			switch p := n.patterns[e.Key]; {
+			case next.how == TooLong:
+				return next.rule, -1, entries
+			case next.how == ByNetwork, next.how == ByKey && p != nil && p.networks != nil:
 				entries = canonical(entries, i)
-			case TooLong:
-				return n.rule, -1, entries
 			}
+			n = next
 			continue
 		}
 		if rule = n.keyless; rule == nil {
@@ -172,15 +173,15 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (ru
 	return rule.withHold(without, holdEntry, entries)
 }
 
-// canonical returns entries with the address at i in canonical form, without a zone, so that
-// all forms of an address share a counter. It copies entries unless the address is canonical.
+// canonical returns entries with the address at i, if it is one, in canonical form and without a
+// zone, so that all forms of an address share a counter. It copies entries if that changes them.
 func canonical(entries []limiter.Entry, i int) []limiter.Entry {
 	if !strings.Contains(entries[i].Value, ":") { // IPv4 addresses are always canonical
 		return entries
 	}
 	var room [longestAddress]byte
-	address, _ := parseAddress(entries[i].Value)
-	if text := address.AppendTo(room[:0]); string(text) != entries[i].Value {
+	address, ok := parseAddress(entries[i].Value)
+	if text := address.AppendTo(room[:0]); ok && string(text) != entries[i].Value {
 		entries = slices.Clone(entries)
 		entries[i].Value = string(text)
 	}

@@ -161,14 +161,17 @@ func (broken) Peek(context.Context, []limiter.Hit) ([]limiter.Counter, error) {
 	return nil, limiter.ErrUnavailable
 }
 
-// Where networks match, all forms of an address are one client: to requests, and to operators.
+// Where a rule has networks, all forms of an address are one client: to requests, and to operators.
+// A rule for any other value of the key counts them as one, too.
 func TestAnAddressHasOneCounter(t *testing.T) {
 	for _, forms := range [][]string{
 		{"10.1.2.3", "::ffff:10.1.2.3", "::FFFF:0a01:0203"},
 		{"2001:db8::1", "2001:DB8::1", "2001:0db8::0001", "2001:db8:0:0:0:0:0:1"},
 		{"fe80::1", "fe80::1%a", "FE80::1%b"},
+		{"2001:dc8::1", "2001:0dc8::1", "2001:DC8:0::1"},
+		{"192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"},
 	} {
-		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['::/0', 0.0.0.0/0], rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
+		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['2001:db8::/32', 'fe80::/16', 10.0.0.0/8], rate_limit: {unit: hour, requests_per_unit: 9}}, {key: ip, rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
 		f.InForce = newServer(t, nil).ExceptionStore
 		f.Plan.Exceptions = f.InForce.Current()
 		for _, form := range forms {
