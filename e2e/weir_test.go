@@ -36,7 +36,9 @@ func TestMain(m *testing.M) {
 }
 
 var buildOnce = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", filepath.Join(binaries, "weir"), "weir/cmd/server").CombinedOutput()
+	build := exec.Command("go", "build", "-o", filepath.Join(binaries, "weir"), "weir/cmd/server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static as in the image, because some tests run it without a C library
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the program: %w\n%s", err, out)
 	}
