@@ -191,8 +191,8 @@ func TestMakeCommands(t *testing.T) {
 var wordsAtMost = map[string]int{
 	"README.md": 800, "MIGRATING.md": 900, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 900, "docs/at-3am.md": 760, "docs/compatibility.md": 220, "docs/console.md": 130,
-	"docs/examples.md": 700, "docs/metrics.md": 730, "docs/operations.md": 2310, "docs/performance.md": 450, "docs/rules.md": 2780,
-	"docs/scale.md": 450, "docs/settings.md": 1000, "docs/simulate.md": 500, "docs/testing-rules.md": 750, "docs/xds.md": 330,
+	"docs/examples.md": 700, "docs/metrics.md": 730, "docs/operations.md": 2380, "docs/performance.md": 450, "docs/rules.md": 2780,
+	"docs/scale.md": 480, "docs/settings.md": 1000, "docs/simulate.md": 500, "docs/testing-rules.md": 750, "docs/xds.md": 330,
 }
 
 // The documents stay short enough to read.

@@ -2,7 +2,8 @@
 // rules, load-tests servers, and queries and controls running servers. It is thin: it turns
 // flags into settings, and the packages below internal do the rest.
 //
-//	serve.go       serve: the life of the process and its signals; the log is in log.go
+//	serve.go       serve: the life of the process and its signals; the log is in log.go, the
+//	               number of processors in processors.go
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except

@@ -45,6 +45,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 		return err
 	})
 	if err == nil {
+		go fitProcessors(paused) // after the rules are loaded, which all processors do
 		reason, err = "failed", within(paused, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(serving) })
 	}
 	log.close(grace)

@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// Weir runs on one processor while that is enough, on all during much work, and on as many as the
+// variable GOMAXPROCS says.
+func TestProcessors(t *testing.T) {
+	t.Parallel()
+	var rules strings.Builder
+	rules.WriteString("domain: api\ndescriptors:\n")
+	for i := range 5_000 {
+		fmt.Fprintf(&rules, "  - {key: user, value: u%d, rate_limit: {unit: day, requests_per_unit: 2}}\n", i)
+	}
+	dir := writeRules(t, rules.String())
+	set := startWeir(t, dir, "GOMAXPROCS=3")
+	w := startWeir(t, dir)
+	wait := func(processors int, work func()) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			work()
+			if n := w.metric("go_sched_gomaxprocs_threads", ""); n != float64(processors) {
+				return fmt.Errorf("Weir runs on %v processors, want %d", n, processors)
+			}
+			return nil
+		})
+	}
+	wait(1, func() {})
+	wait(runtime.NumCPU(), func() {
+		for range 10 {
+			testenv.Must(http.Post("http://"+w.debug+"/-/reload", "", nil))(t).Body.Close()
+		}
+	})
+	wait(1, func() {})
+	if n := set.metric("go_sched_gomaxprocs_threads", ""); n != 3 {
+		t.Errorf("Weir runs on %v processors, want the 3 of GOMAXPROCS", n)
+	}
+}
