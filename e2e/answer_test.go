@@ -33,13 +33,12 @@ const fileLog = `{name: envoy.access_loggers.file, typed_config: {"@type": type.
 func TestHeadersAndMetadataOfWeir(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "access.log")
-	const format = `, log_format: {text_format_source: {inline_string: "%RESPONSE_CODE% %DYNAMIC_METADATA(envoy.filters.http.ratelimit)%\n"}}`
 	s := gateway{
 		virtualHost: `
 rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
 routes: [{match: {prefix: /}, route: {cluster: echo}}]
 `,
-		manager: "access_log: [" + fmt.Sprintf(fileLog, log, format) + "]",
+		manager: accessLog(log, "%RESPONSE_CODE% %DYNAMIC_METADATA(envoy.filters.http.ratelimit)%"),
 	}.start(t, `
 domain: api
 descriptors:
@@ -98,6 +97,32 @@ descriptors:
 		if status != strconv.Itoa(requests[i].status) || !reflect.DeepEqual(got, want) {
 			t.Errorf("request %d: Envoy logged %s\nwant %d %s", i+1, line, requests[i].status, requests[i].logged)
 		}
+	}
+}
+
+// accessLog returns the field of a connection manager that writes lines of a format to a file.
+func accessLog(file, format string) string {
+	return "access_log: [" + fmt.Sprintf(fileLog, file, fmt.Sprintf(", log_format: {text_format_source: {inline_string: %q}}", format+"\n")) + "]"
+}
+
+// wantRequestIDs checks that the requests that `weir denials` shows, at least one, have IDs in
+// Envoy's access log, whose lines begin with the ID.
+func (w *weir) wantRequestIDs(log string) {
+	w.t.Helper()
+	shown := operator{w.t, w.t.TempDir(), w.debug}.shell("weir denials")
+	rows := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d .*$`).FindAllString(shown, -1)
+	if len(rows) == 0 {
+		w.t.Errorf("no request was denied:\n%s", shown)
+	}
+	for _, row := range rows {
+		id := regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`).FindString(row)
+		testenv.Eventually(w.t, func() error {
+			logged, err := os.ReadFile(log)
+			if err == nil && (id == "" || !strings.Contains("\n"+string(logged), "\n"+id+" ")) {
+				err = fmt.Errorf("%s has no request ID of Envoy's access log:\n%s", row, logged)
+			}
+			return err
+		})
 	}
 }
 

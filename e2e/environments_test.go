@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -204,14 +205,18 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 		asked{"/", []string{"x-org-id: acme"}, "2, 2;w=3600", times(2, 200, 429)},
 		asked{"/", []string{"x-org-id: globex"}, "", times(4, 200)},
 	)
+	denials := testenv.Must(exchange(p.client, http.MethodGet, "http://127.0.0.1:6070/denials", ""))(t)
+	if ids := regexp.MustCompile(`"request_id": "[0-9a-f-]{36}"`).FindAllString(denials.body, -1); len(ids) < 2 {
+		t.Errorf("%d request IDs in %s", len(ids), denials.body)
+	}
 }
 
 // envoyGatewayBootstrap returns the bootstrap of examples/envoy with the filter, route and
-// cluster that Envoy Gateway generates, except that the filter is patient and the
-// certificate comes from files.
+// cluster that Envoy Gateway generates, and the example's patch of the filter, except that the
+// filter is patient and the certificate comes from files.
 func envoyGatewayBootstrap(t *testing.T, i identity) map[string]any {
 	t.Helper()
-	return gateway{
+	doc := gateway{
 		upstream:  podUpstream,
 		cluster:   i.cluster(""),
 		rateLimit: "{domain: default/gateway/http, disable_x_envoy_ratelimited_header: true, enable_retry_after_header: false}",
@@ -237,6 +242,15 @@ routes:
                   headers: [{name: x-org-id, string_match: {exact: acme}}]
 `,
 	}.bootstrap(t, "127.0.0.1:8081")
+	service := get(t, connectionManager(t, doc), "http_filters", 0, "typed_config", "rate_limit_service", "grpc_service")
+	delete(service, "initial_metadata")
+	for _, manifest := range manifests(t, "examples/envoy-gateway/gateway.yaml") {
+		if manifest["kind"] == "EnvoyPatchPolicy" {
+			add := get(t, manifest, "spec", "jsonPatches", 0, "operation")
+			service[fmt.Sprint(add["path"])] = add["value"]
+		}
+	}
+	return doc
 }
 
 // istioEnvironment is the environment of the Deployment in Istio's
@@ -291,8 +305,10 @@ func TestIstioFilters(t *testing.T) {
 	t.Parallel()
 	loop := documentedBlock(t, "examples/istio/README.md", "for i in")
 	for _, file := range []string{"examples/istio/gateway.yaml", "examples/istio/sidecar.yaml"} {
-		w := startWeir(t, "examples/istio/rules")
+		w, log := startWeir(t, "examples/istio/rules"), filepath.Join(t.TempDir(), "access.log")
 		doc := istioBootstrap(t, file, w.grpc, serve(t, echo))
+		manager := connectionManager(t, doc)
+		parse(t, accessLog(log, "%REQ(X-REQUEST-ID)% "), &manager)
 		validateBootstrap(t, writeBootstrap(t, doc))
 		e := runEnvoy(t, doc)
 		awayFromEnd(time.Minute)
@@ -300,6 +316,7 @@ func TestIstioFilters(t *testing.T) {
 			t.Errorf("%s: printed:\n%s", file, got)
 		}
 		e.want("/login", "x-user: alice", 200, 200)
+		w.wantRequestIDs(log)
 	}
 }
 

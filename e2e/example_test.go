@@ -62,7 +62,8 @@ func (w walk) through(t *testing.T, readme string) {
 }
 
 // TestExampleReadmes runs the README of each example with a Weir, an upstream and an Envoy.
-// It repeats requests to Weir's JSON API, because charges after an answer take a moment.
+// It repeats requests to Weir's JSON API, because charges after an answer take a moment. Then
+// weir denials shows the IDs of requests in Envoy's access log.
 func TestExampleReadmes(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -73,13 +74,14 @@ func TestExampleReadmes(t *testing.T) {
 			var server *weir
 			var front *envoy
 			var upstreamAddr string
+			log := filepath.Join(t.TempDir(), "access.log")
 			starts := map[string]func(command string){
 				"go run ./cmd/server --config " + dir + "/rules": func(command string) { server = serveByShell(t, command) },
 				"go run ./" + dir + "/" + upstream: func(command string) {
 					upstreamAddr = startExampleUpstream(t, command+" -listen 127.0.0.1:0")
 				},
 				".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
-					g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
+					g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr, manager: accessLog(log, "%REQ(X-REQUEST-ID)% ")}
 					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml")) // unchanged
 					front = runEnvoy(t, g.bootstrap(t, server.grpc))
 				},
@@ -90,6 +92,7 @@ func TestExampleReadmes(t *testing.T) {
 			walk{starts: starts, repeats: "/json", asks: 5, addrs: func() *strings.Replacer {
 				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 			}}.through(t, dir+"/README.md")
+			server.wantRequestIDs(log)
 			// The example llm also charges for a stream, which the tests of tokens do not.
 			if log := front.output.String(); strings.Contains(log, "hits_addend") {
 				t.Errorf("Envoy complains of a charge:\n%s", log)

@@ -54,6 +54,7 @@ var types = map[string]func() any{
 	"gateway.networking.k8s.io/v1 HTTPRoute":              func() any { return new(gatewayapi.HTTPRoute) },
 	"gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy": func() any { return new(gateway.BackendTrafficPolicy) },
 	"gateway.envoyproxy.io/v1alpha1 EnvoyGateway":         func() any { return new(gateway.EnvoyGateway) },
+	"gateway.envoyproxy.io/v1alpha1 EnvoyPatchPolicy":     func() any { return new(gateway.EnvoyPatchPolicy) },
 	"projectcontour.io/v1alpha1 ExtensionService":         func() any { return new(contouralpha.ExtensionService) },
 	"projectcontour.io/v1 HTTPProxy":                      func() any { return new(contour.HTTPProxy) },
 	"monitoring.coreos.com/v1 ServiceMonitor":             func() any { return new(monitoringv1.ServiceMonitor) },
@@ -114,7 +115,10 @@ func decode(t *testing.T, manifest []byte) any {
 var definitions = map[string][]string{
 	"istio.io/api":                      {"kubernetes/customresourcedefinitions.gen.yaml"},
 	"github.com/projectcontour/contour": {"examples/contour/01-crds.yaml"},
-	"github.com/envoyproxy/gateway":     {"charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml"},
+	"github.com/envoyproxy/gateway": {
+		"charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml",
+		"charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_envoypatchpolicies.yaml",
+	},
 	"github.com/prometheus-operator/prometheus-operator": {
 		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
 	},
