@@ -53,8 +53,13 @@ descriptors:
   - {key: user, value: [small, tiny], share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
 `, "LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_RESET_HEADER=X-Whole-Again", "RESPONSE_DYNAMIC_METADATA=true")
 
-	of := func(user, metadata string) string {
-		return fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": ["user=%s"]}]%s}`, user, metadata)
+	// of returns the metadata of an admitted user.
+	of := func(user, rule, remaining, more string) string {
+		return fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": ["user=%s"], "code": "OK", "rule": "%s", "remaining": %s}]%s}`, user, rule, remaining, more)
+	}
+	denied := func(user, rule string) string {
+		return fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": ["user=%s"], "code": "OVER_LIMIT", "rule": "%[2]s", "remaining": 0}],
+			"deniedBy": {"rule": "%[2]s", "limit": "day"}}`, user, rule)
 	}
 	const bronze = `, "metadata": {"tier": "bronze", "weight": 1.5}`
 	requests := []struct {
@@ -64,16 +69,16 @@ descriptors:
 		policy           string // Envoy's header x-ratelimit-limit
 		logged           string // the metadata in the access log
 	}{
-		{"alice", 200, "2", "1", "2, 2;w=86400", of("alice", bronze)},
-		{"root", 200, "7", "6", "7, 7;w=1209600", of("root", `, "metadata": {"tier": "gold"}`)},
-		{"alice", 200, "2", "0", "2, 2;w=86400", of("alice", bronze)},
-		{"alice", 429, "2", "0", "2, 2;w=86400", of("alice", "")},
-		{"large-v2", 200, "1125899906842624", "1125899906842623", "4294967295, 4294967295;w=86400", of("large-v2", "")},
-		{"large-v2", 200, "1125899906842624", "1125899906842622", "4294967295, 4294967295;w=86400", of("large-v2", "")},
-		{"xlarge-v2", 200, "2", "1", "2, 2;w=86400", of("xlarge-v2", bronze)}, // a regular expression must match the full value
-		{"small", 200, "2", "1", "2, 2;w=86400", of("small", "")},
-		{"tiny", 200, "2", "0", "2, 2;w=86400", of("tiny", "")}, // one counter for the list
-		{"small", 429, "2", "0", "2, 2;w=86400", of("small", "")},
+		{"alice", 200, "2", "1", "2, 2;w=86400", of("alice", "user", "1", bronze)},
+		{"root", 200, "7", "6", "7, 7;w=1209600", of("root", "user=root", "6", `, "metadata": {"tier": "gold"}`)},
+		{"alice", 200, "2", "0", "2, 2;w=86400", of("alice", "user", "0", bronze)},
+		{"alice", 429, "2", "0", "2, 2;w=86400", denied("alice", "user")},
+		{"large-v2", 200, "1125899906842624", "1125899906842623", "4294967295, 4294967295;w=86400", of("large-v2", "user=~large-v[0-9]+", "1125899906842623", "")},
+		{"large-v2", 200, "1125899906842624", "1125899906842622", "4294967295, 4294967295;w=86400", of("large-v2", "user=~large-v[0-9]+", "1125899906842622", "")},
+		{"xlarge-v2", 200, "2", "1", "2, 2;w=86400", of("xlarge-v2", "user", "1", bronze)}, // a regular expression must match the full value
+		{"small", 200, "2", "1", "2, 2;w=86400", of("small", "user=[small+1]", "1", "")},
+		{"tiny", 200, "2", "0", "2, 2;w=86400", of("tiny", "user=[small+1]", "0", "")}, // one counter for the list
+		{"small", 429, "2", "0", "2, 2;w=86400", denied("small", "user=[small+1]")},
 	}
 	for i, want := range requests {
 		a := s.ask("/", by(want.user)...)
@@ -98,6 +103,41 @@ descriptors:
 			t.Errorf("request %d: Envoy logged %s\nwant %d %s", i+1, line, requests[i].status, requests[i].logged)
 		}
 	}
+}
+
+// Envoy's access log says which limit denied a request, in the format of docs/rules.md. A request
+// over a limit in shadow mode reaches the upstream with the header that docs/rules.md adds.
+func TestReasonInTheAccessLog(t *testing.T) {
+	t.Parallel()
+	document := readDocument(t, "docs/rules.md")
+	reason := regexp.MustCompile(`%DYNAMIC_METADATA\(\S+:deniedBy\)%`).FindString(document)
+	header := regexp.MustCompile("`(request_headers_to_add: .*)`").FindStringSubmatch(document)
+	if reason == "" || header == nil {
+		t.Fatal("docs/rules.md does not say how to log a reason, or how to send a limit to the upstream")
+	}
+	log := filepath.Join(t.TempDir(), "access.log")
+	s := gateway{
+		manager:     accessLog(log, "%REQ(X-REQUEST-ID)% %RESPONSE_CODE% "+reason),
+		upstream:    serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("x-over-limit")) })),
+		virtualHost: "rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]\nroutes: [{match: {prefix: /}, route: {cluster: echo}, " + header[1] + "}]",
+	}.start(t, `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: [{unit: day, requests_per_unit: 2}, {name: soft, unit: day, requests_per_unit: 1, shadow_mode: true}]
+`, "RESPONSE_DYNAMIC_METADATA=true")
+	for i, want := range []answer{{status: 200}, {status: 200, body: "soft"}, {status: 429}} {
+		if a := s.ask("/", "x-user: alice"); a.status != want.status || a.body != want.body {
+			t.Errorf("request %d: status %d, the upstream got %q; want %d, %q", i+1, a.status, a.body, want.status, want.body)
+		}
+	}
+	lines := linesOf(t, log, 3)
+	for i, want := range []string{"200 -", "200 -", `429 {"limit":"day","rule":"user"}`} {
+		if _, got, _ := strings.Cut(lines[i], " "); got != want {
+			t.Errorf("Envoy logged %s, want %s", got, want)
+		}
+	}
+	s.weir.wantRequestIDs(log)
 }
 
 // accessLog returns the field of a connection manager that writes lines of a format to a file.

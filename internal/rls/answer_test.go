@@ -210,7 +210,9 @@ func TestDocumentedMetadata(t *testing.T) {
 	opts := options(t, `
 domain: shop
 descriptors:
-  - {key: user, rate_limit: {unit: hour, requests_per_unit: 20}, metadata: {team: core}}
+  - key: user
+    rate_limit: [{name: hard, unit: hour, requests_per_unit: 20}, {name: soft, unit: hour, requests_per_unit: 1, shadow_mode: true}]
+    metadata: {team: core}
 `)
 	opts.DynamicMetadata = true
 	got := response(t, decide(t, opts.service(), "domain:shop user=alice tenant=acme(7,10/HOUR) +2").response)

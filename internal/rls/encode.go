@@ -32,7 +32,7 @@ func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result)
 	}
 	if s.opts.DynamicMetadata {
 		// The hits are counted already. So a response without metadata is better than an error.
-		if encoded, err := metadata(r, result.Statuses); err != nil {
+		if encoded, err := metadata(r, result); err != nil {
 			s.opts.Logger.Debug("no dynamic metadata", "err", err)
 		} else {
 			b = protowire.AppendTag(b, 6, protowire.BytesType)

@@ -11,19 +11,27 @@ import (
 	"weir/internal/plan"
 )
 
-// metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct. It
-// repeats the domain, the descriptors and the hitsAddend of the request, and has the metadata of
-// the rules of admitted descriptors. Envoy passes it to its access log and to other filters.
-func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
+// metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct, which
+// Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it repeats the
+// domain, the descriptors and the hitsAddend of the request, and has the metadata of the rules of
+// admitted descriptors. It adds the answer to each descriptor, and the limits that denied the
+// request or would have denied it without a shadow mode.
+func metadata(r *plan.Request, result *plan.Result) ([]byte, error) {
+	fields := map[string]any{"domain": utf8(r.Domain)}
+	shadowed := addDenials(fields, r, result)
 	asked := make([]any, len(r.Descriptors))
 	ofRules := make(map[string]any)
 	for i := range r.Descriptors {
-		d := &r.Descriptors[i]
+		d, s := &r.Descriptors[i], &result.Statuses[i]
 		entries := make([]any, len(d.Entries))
 		for i, e := range d.Entries {
 			entries[i] = utf8(e.Key + "=" + e.Value)
 		}
-		descriptor := map[string]any{"entries": entries}
+		descriptor := answer(s)
+		descriptor["entries"] = entries
+		if shadowed[d] {
+			descriptor["shadow"] = true
+		}
 		if d.HasOverride {
 			descriptor["limit"] = overrideText(d.Override)
 		}
@@ -31,11 +39,11 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 			descriptor["hitsAddend"] = d.HitsAddend
 		}
 		asked[i] = descriptor
-		if s := &statuses[i]; s.Limit != nil && s.Rule != nil && !s.OverLimit {
+		if s.Limit != nil && s.Rule != nil && !s.OverLimit {
 			mergeMetadata(ofRules, s.Rule.Metadata)
 		}
 	}
-	fields := map[string]any{"domain": utf8(r.Domain), "descriptors": asked}
+	fields["descriptors"] = asked
 	if r.HitsAddend != 0 {
 		fields["hitsAddend"] = r.HitsAddend
 	}
@@ -47,6 +55,50 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 		return nil, fmt.Errorf("building dynamic metadata: %w", err)
 	}
 	return proto.Marshal(message)
+}
+
+// answer returns the code of a descriptor, and the rule and the limit that decided. limitName is
+// absent if the limit has no name of its own. No field has a text of the request.
+func answer(s *plan.Status) map[string]any {
+	fields := map[string]any{"code": "OK"}
+	if s.OverLimit {
+		fields["code"] = "OVER_LIMIT"
+	}
+	switch {
+	case s.Limit != nil:
+		fields["rule"], fields["remaining"] = s.Limit.Series.Labels().Rule, s.Remaining
+		if s.Limit.Name != "" {
+			fields["limitName"] = s.Limit.Name
+		}
+	case s.Rule != nil:
+		fields["rule"] = s.Rule.Way()
+	}
+	return fields
+}
+
+// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do. If there are several,
+// it is the limit with the longest wait. addDenials returns the descriptors that a limit would have
+// denied.
+func addDenials(fields map[string]any, r *plan.Request, result *plan.Result) map[*plan.Descriptor]bool {
+	shadowed, longest := map[*plan.Descriptor]bool{}, map[string]uint64{}
+	for o := range result.Outcomes(r) {
+		var field string
+		switch o.Kind {
+		case plan.Denied:
+			field = "deniedBy"
+		case plan.Shadowed:
+			field, shadowed[o.Descriptor] = "wouldDenyBy", true
+		default:
+			continue
+		}
+		wait := uint64(o.Decision.RetryAfter) // Never, which is -1, becomes the longest
+		if _, known := longest[field]; known && wait <= longest[field] {
+			continue
+		}
+		labels := o.Hit.Limit.Series.Labels()
+		fields[field], longest[field] = map[string]any{"rule": labels.Rule, "limit": labels.Limit}, wait
+	}
+	return shadowed
 }
 
 // overrideText returns o in protobuf's text format, as in the metadata of envoyproxy/ratelimit.

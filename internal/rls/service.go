@@ -24,7 +24,7 @@ type Options struct {
 
 	ResponseHeaders Headers // headers that Envoy adds to responses
 	RequestHeaders  Headers // headers that Envoy adds to requests for the upstream
-	DynamicMetadata bool    // return the request, and the metadata of the rules that admitted it
+	DynamicMetadata bool    // return the request, the deciding limits, and the metadata of rules
 
 	MaxConcurrent int           // maximum number of requests in flight; more are refused; 0 means no maximum
 	Timeout       time.Duration // maximum time for a decision, in addition to the caller's deadline; 0 disables it

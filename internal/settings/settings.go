@@ -126,7 +126,7 @@ type Answers struct {
 	RequestRemainingHeader string `form:"header" name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
 	RequestResetHeader     string `form:"header" name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
 
-	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata, for Envoy's access log and filters."`
+	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add descriptors, denying limits and rule metadata for Envoy's access log and filters."`
 }
 
 // Modes are switches that change every response.
