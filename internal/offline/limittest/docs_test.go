@@ -78,6 +78,27 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// Each sentence of the first table in docs/algorithms.md is the name of a test of its limit, in
+// docs/algorithms/sentences_test.yaml. TestRulesOfThisRepository runs these tests.
+func TestSentences(t *testing.T) {
+	text := testenv.Must(os.ReadFile("../../../docs/algorithms.md"))(t)
+	rules := string(testenv.Must(os.ReadFile("../../../docs/algorithms/sentences.yaml"))(t))
+	table, _, _ := strings.Cut(string(text), "\n\nA limit's")
+	var said, names []string
+	for _, row := range regexp.MustCompile("(?m)^\\|\"(.*)\"\\|`([^`]*)`\\|").FindAllStringSubmatch(table, -1) {
+		said = append(said, row[1])
+		if !strings.Contains(rules, "    rate_limit: "+row[2]+"\n") {
+			t.Errorf("sentences.yaml does not have the limit of %q", row[1])
+		}
+	}
+	for _, tt := range testenv.Must(Load("../../../docs/algorithms/sentences_test.yaml", Options{}))(t).tests {
+		names = append(names, tt.name)
+	}
+	if len(said) == 0 || !slices.Equal(said, names) {
+		t.Errorf("the table says %q, the tests are named %q", said, names)
+	}
+}
+
 // checkExample compares the text below the heading of an example with its files.
 func checkExample(t *testing.T, name, body string) {
 	rules := testenv.Must(os.ReadFile(name + ".yaml"))(t)
