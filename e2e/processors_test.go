@@ -35,7 +35,8 @@ func TestProcessors(t *testing.T) {
 	wait(1, func() {})
 	wait(runtime.NumCPU(), func() {
 		for range 10 {
-			testenv.Must(http.Post("http://"+w.debug+"/-/reload", "", nil))(t).Body.Close()
+			answer := testenv.Must(http.Post("http://"+w.debug+"/-/reload", "", nil))(t)
+			testenv.OK(t, answer.Body.Close())
 		}
 	})
 	wait(1, func() {})
