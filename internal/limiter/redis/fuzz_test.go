@@ -92,7 +92,7 @@ func FuzzGiveBack(f *testing.F) {
 }
 
 // startFuzzing adds seeds, and starts what decides them by that clock.
-func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *store) {
+func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	f.Helper()
 	f.Add([]byte(nil))
 	for n := range 8 {
@@ -118,7 +118,7 @@ func newCounters() counters {
 
 // decideBatch lets a store decide requests in one batch, and compares what it says of each with
 // what limiter.Decide says.
-func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
+func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
 	t.Helper()
 	c := queue.NewCall()
 	for _, hits := range requests {
