@@ -14,7 +14,7 @@ import (
 // metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct. It
 // repeats the domain, the descriptors and the hitsAddend of the request, and has the metadata of
 // the rules of admitted descriptors. Envoy passes it to its access log and to other filters.
-func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
+func metadata(r *plan.Request, statuses []plan.Status) []byte {
 	asked := make([]any, len(r.Descriptors))
 	ofRules := make(map[string]any)
 	for i := range r.Descriptors {
@@ -42,11 +42,10 @@ func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
 	if len(ofRules) > 0 {
 		fields["metadata"] = ofRules
 	}
-	message, err := structpb.NewStruct(fields)
-	if err != nil {
-		return nil, fmt.Errorf("building dynamic metadata: %w", err)
-	}
-	return proto.Marshal(message)
+	// Neither fails: all texts are UTF-8, and rules have only values of JSON.
+	message, _ := structpb.NewStruct(fields)
+	encoded, _ := proto.Marshal(message)
+	return encoded
 }
 
 // overrideText returns o in protobuf's text format, as in the metadata of envoyproxy/ratelimit.
