@@ -120,11 +120,6 @@ type level struct {
 // no hits. p refers to the memory of r until it is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
-	return pl.fill(p, tree, r)
-}
-
-// fill is Prepare for an empty Plan.
-func (pl *Planner) fill(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Tree, p.work = tree, descriptors.MaxWork
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
