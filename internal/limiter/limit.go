@@ -215,6 +215,15 @@ func MustLimit(s Spec) *Limit {
 	return l
 }
 
+// NewDenial returns a limit that denies everything, even in quota mode and while the store fails,
+// and is never charged. In metrics, it has the domain and the rule by.
+func NewDenial(domain, by string) *Limit {
+	return MustLimit(Spec{
+		Name: "deny", Unit: Day, Veto: true, Charge: Admitted, FailureMode: FailureDeny,
+		Series: LabelSet{Domain: domain, Key1: by, Rule: by, Limit: "deny"}.Series(),
+	})
+}
+
 // Times returns a limit with factor times the amount and burst of l on the same counters, so
 // that used units count. It has no bans, and bans in force do not apply to it. Amounts are
 // rounded to at least 1; an amount of 0 stays 0. If the algorithm cannot count such amounts,
