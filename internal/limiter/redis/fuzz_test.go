@@ -140,7 +140,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 			of[i], holds[i] = all.states[key], all.holds[key]
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-		denied, err := new(backend).result(queue.Ticket{Call: c, Request: place}, hits, got)
+		denied, err := s.main.result(queue.Ticket{Call: c, Request: place}, hits, got)
 		if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied || err != nil {
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}
