@@ -55,7 +55,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 			w := &world{t: t, planner: New(opts), tree: load(t, exceptedRules), store: memory.New(memory.Options{})}
 			if name == "redis" {
 				server := redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second}
-				s := testenv.Must(redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20}))(t)
+				s := redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20})
 				t.Cleanup(func() { s.Close() })
 				w.store = s
 			}

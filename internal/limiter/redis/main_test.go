@@ -42,10 +42,7 @@ func at(url string) Server { return Server{Addr: url, Timeout: long} }
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
-	s, err := New(o)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	s := New(o)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

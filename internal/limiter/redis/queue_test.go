@@ -138,7 +138,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
-	s := testenv.Must(New(Options{Main: at(r.Addr())}))(t)
+	s := New(Options{Main: at(r.Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
@@ -171,7 +171,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
+	s := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
 	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close waits
 		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}

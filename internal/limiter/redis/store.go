@@ -54,7 +54,7 @@ type Options struct {
 type Store struct {
 	main     *backend
 	backends []*backend // main, and the Redis of limits per second if they have one
-	memo     *memo      // nil if disabled
+	memo     *memo
 }
 
 // backend is one Redis deployment of a store.
@@ -65,34 +65,23 @@ type backend struct {
 	memo   *memo // of the store
 }
 
-// New returns a store on the Redis that o names, or an error that names the invalid option. It
-// does not connect, so Redis need not be reachable yet.
-func New(o Options) (*Store, error) {
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	first, err := conn.Open(o.Main, log)
-	if err != nil {
-		return nil, err
-	}
-	var second *conn.Client
-	if o.PerSecond != nil {
-		perSecond := *o.PerSecond
-		perSecond.Timeout = cmp.Or(perSecond.Timeout, o.Main.Timeout)
-		if second, err = conn.Open(perSecond, log); err != nil {
-			return nil, errors.Join(err, first.Close())
-		}
-	}
+// New returns a store on the Redis that o names. It does not connect, so Redis need not be reachable
+// yet.
+func New(o Options) *Store {
 	if o.local == nil {
 		o.local = o.Now
 	}
 	if o.local == nil {
 		o.local = time.Now
 	}
-	metrics := queue.NewMetrics(o.Registerer) // after the last error, because nothing removes them
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	metrics := queue.NewMetrics(o.Registerer)
 	breakerOpen := promauto.With(o.Registerer).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
 	}, []string{"redis"})
 	memo := newMemo(o.DenyMemory, o.DenyCharged, o.local)
-	open := func(name string, client *conn.Client) *backend {
+	open := func(name string, server Server) *backend {
+		client := conn.Open(server, log)
 		var gauge prometheus.Gauge
 		if !client.IsCluster() {
 			gauge = breakerOpen.WithLabelValues(name)
@@ -108,12 +97,14 @@ func New(o Options) (*Store, error) {
 		h.queues = b.queues
 		return b
 	}
-	s := &Store{memo: memo, main: open("main", first)}
+	s := &Store{memo: memo, main: open("main", o.Main)}
 	s.backends = []*backend{s.main}
-	if second != nil {
+	if o.PerSecond != nil {
+		second := *o.PerSecond
+		second.Timeout = cmp.Or(second.Timeout, o.Main.Timeout)
 		s.backends = append(s.backends, open("per_second", second))
 	}
-	return s, nil
+	return s
 }
 
 // Decide implements limiter.CounterStore, except that a request whose counters are in several

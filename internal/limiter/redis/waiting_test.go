@@ -42,7 +42,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			s := testenv.Must(New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}}))(t)
+			s := New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}})
 			defer s.Close()
 			b := s.main
 			began := time.Now()

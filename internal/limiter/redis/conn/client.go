@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -92,15 +91,8 @@ type connected struct {
 	dialer *dialer
 }
 
-// Open returns a client of s, or an error that names the invalid field. It does not connect, so
-// Redis need not be reachable yet.
-func Open(s Server, log *slog.Logger) (*Client, error) {
-	switch {
-	case s.Addr == "":
-		return nil, errors.New("the address of Redis is missing")
-	case s.Timeout < 0:
-		return nil, fmt.Errorf("the timeout of Redis must not be negative, but is %v", s.Timeout)
-	}
+// Open returns a client of s. It does not connect, so Redis need not be reachable yet.
+func Open(s Server, log *slog.Logger) *Client {
 	s.Timeout = cmp.Or(s.Timeout, time.Second)
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -110,7 +102,7 @@ func Open(s Server, log *slog.Logger) (*Client, error) {
 	if s.Latest != nil {
 		c.running.Go(func() { c.follow(ctx) })
 	}
-	return c, nil
+	return c
 }
 
 // silence turns off the logger of go-redis, whose format differs from ours.
