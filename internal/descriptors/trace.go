@@ -66,7 +66,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		return Trace{}
 	}
 	work := MaxWork
-	rule, holdEntry, _ := t.MatchHold(domain, entries, &work)
+	rule, holdEntry, _ := t.Match(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
 	way, leading := []*node{n}, entries // leading omits the entry that names a hold

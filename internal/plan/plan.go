@@ -153,7 +153,7 @@ func (p *Plan) Reset() {
 // addMatch adds the match of a descriptor and its levels, which an exception may replace. It
 // returns an error if a value of the descriptor is invalid, see Plan.Invalid.
 func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
-	rule, holdEntry, entries := p.Tree.MatchHold(domain, d.Entries, &p.work)
+	rule, holdEntry, entries := p.Tree.Match(domain, d.Entries, &p.work)
 	m := match{rule: rule, reported: rule, entries: entries, firstLevel: len(p.levels)}
 	if holdEntry >= 0 {
 		p.nameHold(&m, holdEntry)
