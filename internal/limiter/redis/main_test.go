@@ -42,6 +42,11 @@ func at(url string) Server { return Server{Addr: url, Timeout: long} }
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
+	if o.PerSecond != nil {
+		second := *o.PerSecond
+		second.Timeout = cmp.Or(second.Timeout, o.Main.Timeout)
+		o.PerSecond = &second
+	}
 	s := New(o)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -25,8 +25,7 @@ type Type = conn.Type
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
-	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout defaults to
-	// the Timeout of Main.
+	// PerSecond, if not nil, is a second Redis, for limits of unit second.
 	PerSecond *Server
 	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
 	// of its Redis. 0 means 100 milliseconds.
@@ -100,9 +99,7 @@ func New(o Options) *Store {
 	s := &Store{memo: memo, main: open("main", o.Main)}
 	s.backends = []*backend{s.main}
 	if o.PerSecond != nil {
-		second := *o.PerSecond
-		second.Timeout = cmp.Or(second.Timeout, o.Main.Timeout)
-		s.backends = append(s.backends, open("per_second", second))
+		s.backends = append(s.backends, open("per_second", *o.PerSecond))
 	}
 	return s
 }
