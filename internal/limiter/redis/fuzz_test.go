@@ -56,7 +56,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			c := queue.NewCall()
+			c := queue.NewCall(0, 0)
 			c.Batch.Add([]limiter.Hit{h}, false)
 			return run(t, c)
 		}
@@ -73,7 +73,7 @@ func FuzzGiveBack(f *testing.F) {
 			state = charge(hit)
 		}
 		now = in.time(now)
-		c := queue.NewCall()
+		c := queue.NewCall(0, 0)
 		c.Batch.AddRelease(r)
 		// What is as good as unused may have any numbers, and the time of nothing but a ban.
 		plain := func(s limiter.State) limiter.State {
@@ -120,7 +120,7 @@ func newCounters() counters {
 // what limiter.Decide says.
 func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
 	t.Helper()
-	c := queue.NewCall()
+	c := queue.NewCall(0, 0)
 	for _, hits := range requests {
 		c.Batch.Add(hits, false)
 	}

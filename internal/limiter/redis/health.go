@@ -187,7 +187,7 @@ var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32,
 func (h *health) probeCounter(ctx context.Context, key string) error {
 	for i, hit := range []limiter.Hit{{Cost: 1}, {Cost: 1}, {Cost: 2, Refund: true}} {
 		hit.Limit, hit.Key = probeLimit, []byte(key)
-		c := queue.NewCall()
+		c := queue.NewCall(0, 0)
 		c.Batch.Add([]limiter.Hit{hit}, false)
 		h.queues.Run(ctx, conn.Node{}, []*queue.Call{c}, i == 1)
 		switch err := cmp.Or(c.Err, c.Reply.Refusal); {

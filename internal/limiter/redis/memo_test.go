@@ -351,7 +351,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		m := newMemo(1<<20, false, time.Now)
 		denial := &queue.Call{Number: 1, Began: time.Now()}
-		back := queue.NewCall()
+		back := queue.NewCall(0, 0)
 		back.Number, back.Began, back.Err = 2, time.Now(), errOpen
 		back.Batch.Add([]limiter.Hit{refund("k", l, 1)}, false)
 		m.noteCredits(back)

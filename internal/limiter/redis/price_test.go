@@ -73,7 +73,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				call, keys := queue.NewCall(), keys()
+				call, keys := queue.NewCall(0, 0), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))

@@ -24,7 +24,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	s.do("config", "set", "maxmemory", "1kb")
 
-	c := queue.NewCall()
+	c := queue.NewCall(0, 0)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool

@@ -36,13 +36,10 @@ type Call struct {
 	redisTime int64 // about the time of Redis at Began, in microseconds since the epoch
 }
 
-// newCall returns a call with room for n requests of one hit.
-func newCall(slot, n int) *Call {
+// NewCall returns a call with room for n requests of one hit.
+func NewCall(slot, n int) *Call {
 	return &Call{Batch: wire.MakeBatch(n), slot: slot, Done: make(chan struct{})}
 }
-
-// NewCall returns an empty call for Queues.Run.
-func NewCall() *Call { return newCall(0, 0) }
 
 // Ticket stands for a request, or a part of one, in a call.
 type Ticket struct {
