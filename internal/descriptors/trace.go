@@ -53,11 +53,8 @@ const (
 	TooLong               // the value takes too much Work, so it leads to a rule that denies
 )
 
-// matches has the words for Level.Match.
-var matches = [...]string{
-	Nowhere: "none", ByValue: "value", ByList: "list", ByNetwork: "network", ByWildcard: "wildcard", ByRegex: "regex", ByKey: "key",
-	NamesHold: "hold", TooLong: "long",
-}
+// matches has the words of these for Level.Match.
+var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
 
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {

@@ -83,7 +83,7 @@ const (
 	FailureLocal                        // counts them in the memory of this process
 )
 
-var failureModes = [...]string{FailureByDefault: "default", FailureError: "error", FailureAllow: "allow", FailureDeny: "deny", FailureLocal: "local"}
+var failureModes = [...]string{"default", "error", "allow", "deny", "local"}
 
 // FailureModeNames lists the names of the modes, from FailureError on.
 func FailureModeNames() []string { return failureModes[FailureError:] }
