@@ -72,7 +72,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
 	}
 	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
-	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
+	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.Digests}
 	shown := asked.Excerpt(logText)
 	text, _ := shown.Spell()
 	attrs := []slog.Attr{

@@ -220,7 +220,7 @@ func TestExceptionThatDenies(t *testing.T) {
 
 // Exceptions apply to the values of requests, even if keys have digests or values share a counter.
 func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
-	keys := testenv.Must(limiter.NewKeys("", true))(t)
+	keys := limiter.Keys{Digests: true}
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
 		w.want("hashed", 2, "user=alice")
 		w.except("3x", "user=alice")
