@@ -189,7 +189,7 @@ func (h *health) probeCounter(ctx context.Context, key string) error {
 		hit.Limit, hit.Key = probeLimit, []byte(key)
 		c := queue.NewCall(0, 0)
 		c.Batch.Add([]limiter.Hit{hit}, false)
-		h.queues.Run(ctx, conn.Node{}, []*queue.Call{c}, i == 1)
+		h.queues.Run(ctx, nil, []*queue.Call{c}, i == 1)
 		switch err := cmp.Or(c.Err, c.Reply.Refusal); {
 		case c.Err == nil && err != nil && conn.Classify(err) == conn.KindOOM:
 			return nil // it can deny

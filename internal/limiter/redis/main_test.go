@@ -223,5 +223,5 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) floa
 
 // call makes a store's Redis decide a batch.
 func call(s *Store, c *queue.Call) {
-	s.main.queues.Run(context.Background(), conn.Node{}, []*queue.Call{c}, false)
+	s.main.queues.Run(context.Background(), nil, []*queue.Call{c}, false)
 }

@@ -169,15 +169,14 @@ func (c *Client) cluster() *redis.ClusterClient {
 // IsCluster reports whether the deployment is a cluster.
 func (c *Client) IsCluster() bool { return c.server.Type == Cluster }
 
-// Node is a primary of a cluster. The zero Node stands for the deployment, which in a cluster
-// routes each command by its first key.
-type Node struct{ primary *redis.Client }
+// Node is a primary of a cluster. nil stands for the deployment, which in a cluster routes each
+// command by its first key.
+type Node = *redis.Client
 
 // NodeOf returns the primary of a cluster that has the slot of key. It may wait until the
 // cluster has replied once.
 func (c *Client) NodeOf(key string) (Node, error) {
-	primary, err := c.cluster().MasterForKey(context.Background(), key)
-	return Node{primary}, err
+	return c.cluster().MasterForKey(context.Background(), key)
 }
 
 // Timeout returns the limit of a call.

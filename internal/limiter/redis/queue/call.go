@@ -73,7 +73,7 @@ func (q *Queues) callEach(calls []*Call) {
 	var running sync.WaitGroup
 	for _, c := range calls {
 		running.Go(func() {
-			q.call(conn.Node{}, []*Call{c})
+			q.call(nil, []*Call{c})
 			if c.Err == nil {
 				q.located.Store(true)
 			}
@@ -101,7 +101,7 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	seconds := time.Since(start).Seconds()
 	var failed error
 	for _, c := range calls {
-		if node != (conn.Node{}) && q.options.Client.IsElsewhere(c.Err) {
+		if node != nil && q.options.Client.IsElsewhere(c.Err) {
 			c.Err = nil
 			elsewhere = append(elsewhere, c)
 			continue
