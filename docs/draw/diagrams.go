@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"weir/internal/descriptors"
 )
 
 const (
@@ -136,7 +138,12 @@ func rulesPicture(string) []byte {
 		"  - {key: tenant, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 100}}]}\n"+
 		"  - {key: tenant, value: acme, rate_limit: {unit: minute, requests_per_unit: 1000}}\n")
 	const general, hidden = "tenant=other,user=alice", "tenant=acme,user=alice"
-	if weir.tree.Match("shop", entriesOf(general)) == nil || weir.tree.Match("shop", entriesOf(hidden)) != nil {
+	applies := func(descriptor string) bool {
+		work := descriptors.MaxWork
+		rule, _, _ := weir.tree.Match("shop", entriesOf(descriptor), &work)
+		return rule != nil
+	}
+	if !applies(general) || applies(hidden) {
 		panic("the specific rule does not hide the general one")
 	}
 	c := newCanvas("A specific rule hides what is below a general one", 250)

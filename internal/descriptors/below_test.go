@@ -21,7 +21,7 @@ func TestPassed(t *testing.T) {
 		tree := load(t, "domain: api\ndescriptors: ["+rules+", {rate_limit: {unit: day, requests_per_unit: 2}}]\n")
 		for descriptor, want := range want {
 			got, way, work := "", entries(strings.Fields(descriptor)...), MaxWork
-			if r, _, _ := tree.MatchHold("api", way, &work); r != nil {
+			if r, _, _ := tree.Match("api", way, &work); r != nil {
 				got = r.String()
 				if passed := r.Passed(len(way)); passed != nil {
 					got += " past " + passed.String()

@@ -24,7 +24,6 @@ type decoder struct {
 
 	level       level       // descriptor that is being read
 	limitFields limitFields // limit that is being read
-	most        uint64      // max_requests_per_unit of the override that is being read
 }
 
 type pathNode struct {

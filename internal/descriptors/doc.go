@@ -13,7 +13,7 @@
 //   - warning.go and hidden.go warn of valid rules that are probably a mistake;
 //   - match.go finds rules, and patterns.go, wildcard.go, regex.go and network.go those whose
 //     values are not listed, within the bound of work.go;
-//   - explain.go, dump.go and label.go show rules to people and metrics.
+//   - trace.go, dump.go and label.go show rules to people and metrics.
 //
 // ARCHITECTURE.md, "To add", lists the steps to add a field. The package does not depend on
 // counters, stores or gRPC, and only on the types of limiter.

@@ -90,7 +90,7 @@ func TestDocumentedLists(t *testing.T) {
 		{"|`path=/v2/users/7`|none", "path=/v2/users/7", ""},
 	} {
 		got := ""
-		if rule := tree.Match("shop", entries(test.entry)); rule != nil {
+		if rule := tree.match("shop", entries(test.entry)); rule != nil {
 			got = rule.String()
 		}
 		if got != test.want || !strings.Contains(section, test.documented) {
@@ -110,7 +110,7 @@ func TestDocumentedLabels(t *testing.T) {
 		t.Fatal("docs/metrics.md has no YAML")
 	}
 	request := entries("tenant=acme", "path=/files/a")
-	series := load(t, string(block[1])).Match("shop", request).Limits[0].Series.Labels()
+	series := load(t, string(block[1])).match("shop", request).Limits[0].Series.Labels()
 	for _, want := range []string{
 		fmt.Sprintf("{domain=%q, key1=%q, key2=%q}", series.Domain, series.Key1, series.Key2),
 		fmt.Sprintf("{domain=%q, rule=%q, limit=%q}", series.Domain, series.Rule, series.Limit),
@@ -126,7 +126,7 @@ func TestDocumentedLabels(t *testing.T) {
 func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string {
 	t.Helper()
 	rules = strings.Replace(rules, "        rate_limit:", "        detailed_metric: true\n        rate_limit:", 1)
-	return string(load(t, rules).Match("shop", request).AppendLabels(nil, request))
+	return string(load(t, rules).match("shop", request).AppendLabels(nil, request))
 }
 
 // README.md describes the rules in config/.
@@ -136,7 +136,7 @@ func TestDefaultRules(t *testing.T) {
 		t.Fatal(skipped, err)
 	}
 	tree := testenv.Must(Load(files, Options{}))(t)
-	rule := tree.Match("api", entries("user=anybody"))
+	rule := tree.match("api", entries("user=anybody"))
 	if rule == nil || len(rule.Limits) != 1 {
 		t.Fatal("users of the domain api do not have one limit")
 	}

@@ -172,11 +172,7 @@ func ChargeWord(c limiter.Charge) string { return charges[c-limiter.Auto] }
 
 // SpellDuration formats a duration as in rule files, such as 10m instead of 10m0s.
 func SpellDuration(d time.Duration) string {
-	text := strings.Replace(d.String(), "m0s", "m", 1)
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // Spell formats an entry for people: key=value, or key if there is no value.

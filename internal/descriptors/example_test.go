@@ -20,7 +20,8 @@ descriptors:
 		return
 	}
 	for _, user := range []string{"alice", "health-check"} {
-		rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: user}})
+		work := descriptors.MaxWork
+		rule, _, _ := tree.Match("api", []limiter.Entry{{Key: "user", Value: user}}, &work)
 		fmt.Println(user, "leads to", rule, "at", rule.Location())
 		for _, limit := range rule.Limits {
 			fmt.Println(limit.Rate())

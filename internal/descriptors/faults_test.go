@@ -31,7 +31,7 @@ descriptors:
 		"a=b":   "",
 	} {
 		got := ""
-		if rule := tree.Match("api", entries(descriptor)); rule != nil {
+		if rule := tree.match("api", entries(descriptor)); rule != nil {
 			got = rule.String()
 		}
 		if got != want {

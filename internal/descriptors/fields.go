@@ -91,7 +91,7 @@ func newTables(d *decoder) *tables {
 				}
 			}, "", false},
 		),
-		newTable(field{"max_requests_per_unit", &d.most, "", false}),
+		newTable(field{"max_requests_per_unit", func(n *yaml.Node) { r.Override.Most = d.Whole(n, 1, limiter.MaxAmount) }, "", false}),
 	}
 }
 

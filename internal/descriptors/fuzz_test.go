@@ -51,7 +51,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, rule := range tree.rules {
 			domain, way, known := wayTo(rule)
-			if got := tree.Match(domain, way); known && got != rule {
+			if got := tree.match(domain, way); known && got != rule {
 				t.Fatalf("the rule %v is not found, but %v", rule, got)
 			}
 		}

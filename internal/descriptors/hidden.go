@@ -20,13 +20,6 @@ const (
 	nodeWork    = 32 // cost of comparing two nodes
 )
 
-// hiding searches for limits that specific nodes hide.
-type hiding struct {
-	*loader
-	work    Work    // left for comparisons
-	lacking []*node // nodes without some of the limits of a more general node
-}
-
 // valued is a node for certain values of its key. values has these values, and one address of
 // each network. It is empty for a regular expression, whose values are unknown.
 type valued struct {
@@ -37,7 +30,8 @@ type valued struct {
 // warnOfHidden warns of nodes that lack limits of a more general node, and of nodes for any
 // value that no value reaches.
 func (l *loader) warnOfHidden() {
-	h := hiding{loader: l, work: maxCompared}
+	work := maxCompared
+	var lacking []*node // nodes without some of the limits of a more general node
 	for _, v := range l.valued {
 		n, anyValue := v.node, v.parent.exact[limiter.Entry{Key: v.entry.Key}]
 		generals := []*node{anyValue}
@@ -48,20 +42,20 @@ func (l *loader) warnOfHidden() {
 			}
 			continue
 		case len(v.values) > 0:
-			generals = h.hiddenBy(v)
+			generals = v.hiddenBy(&work)
 		}
 		for _, general := range generals {
 			if general == nil || !general.limited {
 				continue
 			}
-			lost := h.lost(nil, n, general, "itself")
+			lost := n.lost(nil, general, "itself", &work)
 			if len(lost) == 0 {
 				continue
 			}
 			if len(lost) > maxLost {
 				lost = append(lost[:maxLost], "others")
 			}
-			if h.lacking = append(h.lacking, n); len(h.lacking) <= maxNamed {
+			if lacking = append(lacking, n); len(lacking) <= maxNamed {
 				l.warn(n.location(), "%s has no limit for %s, unlike %s at %s: matching does not backtrack. "+
 					"Repeat here the rate_limit and descriptors that you need; if you need none, write rate_limit: {unlimited: true} and below: true",
 					n.way(), strings.Join(lost, ", "), general.way(), general.location())
@@ -69,8 +63,8 @@ func (l *loader) warnOfHidden() {
 			break
 		}
 	}
-	if more := len(h.lacking) - maxNamed; more > 0 {
-		first := h.lacking[maxNamed]
+	if more := len(lacking) - maxNamed; more > 0 {
+		first := lacking[maxNamed]
 		l.warn(first.location(), "%s and %d of the rules after it lack limits that a more general one beside them has, too", first.way(), more-1)
 	}
 }
@@ -78,7 +72,7 @@ func (l *loader) warnOfHidden() {
 // hiddenBy returns the nodes to which the values of v would lead without v, within the limit of
 // the work. A wildcard is looked up like a value: another wildcard that matches its text
 // matches all its values, since a '*' in the text is then covered by a '*'.
-func (h *hiding) hiddenBy(v valued) (generals []*node) {
+func (v valued) hiddenBy(work *Work) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards
 	}
@@ -86,7 +80,7 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	for _, value := range v.values {
 		runtime.Gosched()
 		found := false
-		for other := range v.parent.all(limiter.Entry{Key: v.entry.Key, Value: value}, &h.work) {
+		for other := range v.parent.all(limiter.Entry{Key: v.entry.Key, Value: value}, work) {
 			if other == v.node {
 				found = true
 			} else if found {
@@ -105,10 +99,10 @@ func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
 
-// lost appends to list the paths from general to limits that specific lacks, up to one more
-// than a warning names. way is the path that leads to both nodes.
-func (h *hiding) lost(list []string, specific, general *node, way string) []string {
-	own := specific.rule
+// lost appends to list the paths from general to limits that n lacks, up to one more than a
+// warning names. way is the path that leads to both nodes.
+func (n *node) lost(list []string, general *node, way string, work *Work) []string {
+	own := n.rule
 	if own != nil && own.below {
 		return list // its limits apply to everything below it
 	}
@@ -117,26 +111,26 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	} else if own == nil && limited {
 		list = append(list, way)
 	}
-	if specific.keyless.isLimited() {
+	if n.keyless.isLimited() {
 		return list
 	}
 	if general.keyless.isLimited() {
 		list = append(list, "what no rule below it matches")
 	}
 	for _, child := range general.children {
-		if !h.work.take(nodeWork) || len(list) > maxLost {
+		if !work.take(nodeWork) || len(list) > maxLost {
 			break
 		}
 		if !child.limited {
 			continue
 		}
 		below := strings.TrimPrefix(way+"|"+Spell(child.shown()), "itself|")
-		if same, known := specific.same(child, &h.work); !known {
+		if same, known := n.same(child, work); !known {
 			continue
 		} else if same == nil {
 			list = append(list, below)
 		} else {
-			list = h.lost(list, same, child, below)
+			list = same.lost(list, child, below, work)
 		}
 	}
 	return list

@@ -29,7 +29,7 @@ func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, h
 		want, wantHold := list.matchHold(way)
 		work := MaxWork
 		asked := way
-		rule, hold, way := tree.MatchHold("api", asked, &work)
+		rule, hold, way := tree.Match("api", asked, &work)
 		if len(want) > 0 && hold != wantHold || len(want) == 0 && hold >= 0 {
 			t.Fatalf("%q in %s: the hold is at %d, want %d", way, file, hold, wantHold)
 		}

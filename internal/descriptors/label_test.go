@@ -11,7 +11,7 @@ import (
 
 func TestSeriesOfTheConfiguration(t *testing.T) {
 	tree := load(t, "{domain: 'a:b', descriptors: [{key: k, value: 10.0.0.1, descriptors: [{key: l, descriptors: [{key: m, value: 1.5, descriptors: [{key: n, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]}]}")
-	rule := tree.Match("a:b", entries("k=10.0.0.1", "l=x", "m=1.5", "n=y"))
+	rule := tree.match("a:b", entries("k=10.0.0.1", "l=x", "m=1.5", "n=y"))
 	if got, want := rule.Limits[0].Series.Labels(), (limiter.LabelSet{
 		Domain: "a_b", Key1: "k_10_0_0_1", Key2: "l", More: "m_1.5.n", Rule: "k=10.0.0.1|l|m=1.5|n", Limit: "day",
 	}); got != want {

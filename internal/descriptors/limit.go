@@ -47,8 +47,14 @@ func (d *decoder) rateLimits(list *yaml.Node) {
 		if limit == nil {
 			return
 		}
-		d.distinct(names, hold, limit)
-		names[limit.Name], hold = true, cmp.Or(hold, limit.HoldKey())
+		given, key := &d.limitFields.given, limit.HoldKey()
+		if limit.Name != "" && names[limit.Name] { // metrics and replaces refer to limits by name
+			d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
+		}
+		if hold != "" && key != "" && key != hold {
+			d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, hold)
+		}
+		names[limit.Name], hold = true, cmp.Or(hold, key)
 		l.Limits = append(l.Limits, limit)
 		kind := string(limit.AppendKind(nil))
 		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
@@ -62,18 +68,6 @@ func (d *decoder) rateLimits(list *yaml.Node) {
 
 func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
-}
-
-// distinct reports conflicts of the last limit with earlier limits of its rule. Names must
-// differ, because metrics and replaces refer to limits by name. Hold keys must be equal.
-func (d *decoder) distinct(names map[string]bool, hold string, limit *limiter.Limit) {
-	given, key := &d.limitFields.given, limit.HoldKey()
-	if limit.Name != "" && names[limit.Name] {
-		d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
-	}
-	if hold != "" && key != "" && key != hold {
-		d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, hold)
-	}
 }
 
 // limit reads one limit. It returns nil if the limit is invalid.

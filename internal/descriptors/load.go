@@ -81,8 +81,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
 		d := l.newDecoder(fmt.Sprintf("resource %q", config.GetName()))
-		writer := messageWriter{&d.Reporter}
-		d.document(writer.message(config.ProtoReflect()))
+		d.document(d.message(config.ProtoReflect()))
 		l.add(d)
 	}
 	return l.result()

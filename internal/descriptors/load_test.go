@@ -111,7 +111,7 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 			t.Errorf("%s: %v", fields, err)
 			continue
 		}
-		if got := tree.Match("api", entries("user=a")).Limits[0].Algorithm; got != want {
+		if got := tree.match("api", entries("user=a")).Limits[0].Algorithm; got != want {
 			t.Errorf("%s: algorithm %s, want %s", fields, got, want)
 		}
 	}
@@ -147,7 +147,7 @@ descriptors:
 	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit = limiter.Minute, 5, 90
 	trial.Algorithm, trial.Nth, trial.Mode = limiter.SlidingWindow, 2, limiter.Shadow
 	unlimited.Unlimited = true
-	rule, specs := tree.Match("api", entries("user=alice", "q=\xff|")), []limiter.Spec{burst, steady, trial, unlimited}
+	rule, specs := tree.match("api", entries("user=alice", "q=\xff|")), []limiter.Spec{burst, steady, trial, unlimited}
 	if rule == nil || len(rule.Limits) != len(specs) {
 		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
 	}
@@ -173,7 +173,7 @@ func TestLoadMergesDomains(t *testing.T) {
 	if got := tree.DomainLabel("api") + tree.DomainLabel("none"); got != "api" {
 		t.Errorf("got the labels %q, want one of the known domain", got)
 	}
-	if rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
+	if rule := tree.match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
 		t.Errorf("got %v, want the wildcard of the first file", rule)
 	}
 }

@@ -128,18 +128,13 @@ func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 // Match returns the rule that applies to a descriptor: the rule to which its entries lead level
 // by level. If there is none, Match returns the nearest rule above that applies below, or nil.
 // But if an entry leads nowhere, the rule without key of its level takes precedence. The limits
-// of Above apply, too. Match does not backtrack and does not allocate.
-func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
-	work := MaxWork
-	rule, _, _ := t.MatchHold(domain, entries, &work)
-	return rule
-}
-
-// MatchHold is like Match for one descriptor of a request, whose descriptors share work. It
-// also returns the index of the entry that names the rule's hold and is not part of the path,
+// of Above apply, too. Match does not backtrack and does not allocate. The descriptors of a request
+// share work.
+//
+// Match also returns the index of the entry that names the rule's hold and is not part of the path,
 // or -1. If the rule needs a hold and holdEntry is -1, its concurrency limits must deny.
 // counted has the entries to count: if networks match, it is a copy with canonical addresses.
-func (t *Tree) MatchHold(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
+func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	n, holdEntry := t.domains[domain], -1
 	if n == nil {
 		return nil, -1, entries
@@ -198,7 +193,7 @@ func (n *node) above() *Rule {
 	return nil
 }
 
-// withHold returns the results of MatchHold, where r is the rule that matched while the entry
+// withHold returns the results of Match, where r is the rule that matched while the entry
 // at holdEntry was skipped. If that entry does not name a hold of r, the result is without, as
 // if the entry had led nowhere.
 func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {

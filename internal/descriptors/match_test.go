@@ -24,12 +24,19 @@ func entries(words ...string) []limiter.Entry {
 	return list
 }
 
+// match returns the rule that applies to the only descriptor of a request.
+func (t *Tree) match(domain string, entries []limiter.Entry) *Rule {
+	work := MaxWork
+	rule, _, _ := t.Match(domain, entries, &work)
+	return rule
+}
+
 // found returns the rules that apply to a descriptor, each with its patterns, its counted
 // entries, the values that share its counter, and labels with values of requests. The index of
 // the entry that names a hold comes last.
 func found(tree *Tree, descriptor []limiter.Entry) string {
 	work := MaxWork
-	rule, hold, descriptor := tree.MatchHold("api", descriptor, &work)
+	rule, hold, descriptor := tree.Match("api", descriptor, &work)
 	if rule == nil {
 		return strings.TrimSuffix(fmt.Sprintf("none, hold %d", hold), ", hold -1")
 	}
@@ -61,10 +68,10 @@ func found(tree *Tree, descriptor []limiter.Entry) string {
 func TestMatch(t *testing.T) {
 	compareComments(t, "testdata/match", found)
 	var zero Tree
-	if rule := zero.Match("api", entries("user=bob")); rule != nil {
+	if rule := zero.match("api", entries("user=bob")); rule != nil {
 		t.Errorf("zero tree: got %v", rule)
 	}
-	if rule := load(t, "domain: api\n").Match("other", entries("user=bob")); rule != nil {
+	if rule := load(t, "domain: api\n").match("other", entries("user=bob")); rule != nil {
 		t.Errorf("unknown domain: got %v", rule)
 	}
 }
@@ -73,7 +80,7 @@ func TestMatch(t *testing.T) {
 // their counters and the labels of their metrics to buf.
 func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	work := MaxWork
-	rule, _, descriptor := tree.MatchHold("api", descriptor, &work)
+	rule, _, descriptor := tree.Match("api", descriptor, &work)
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			buf = l.AppendKind(limiter.Keys{}.Append(buf, "api", r.Counted(descriptor), r.Patterns))
@@ -128,10 +135,10 @@ func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry)
 						t.Errorf("%sgot\n%s, want\n%s", text, got, want)
 					}
 					work := MaxWork
-					if _, _, counted := tree.MatchHold("api", descriptor, &work); slices.Equal(counted, descriptor) {
+					if _, _, counted := tree.Match("api", descriptor, &work); slices.Equal(counted, descriptor) {
 						wantNoAllocation(t, tree, descriptor)
 					}
-					for r := tree.Match("api", descriptor); r != nil; r = r.Above {
+					for r := tree.match("api", descriptor); r != nil; r = r.Above {
 						for _, l := range r.Limits {
 							key := string(l.AppendKind(limiter.Keys{}.Append(nil, "api", r.Counted(descriptor), r.Patterns)))
 							if by, known := keys[key]; known && by != r.String() {

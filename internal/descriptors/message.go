@@ -13,22 +13,17 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// messageWriter turns a message of a control plane into the YAML nodes of an equivalent file,
-// so that one decoder checks both. The nodes have no position. Unknown fields cause warnings.
-type messageWriter struct{ *strictyaml.Reporter }
-
 // mostUnknown limits the unknown fields that are reported for one resource.
 const mostUnknown = 20
 
-func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
+// message returns a message of a control plane as the YAML nodes of an equivalent file, so that
+// one decoder checks both. The nodes have no position. Unknown fields cause warnings.
+func (d *decoder) message(m protoreflect.Message) *yaml.Node {
 	runtime.Gosched()
 	rest := m.GetUnknown()
-	for len(rest) > 0 && len(w.Warnings) < mostUnknown {
+	for len(rest) > 0 && len(d.Warnings) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)
-		if size < 0 {
-			break // unreachable, because Unmarshal refuses such bytes
-		}
-		w.Warn(strictyaml.Position{}, "field %d of %s is unknown and ignored", number, m.Descriptor().Name())
+		d.Warn(strictyaml.Position{}, "field %d of %s is unknown and ignored", number, m.Descriptor().Name())
 		rest = rest[size:]
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
@@ -39,34 +34,34 @@ func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
 		// A missing amount means 0, unless the limit is unlimited.
 		isAmount := name == "requests_per_unit" && !m.Get(fields.ByName("unlimited")).Bool()
 		if m.Has(f) || isAmount {
-			w.Enter(strictyaml.Step{Field: name})
-			n.Content = append(n.Content, scalar("!!str", name), w.value(f, m.Get(f)))
-			w.Leave()
+			d.Enter(strictyaml.Step{Field: name})
+			n.Content = append(n.Content, scalar("!!str", name), d.messageField(f, m.Get(f)))
+			d.Leave()
 		}
 	}
 	return n
 }
 
-func (w *messageWriter) value(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
+func (d *decoder) messageField(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
 	if !f.IsList() {
-		return w.single(f, v)
+		return d.messageValue(f, v)
 	}
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for i := range v.List().Len() {
-		w.Enter(strictyaml.Step{Index: i})
-		n.Content = append(n.Content, w.single(f, v.List().Get(i)))
-		w.Leave()
+		d.Enter(strictyaml.Step{Index: i})
+		n.Content = append(n.Content, d.messageValue(f, v.List().Get(i)))
+		d.Leave()
 	}
 	return n
 }
 
-func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
+func (d *decoder) messageValue(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		if m, ok := v.Message().Interface().(*structpb.Struct); ok {
 			return jsonNode(m.AsMap())
 		}
-		return w.message(v.Message())
+		return d.message(v.Message())
 	case protoreflect.EnumKind:
 		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
 			return scalar("!!str", string(value.Name()))

@@ -61,9 +61,8 @@ func (o *Override) String() string {
 }
 
 func (d *decoder) override(n *yaml.Node) {
-	d.most = 0
+	d.level.Override = new(Override)
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
-	d.level.Override = &Override{Most: d.most}
 }
 
 // checkOverride links the override of a level to its limit, and reports an invalid override.

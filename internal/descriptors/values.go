@@ -110,18 +110,15 @@ func (d *decoder) patternsOf(n *node, key string) *patterns {
 	return p
 }
 
-// tooLong returns the domain's node for values that take too much Work. Its rule denies, even
-// in quota mode and while Redis fails, and is not among the rules of the tree.
+// tooLong returns the domain's node for values that take too much Work. Its rule denies, and is
+// not among the rules of the tree.
 func (d *decoder) tooLong() *node {
 	if d.long != nil {
 		return d.long
 	}
 	const name = "(too long)" // in texts and metrics
 	d.long = &node{parent: d.root, how: TooLong, entry: limiter.Entry{Key: name}, file: d.root.file, line: d.root.line, column: d.root.column}
-	set := limiter.LabelSet{Domain: sanitize(d.domain), Key1: name, Rule: name, Limit: "deny"}
-	d.long.rule = &Rule{node: d.long, Limits: []*limiter.Limit{limiter.MustLimit(limiter.Spec{
-		Name: set.Limit, Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny, Series: set.Series(),
-	})}}
+	d.long.rule = &Rule{node: d.long, Limits: []*limiter.Limit{limiter.NewDenial(sanitize(d.domain), name)}}
 	return d.long
 }
 

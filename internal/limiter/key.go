@@ -42,9 +42,9 @@ type Entry struct {
 // w1 is the version of this spelling and of the stored state. The amount of a limit is not in
 // its key, so that a changed amount keeps the count.
 type Keys struct {
-	prefix string
-	digest bool
-	tagged bool // for a cluster
+	Prefix  string // separates deployments on one Redis; must not contain '|'
+	Digests bool   // spell digests instead of values, for privacy
+	Cluster bool   // add hash tags; the prefix must not contain '{' then
 }
 
 const (
@@ -62,13 +62,15 @@ const (
 	buckets = 128
 )
 
-// NewKeys returns Keys that start with prefix, which separates deployments on one Redis. It
-// must not contain '|'. With digestValues, keys contain digests instead of values, for privacy.
-func NewKeys(prefix string, digestValues bool) (Keys, error) {
-	if strings.Contains(prefix, "|") {
-		return Keys{}, fmt.Errorf("cache key prefix %q: '|' is not allowed", prefix)
+// Check returns an error if the prefix contains a character that is not allowed.
+func (k Keys) Check() error {
+	if strings.Contains(k.Prefix, "|") {
+		return fmt.Errorf("cache key prefix %q: '|' is not allowed", k.Prefix)
 	}
-	return Keys{prefix: prefix, digest: digestValues}, nil
+	if k.Cluster && strings.Contains(k.Prefix, "{") {
+		return fmt.Errorf("cache key prefix %q: '{' is not allowed in a cluster", k.Prefix)
+	}
+	return nil
 }
 
 // ProbeKey returns the key of a counter that no request uses, for testing a user's permissions
@@ -79,23 +81,11 @@ func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 // has it, because counters' keys have another |. These keys share a slot of a cluster.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
-// InBuckets returns k with hash tags, for a cluster. The prefix must not contain '{'.
-func (k Keys) InBuckets() (Keys, error) {
-	if strings.Contains(k.prefix, "{") {
-		return Keys{}, fmt.Errorf("cache key prefix %q: '{' is not allowed in a cluster", k.prefix)
-	}
-	k.tagged = true
-	return k, nil
-}
-
-// DigestsValues reports whether keys contain digests instead of values.
-func (k Keys) DigestsValues() bool { return k.digest }
-
 // Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
 // appends the rest. A patterns[i] that is not empty replaces the value of entries[i]; patterns
 // may be shorter than entries, or have one more, which stands for all further entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string) []byte {
-	dst = append(dst, k.prefix...)
+	dst = append(dst, k.Prefix...)
 	start, bucket := len(dst), uint32(0)
 	dst = append(dst, formatVersion...)
 	dst = appendPart(append(dst, '|'), domain, false)
@@ -108,9 +98,9 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 		if i < len(patterns) && patterns[i] != "" {
 			dst = appendPart(append(dst, '~'), patterns[i], false)
 		} else {
-			dst = appendPart(append(dst, '='), e.Value, k.digest)
+			dst = appendPart(append(dst, '='), e.Value, k.Digests)
 		}
-		if i == 0 && k.tagged {
+		if i == 0 && k.Cluster {
 			bucket = crc32.ChecksumIEEE(dst[start:]) % buckets
 			dst = appendTag(dst, bucket)
 		}
@@ -119,7 +109,7 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 		digest := sha256.Sum256(dst[start:])
 		dst = append(dst[:start], formatVersion+"|#"...)
 		dst = appendDigest(dst, digest)
-		if k.tagged {
+		if k.Cluster {
 			dst = appendTag(dst, bucket)
 		}
 	}

@@ -14,16 +14,6 @@ import (
 	"weir/internal/testenv"
 )
 
-func mustKeys(t testing.TB, prefix string, digest bool) Keys {
-	t.Helper()
-	return testenv.Must(NewKeys(prefix, digest))(t)
-}
-
-func mustBucket(t testing.TB, k Keys) Keys {
-	t.Helper()
-	return testenv.Must(k.InBuckets())(t)
-}
-
 func TestKeySpelling(t *testing.T) {
 	minute := must(Spec{Unit: Minute, RequestsPerUnit: 1})
 	alice := []Entry{{"user", "alice"}}
@@ -37,7 +27,7 @@ func TestKeySpelling(t *testing.T) {
 		want     string
 	}{
 		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|1m"},
-		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|1m"},
+		{"prefix", Keys{Prefix: "shop:"}, alice, nil, minute, "shop:w1|api|user=alice|1m"},
 		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30s"},
 		{"calendar", Keys{}, alice, nil, must(Spec{Unit: Month, UnitMultiplier: 3, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}), "w1|api|user=alice|3M@Europe/Berlin"},
 		{"calendar of UTC", Keys{}, alice, nil, must(Spec{Unit: Week, Algorithm: ByCalendar, TimeZone: "UTC"}), "w1|api|user=alice|1w@"},
@@ -45,8 +35,8 @@ func TestKeySpelling(t *testing.T) {
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|1m"},
 		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|1m"},
 		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|1m"},
-		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"tenant", "acme"}, {"path", "/login"}}, nil, minute, "shop:w1|api|tenant=acme{55}|path=/login|1m"},
-		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|1m"},
+		{"in a cluster", Keys{Prefix: "shop:", Cluster: true}, []Entry{{"tenant", "acme"}, {"path", "/login"}}, nil, minute, "shop:w1|api|tenant=acme{55}|path=/login|1m"},
+		{"digested values", Keys{Digests: true}, alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|1m"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := string(tc.limit.AppendKind(tc.keys.Append(nil, "api", tc.entries, tc.patterns))); got != tc.want {
@@ -57,8 +47,7 @@ func TestKeySpelling(t *testing.T) {
 }
 
 func TestPrefixIsRefused(t *testing.T) {
-	_, bar := NewKeys("a|b", false)
-	_, tag := mustKeys(t, "a{b", false).InBuckets()
+	bar, tag := Keys{Prefix: "a|b"}.Check(), Keys{Prefix: "a{b", Cluster: true}.Check()
 	if bar == nil || !strings.Contains(bar.Error(), `"a|b"`) || tag == nil || !strings.Contains(tag.Error(), `"a{b"`) {
 		t.Errorf("got %v and %v, want errors that name the prefixes", bar, tag)
 	}
@@ -85,7 +74,7 @@ func TestKinds(t *testing.T) {
 // Keys with the same domain and first entry share a slot, regardless of the rest and of their
 // length.
 func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
-	keys := mustBucket(t, mustKeys(t, "shop:", false))
+	keys := Keys{Prefix: "shop:", Cluster: true}
 	spell := func(domain, tenant, pattern string, others int, limit *Limit) []byte {
 		entries := []Entry{{"tenant", tenant}}
 		for i := range others {
@@ -124,7 +113,7 @@ func TestBucketsLoadAClusterEvenly(t *testing.T) {
 			t.Errorf("one of %d nodes has %.2f times its share of buckets", nodes, most)
 		}
 	}
-	keys, on := mustBucket(t, Keys{}), map[int]int{}
+	keys, on := Keys{Cluster: true}, map[int]int{}
 	const users = 100 * buckets
 	for i := range users {
 		on[Slot(keys.Append(nil, "api", []Entry{{"user", fmt.Sprint(i)}}, nil))]++
@@ -139,7 +128,7 @@ func TestKeyAllocatesNothing(t *testing.T) {
 	entries := []Entry{{"user", "alice"}, {"path", "/a b"}, {"token", strings.Repeat("x", 100)}}
 	limit := must(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
-	for _, keys := range []Keys{{}, mustBucket(t, Keys{})} {
+	for _, keys := range []Keys{{}, {Cluster: true}} {
 		if n := testing.AllocsPerRun(100, func() { buf = limit.AppendKind(keys.Append(buf[:0], "api", entries, nil)) }); n != 0 {
 			t.Errorf("%+v: %v allocations", keys, n)
 		}
@@ -177,7 +166,7 @@ func readInput(data string) input {
 }
 
 func (in input) spell(keys Keys) (key string, kind int) {
-	keys.prefix = in.Prefix
+	keys.Prefix = in.Prefix
 	spelled := keys.Append(nil, in.Domain, in.Entries, in.Patterns)
 	return string(must(Spec{Unit: Unit(in.Period)}).AppendKind(spelled)), len(spelled)
 }
@@ -196,7 +185,7 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := readInput(a), readInput(b)
-		for _, keys := range []Keys{{}, {digest: true}, {tagged: true}, {digest: true, tagged: true}} {
+		for _, keys := range []Keys{{}, {Digests: true}, {Cluster: true}, {Digests: true, Cluster: true}} {
 			kx, kind := x.spell(keys)
 			ky, _ := y.spell(keys)
 			if (kx == ky) != reflect.DeepEqual(x, y) {

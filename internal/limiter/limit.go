@@ -83,7 +83,7 @@ const (
 	FailureLocal                        // counts them in the memory of this process
 )
 
-var failureModes = [...]string{FailureByDefault: "default", FailureError: "error", FailureAllow: "allow", FailureDeny: "deny", FailureLocal: "local"}
+var failureModes = [...]string{"default", "error", "allow", "deny", "local"}
 
 // FailureModeNames lists the names of the modes, from FailureError on.
 func FailureModeNames() []string { return failureModes[FailureError:] }
@@ -213,6 +213,15 @@ func MustLimit(s Spec) *Limit {
 		panic(err)
 	}
 	return l
+}
+
+// NewDenial returns a limit that denies everything, even in quota mode and while the store fails,
+// and is never charged. In metrics, it has the domain and the rule by.
+func NewDenial(domain, by string) *Limit {
+	return MustLimit(Spec{
+		Name: "deny", Unit: Day, Veto: true, Charge: Admitted, FailureMode: FailureDeny,
+		Series: LabelSet{Domain: domain, Key1: by, Rule: by, Limit: "deny"}.Series(),
+	})
 }
 
 // Times returns a limit with factor times the amount and burst of l on the same counters, so

@@ -72,7 +72,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
 	}
 	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
-	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
+	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.Digests}
 	shown := asked.Excerpt(logText)
 	text, _ := shown.Spell()
 	attrs := []slog.Attr{
@@ -123,7 +123,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 // former: any name leads to the counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	work := descriptors.MaxWork
-	rule, holdEntry, counted := tree.MatchHold(domain, entries, &work)
+	rule, holdEntry, counted := tree.Match(domain, entries, &work)
 	switch {
 	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
 		return rule, entries, counted

@@ -106,7 +106,7 @@ func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (E
 	domain, entries, err := n.Bytes()
 	if err == nil && tree != nil { // applies to the descriptors as they are counted
 		work := descriptors.MaxWork
-		_, _, entries = tree.MatchHold(domain, entries, &work)
+		_, _, entries = tree.Match(domain, entries, &work)
 		n.Descriptor = NewDescriptor(domain, entries)
 	}
 	added, err := d.InForce.Add(ctx, n, peer)

@@ -37,7 +37,7 @@ func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	f.load(rules)
 	f.Desk = &Desk{
 		Tree: func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
-		Plan:  plan.Options{Keys: testenv.Must(limiter.NewKeys("p:", hashed))(t), Exceptions: &f.inForce},
+		Plan:  plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce},
 		Store: memory.New(memory.Options{Now: func() time.Time { return began }}),
 	}
 	return f

@@ -51,7 +51,7 @@ func (d *Decider) Decide(ctx context.Context, r *Request, res *Result) error {
 	if tree == nil {
 		return ErrNoRules
 	}
-	if err := d.fill(&res.Plan, tree, r); err != nil {
+	if err := d.Prepare(&res.Plan, tree, r); err != nil {
 		return RequestError{err}
 	}
 	denied, hits := false, res.Plan.Hits

@@ -138,14 +138,13 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 // without rules.
 func (pl *Planner) denial(key exceptedKey) []*limiter.Limit {
 	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // the limit contains no text of a request
-		s := limiter.Spec{Name: "deny", Unit: limiter.Day}
+		denial := limiter.NewDenial(cmp.Or(key.domain, "unknown"), key.by)
 		if l := key.limit; l != nil {
-			s = limiter.Spec{Name: l.Name, Unit: l.Unit, UnitMultiplier: l.UnitMultiplier, Mode: l.Mode, Series: l.Series}
-		} else {
-			s.Series = limiter.LabelSet{Domain: cmp.Or(key.domain, "unknown"), Key1: key.by, Rule: key.by, Limit: "deny"}.Series()
+			s := denial.Spec
+			s.Name, s.Unit, s.UnitMultiplier, s.Mode, s.Series = l.Name, l.Unit, l.UnitMultiplier, l.Mode, l.Series
+			denial = limiter.MustLimit(s)
 		}
-		s.Veto, s.Charge, s.FailureMode = true, limiter.Admitted, limiter.FailureDeny
-		return []*limiter.Limit{limiter.MustLimit(s)}, nil
+		return []*limiter.Limit{denial}, nil
 	})
 	return limits
 }

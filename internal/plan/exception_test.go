@@ -55,7 +55,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 			w := &world{t: t, planner: New(opts), tree: load(t, exceptedRules), store: memory.New(memory.Options{})}
 			if name == "redis" {
 				server := redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second}
-				s := testenv.Must(redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20}))(t)
+				s := redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20})
 				t.Cleanup(func() { s.Close() })
 				w.store = s
 			}
@@ -220,7 +220,7 @@ func TestExceptionThatDenies(t *testing.T) {
 
 // Exceptions apply to the values of requests, even if keys have digests or values share a counter.
 func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
-	keys := testenv.Must(limiter.NewKeys("", true))(t)
+	keys := limiter.Keys{Digests: true}
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
 		w.want("hashed", 2, "user=alice")
 		w.except("3x", "user=alice")

@@ -215,7 +215,7 @@ func TestNamesOfHolds(t *testing.T) {
 func TestSharedRuleWithoutKey(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
-	keys := testenv.Must(limiter.Keys{}.InBuckets())(t)
+	keys := limiter.Keys{Cluster: true}
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words("d="), words("*=x")))
 	for i := 2; i < 6; i++ {
 		if got[i] != got[i%2] {

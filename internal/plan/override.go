@@ -71,10 +71,8 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	if judge.Most == 0 {
 		return []*limiter.Limit{asked}, err
 	}
-	most, errOfMost := judge.NewMost()
+	most, _ := judge.NewMost() // fails for no rule of a Tree
 	switch {
-	case errOfMost != nil:
-		return nil, errOfMost // which rules of a Tree do not cause
 	case err != nil && o.Check() == nil:
 		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks
 	case err != nil:

@@ -120,11 +120,6 @@ type level struct {
 // no hits. p refers to the memory of r until it is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
-	return pl.fill(p, tree, r)
-}
-
-// fill is Prepare for an empty Plan.
-func (pl *Planner) fill(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Tree, p.work = tree, descriptors.MaxWork
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
@@ -158,7 +153,7 @@ func (p *Plan) Reset() {
 // addMatch adds the match of a descriptor and its levels, which an exception may replace. It
 // returns an error if a value of the descriptor is invalid, see Plan.Invalid.
 func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
-	rule, holdEntry, entries := p.Tree.MatchHold(domain, d.Entries, &p.work)
+	rule, holdEntry, entries := p.Tree.Match(domain, d.Entries, &p.work)
 	m := match{rule: rule, reported: rule, entries: entries, firstLevel: len(p.levels)}
 	if holdEntry >= 0 {
 		p.nameHold(&m, holdEntry)

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -102,15 +103,12 @@ type (
 func (c *arriving) Done() <-chan struct{} { return c.ended }
 
 func (c *arriving) Err() error {
-	err := c.Context.Err()
 	select {
 	case <-c.ended:
-		if err == nil {
-			err = context.DeadlineExceeded
-		}
+		return cmp.Or(c.Context.Err(), context.DeadlineExceeded)
 	default:
+		return c.Context.Err()
 	}
-	return err
 }
 
 func (c *arriving) Value(key any) any {

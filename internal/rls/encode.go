@@ -31,13 +31,8 @@ func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result)
 		b = s.opts.RequestHeaders.append(b, 4, status)
 	}
 	if s.opts.DynamicMetadata {
-		// The hits are counted already. So a response without metadata is better than an error.
-		if encoded, err := metadata(r, result); err != nil {
-			s.opts.Logger.Debug("no dynamic metadata", "err", err)
-		} else {
-			b = protowire.AppendTag(b, 6, protowire.BytesType)
-			b = protowire.AppendBytes(b, encoded)
-		}
+		b = protowire.AppendTag(b, 6, protowire.BytesType)
+		b = protowire.AppendBytes(b, metadata(r, result))
 	}
 	return b
 }

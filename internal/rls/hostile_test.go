@@ -92,7 +92,7 @@ func TestHostileClient(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testHostileClient(t, options(t, hostileRules)) })
 	t.Run("redis", func(t *testing.T) {
 		o, server := options(t, hostileRules), redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second}
-		s := testenv.Must(redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20}))(t)
+		s := redis.New(redis.Options{Main: server, Wait: server.Timeout, DenyMemory: 1 << 20})
 		t.Cleanup(func() { s.Close() })
 		o.store = s
 		testHostileClient(t, o)

@@ -16,7 +16,7 @@ import (
 // domain, the descriptors and the hitsAddend of the request, and has the metadata of the rules of
 // admitted descriptors. It adds the answer to each descriptor, and the limits that denied the
 // request or would have denied it without a shadow mode.
-func metadata(r *plan.Request, result *plan.Result) ([]byte, error) {
+func metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{"domain": utf8(r.Domain)}
 	shadowed := addDenials(fields, r, result)
 	asked := make([]any, len(r.Descriptors))
@@ -50,11 +50,10 @@ func metadata(r *plan.Request, result *plan.Result) ([]byte, error) {
 	if len(ofRules) > 0 {
 		fields["metadata"] = ofRules
 	}
-	message, err := structpb.NewStruct(fields)
-	if err != nil {
-		return nil, fmt.Errorf("building dynamic metadata: %w", err)
-	}
-	return proto.Marshal(message)
+	// Neither fails: all texts are UTF-8, and rules have only values of JSON.
+	message, _ := structpb.NewStruct(fields)
+	encoded, _ := proto.Marshal(message)
+	return encoded
 }
 
 // answer returns the code of a descriptor, and the rule and the limit that decided. limitName is

@@ -34,11 +34,8 @@ func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan
 
 // NewKeys returns the spelling of counters' keys. Only in a cluster do keys have hash tags.
 func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
-	keys, err := limiter.NewKeys(s.CacheKeyPrefix, s.CacheKeyHashValues)
-	if err == nil && cluster {
-		keys, err = keys.InBuckets()
-	}
-	if err != nil {
+	keys := limiter.Keys{Prefix: s.CacheKeyPrefix, Digests: s.CacheKeyHashValues, Cluster: cluster}
+	if err := keys.Check(); err != nil {
 		return limiter.Keys{}, fmt.Errorf("CACHE_KEY_PREFIX: %w", err)
 	}
 	return keys, nil

@@ -14,7 +14,7 @@ import (
 
 // openRedis opens the store on the Redis, or both, that the settings name, without waiting for
 // them.
-func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found func(bool)) (err error) {
+func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found func(bool)) error {
 	r := o.Settings.Redis
 	var encrypt func() *tls.Config
 	if r.Encrypted() {
@@ -37,15 +37,10 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 		second := redisServer(secrets, encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 		options.PerSecond = &second
 	}
-	shared, err := redis.OpenShared(options.Main, options.KeyPrefix)
-	if err != nil {
-		return err
-	}
+	shared := redis.OpenShared(options.Main, options.KeyPrefix)
 	s.shared = shared
 	life.add(&component{name: "the shared data", stop: func(context.Context) error { return shared.Close() }})
-	if s.redis, err = redis.New(options); err != nil {
-		return err
-	}
+	s.redis = redis.New(options)
 	run := func(ctx context.Context) error { s.findRedis(ctx, o, found); return nil }
 	life.add(&component{name: "store", run: run, stop: func(context.Context) error { return s.redis.Close() }})
 	s.CounterStore = s.redis

@@ -18,7 +18,7 @@ import (
 // store keeps the counters. While Redis fails, failover decides instead.
 type store struct {
 	limiter.CounterStore
-	redis    redis.Store        // nil in memory, as are the next two
+	redis    *redis.Store       // nil in memory, as are the next two
 	shared   operators.Shared   // the data that servers on the same Redis share
 	failover *failover.Failover // decides by failure modes while Redis fails
 

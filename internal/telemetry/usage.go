@@ -19,8 +19,7 @@ const maxDetailed = 10_000
 
 // Usage counts the units requested from limits, and is safe for concurrent use.
 type Usage struct {
-	nearRatio float32
-	logger    *slog.Logger
+	opts Options
 
 	mu       sync.RWMutex                 // for loops, see each
 	all      map[limiter.Series]*counters // of limits and of values of requests
@@ -56,10 +55,9 @@ type detailSeries struct {
 func New(opts Options) *Usage {
 	register := promauto.With(opts.Registerer)
 	u := &Usage{
-		nearRatio: opts.NearLimitRatio,
-		logger:    opts.Logger,
-		all:       make(map[limiter.Series]*counters),
-		detailed:  make(map[detail]*detailSeries),
+		opts:     opts,
+		all:      make(map[limiter.Series]*counters),
+		detailed: make(map[detail]*detailSeries),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
@@ -129,7 +127,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	}
 	u.overflow.Inc()
 	u.overflowOnce.Do(func() {
-		u.logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
+		u.opts.Logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
 			"domain", limit.Domain(), "max", maxDetailed)
 	})
 	return nil

@@ -14,33 +14,47 @@ import (
 // Line escapes, in Go syntax, all characters of s that are not graphic: control characters,
 // line breaks, marks that change the direction of writing, and bytes that are not UTF-8. It
 // returns s itself if there are none.
-func Line(s string) string { return escape(s, "") }
+func Line(s string) string { return Escape(s, isShown, appendQuoted) }
 
 // Lines is like Line, but keeps line breaks.
-func Lines(s string) string { return escape(s, "\n") }
+func Lines(s string) string {
+	return Escape(s, func(r rune) bool { return r == '\n' || isShown(r) }, appendQuoted)
+}
 
-func escape(s, kept string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !shown(r, kept) }) < 0 {
+// isShown returns false for U+FFFD, because decoding also returns that for bytes that are not
+// UTF-8. Of the two, appendQuoted escapes only the bytes.
+func isShown(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar }
+
+func appendQuoted(dst []byte, char string) []byte {
+	quoted := strconv.Quote(char)
+	return append(dst, quoted[1:len(quoted)-1]...)
+}
+
+// Escape returns s with the result of appending each character instead of those that are not
+// kept. A byte that is not UTF-8 is a character, which keep gets as U+FFFD.
+func Escape(s string, keep func(rune) bool, appendEscaped func(dst []byte, char string) []byte) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s
 	}
 	b := make([]byte, 0, len(s)+len(s)/8)
 	for rest := s; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
-		if shown(r, kept) {
+		if keep(r) {
 			b = append(b, rest[:size]...)
 		} else {
-			quoted := strconv.Quote(rest[:size])
-			b = append(b, quoted[1:len(quoted)-1]...)
+			b = appendEscaped(b, rest[:size])
 		}
 		rest = rest[size:]
 	}
 	return string(b)
 }
 
-// shown reports whether r is kept as it is. It returns false for U+FFFD, because decoding also
-// returns that for bytes that are not UTF-8. Of the two, strconv.Quote escapes only the bytes.
-func shown(r rune, kept string) bool {
-	return unicode.IsGraphic(r) && r != unicode.ReplacementChar || strings.ContainsRune(kept, r)
+// AppendHex appends each byte of a text as \x and two hexadecimal digits.
+func AppendHex(dst []byte, text string) []byte {
+	for _, c := range []byte(text) {
+		dst = fmt.Appendf(dst, `\x%02x`, c)
+	}
+	return dst
 }
 
 // Cut returns s, or its first most bytes and its length if it is longer.

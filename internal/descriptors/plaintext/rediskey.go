@@ -1,20 +1,11 @@
 package plaintext
 
-import "fmt"
-
 // RedisKey returns a key as redis-cli takes it: unchanged, or in quotes if it contains quotes,
 // backslashes or bytes that are not printable ASCII, which are then escaped like \xff.
 func RedisKey(key []byte) string {
-	text := ""
-	for _, c := range key {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text += fmt.Sprintf(`\x%02x`, c)
-		} else {
-			text += string(c)
-		}
+	isPlain := func(r rune) bool { return ' ' <= r && r <= '~' && r != '"' && r != '\\' }
+	if text := Escape(string(key), isPlain, AppendHex); text != string(key) {
+		return `"` + text + `"`
 	}
-	if text == string(key) {
-		return text
-	}
-	return `"` + text + `"`
+	return string(key)
 }

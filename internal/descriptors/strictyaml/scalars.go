@@ -39,21 +39,19 @@ func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	return string(raw), true
 }
 
-// booleans are the spellings of YAML 1.1, which envoyproxy/ratelimit accepts.
-var booleans = map[string]bool{
-	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
-	"on": true, "On": true, "ON": true, "y": true, "Y": true,
-	"false": false, "False": false, "FALSE": false, "no": false, "No": false, "NO": false,
-	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
-}
+// The spellings of booleans in YAML 1.1, which envoyproxy/ratelimit accepts.
+var (
+	trues  = strings.Fields("true True TRUE yes Yes YES on On ON y Y")
+	falses = strings.Fields("false False FALSE no No NO off Off OFF n N")
+)
 
 // Boolean returns the value of a YAML 1.1 boolean without quotes and tag, and whether n is one.
 func Boolean(n *yaml.Node) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false, false
 	}
-	value, ok = booleans[n.Value]
-	return value, ok
+	value = slices.Contains(trues, n.Value)
+	return value, value || slices.Contains(falses, n.Value)
 }
 
 // Flag returns a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. Null is false.

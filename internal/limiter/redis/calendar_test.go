@@ -57,7 +57,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 					set(step.now)
 					admitted := 0
 					for n := range 12 {
-						d := mustAsk(t, []*store{right, wrong}[n%2], key, l)
+						d := mustAsk(t, []*Store{right, wrong}[n%2], key, l)
 						if !d.Over {
 							admitted++
 						}

@@ -9,7 +9,7 @@ import (
 )
 
 // Peek implements limiter.CounterStore. It takes no longer than Decide.
-func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	timeout := s.main.queues.Timeout(ctx)
 	tickets := make([]queue.Ticket, len(hits))
 	for i := range hits {
@@ -40,7 +40,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 }
 
 // Reset implements limiter.CounterStore. Other servers may still deny from memory for a second.
-func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
+func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.memo.reset()
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout()) // for all attempts of go-redis
 	defer cancel()

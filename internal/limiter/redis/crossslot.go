@@ -18,10 +18,10 @@ type location struct {
 }
 
 // locate returns the location of the counter of h.
-func (s *store) locate(h *limiter.Hit) location {
+func (s *Store) locate(h *limiter.Hit) location {
 	b := s.main
-	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
-		b = s.perSecond
+	if h.Limit.Unit == limiter.Second {
+		b = s.backends[len(s.backends)-1]
 	}
 	return location{b, b.queues.Slot(h.Key)}
 }
@@ -107,7 +107,7 @@ func cloneHits(hits []limiter.Hit) []limiter.Hit {
 }
 
 // decideCrossSlot decides hits that have several locations, as Decide does.
-func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err // before some of the parts are charged
 	}

@@ -23,7 +23,7 @@ import (
 
 // pair is a store on two Redis, with a clock that stands where it is set.
 type pair struct {
-	*store
+	*Store
 	first, second *miniredis.Miniredis
 	micros        atomic.Int64
 }
@@ -32,7 +32,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now})
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now})
 	return p
 }
 
@@ -96,7 +96,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
-		rest(p.store) // the clock must not move before all is given back, nor another store be asked
+		rest(p.Store) // the clock must not move before all is given back, nor another store be asked
 		rest(other)
 		wantDenied, _ := model.Decide(t.Context(), hits, want)
 		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
@@ -141,7 +141,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 			p := newPair(t)
 			limit := perSeconds(1)
 			mustAsk(t, p, "second", limit)
-			g := newGate(t, p.store)
+			g := newGate(t, p.Store)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			answer, drained := make(chan error), make(chan struct{})
@@ -192,7 +192,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 				testenv.OK(t, <-answer)
 				<-drained
 			default:
-				rest(p.store)
+				rest(p.Store)
 			}
 			p.first.FastForward(time.Millisecond) // for which unused counters are kept
 			if keys := p.first.Keys(); len(keys) != 0 {

@@ -79,7 +79,7 @@ type history struct {
 	*testing.T
 	*rand.Rand
 	seed                      uint64
-	store                     *store
+	store                     *Store
 	now                       time.Time
 	counters                  counters
 	limitOf                   map[string]*limiter.Limit // by key, one of them

@@ -74,7 +74,7 @@ func testFaults(t *testing.T, o Options, f faulty) {
 			}
 			f.toMove = f.tenants
 			o.Main.Timeout, o.DenyMemory = c.timeout, 1<<20
-			stores := [2]*store{open(t, o), open(t, o)}
+			stores := [2]*Store{open(t, o), open(t, o)}
 			o.Main.Timeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), f.tenants, func() { c.do(t) }, c.fails)
 		})
@@ -107,12 +107,12 @@ func (f *faulty) moveSlot(t *testing.T) {
 
 // admitUnderFaults has many callers of two stores use up the limits of tenants while
 // there are faults, and one of a patient store what is left.
-func admitUnderFaults(t *testing.T, stores [2]*store, patient *store, tenants []string, fault func(), fails bool) {
+func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []string, fault func(), fails bool) {
 	amount := int64(3000 / len(tenants))
 	limit, ofUser := yearly(uint64(amount)), yearly(uint64(2*amount))
 	admitted, denied := make([]atomic.Int64, len(tenants)), make([]atomic.Int64, len(tenants))
 	var failed atomic.Int64
-	decide := func(s *store, n int) {
+	decide := func(s *Store, n int) {
 		n %= len(tenants)
 		var out [2]limiter.Decision
 		switch over, err := s.Decide(t.Context(), []limiter.Hit{hit(tenants[n]+"user", ofUser, 1), hit(tenants[n]+"tenant", limit, 1)}, out[:]); {

@@ -21,11 +21,7 @@ func ExampleNew() {
 	defer server.Close()
 	server.SetTime(time.Unix(0, 0))
 	limit := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
-	store, err := redis.New(redis.Options{Main: redis.Server{Addr: server.Addr()}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	store := redis.New(redis.Options{Main: redis.Server{Addr: server.Addr()}})
 	defer store.Close()
 	hits := []limiter.Hit{{Limit: limit, Key: []byte("client=alice"), Cost: 1}}
 	decisions := make([]limiter.Decision, len(hits))

@@ -16,7 +16,7 @@ import (
 
 func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	f := newFixture(t, Options{})
-	r, s := f.redis, f.store
+	r, s := f.redis, f.Store
 	mustAsk(t, s, "k", perYear)
 
 	// Nobody asks while it is away: the first request after is not the victim

@@ -56,7 +56,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			c := queue.NewCall()
+			c := queue.NewCall(0, 0)
 			c.Batch.Add([]limiter.Hit{h}, false)
 			return run(t, c)
 		}
@@ -73,7 +73,7 @@ func FuzzGiveBack(f *testing.F) {
 			state = charge(hit)
 		}
 		now = in.time(now)
-		c := queue.NewCall()
+		c := queue.NewCall(0, 0)
 		c.Batch.AddRelease(r)
 		// What is as good as unused may have any numbers, and the time of nothing but a ban.
 		plain := func(s limiter.State) limiter.State {
@@ -92,7 +92,7 @@ func FuzzGiveBack(f *testing.F) {
 }
 
 // startFuzzing adds seeds, and starts what decides them by that clock.
-func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *store) {
+func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	f.Helper()
 	f.Add([]byte(nil))
 	for n := range 8 {
@@ -118,9 +118,9 @@ func newCounters() counters {
 
 // decideBatch lets a store decide requests in one batch, and compares what it says of each with
 // what limiter.Decide says.
-func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
+func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
 	t.Helper()
-	c := queue.NewCall()
+	c := queue.NewCall(0, 0)
 	for _, hits := range requests {
 		c.Batch.Add(hits, false)
 	}
@@ -140,7 +140,7 @@ func decideBatch(t *testing.T, s *store, requests [][]limiter.Hit, all counters,
 			of[i], holds[i] = all.states[key], all.holds[key]
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-		denied, err := new(backend).result(queue.Ticket{Call: c, Request: place}, hits, got)
+		denied, err := s.main.result(queue.Ticket{Call: c, Request: place}, hits, got)
 		if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied || err != nil {
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,25 +183,18 @@ var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32,
 
 // probeCounter charges a counter as requests do, first a new one and then an existing one, and
 // refunds both charges. This runs each command of the script except INCRBY, which the script can do
-// without, by both EVAL and EVALSHA.
+// without, by both EVAL (the second charge) and EVALSHA.
 func (h *health) probeCounter(ctx context.Context, key string) error {
-	for _, step := range []struct {
-		eval bool
-		hit  limiter.Hit
-	}{
-		{false, limiter.Hit{Cost: 1}}, {true, limiter.Hit{Cost: 1}}, {false, limiter.Hit{Cost: 2, Refund: true}},
-	} {
-		step.hit.Limit, step.hit.Key = probeLimit, []byte(key)
-		c := queue.NewCall()
-		c.Batch.Add([]limiter.Hit{step.hit}, false)
-		h.queues.Run(ctx, conn.Node{}, []*queue.Call{c}, step.eval)
-		switch {
-		case c.Err != nil:
-			return c.Err
-		case c.Reply.Refusal != nil && conn.Classify(c.Reply.Refusal) == conn.KindOOM:
+	for i, hit := range []limiter.Hit{{Cost: 1}, {Cost: 1}, {Cost: 2, Refund: true}} {
+		hit.Limit, hit.Key = probeLimit, []byte(key)
+		c := queue.NewCall(0, 0)
+		c.Batch.Add([]limiter.Hit{hit}, false)
+		h.queues.Run(ctx, nil, []*queue.Call{c}, i == 1)
+		switch err := cmp.Or(c.Err, c.Reply.Refusal); {
+		case c.Err == nil && err != nil && conn.Classify(err) == conn.KindOOM:
 			return nil // it can deny
-		case c.Reply.Refusal != nil:
-			return c.Reply.Refusal
+		case err != nil:
+			return err
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	const opTimeout = 500 * time.Millisecond
 	f := newFixture(t, Options{Main: Server{Timeout: opTimeout}})
-	s := f.store
+	s := f.Store
 	untilDecides(t, s)
 	f.pause()
 
@@ -97,10 +97,10 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	second := testenv.RedisServer(t)
 	f := newFixture(t, Options{PerSecond: &Server{Addr: second.Addr()}})
-	s, limit := f.store, perSeconds(100)
+	s, limit := f.Store, perSeconds(100)
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
-	for !s.perSecond.health.open.Load() {
+	for !s.backends[1].health.open.Load() {
 		if _, err := ask(t.Context(), s, "second", limit); err == nil {
 			t.Fatal("decided without Redis")
 		}

@@ -39,25 +39,27 @@ func at(url string) Server { return Server{Addr: url, Timeout: long} }
 
 // open returns a store that is closed when the test ends. Its callers wait as long as a call
 // may take, unless o says otherwise.
-func open(t testing.TB, o Options) *store {
+func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
-	s, err := New(o)
-	if err != nil {
-		t.Fatalf("New: %v", err)
+	if o.PerSecond != nil {
+		second := *o.PerSecond
+		second.Timeout = cmp.Or(second.Timeout, o.Main.Timeout)
+		o.PerSecond = &second
 	}
+	s := New(o)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return s.(*store)
+	return s
 }
 
 // fixture is a store on a Redis of its own.
 type fixture struct {
 	testing.TB
-	*store
+	*Store
 	redis *testenv.Redis
 	admin *redis.Client // for what a test does behind the store's back
 	reg   *prometheus.Registry
@@ -69,7 +71,7 @@ func newFixture(t testing.TB, o Options, args ...string) *fixture {
 	f := &fixture{TB: t, redis: testenv.RedisServer(t, args...), reg: prometheus.NewRegistry()}
 	f.admin = connect(t, f.redis)
 	o.Main.Addr, o.Main.Timeout, o.Registerer = f.redis.Addr(), cmp.Or(o.Main.Timeout, long), f.reg
-	f.store = open(t, o)
+	f.Store = open(t, o)
 	return f
 }
 
@@ -89,7 +91,7 @@ func (f *fixture) value(name string, k conn.Kind) float64 {
 func (f *fixture) calls() int { return int(f.value("weir_redis_calls_total", "")) }
 
 // openAs opens a store of a user who may use all keys, and what rules permit.
-func (f *fixture) openAs(t testing.TB, rules ...string) *store {
+func (f *fixture) openAs(t testing.TB, rules ...string) *Store {
 	t.Helper()
 	command := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
 	for _, rule := range rules {
@@ -220,6 +222,6 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) floa
 }
 
 // call makes a store's Redis decide a batch.
-func call(s *store, c *queue.Call) {
-	s.main.queues.Run(context.Background(), conn.Node{}, []*queue.Call{c}, false)
+func call(s *Store, c *queue.Call) {
+	s.main.queues.Run(context.Background(), nil, []*queue.Call{c}, false)
 }

@@ -24,10 +24,10 @@ type memo struct {
 	now     func() time.Time
 	start   time.Time // origin of the other times, before any state was seen
 	calls   atomic.Int64
-	newest  atomic.Int64 // begin of the last call that denied a request, 0 if there was none
-	since   atomic.Int64 // number of the first call after the last reset, which outdates earlier states
-	seen    *limiter.Recent[seen]
-	charged bool // see Options.DenyCharged
+	newest  atomic.Int64          // begin of the last call that denied a request, 0 if there was none
+	since   atomic.Int64          // number of the first call after the last reset, which outdates earlier states
+	seen    *limiter.Recent[seen] // nil to remember nothing
+	charged bool                  // see Options.DenyCharged
 }
 
 // memoAge limits the time for which a state denies. No clock drifts noticeably in it.
@@ -44,12 +44,13 @@ type seen struct {
 }
 
 // newMemo returns a memo of about the given bytes, and half as many for counters of admitted
-// requests. It returns nil, which denies nothing, if bytes is not positive.
+// requests. If bytes is not positive, it remembers nothing and so denies nothing.
 func newMemo(bytes int, charged bool, now func() time.Time) *memo {
-	if bytes <= 0 {
-		return nil
+	m := &memo{now: now, start: now().Add(-memoAge), charged: charged}
+	if bytes > 0 {
+		m.seen = limiter.NewRecent[seen](bytes + bytes/2)
 	}
-	return &memo{now: now, start: now().Add(-memoAge), seen: limiter.NewRecent[seen](bytes + bytes/2), charged: charged}
+	return m
 }
 
 // isFresh reports whether a state of a call that began at began may deny at now. The clock may
@@ -60,7 +61,7 @@ func isFresh(began, now time.Duration) bool { return now >= began && now-began <
 // remembered counters deny them in any state of the others, and no ban changes. It reports false
 // for requests that are charged even if they are denied.
 func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
-	if m == nil || m.newest.Load() == 0 {
+	if m.newest.Load() == 0 {
 		return false
 	}
 	local := m.now().Sub(m.start)
@@ -108,7 +109,7 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 // of the other hits, and reports whether it decided any. It decides none if a hit depends on
 // others because it is not always charged or shares its counter.
 func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others []int, some bool) {
-	if m == nil || !m.charged || m.newest.Load() == 0 {
+	if !m.charged || m.newest.Load() == 0 {
 		return nil, false
 	}
 	local := m.now().Sub(m.start)
@@ -148,11 +149,7 @@ func (m *memo) last(key []byte) seen {
 
 // reset forgets the states of all calls that have begun, because counters were reset. The states
 // of calls in flight may be from before that.
-func (m *memo) reset() {
-	if m != nil {
-		raise(&m.since, m.calls.Add(1))
-	}
-}
+func (m *memo) reset() { raise(&m.since, m.calls.Add(1)) }
 
 // raise sets a to n if that is larger.
 func raise(a *atomic.Int64, n int64) {
@@ -162,12 +159,7 @@ func raise(a *atomic.Int64, n int64) {
 }
 
 // nextNumber returns the number of a call, which is larger than all earlier ones.
-func (m *memo) nextNumber() int64 {
-	if m == nil {
-		return 0
-	}
-	return m.calls.Add(1)
-}
+func (m *memo) nextNumber() int64 { return m.calls.Add(1) }
 
 // isNews reports whether Redis decided the request of t after last, and after the last reset.
 // Redis decides calls in the order of their numbers, and requests in their order in the call.
@@ -180,7 +172,7 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 // Requests may arrive in another order than Redis decided them. The counters of a denied request
 // may deny from now on. Holds are not remembered, because any server may release one.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
-	if m == nil {
+	if m.seen == nil {
 		return
 	}
 	began, denies := t.Call.Began.Sub(m.start), false
@@ -203,7 +195,7 @@ func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, 
 // noteCredits replaces the states of counters that a call has lowered, before any caller learns of
 // it. If the call failed, it forgets them, because Redis may have lowered them.
 func (m *memo) noteCredits(c *queue.Call) {
-	if m == nil {
+	if m.seen == nil {
 		return
 	}
 	c.Batch.Credits(func(request, hits, hit int, key string) {

@@ -88,7 +88,7 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 // the test sets, beside a second store without memory, as another process.
 type memoryFixture struct {
 	*fixture
-	other *store
+	other *Store
 	mu    sync.Mutex
 	now   time.Time
 }
@@ -116,7 +116,7 @@ func (f *memoryFixture) pass(d time.Duration) {
 func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
 	f.Helper()
 	before := f.calls()
-	out, denied = mustDecide(f, f.store, hits...)
+	out, denied = mustDecide(f, f.Store, hits...)
 	return out, denied, f.calls() - before
 }
 
@@ -173,7 +173,7 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 		{"limit raised, not enough", func(*memoryFixture) {}, hit("k", yearly(3), 2), true},
 		{"other rule, other counter", func(*memoryFixture) {}, hit("k2", two, 1), false},
 		{"limit no longer enforced", func(*memoryFixture) {}, hit("k", storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year, Mode: limiter.Shadow}), 1), false},
-		{"given back by this process", func(f *memoryFixture) { mustDecide(f, f.store, refund("k", two, 1)) }, hit("k", two, 1), false},
+		{"given back by this process", func(f *memoryFixture) { mustDecide(f, f.Store, refund("k", two, 1)) }, hit("k", two, 1), false},
 		{"given back by another, within a second", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)) }, hit("k", two, 1), true},
 		{"given back by another, a second later", func(f *memoryFixture) { mustDecide(f, f.other, refund("k", two, 1)); f.pass(memoAge + 1) }, hit("k", two, 1), false},
 		{"deleted, a second later", func(f *memoryFixture) { f.do("del", "k"); f.pass(memoAge + 1) }, hit("k", two, 1), false},
@@ -197,7 +197,7 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	f.want("denied", true, 1, hit("k", l, 1))
 	f.redis.Stop()
 	f.want("without Redis", true, 0, hit("k", l, 1))
-	if _, err := ask(t.Context(), f.store, "other", l); err == nil {
+	if _, err := ask(t.Context(), f.Store, "other", l); err == nil {
 		t.Error("a counter that is not known was decided without Redis")
 	}
 }
@@ -345,13 +345,13 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f.want("known", true, 0, hit("k", l, 1))
 		list, _ := releases(part, limiter.Firsts(part, nil), out, states)
 		f.main.queues.Of(nil).Release(0, list)
-		rest(f.store)
+		rest(f.Store)
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		m := newMemo(1<<20, false, time.Now)
 		denial := &queue.Call{Number: 1, Began: time.Now()}
-		back := queue.NewCall()
+		back := queue.NewCall(0, 0)
 		back.Number, back.Began, back.Err = 2, time.Now(), errOpen
 		back.Batch.Add([]limiter.Hit{refund("k", l, 1)}, false)
 		m.noteCredits(back)
@@ -380,7 +380,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Algorithm: limiter.FirstHit, DenyFor: c.denyFor})
 		key := c.unit.String()
 		for n, over := range []bool{false, false, true, true} {
-			if d := mustAsk(t, p.store, key, l); d.Over != over {
+			if d := mustAsk(t, p.Store, key, l); d.Over != over {
 				t.Errorf("request %d: over is %t", n, d.Over)
 			}
 		}
@@ -389,7 +389,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		}
 		p.first.Del(key)
 		p.forward(c.ttl) // more than used-up limits are remembered
-		if d := mustAsk(t, p.store, key, l); d.Over || d.Used != 1 {
+		if d := mustAsk(t, p.Store, key, l); d.Over || d.Used != 1 {
 			t.Errorf("the key was deleted: %+v", d)
 		}
 		p.first.FlushAll()

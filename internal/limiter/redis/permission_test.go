@@ -97,7 +97,7 @@ func TestDocumentedPermissions(t *testing.T) {
 
 // checkWhole decides requests of every kind on four counters, and wants each to be counted as
 // a whole, whichever part of the script decides it.
-func checkWhole(t *testing.T, able *fixture, s *store, limits []*limiter.Limit) {
+func checkWhole(t *testing.T, able *fixture, s *Store, limits []*limiter.Limit) {
 	t.Helper()
 	keys := []string{"a", "b", "c", "d"}
 	for _, c := range []struct {

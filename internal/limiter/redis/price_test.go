@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -73,7 +72,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				call, keys := queue.NewCall(), keys()
+				call, keys := queue.NewCall(0, 0), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))
@@ -85,7 +84,7 @@ func BenchmarkPrice(b *testing.B) {
 					}
 					call.Batch.Add(request, false)
 				}
-				if s.main.queues.Run(b.Context(), conn.Node{}, []*queue.Call{call}, false); call.Err != nil {
+				if s.main.queues.Run(b.Context(), nil, []*queue.Call{call}, false); call.Err != nil {
 					b.Fatal(call.Err)
 				}
 			}

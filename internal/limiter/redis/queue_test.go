@@ -19,7 +19,7 @@ import (
 )
 
 // untilWaiting waits until calls are made, and so many hits wait for the next.
-func (s *store) untilWaiting(t testing.TB, hits int) {
+func (s *Store) untilWaiting(t testing.TB, hits int) {
 	t.Helper()
 	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
 		waiting, running, _ := s.main.queues.Stats()
@@ -28,7 +28,7 @@ func (s *store) untilWaiting(t testing.TB, hits int) {
 }
 
 // rest waits until nothing is under way any more: no call, and nobody who has left.
-func rest(s *store) {
+func rest(s *Store) {
 	for _, b := range s.backends {
 		b.queues.Idle()
 	}
@@ -40,9 +40,8 @@ type gate struct {
 	pass chan struct{} // lets it go on
 }
 
-func newGate(t *testing.T, of Store) gate {
+func newGate(t *testing.T, s *Store) gate {
 	t.Helper()
-	s := of.(*store)
 	testenv.OK(t, s.main.client.Current().ScriptLoad(context.Background(), wire.Script).Err())
 	g := gate{make(chan []string), make(chan struct{})}
 	s.main.client.Current().AddHook(g)
@@ -115,7 +114,7 @@ func request(n int) []limiter.Hit {
 func TestAFullQueueRefuses(t *testing.T) {
 	s := newFixture(t, Options{})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
-	rest(s.store)
+	rest(s.Store)
 	s.pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
@@ -139,13 +138,13 @@ func TestAFullQueueRefuses(t *testing.T) {
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
-	s := testenv.Must(New(Options{Main: at(r.Addr())}))(t)
+	s := New(Options{Main: at(r.Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
 	wg.Go(func() { mustAsk(t, s, "waiting", perMinute) })
-	s.(*store).untilWaiting(t, 1)
+	s.untilWaiting(t, 1)
 
 	wg.Go(func() {
 		if err := s.Close(); err != nil {
@@ -153,9 +152,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		entered := s.(*store).main.queues.Enter()
+		entered := s.main.queues.Enter()
 		if entered {
-			s.(*store).main.queues.Exit()
+			s.main.queues.Exit()
 		}
 		return !entered
 	})
@@ -172,14 +171,14 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
+	s := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
 	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close waits
-		_, _ = s.(*store).main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
+		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if _, running, _ := s.(*store).main.queues.Stats(); running {
+	if _, running, _ := s.main.queues.Stats(); running {
 		t.Error("calls go on after Close")
 	}
 }

@@ -24,7 +24,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	s.do("config", "set", "maxmemory", "1kb")
 
-	c := queue.NewCall()
+	c := queue.NewCall(0, 0)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -41,7 +41,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	for _, q := range requests {
 		c.Batch.Add(q.hits, false)
 	}
-	if call(s.store, c); c.Err != nil {
+	if call(s.Store, c); c.Err != nil {
 		t.Fatalf("the whole call failed: %v", c.Err)
 	}
 	for i, q := range requests {

@@ -24,13 +24,9 @@ type Shared struct {
 }
 
 // OpenShared returns the data of servers with this prefix of keys in main. It does not connect.
-func OpenShared(main Server, keyPrefix string) (*Shared, error) {
+func OpenShared(main Server, keyPrefix string) *Shared {
 	main.Timeout = max(main.Timeout, time.Second) // no request of Envoy waits for it
-	client, err := conn.Open(main, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	return &Shared{client, keyPrefix}, nil
+	return &Shared{conn.Open(main, slog.New(slog.DiscardHandler)), keyPrefix}
 }
 
 // Close ends all connections. Calls in flight fail.

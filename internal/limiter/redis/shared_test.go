@@ -20,7 +20,7 @@ const reportsWanted = 3 * time.Second
 
 func openShared(t *testing.T, o Server, prefix string) *Shared {
 	t.Helper()
-	s := testenv.Must(OpenShared(o, prefix))(t)
+	s := OpenShared(o, prefix)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

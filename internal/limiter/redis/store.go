@@ -25,8 +25,7 @@ type Type = conn.Type
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
-	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its Timeout defaults to
-	// the Timeout of Main.
+	// PerSecond, if not nil, is a second Redis, for limits of unit second.
 	PerSecond *Server
 	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
 	// of its Redis. 0 means 100 milliseconds.
@@ -49,31 +48,12 @@ type Options struct {
 	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
 }
 
-// Store is a limiter.CounterStore on Redis.
-type Store interface {
-	limiter.CounterStore
-	// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
-	// primary and accept charges, for which Ping charges a counter of its own that expires within
-	// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
-	// out of memory can decide, because it still denies.
-	Ping(context.Context) error
-	// State returns the state of Redis as of the last call. If one of two fails, it is its state.
-	State() State
-	// Names returns the addresses of the one or two Redis, without passwords.
-	Names() []string
-	// Refused returns why a Redis rejects a changed URL, user or password, or nil.
-	Refused() error
-	// Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
-	// requests are decided, closes the connections, and waits for the store's goroutines.
-	Close() error
-}
-
-// store implements Store. Decide returns in time even if Redis hangs, see queue.Queues.Timeout.
-type store struct {
-	main      *backend
-	perSecond *backend // nil unless limits per second have a Redis of their own
-	backends  []*backend
-	memo      *memo // nil if disabled
+// Store is a limiter.CounterStore on Redis. Decide returns in time even if Redis hangs, see
+// queue.Queues.Timeout.
+type Store struct {
+	main     *backend
+	backends []*backend // main, and the Redis of limits per second if they have one
+	memo     *memo
 }
 
 // backend is one Redis deployment of a store.
@@ -84,37 +64,23 @@ type backend struct {
 	memo   *memo // of the store
 }
 
-// New returns a store on the Redis that o names, or an error that names the invalid option. It
-// does not connect, so Redis need not be reachable yet.
-func New(o Options) (Store, error) {
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	first, err := conn.Open(o.Main, log)
-	if err != nil {
-		return nil, err
-	}
-	var second *conn.Client
-	if o.PerSecond != nil {
-		perSecond := *o.PerSecond
-		perSecond.Timeout = cmp.Or(perSecond.Timeout, o.Main.Timeout)
-		if second, err = conn.Open(perSecond, log); err != nil {
-			return nil, errors.Join(err, first.Close())
-		}
-	}
+// New returns a store on the Redis that o names. It does not connect, so Redis need not be reachable
+// yet.
+func New(o Options) *Store {
 	if o.local == nil {
 		o.local = o.Now
 	}
 	if o.local == nil {
 		o.local = time.Now
 	}
-	metrics := queue.NewMetrics(o.Registerer) // after the last error, because nothing removes them
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	metrics := queue.NewMetrics(o.Registerer)
 	breakerOpen := promauto.With(o.Registerer).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
 	}, []string{"redis"})
 	memo := newMemo(o.DenyMemory, o.DenyCharged, o.local)
-	open := func(name string, client *conn.Client) *backend {
+	open := func(name string, server Server) *backend {
+		client := conn.Open(server, log)
 		var gauge prometheus.Gauge
 		if !client.IsCluster() {
 			gauge = breakerOpen.WithLabelValues(name)
@@ -130,19 +96,18 @@ func New(o Options) (Store, error) {
 		h.queues = b.queues
 		return b
 	}
-	s := &store{memo: memo, main: open("main", first)}
+	s := &Store{memo: memo, main: open("main", o.Main)}
 	s.backends = []*backend{s.main}
-	if second != nil {
-		s.perSecond = open("per_second", second)
-		s.backends = append(s.backends, s.perSecond)
+	if o.PerSecond != nil {
+		s.backends = append(s.backends, open("per_second", *o.PerSecond))
 	}
-	return s, nil
+	return s
 }
 
 // Decide implements limiter.CounterStore, except that a request whose counters are in several
 // slots of a cluster, or in both Redis, is all or nothing only eventually, see crossSlot. All
 // errors wrap limiter.ErrUnavailable, and if the caller left also the cause of that.
-func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.memo.deny(hits, out) {
 		return true, nil
 	}
@@ -178,7 +143,7 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 
 // decideOthers makes Redis decide the hits with the indexes others. The other hits are decided
 // already. All hits are charged even if the request is denied.
-func (s *store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
+func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
 		for i, at := range others {
@@ -207,7 +172,11 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	return denied, nil
 }
 
-func (s *store) Ping(ctx context.Context) error {
+// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
+// primary and accept charges, for which Ping charges a counter of its own that expires within
+// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
+// out of memory can decide, because it still denies.
+func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
 	defer cancel()
 	for _, b := range s.backends {
@@ -218,7 +187,8 @@ func (s *store) Ping(ctx context.Context) error {
 	return nil
 }
 
-func (s *store) State() State {
+// State returns the state of Redis as of the last call. If one of two fails, it is its state.
+func (s *Store) State() State {
 	for _, b := range s.backends {
 		if state := b.health.current(); !state.FailingSince.IsZero() {
 			return state
@@ -227,14 +197,16 @@ func (s *store) State() State {
 	return s.main.health.current()
 }
 
-func (s *store) Names() (names []string) {
+// Names returns the addresses of the one or two Redis, without passwords.
+func (s *Store) Names() (names []string) {
 	for _, b := range s.backends {
 		names = append(names, b.client.Name())
 	}
 	return names
 }
 
-func (s *store) Refused() error {
+// Refused returns why a Redis rejects a changed URL, user or password, or nil.
+func (s *Store) Refused() error {
 	var errs []error
 	for _, b := range s.backends {
 		errs = append(errs, b.client.Refused())
@@ -242,7 +214,9 @@ func (s *store) Refused() error {
 	return errors.Join(errs...)
 }
 
-func (s *store) Close() error {
+// Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
+// requests are decided, closes the connections, and waits for the store's goroutines.
+func (s *Store) Close() error {
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -60,25 +57,6 @@ func TestRequestsOfAnySize(t *testing.T) {
 					t.Fatalf("counter %d of %d holds %d, want 2", i, n, d.Used)
 				}
 			}
-		}
-	}
-}
-
-// TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
-// goroutine that asks sentinels: TestMain looks for those.
-func TestNothingIsLeftOfBadOptions(t *testing.T) {
-	sentinels := Server{Type: conn.Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
-	for _, o := range []Options{
-		{},
-		{PerSecond: &sentinels},
-		{Main: sentinels, PerSecond: &Server{}},
-		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", Timeout: -1}},
-	} {
-		registry := prometheus.NewRegistry()
-		o.Registerer = registry
-		s, err := New(o)
-		if left, _ := registry.Gather(); err == nil || s != nil || left != nil {
-			t.Errorf("%+v: got error %v, and a store or metrics are left", o, err)
 		}
 	}
 }

@@ -42,9 +42,9 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			s := testenv.Must(New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}}))(t)
+			s := New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}})
 			defer s.Close()
-			b := s.(*store).main
+			b := s.main
 			began := time.Now()
 			err := b.queues.Wait(ctx, b.queues.Timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
@@ -85,7 +85,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			wg.Wait()
 			s.do("client", "unpause")
 			mustDecide(t, s, hits...) // the breaker is closed
-			rest(s.store)
+			rest(s.Store)
 			if n := s.value("weir_redis_errors_total", conn.KindTimeout); n != 2*maxUnanswered {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
 			}
@@ -114,7 +114,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newFixture(t, Options{})
 			mustAsk(t, s, "k", perYear)
-			rest(s.store)
+			rest(s.Store)
 			s.pause()
 
 			ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 			leave(one)  // and one that had left before it came
 			s.do("client", "unpause")
 			stayed.Wait()
-			rest(s.store)
+			rest(s.Store)
 			if d := mustAsk(t, s, "k", perYear); d.Used != c.want+1 {
 				t.Errorf("%d used, want %d", d.Used-1, c.want)
 			}
@@ -176,7 +176,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			copy(hits[0].Key, "gone") // the caller's own, who uses them again
 			copy(hits[1].Key, "again")
 			s.do("client", "unpause")
-			rest(s.store)
+			rest(s.Store)
 
 			s.pause()
 			defer s.do("client", "unpause")

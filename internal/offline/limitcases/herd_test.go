@@ -130,7 +130,7 @@ func newHerd(t *testing.T, limit string, onRedis bool, w waiting, began time.Tim
 	store := limiter.Store(memory.New(memory.Options{Now: h.now}))
 	if onRedis {
 		main := redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}
-		onRedis := testenv.Must(redis.New(redis.Options{Main: main, Wait: patience, Now: h.now, DenyMemory: 1 << 20}))(t)
+		onRedis := redis.New(redis.Options{Main: main, Wait: patience, Now: h.now, DenyMemory: 1 << 20})
 		t.Cleanup(func() { _ = onRedis.Close() })
 		store = onRedis
 	}

@@ -35,13 +35,12 @@ func testServer(t *testing.T, access *Access) *Server {
 	t.Helper()
 	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
 		{name: burst, unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 100}]}]}`)}}, descriptors.Options{}))(t)
-	keys := testenv.Must(limiter.NewKeys("", false))(t)
 	logger := slog.New(slog.DiscardHandler)
 	exceptions := operators.NewExceptionStore(nil, prometheus.NewRegistry(), logger)
 	return &Server{
 		Desk: &operators.Desk{
 			Logger: logger, Tree: func() *descriptors.Tree { return tree }, Store: memory.New(memory.Options{Now: time.Now}),
-			Plan: plan.Options{Keys: keys, Exceptions: exceptions.Current()}, Recorder: operators.NewRecorder(time.Now()), InForce: exceptions,
+			Plan: plan.Options{Exceptions: exceptions.Current()}, Recorder: operators.NewRecorder(time.Now()), InForce: exceptions,
 		},
 		Access:  access,
 		Status:  func() Status { return Status{Version: "v1", Health: "OK", Notes: []string{}} },

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 )
 
@@ -93,22 +94,15 @@ func FormatDomain(domain string) string { return noFlag(escape(domain, `\`)) }
 // escape puts a backslash before each character of special. Single quotes, invalid UTF-8 and
 // all characters that are not printable become \x and two hexadecimal digits for each byte.
 func escape(s, special string) string {
-	var b strings.Builder
-	for s != "" {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case strings.ContainsRune(special, r):
-			b.WriteString(`\` + s[:size])
-		case r == '\'' || r == utf8.RuneError || !unicode.IsPrint(r):
-			for _, c := range []byte(s[:size]) {
-				fmt.Fprintf(&b, `\x%02x`, c)
-			}
-		default:
-			b.WriteString(s[:size])
-		}
-		s = s[size:]
+	isKept := func(r rune) bool {
+		return r != '\'' && r != utf8.RuneError && unicode.IsPrint(r) && !strings.ContainsRune(special, r)
 	}
-	return b.String()
+	return plaintext.Escape(s, isKept, func(dst []byte, char string) []byte {
+		if strings.Contains(special, char) {
+			return append(append(dst, '\\'), char...)
+		}
+		return plaintext.AppendHex(dst, char)
+	})
 }
 
 // noFlag returns text in a form that no command reads as a flag.

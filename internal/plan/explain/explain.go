@@ -60,19 +60,7 @@ type Answer struct {
 }
 
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
-type Level struct {
-	Entry string `json:"entry"`
-	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold, long or none
-	Node  string `json:"node,omitempty"`
-	// Network is the network of the node that contains the address.
-	Network string `json:"network,omitempty"`
-}
-
-// matches has the words for Level.Match.
-var matches = [...]string{
-	descriptors.Nowhere: "none", descriptors.ByValue: "value", descriptors.ByList: "list", descriptors.ByNetwork: "network",
-	descriptors.ByWildcard: "wildcard", descriptors.ByRegex: "regex", descriptors.ByKey: "key", descriptors.NamesHold: "hold", descriptors.TooLong: "long",
-}
+type Level = descriptors.Level
 
 // Explain answers a question. It fails if a server would refuse the request or deny it for an
 // invalid value, with the reason.
@@ -89,20 +77,13 @@ func Explain(q Question) (Answer, error) {
 	if p.Invalid != nil {
 		return Answer{}, p.Invalid
 	}
-	a := Answer{
-		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Levels: []Level{},
-		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend,
-	}
 	trace := q.Tree.Explain(q.Domain, q.Descriptor)
-	for _, l := range trace.Levels {
-		level := Level{Entry: descriptors.Spell(l.Entry), Match: matches[l.How], Network: l.Network}
-		if l.How != descriptors.Nowhere && l.How != descriptors.NamesHold {
-			level.Node = descriptors.Spell(l.Node)
-		}
-		a.Levels = append(a.Levels, level)
+	a := Answer{
+		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Levels: append([]Level{}, trace.Levels...),
+		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend, Hidden: trace.Hidden,
 	}
 	if !trace.Ends {
-		a.addReason(q.Tree, q.Domain, &trace)
+		a.addReason(&q, &trace)
 	}
 	if r := trace.Rule; r != nil {
 		a.Rule, a.Location, a.Keyless, a.Shared = r.String(), r.Location(), r.IsKeyless(), r.Shared()
@@ -121,19 +102,19 @@ func spell(entries []limiter.Entry) (texts []string) {
 	return texts
 }
 
-// addReason sets Reason, Candidates and Hidden for a descriptor that does not end at a rule.
-func (a *Answer) addReason(tree *descriptors.Tree, domain string, trace *descriptors.Trace) {
-	if !tree.HasDomain(domain) {
-		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", domain), tree.DomainNames()
+// addReason sets Reason and Candidates for a descriptor that does not end at a rule.
+func (a *Answer) addReason(q *Question, trace *descriptors.Trace) {
+	if !q.Tree.HasDomain(q.Domain) {
+		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", q.Domain), q.Tree.DomainNames()
 		return
 	}
 	way, above := trace.Levels, "the domain"
 	var missing *limiter.Entry
-	if n := len(way); n > 0 && way[n-1].How == descriptors.Nowhere {
-		missing, way = &way[n-1].Entry, way[:n-1]
+	if n := len(way); n > 0 && way[n-1].Match == "none" {
+		missing, way = &q.Descriptor[n-1], way[:n-1]
 	}
 	if n := len(way); n > 0 {
-		above = descriptors.Spell(way[n-1].Node)
+		above = way[n-1].Node
 	}
 	if missing == nil {
 		a.Reason = fmt.Sprintf("the descriptor ends at %s, which only leads to others", above)
@@ -147,13 +128,6 @@ func (a *Answer) addReason(tree *descriptors.Tree, domain string, trace *descrip
 		trace.Children = append(same, slices.DeleteFunc(trace.Children, func(e limiter.Entry) bool { return e.Key == missing.Key })...)
 	}
 	a.Candidates = spell(trace.Children)
-	if h := trace.Hidden; h != nil {
-		general := descriptors.Spell(h.General)
-		if h.General.Value == "" {
-			general += " (any value)"
-		}
-		a.Hidden = fmt.Sprintf("%s has %s; %s hides it", general, cmp.Or(strings.Join(spell(h.Way), ", "), "a rule"), descriptors.Spell(h.By))
-	}
 }
 
 // maxCandidates is the maximum number of candidates in the text of an answer.

@@ -64,7 +64,7 @@ func text(t *testing.T, a Answer) string {
 // Each answer is in a text file of testdata, and some are in a JSON file, too.
 func TestExplain(t *testing.T) {
 	levels := func(q *Question) { q.Tree = treeOf(t, "testdata/levels.yaml") }
-	keys := testenv.Must(limiter.NewKeys("{weir}", true))(t)
+	keys := limiter.Keys{Prefix: "{weir}", Digests: true}
 	for name, tt := range map[string]struct {
 		descriptor string
 		change     func(*Question) // or nil

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -92,15 +91,8 @@ type connected struct {
 	dialer *dialer
 }
 
-// Open returns a client of s, or an error that names the invalid field. It does not connect, so
-// Redis need not be reachable yet.
-func Open(s Server, log *slog.Logger) (*Client, error) {
-	switch {
-	case s.Addr == "":
-		return nil, errors.New("the address of Redis is missing")
-	case s.Timeout < 0:
-		return nil, fmt.Errorf("the timeout of Redis must not be negative, but is %v", s.Timeout)
-	}
+// Open returns a client of s. It does not connect, so Redis need not be reachable yet.
+func Open(s Server, log *slog.Logger) *Client {
 	s.Timeout = cmp.Or(s.Timeout, time.Second)
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -110,7 +102,7 @@ func Open(s Server, log *slog.Logger) (*Client, error) {
 	if s.Latest != nil {
 		c.running.Go(func() { c.follow(ctx) })
 	}
-	return c, nil
+	return c
 }
 
 // silence turns off the logger of go-redis, whose format differs from ours.
@@ -177,15 +169,14 @@ func (c *Client) cluster() *redis.ClusterClient {
 // IsCluster reports whether the deployment is a cluster.
 func (c *Client) IsCluster() bool { return c.server.Type == Cluster }
 
-// Node is a primary of a cluster. The zero Node stands for the deployment, which in a cluster
-// routes each command by its first key.
-type Node struct{ primary *redis.Client }
+// Node is a primary of a cluster. nil stands for the deployment, which in a cluster routes each
+// command by its first key.
+type Node = *redis.Client
 
 // NodeOf returns the primary of a cluster that has the slot of key. It may wait until the
 // cluster has replied once.
 func (c *Client) NodeOf(key string) (Node, error) {
-	primary, err := c.cluster().MasterForKey(context.Background(), key)
-	return Node{primary}, err
+	return c.cluster().MasterForKey(context.Background(), key)
 }
 
 // Timeout returns the limit of a call.

@@ -36,16 +36,14 @@ var Kinds = []Kind{
 
 // Classify returns the kind of an error of Send, Probe or a client of go-redis.
 func Classify(err error) Kind {
-	var found unfit
-	if errors.As(err, &found) {
+	if found, ok := errors.AsType[unfit](err); ok {
 		return found.kind
 	}
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		return classifyReply(reply)
 	}
-	var network net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout() {
+	network, ok := errors.AsType[net.Error](err)
+	if ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) {
 		return KindTimeout
 	}
 	return KindConnection

@@ -94,7 +94,7 @@ func (c *Client) update(ctx context.Context) error {
 func (c *connected) login(ctx context.Context) error {
 	ping := func(ctx context.Context, client redis.UniversalClient) error {
 		err := client.Ping(ctx).Err()
-		if isReply := redis.Error(nil); errors.As(err, &isReply) && !isRefused(err) && !errors.Is(err, redis.Nil) {
+		if _, ok := errors.AsType[redis.Error](err); ok && !isRefused(err) && !errors.Is(err, redis.Nil) {
 			return nil // the user may log in but not PING; redis.Nil means that the sentinels know no primary
 		}
 		return err

@@ -42,7 +42,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	r := testenv.RedisServer(t)
 	command(t, r)("acl", "setuser", "weir", "on", ">first", ">first2", "~*", "+@all")
 	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", Timeout: 100 * time.Millisecond})
-	c := testenv.Must(Open(o, slog.New(slog.DiscardHandler)))(t)
+	c := Open(o, slog.New(slog.DiscardHandler))
 	defer c.Close()
 	ids := func() map[string]bool {
 		found := map[string]bool{}
@@ -88,7 +88,7 @@ func TestSentinelsAreReplaced(t *testing.T) {
 		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), Timeout: 20 * time.Second}
 	}
 	o, now := changing(at("weir", old))
-	c := testenv.Must(Open(o, slog.New(slog.DiscardHandler)))(t)
+	c := Open(o, slog.New(slog.DiscardHandler))
 	defer c.Close()
 	counts := func(r *testenv.Redis) func() bool {
 		do := command(t, r)

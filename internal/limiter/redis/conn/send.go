@@ -15,12 +15,12 @@ type Answer struct {
 }
 
 // Send sends commands to a node, all at once, and returns the answer to each. It never repeats a
-// command that Redis may have executed: only a cluster's redirection and, for the zero Node, a
+// command that Redis may have executed: only a cluster's redirection and, for a nil Node, a
 // refused login make it send the commands again, see retryLogin.
 func (c *Client) Send(ctx context.Context, node Node, commands [][]any) []Answer {
 	began := time.Now()
 	answers := c.exchange(ctx, node, commands)
-	for pause := firstPause; node == (Node{}) && isRefused(answers[0].Err) && c.retryLogin(ctx, began, pause); pause = min(2*pause, lastPause) {
+	for pause := firstPause; node == nil && isRefused(answers[0].Err) && c.retryLogin(ctx, began, pause); pause = min(2*pause, lastPause) {
 		answers = c.exchange(ctx, node, commands)
 	}
 	return answers
@@ -29,8 +29,8 @@ func (c *Client) Send(ctx context.Context, node Node, commands [][]any) []Answer
 // exchange sends commands once, as a pipeline if there are several.
 func (c *Client) exchange(ctx context.Context, node Node, commands [][]any) []Answer {
 	client := c.Current()
-	if node.primary != nil {
-		client = node.primary
+	if node != nil {
+		client = node
 	}
 	answers := make([]Answer, len(commands))
 	if len(commands) == 1 {

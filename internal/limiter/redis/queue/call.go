@@ -36,13 +36,10 @@ type Call struct {
 	redisTime int64 // about the time of Redis at Began, in microseconds since the epoch
 }
 
-// newCall returns a call with room for n requests of one hit.
-func newCall(slot, n int) *Call {
+// NewCall returns a call with room for n requests of one hit.
+func NewCall(slot, n int) *Call {
 	return &Call{Batch: wire.MakeBatch(n), slot: slot, Done: make(chan struct{})}
 }
-
-// NewCall returns an empty call for Queues.Run.
-func NewCall() *Call { return newCall(0, 0) }
 
 // Ticket stands for a request, or a part of one, in a call.
 type Ticket struct {
@@ -76,7 +73,7 @@ func (q *Queues) callEach(calls []*Call) {
 	var running sync.WaitGroup
 	for _, c := range calls {
 		running.Go(func() {
-			q.call(conn.Node{}, []*Call{c})
+			q.call(nil, []*Call{c})
 			if c.Err == nil {
 				q.located.Store(true)
 			}
@@ -104,7 +101,7 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	seconds := time.Since(start).Seconds()
 	var failed error
 	for _, c := range calls {
-		if node != (conn.Node{}) && q.options.Client.IsElsewhere(c.Err) {
+		if node != nil && q.options.Client.IsElsewhere(c.Err) {
 			c.Err = nil
 			elsewhere = append(elsewhere, c)
 			continue

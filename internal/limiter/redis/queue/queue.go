@@ -105,7 +105,7 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 		}
 	}
 	if c == nil || c.Batch.IsSealed() || c.Batch.Hits()+n > MaxBatch {
-		c = newCall(slot, q.last)
+		c = NewCall(slot, q.last)
 		q.calls = append(q.calls, c)
 	}
 	c.waiting.Add(1)

@@ -20,7 +20,7 @@ type Batch struct {
 	keys     strings.Builder
 	index    *index  // nil once the batch is sealed
 	hits     []hit   // of all requests, in order
-	ends     []int32 // for each request the index in hits at which it ends
+	ends     []int32 // 0, and for each request the index in hits at which it ends
 	order    []int32 // indexes in counters in the order of KEYS, set by Command
 	names    []byte  // names of holds as holds.lua reads them, nil if there are none
 }
@@ -69,7 +69,7 @@ var indexes = sync.Pool{New: func() any { return &index{make(map[definition]int3
 func MakeBatch(n int) Batch {
 	return Batch{
 		index:    indexes.Get().(*index),
-		counters: make([]counter, 0, n), hits: make([]hit, 0, n), ends: make([]int32, 0, n),
+		counters: make([]counter, 0, n), hits: make([]hit, 0, n), ends: make([]int32, 1, n+1),
 	}
 }
 
@@ -77,7 +77,7 @@ func MakeBatch(n int) Batch {
 func (b *Batch) Hits() int { return len(b.hits) }
 
 // Requests returns the number of requests and releases.
-func (b *Batch) Requests() int { return len(b.ends) }
+func (b *Batch) Requests() int { return len(b.ends) - 1 }
 
 // IsSealed reports whether Command was called, so that nothing may be added.
 func (b *Batch) IsSealed() bool { return b.index == nil }
@@ -111,15 +111,7 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 }
 
 // hitsOf returns the hits of a request.
-func (b *Batch) hitsOf(request int) []hit { return b.hits[b.begin(request):b.ends[request]] }
-
-// begin returns the index of the first hit of a request.
-func (b *Batch) begin(request int) int {
-	if request == 0 {
-		return 0
-	}
-	return int(b.ends[request-1])
-}
+func (b *Batch) hitsOf(request int) []hit { return b.hits[b.ends[request]:b.ends[request+1]] }
 
 // limit returns the index of the definition of l, which it adds if it is new.
 func (b *Batch) limit(l *limiter.Limit) int32 {
@@ -174,7 +166,7 @@ func how(h *limiter.Hit, isPart bool) int8 {
 // Credits calls do for each hit without a hold that lowers a counter, with the number of hits of its
 // request and its index among them.
 func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
-	for request := range b.ends {
+	for request := range b.Requests() {
 		hits := b.hitsOf(request)
 		for i, h := range hits {
 			if h.how/3 >= refundCharge && h.cost > 0 && b.limits[h.limit].algorithm != limiter.Concurrency {
@@ -288,7 +280,7 @@ func (b *Batch) appendHits(dst []byte) []byte {
 	for i, n := range b.order {
 		keys[n] = int32(i)
 	}
-	for request := range b.ends {
+	for request := range b.Requests() {
 		hits := b.hitsOf(request)
 		for i, h := range hits {
 			how := byte(h.how)

@@ -112,8 +112,8 @@ func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
 	}
 	r.later = make([]int64, len(b.hits))
 	sums := make([]int64, len(b.counters))
-	for request := len(b.ends) - 1; request >= 0; request-- {
-		begin, hits := b.begin(request), b.hitsOf(request)
+	for request := b.Requests() - 1; request >= 0; request-- {
+		begin, hits := int(b.ends[request]), b.hitsOf(request)
 		for i, h := range hits {
 			r.later[begin+i] = sums[h.counter]
 		}
@@ -128,7 +128,7 @@ func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
 // appends the states of the hits' counters after the request to states. It returns r.Refusal if
 // Redis refused a write of the request.
 func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
-	begin, hits := b.begin(request), b.hitsOf(request)
+	begin, hits := int(b.ends[request]), b.hitsOf(request)
 	for i := range out {
 		if r.Together != nil {
 			state := r.Together[hits[i].counter]

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,9 +20,12 @@ func explained(tree *Tree, descriptor []limiter.Entry) string {
 	}
 	var parts []string
 	for _, l := range trace.Levels {
-		part := Spell(l.Entry) + [...]string{" leads nowhere", " by value to ", " by list to ", " by network to ", " by wildcard to ", " by regex to ", " by key to ", " names the hold"}[l.How]
-		if l.Node.Key != "" {
-			part += Spell(l.Node)
+		part := l.Entry + " by " + l.Match + " to " + l.Node
+		switch l.Match {
+		case "none":
+			part = l.Entry + " leads nowhere"
+		case "hold":
+			part = l.Entry + " names the hold"
 		}
 		parts = append(parts, part+strings.TrimSuffix(" "+l.Network, " "))
 	}
@@ -33,8 +35,8 @@ func explained(tree *Tree, descriptor []limiter.Entry) string {
 	if trace.Children != nil {
 		parts = append(parts, "there are "+spell(trace.Children))
 	}
-	if h := trace.Hidden; h != nil {
-		parts = append(parts, fmt.Sprintf("%s hides %s", Spell(h.By), spell(append([]limiter.Entry{h.General}, h.Way...))))
+	if trace.Hidden != "" {
+		parts = append(parts, trace.Hidden)
 	}
 	return strings.Join(parts, "; ")
 }

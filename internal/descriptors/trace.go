@@ -2,7 +2,9 @@ package descriptors
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"weir/internal/limiter"
 )
@@ -18,27 +20,21 @@ type Trace struct {
 	// Children are the nodes below the end of the path, sorted by key and value, if the
 	// descriptor does not end at a rule. A child without value has the value "".
 	Children []limiter.Entry
-	// Hidden is a rule that would apply if matching backtracked, or nil.
-	Hidden *Hidden
+	// Hidden describes a rule that would apply if matching backtracked, and the more specific
+	// node beside the path to it that hides it. It is empty if there is none.
+	Hidden string
 }
 
-// Hidden is a rule that a more specific node beside the path to it hides.
-type Hidden struct {
-	By      limiter.Entry   // the more specific node
-	General limiter.Entry   // the node to which the entry would lead instead
-	Way     []limiter.Entry // from there to the rule, empty if General has the rule
-}
-
-// Level is the match of one entry of a descriptor.
+// Level is the match of one entry of a descriptor. Entry and Node are spelled by Spell.
 type Level struct {
-	Entry limiter.Entry
-	How   How
-	// Node is the configured key and value of the node that the entry leads to. The value is a
-	// pattern for ByWildcard, "" for ByKey, [a+2] for a list or networks that begin with a and
+	Entry string `json:"entry"`
+	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold, long or none
+	// Node is the configured key and value of the node that the entry leads to, if any. The value
+	// is a pattern for a wildcard, "" for a key, [a+2] for a list or networks that begin with a and
 	// have 2 more, and ~a for a regular expression.
-	Node limiter.Entry
-	// Network is the network that contains the address, for ByNetwork.
-	Network string
+	Node string `json:"node,omitempty"`
+	// Network is the network of the node that contains the address.
+	Network string `json:"network,omitempty"`
 }
 
 // How is the way in which an entry leads to a node.
@@ -57,6 +53,9 @@ const (
 	TooLong               // the value takes too much Work, so it leads to a rule that denies
 )
 
+// matches has the words of these for Level.Match.
+var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
+
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
@@ -64,7 +63,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		return Trace{}
 	}
 	work := MaxWork
-	rule, holdEntry, _ := t.MatchHold(domain, entries, &work)
+	rule, holdEntry, _ := t.Match(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
 	way, leading := []*node{n}, entries // leading omits the entry that names a hold
@@ -73,7 +72,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	}
 	for i, e := range entries {
 		if i == holdEntry {
-			trace.Levels = append(trace.Levels, Level{Entry: e, How: NamesHold})
+			trace.Levels = append(trace.Levels, Level{Entry: Spell(e), Match: matches[NamesHold]})
 			continue
 		}
 		next := n.next(e, &work)
@@ -98,50 +97,52 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// hidden returns the hidden rule to which entries would lead, from the deepest node at which
-// they could take another path, or nil. nodes is the path of entries from the domain.
-func hidden(nodes []*node, entries []limiter.Entry, work *Work) *Hidden {
+// hidden describes the hidden rule to which entries would lead, from the deepest node at which they
+// could take another path. It returns "" if there is none. nodes is the path of entries from the
+// domain.
+func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
 		for general := range nodes[i].all(entries[i], work) { // the first one leads to no rule
-			if way := general.follow(entries[i+1:], work); way != nil {
-				return &Hidden{By: nodes[i+1].shown(), General: general.shown(), Way: way[1:]}
+			if way, found := general.follow(entries[i+1:], work); found {
+				value := ""
+				if general.value() == "" {
+					value = " (any value)"
+				}
+				return fmt.Sprintf("%s%s has %s; %s hides it", general.word(), value, cmp.Or(strings.Join(way, ", "), "a rule"), nodes[i+1].word())
 			}
 		}
 	}
-	return nil
+	return ""
 }
 
-// follow returns n and the nodes to which entries lead from n, or nil if they lead to no rule.
-func (n *node) follow(entries []limiter.Entry, work *Work) []limiter.Entry {
-	way := []limiter.Entry{n.shown()}
+// follow returns the nodes to which entries lead from n, and whether they end at a rule.
+func (n *node) follow(entries []limiter.Entry, work *Work) (way []string, found bool) {
 	for _, e := range entries {
 		if n = n.next(e, work); n == nil || n.how == TooLong {
-			return nil
+			return nil, false
 		}
-		way = append(way, n.shown())
+		way = append(way, n.word())
 	}
-	if n.rule == nil {
-		return nil
-	}
-	return way
+	return way, n.rule != nil
 }
 
 // leads returns how an entry leads from n to its child next, or nowhere if next is nil.
 func (n *node) leads(e limiter.Entry, next *node) Level {
 	if next == nil {
-		return Level{Entry: e}
+		return Level{Entry: Spell(e), Match: matches[Nowhere]}
 	}
-	l := Level{Entry: e, How: next.how, Node: next.shown()}
+	l, how := Level{Entry: Spell(e), Node: Spell(next.shown())}, next.how
 	switch {
-	case next.how == ByWildcard && next.entry.Value == e.Value:
-		l.How = ByValue
-	case next.how == ByList && n.exact[e] != next:
-		l.How = ByWildcard
-	case next.how == ByNetwork:
+	case how == ByWildcard && next.entry.Value == e.Value:
+		how = ByValue
+	case how == ByList && n.exact[e] != next:
+		how = ByWildcard
+	case how == ByNetwork:
 		address, _ := parseAddress(e.Value)
 		network, _, _ := n.patterns[e.Key].networks.LookupPrefixLPM(host(address))
 		l.Network = network.String()
 	}
+	l.Match = matches[how]
 	return l
 }
 
