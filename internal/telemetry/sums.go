@@ -64,7 +64,7 @@ func (s *Sums) add(c *counters) {
 	}
 }
 
-// counters has every Sum of a series. Only Keep and expire use the other fields.
+// counters has every Sum of a series. Only expire uses the other fields.
 type counters struct {
 	sums   [allSums]atomic.Uint64
 	seen   uint32 // low bits of the total at the last check by expire

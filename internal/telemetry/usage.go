@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -27,7 +28,8 @@ type Usage struct {
 	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
 	detailed map[detail]*detailSeries     // of values of requests; all has their counters, too
-	keeping  sync.Mutex                   // serializes Keep and expire
+
+	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of Keep that expire has not marked yet, or nil
 
 	storeErrors  prometheus.Counter
 	overflow     prometheus.Counter // hits whose series did not fit in detailed
