@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/telemetry/statsd"
 )
@@ -25,7 +24,7 @@ func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetr
 		Network:  string(s.StatsdProtocol),
 		Address:  s.StatsdPort.On(s.StatsdHost),
 		Interval: s.StatsFlushInterval,
-		Tags:     statsdTags(s.ExtraTags),
+		Tags:     s.ExtraTags,
 		Logger:   o.Logger,
 	}
 	if s.UseStatsd == "true" || s.UseStatsd == "" && !s.UseDogStatsd {
@@ -36,17 +35,10 @@ func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetr
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
 		for _, m := range s.Mogrifiers {
-			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
+			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: m.Tags})
 		}
 		life.closer("DogStatsD", statsd.Start(opts).Stop)
 	}
-}
-
-func statsdTags(tags settings.Tags) (list []statsd.Tag) {
-	for _, t := range tags {
-		list = append(list, statsd.Tag(t))
-	}
-	return list
 }
 
 // statsdSource yields the metrics of limits and serviceMetrics under the names of

@@ -28,7 +28,7 @@ type Sum struct {
 }
 
 // Tag is a name with a value.
-type Tag struct{ Name, Value string }
+type Tag = struct{ Name, Value string }
 
 // Options are the options of a Client.
 type Options struct {
