@@ -252,6 +252,5 @@ func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	files.Close()
 	return files.TLS().Clone(), nil
 }

@@ -25,8 +25,8 @@ type secret struct {
 	*follow.Text
 }
 
-// openSecrets reads the secrets that the settings name, with the operators' token, and follows
-// them until the server stops.
+// openSecrets reads the secrets that the settings name, with the operators' token. The server
+// follows them until it stops.
 func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 	s = &secrets{settings: o.Settings}
 	var errs []error
@@ -55,13 +55,11 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		return nil, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
 	}
 	for _, secret := range s.list {
-		secret.Start()
-		life.closer("secrets", secret.Close)
+		life.background("secrets", secret.Run)
 	}
 	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
 	if err == nil && s.access.Token != nil {
-		s.access.Token.Start()
-		life.closer("token", s.access.Token.Close)
+		life.background("token", s.access.Token.Run)
 	}
 	return s, err
 }

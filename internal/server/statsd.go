@@ -12,9 +12,9 @@ import (
 	"weir/internal/telemetry/statsd"
 )
 
-// startStatsd starts clients of statsd and DogStatsD as the settings say. They send the metrics of
+// addStatsd adds clients of statsd and DogStatsD as the settings say. They send the metrics of
 // limits and serviceMetrics.
-func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
+func addStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
 	s := o.Settings.Metrics
 	if s.DisableStats {
 		return
@@ -30,14 +30,14 @@ func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetr
 	if s.UseStatsd == "true" || s.UseStatsd == "" && !s.UseDogStatsd {
 		plain := opts
 		plain.Quiet = s.UseStatsd == ""
-		life.closer("statsd", statsd.Start(plain).Stop)
+		life.background("statsd", statsd.New(plain).Run)
 	}
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
 		for _, m := range s.Mogrifiers {
 			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: m.Tags})
 		}
-		life.closer("DogStatsD", statsd.Start(opts).Stop)
+		life.background("DogStatsD", statsd.New(opts).Run)
 	}
 }
 

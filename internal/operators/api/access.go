@@ -32,7 +32,7 @@ import (
 // Without a token, loopback connections may do both. With one, requests need the token or the
 // cookie of the console, but loopback connections may see values without it.
 type Access struct {
-	// Token follows the file of the token, or is nil. The caller of NewAccess must start it.
+	// Token follows the file of the token, or is nil. The caller of NewAccess must run it.
 	Token *follow.Text
 
 	failed prometheus.Counter
