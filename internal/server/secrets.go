@@ -35,12 +35,13 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		options := follow.Options{
 			Setting: source.String(),
 			Read:    func(context.Context) (string, error) { return follow.File(source.File) },
-			Every:   source.Every,
+			Every:   time.Second,
 			Check:   func(text string) error { return s.settings.CheckChange(s.now().With(source, text)) },
 			Logger:  o.Logger,
 		}
 		if source.Command != nil {
 			options.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
+			options.Every = 5 * time.Minute // credentials that commands print last for at least 15 minutes
 			options.RenewEvery = 5 * time.Second
 		}
 		text, err := follow.Open(o.Hurry, options) // a command may take long

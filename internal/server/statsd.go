@@ -35,7 +35,7 @@ func addStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetric
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
 		for _, m := range s.Mogrifiers {
-			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: m.Tags})
+			opts.Rules = append(opts.Rules, statsd.Rule(m))
 		}
 		life.background("DogStatsD", statsd.New(opts).Run)
 	}
