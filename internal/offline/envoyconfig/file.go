@@ -25,7 +25,7 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	}
 	var s sources
 	for _, root := range r.ParseAll(data) {
-		if n := r.node(root, nil, strictyaml.Step{}, 0); len(r.Problems) == 0 {
+		if n := r.node(root, nil, strictyaml.Step{}); len(r.Problems) == 0 {
 			r.collect(&s, n)
 		}
 	}

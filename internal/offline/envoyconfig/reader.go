@@ -14,7 +14,6 @@ import (
 // reader reads one file. Its Warnings become the notes of the Config.
 type reader struct {
 	strictyaml.Decoder
-	values        int // number of values in the file
 	limits        map[*node]*rateLimit
 	sourceCluster string
 	needs         map[string]bool
