@@ -107,7 +107,7 @@ func TestNotes(t *testing.T) {
 		"beside an EnvoyFilter":    {patch + "\n---\nvirtual_hosts: []", "f.yaml:3:1: this document is ignored"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			notes := load(t, tt.text, Options{Domain: "d"}).Notes()
+			notes := load(t, tt.text, Options{Domain: "d"}).Notes
 			if !slices.ContainsFunc(notes, func(n Note) bool { return strings.Contains(n.String(), tt.want) }) {
 				t.Errorf("got %+v, want %s", notes, tt.want)
 			}

@@ -81,18 +81,13 @@ const (
 
 // Config makes descriptors of requests. It is immutable and safe for concurrent use.
 type Config struct {
+	Notes []Note   // on the parts of the file that the descriptors do not reflect, in file order
+	Needs []string // names of the headers and other properties of a request on which the descriptors depend, sorted
+
 	domains    []domain
 	ignorePort bool // ignore the port of the authority
 	client     client
-	notes      []Note
-	needs      []string
 }
-
-// Notes returns notes on the parts of the file that the descriptors do not reflect, in file order.
-func (c *Config) Notes() []Note { return c.notes }
-
-// Needs returns the names of the headers and other properties of a request on which the descriptors depend, sorted.
-func (c *Config) Needs() []string { return c.needs }
 
 // Descriptors returns the descriptors that Envoy sends for a request.
 func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }

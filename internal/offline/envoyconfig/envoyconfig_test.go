@@ -73,7 +73,7 @@ func TestMapping(t *testing.T) {
 	if got := lines(c.Descriptors(alice("/a?q=1%202"))); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := c.Needs(), []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
+	if got, want := c.Needs, []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
 	if got := c.Descriptors(alice("/"))[0].Location; got != "f.yaml:3:5: rate_limits[0]" {
@@ -122,7 +122,7 @@ func TestEnvoyFilter(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q", tt.request, got, tt.want)
 		}
 	}
-	if got, want := c.Needs(), []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
+	if got, want := c.Needs, []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
 	sidecar := load(t, readFile(t, manifests), Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
@@ -190,7 +190,7 @@ func FuzzLoad(f *testing.F) {
 				}
 			}
 		}
-		for _, n := range c.Notes() {
+		for _, n := range c.Notes {
 			if n.Text == "" || strings.ContainsAny(n.String(), "\x00\x1b\n") {
 				t.Errorf("note %q", n)
 			}

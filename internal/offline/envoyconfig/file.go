@@ -12,9 +12,6 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// MaxFileSize is the size of the largest file that Load reads, in bytes.
-const MaxFileSize = strictyaml.MaxFileSize
-
 const maxProblems = 100 // maximum number of problems in the error of Load
 
 // Load reads a file of YAML or JSON. name is its name in notes and errors. If the file is invalid,
@@ -22,8 +19,8 @@ const maxProblems = 100 // maximum number of problems in the error of Load
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{limits: map[*node]*rateLimit{}, needs: map[string]bool{}}
 	r.File = name
-	if len(data) > MaxFileSize {
-		r.problem(nil, "the file is too large, at most %d MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
+	if len(data) > strictyaml.MaxFileSize {
+		r.problem(nil, "the file is too large, at most %d MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", strictyaml.MaxFileSize>>20)
 		data = nil
 	}
 	var s sources
@@ -101,12 +98,12 @@ func (r *reader) lookAt(name string) string {
 
 // finish sets the notes and the needs of config.
 func (r *reader) finish(config *Config) *Config {
-	config.needs = slices.Sorted(maps.Keys(r.needs))
+	config.Needs = slices.Sorted(maps.Keys(r.needs))
 	r.Warnings.Sort()
 	for _, p := range r.Warnings {
 		text := p.Message
 		p.Message = ""
-		config.notes = append(config.notes, Note{p.String(), text})
+		config.Notes = append(config.Notes, Note{p.String(), text})
 	}
 	return config
 }

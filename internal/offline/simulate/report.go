@@ -212,7 +212,7 @@ func (r *run) finish() {
 			}
 		}
 	}
-	for _, name := range r.Envoy.Needs() {
+	for _, name := range r.Envoy.Needs {
 		if !names[name] && name != "x-envoy-internal" {
 			p.warn("Envoy's configuration uses %s, but no line has it; of JSON lines, --fields says where it is", strings.TrimPrefix(name, ":"))
 		}

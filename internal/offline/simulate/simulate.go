@@ -68,7 +68,7 @@ const (
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
 	r.report = &Report{Limits: []LimitReport{}, Suggests: opts.Suggest}
-	for _, n := range opts.Envoy.Notes() {
+	for _, n := range opts.Envoy.Notes {
 		r.report.note("%s", n)
 	}
 	r.batches.New = func() any { return new(batch) }

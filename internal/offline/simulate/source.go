@@ -201,7 +201,7 @@ func (s *source) describe(r *accesslog.Record) {
 	withoutPort := func(address string) string { return strings.Trim(envoyconfig.WithoutPort(address), "[]") }
 	s.addHeader(":path", r.Path)
 	s.addHeader(":method", r.Method)
-	for _, name := range s.run.Envoy.Needs() {
+	for _, name := range s.run.Envoy.Needs {
 		value := r.Get(name) // accesslog has the same names
 		switch name {
 		case ":path", ":method": // added above
