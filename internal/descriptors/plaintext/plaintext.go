@@ -1,6 +1,6 @@
 // Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and a
-// line break could imitate a line of our own. It also decodes hexadecimal escapes, and quotes keys
-// for redis-cli.
+// line break could imitate a line of our own. It also decodes hexadecimal escapes, quotes keys for
+// redis-cli, and formats large numbers.
 package plaintext
 
 import (
@@ -41,6 +41,15 @@ func escape(s, kept string) string {
 // returns that for bytes that are not UTF-8. Of the two, strconv.Quote escapes only the bytes.
 func shown(r rune, kept string) bool {
 	return unicode.IsGraphic(r) && r != unicode.ReplacementChar || strings.ContainsRune(kept, r)
+}
+
+// Number formats a whole number with commas between thousands.
+func Number(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 // Cut returns s, or its first most bytes and its length if it is longer.
