@@ -66,7 +66,9 @@ func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider
 		Sink: operators.NewLines(o.Stdout), Failed: lost.Handle,
 	}
 	if logs {
-		opts.Sink = operators.NewOTLP(to.logs, to.service)
+		var shutdown func(context.Context) error
+		opts.Sink, shutdown = operators.NewOTLP(to.logs, to.service)
+		sendLast(life, "exporter of decisions", shutdown, lost) // after the decision log
 	}
 	o.Logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	decisions = operators.StartDecisionLog(opts)
