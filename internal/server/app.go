@@ -90,7 +90,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	limitMemory(o.Logger)
 	serviceMetrics := prometheus.NewRegistry() // metrics that statsd receives, too
 	o.Registry.MustRegister(serviceMetrics)
-	usage := telemetry.New(telemetry.Options{Registerer: o.Registry, Logger: o.Logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
+	usage := telemetry.New(o.Registry, o.Logger, float32(s.Metrics.NearLimitRatio))
 	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
 	arrivals := newArrivals()
 	rules.tuner.scarce = arrivals.scarce

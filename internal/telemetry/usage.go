@@ -36,14 +36,6 @@ type Usage struct {
 	overflowOnce sync.Once
 }
 
-// Options are the options of a Usage.
-type Options struct {
-	Registerer prometheus.Registerer // of the metrics
-	// NearLimitRatio is the fraction of a limit above which usage is near the limit.
-	NearLimitRatio float32
-	Logger         *slog.Logger // for a warning when detailed is full
-}
-
 // detail is the key of a series from values of a request: the domain and limiter.Hit.Labels.
 type detail struct{ domain, labels string }
 
@@ -54,12 +46,13 @@ type detailSeries struct {
 	rule   limiter.Series // rule of the limit that made it
 }
 
-// New returns a Usage, and registers its metrics.
-func New(opts Options) *Usage {
-	register := promauto.With(opts.Registerer)
+// New returns a Usage, and registers its metrics. Usage above nearRatio, a fraction of a limit, is near
+// the limit.
+func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usage {
+	register := promauto.With(reg)
 	u := &Usage{
-		nearRatio: opts.NearLimitRatio,
-		logger:    opts.Logger,
+		nearRatio: nearRatio,
+		logger:    logger,
 		all:       make(map[limiter.Series]*counters),
 		detailed:  make(map[detail]*detailSeries),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
@@ -77,7 +70,7 @@ func New(opts Options) *Usage {
 		defer u.mu.RUnlock()
 		return float64(len(u.detailed))
 	})
-	opts.Registerer.MustRegister(u)
+	reg.MustRegister(u)
 	return u
 }
 
