@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,12 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 
 	"weir/internal/limiter"
 	"weir/internal/operators"
@@ -219,24 +214,6 @@ func openTLS(o Options, life *lifecycle, connection string, options follow.TLSOp
 	life.background("TLS files of "+connection, files.Run)
 	registerCertificate(o.Registry, connection, files)
 	return files, nil
-}
-
-// newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
-func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
-	headersRead := []string{operators.RequestIDHeader}
-	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
-		headersRead = append(headersRead, propagator.Fields()...)
-	}
-	options := grpcOptions(o.Settings.Listen, transport, h, a, headersRead)
-	if tracing != nil {
-		options = append(options, traced(tracing))
-	}
-	s := grpc.NewServer(options...)
-	requests.Register(s)
-	grpc_health_v1.RegisterHealthServer(s, h.grpc)
-	reflection.Register(s)
-	life.background("arrivals", a.run) // until the gRPC server has drained
-	return grpcServer(listener, s)
 }
 
 // Run serves until ctx ends. Then health checks fail, so that clients choose another server, and
