@@ -194,25 +194,23 @@ var Reasons = []string{"no_certificate", "certificate", "name", "not_tls", "time
 
 // reason returns the reason for the error of a handshake.
 func reason(err error) string {
-	if _, ok := errors.AsType[errName](err); ok {
-		return "name"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "certificate"
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "not_tls"
-	}
-	op, ok := errors.AsType[*net.OpError](err)
+	var op *net.OpError
 	switch {
-	case ok && op.Op == "remote error":
+	case errors.As(err, new(errName)):
+		return "name"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "certificate"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "not_tls"
+	case errors.As(err, &op) && op.Op == "remote error":
 		return "by_client"
-	case ok && op.Timeout():
+	case op != nil && op.Timeout():
 		return "timeout"
 	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no type for it
 		return "no_certificate"
+	default:
+		return "other"
 	}
-	return "other"
 }
 
 // ServerHandshake logs why a client could not connect, because clients rarely do. There is at most
