@@ -80,10 +80,7 @@ func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 // Sums yields the sums of all limits with equal labels except for Rule and Limit, which are empty.
 // It yields them in the order of their labels, and skips limits without hits.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
-	return merged(u.rows(false), func(l limiter.LabelSet) limiter.LabelSet {
-		l.Rule, l.Limit = "", ""
-		return l
-	})
+	return merged(u.rows(false), limiter.Series.Levels)
 }
 
 // of returns the counters of a series, and adds them if they are missing.
