@@ -112,23 +112,23 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 		}
 	}
 	// In 32 bits, as in envoyproxy/ratelimit, 0.29 of 100 is 29. In 64 bits it is 28.
-	p := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
+	beyond, near, within := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
-	series.add(OverLimit, p.over)
-	series.add(NearLimit, p.near)
-	series.add(WithinLimit, p.within)
+	series.add(OverLimit, beyond)
+	series.add(NearLimit, near)
+	series.add(WithinLimit, within)
 	if d.Over && d.Remembered {
-		series.add(OverLimitWithLocalCache, p.over)
+		series.add(OverLimitWithLocalCache, beyond)
 	}
 	if h.Limit.Mode == limiter.Shadow { // by its rule; package rls counts requests that SHADOW_MODE admits
-		series.add(ShadowMode, p.over)
+		series.add(ShadowMode, beyond)
 	}
 	// All units have one outcome, unless the hit was charged beyond its limit.
 	switch {
-	case p.within > 0:
-		limit.add(admitted, p.within)
+	case within > 0:
+		limit.add(admitted, within)
 	case d.Charged || d.Over:
-		beyond := min(p.over, h.CountedCost())
+		beyond = min(beyond, h.CountedCost())
 		limit.add(admitted, h.CountedCost()-beyond)
 		limit.add(over, beyond)
 	default:
@@ -155,26 +155,24 @@ func (u *Usage) Outcomes() map[limiter.Series]Outcome {
 // cost returns h.Cost, bounded by a number that is larger than any limit and can be added up.
 func cost(h *limiter.Hit) int64 { return int64(min(h.Cost, limiter.MaxExact/2)) }
 
-// parts are the units of a hit that exceed its limit, are near it, and are within it.
-type parts struct{ over, near, within int64 }
-
-// split divides the units of a hit. Units above nearFrom are near the limit.
+// split returns the units of a hit that exceed its limit, are near it, and are within it. Units above
+// nearFrom are near the limit.
 //
 // All units of a denied hit that was not charged are over: the counter has not changed, so the
 // units that fit would be counted again with each further hit. If a denied hit was charged, the
 // units up to the limit are not over, as in envoyproxy/ratelimit. A hit that fits, but whose
 // request another limit denied, counts as none of the three.
-func split(h *limiter.Hit, d *limiter.Decision, nearFrom int64) parts {
+func split(h *limiter.Hit, d *limiter.Decision, nearFrom int64) (beyond, near, within int64) {
 	cost, size := cost(h), int64(h.Limit.Size())
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {
 	case d.Over && (!d.Charged || d.Used <= size): // in the second case, other hits of the request used up the limit
-		return parts{over: cost}
+		return cost, 0, 0
 	case d.Over:
-		return parts{over: above(size), near: above(nearFrom) - above(size)}
+		return above(size), above(nearFrom) - above(size), 0
 	case !d.Charged:
-		return parts{}
+		return 0, 0, 0
 	default:
-		return parts{near: above(nearFrom), within: cost}
+		return 0, above(nearFrom), cost
 	}
 }
