@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
@@ -47,13 +48,12 @@ type Access struct {
 // fails if the file has no valid token; the error names the setting.
 func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger) (*Access, error) {
 	a := &Access{
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
+		failed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Requests with invalid token on the debug port.",
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
 	a.sites.AddInsecureBypassPattern("/console/{$}") // other sites may link there; their requests have no cookie
-	reg.MustRegister(a.failed)
 	if tokenFile == "" {
 		return a, nil
 	}
