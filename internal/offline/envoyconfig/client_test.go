@@ -73,7 +73,7 @@ func TestPartsOfDump(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	c := load(t, readFile(t, "internal/offline/envoyconfig/testdata/parts_of_dump.yaml"), Options{})
-	if got := lines(c.Descriptors(alice("/"))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
+	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
 		t.Errorf("got %q", got)
 	}
 }

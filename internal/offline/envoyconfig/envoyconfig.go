@@ -89,9 +89,6 @@ type Config struct {
 	client     client
 }
 
-// Descriptors returns the descriptors that Envoy sends for a request.
-func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
-
 // AppendDescriptors appends the descriptors that Envoy sends for a request, call by call, with the calls after the
 // response last. It reuses the capacity of dst, including the Entries in it. Entries refer to strings of the request.
 // It writes to r, so concurrent calls need different requests.

@@ -41,7 +41,7 @@ type SentEntry struct {
 // of a command that explains a descriptor; domain and descriptor are its next arguments.
 func (c *Config) Report(r Request, command string) *Report {
 	report := &Report{Descriptors: []Sent{}, Notes: append([]Note{}, c.Notes...)}
-	for _, d := range c.Descriptors(r) {
+	for _, d := range c.AppendDescriptors(nil, &r) {
 		s := Sent{
 			Domain: d.Domain, Descriptor: explain.FormatDescriptor(d.Entries), Location: plaintext.Line(d.Location),
 			Call: d.Call, OnStreamDone: d.OnStreamDone, NegativeHits: d.Refund,
