@@ -30,8 +30,8 @@ type filter struct {
 }
 
 // unknownFilter returns the filter that is assumed for a file without filters.
-func unknownFilter(o Options) []filter {
-	return []filter{{unknown: true, domain: o.Domain, internal: true, external: true}}
+func (r *reader) unknownFilter() []filter {
+	return []filter{{unknown: true, domain: r.Domain, internal: true, external: true}}
 }
 
 // takes reports whether a rate limit of a host or route has the filter's stage.
