@@ -113,7 +113,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 
 // append appends the descriptors that are sent after the response if done, or before otherwise.
 func (f *filter) append(dst []Result, t *Request, done bool) []Result {
-	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !f.internal || internal != "true" && !f.external {
+	if internal, _, _ := t.header("x-envoy-internal", nil); f.requests != "" && (f.requests == "internal") != (internal == "true") {
 		return dst
 	}
 	for _, l := range f.limits {

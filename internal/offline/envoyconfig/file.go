@@ -293,7 +293,7 @@ func (r *reader) mappingChoices() (choices []choice) {
 				r.problem(n, "the field domain is required")
 			}
 			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
-			all := []route{{match: []condition{hasPath}, filters: []filter{{domain: name, internal: true, external: true, limits: limits}}}}
+			all := []route{{match: []condition{hasPath}, filters: []filter{{domain: name, limits: limits}}}}
 			return r.finish(&Config{domains: []domain{{"*", all}}})
 		}})
 	}
