@@ -13,8 +13,8 @@ import (
 	"weir/internal/settings"
 )
 
-// complain says why the program exits: to people in lines that they can read, to
-// programs that read a log in JSON as one more line of it.
+// complain writes the reason why the program exits, as lines for people or, if asJSON, as a record
+// for programs that read the log.
 func complain(w io.Writer, asJSON bool, what string, err error) {
 	if asJSON {
 		newLogger(settings.Process{LogFormat: "json"}, w).Error("weir exits", "reason", what, "problems", strings.Split(err.Error(), "\n"))
@@ -23,21 +23,22 @@ func complain(w io.Writer, asJSON bool, what string, err error) {
 	fmt.Fprintf(w, "weir: %s\n", plaintext.Lines(err.Error()))
 }
 
+// newLogger returns a logger with the level and the format of the settings.
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
-	var level slog.Level                        // info, if there is none
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // which is one of its words
+	var level slog.Level                        // info, unless the settings name another
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // cannot fail: the settings have been checked
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shortField}
 	if s.LogFormat == "json" {
-		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return jsonField(groups, shortField(groups, a)) }
+		options.ReplaceAttr = jsonField
 		return slog.New(slog.NewJSONHandler(escapingWriter{w}, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// maxField is the most bytes of a field, which has room for a hundred problems of rules.
+// maxField is the maximum size of a field in bytes, enough for a hundred problems of rules.
 const maxField = 16 << 10
 
-// shortField cuts long values: a control plane, Redis or a client may have written them.
+// shortField cuts long values, because a control plane, Redis or a client may have written them.
 func shortField(_ []string, a slog.Attr) slog.Attr {
 	if text := a.Value.String(); len(text) > maxField {
 		a.Value = slog.StringValue(plaintext.Cut(text, maxField))
@@ -45,10 +46,11 @@ func shortField(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// jsonField gives time, level and message the names and spellings that they have in
-// envoyproxy/ratelimit, so that what collects its log understands this one. It spells a
-// duration as a setting does, which JSON would show in nanoseconds.
+// jsonField is shortField for a log in JSON. It gives time, level and message the names and
+// spellings of envoyproxy/ratelimit, for programs that collect its log. It spells durations as
+// settings do, because JSON would show them in nanoseconds.
 func jsonField(groups []string, a slog.Attr) slog.Attr {
+	a = shortField(groups, a)
 	switch {
 	case a.Value.Kind() == slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -64,7 +66,7 @@ func jsonField(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// escapingWriter escapes in lines of JSON what a terminal obeys.
+// escapingWriter escapes characters in lines of JSON that control a terminal.
 type escapingWriter struct{ io.Writer }
 
 func (w escapingWriter) Write(line []byte) (int, error) {
@@ -72,18 +74,17 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// lossyWriter writes lines to another writer in the background, because requests
-// write them: a pipe that nobody reads must hold up none of them. It keeps lossyLines that
-// are not written yet, and drops the lines after them.
+// lossyWriter writes lines to another writer in the background, so that no request waits for a pipe
+// without a reader. Up to lossyLines lines may wait. Further lines are dropped.
 type lossyWriter struct {
-	lines chan []byte // nil is the end
-	lost  atomic.Int64
-	ended chan struct{} // closed when all before the end is written
+	lines chan []byte   // nil marks the end
+	lost  atomic.Int64  // number of dropped lines that were not reported yet
+	ended chan struct{} // closed when all lines before the end are written
 }
 
 const lossyLines = 4096
 
-// newLossyWriter returns a writer to w. report writes to w how many lines were dropped.
+// newLossyWriter returns a writer to w. report writes the number of dropped lines to w.
 func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
 	l := &lossyWriter{lines: make(chan []byte, lossyLines), ended: make(chan struct{})}
 	go func() {
@@ -92,7 +93,7 @@ func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
 			if line == nil {
 				return
 			}
-			_, _ = w.Write(line) // nobody is left to hear that it fails
+			_, _ = w.Write(line) // an error could not be logged
 			if lost := l.lost.Swap(0); lost > 0 {
 				report(lost)
 			}
@@ -101,7 +102,7 @@ func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
 	return l
 }
 
-// Write implements io.Writer. It takes a line, waits for nobody and never fails.
+// Write implements io.Writer. It queues or drops one line. It never waits or fails.
 func (l *lossyWriter) Write(line []byte) (int, error) {
 	select {
 	case l.lines <- bytes.Clone(line):
@@ -111,7 +112,7 @@ func (l *lossyWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// close waits until the lines before it are written, but no longer than patience.
+// close waits until all earlier lines are written, at most for patience.
 func (l *lossyWriter) close(patience time.Duration) {
 	late := time.After(patience)
 	select {

@@ -32,8 +32,8 @@ type simulation struct {
 	Envoy string `required:"" placeholder:"FILE" help:"How requests become descriptors: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
 	envoyconfig.Options
 
-	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which detects the format of each line."`
-	Fields []string `placeholder:"NAME=FIELD" help:"Names of the fields in JSON lines, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
+	Format accesslog.Format `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which detects the format of each line."`
+	Fields []string         `placeholder:"NAME=FIELD" help:"Names of the fields in JSON lines, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
 
 	Suggest bool   `help:"For each limit, show the smallest that would ever deny 0 %, 0.1 % and 1 % of clients."`
 	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES but not by these, and the reverse."`
@@ -84,10 +84,9 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 
 // options checks the flags and reads all files that they name, except the logs.
 func (s simulation) options() (opts simulate.Options, err error) {
-	format := accesslog.Format(s.Format)
-	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
+	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Suggest: s.Suggest}
 	read := append(slices.Clone(s.Logs), s.Envoy)
-	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
+	if len(s.Fields) > 0 && s.Format != accesslog.Auto && s.Format != accesslog.JSON {
 		return opts, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
 	}
 	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
@@ -252,6 +251,5 @@ func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	files.Close()
 	return files.TLS().Clone(), nil
 }

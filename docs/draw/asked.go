@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
@@ -74,7 +75,7 @@ func (a answer) String() string {
 	}
 	var left []string
 	for _, s := range a.statuses {
-		left = append(left, fmt.Sprintf("%s of %s left", thousands(s.Remaining), thousands(s.Limit.RequestsPerUnit)))
+		left = append(left, fmt.Sprintf("%s of %s left", plaintext.Number(s.Remaining), plaintext.Number(s.Limit.RequestsPerUnit)))
 	}
 	return "OK, " + strings.Join(left, ", ")
 }
@@ -86,15 +87,6 @@ func spellDuration(d time.Duration) string {
 		if short, found := strings.CutSuffix(text, zero); found {
 			text = short + zero[:1]
 		}
-	}
-	return text
-}
-
-// thousands formats 1000000 as 1,000,000.
-func thousands(n uint64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 )
 
 const (
@@ -107,7 +108,7 @@ func tokensPicture(root string) []byte {
 		}
 		s.say("Envoy", "Model", colorGood, "prompt")
 		weir.ask("shop", tokens, false, "tokens_of=alice")
-		s.say("Envoy", "Weir", colorText, fmt.Sprintf("charge: hits_addend %s", thousands(tokens)))
+		s.say("Envoy", "Weir", colorText, fmt.Sprintf("charge: hits_addend %s", plaintext.Number(tokens)))
 	}
 	return s.finish()
 }

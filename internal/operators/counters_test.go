@@ -173,7 +173,7 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 	} {
 		f := newFixture(t, "domain: api\ndescriptors: [{key: ip, networks: ['2001:db8::/32', 'fe80::/16', 10.0.0.0/8], rate_limit: {unit: hour, requests_per_unit: 9}}, {key: ip, rate_limit: {unit: hour, requests_per_unit: 9}}]", false)
 		f.InForce = newServer(t, nil).ExceptionStore
-		f.Plan.Exceptions = f.InForce.Current()
+		f.Plan.Exceptions = &f.InForce.Current
 		for _, form := range forms {
 			f.ask(t.Context(), 1, "ip="+form)
 		}

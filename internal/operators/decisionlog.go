@@ -28,13 +28,9 @@ type LogOptions struct {
 	Failed     func(error) // called with each error of the sink
 }
 
-// LogSink writes records. Its methods are called one at a time, and may take long.
-type LogSink interface {
-	// Write writes batch, or fails if any record is lost. It should return when ctx ends.
-	Write(ctx context.Context, batch []LogRecord) error
-	// Close writes buffered records and releases resources.
-	Close(ctx context.Context) error
-}
+// LogSink writes a batch of records, or fails if any record is lost. It should return when ctx ends.
+// It is called for one batch at a time, and may take long.
+type LogSink func(ctx context.Context, batch []LogRecord) error
 
 // DecisionLog writes records of decisions to a sink that may be slow or fail. No request waits for
 // it; records that it drops are counted. It is safe for concurrent use.
@@ -51,7 +47,7 @@ type DecisionLog struct {
 
 const (
 	queueSize = 1024 // records that wait for the sink, at most 4 MiB
-	batchSize = 256  // maximum number of records in a call of Write
+	batchSize = 256  // maximum number of records in a batch
 )
 
 // StartDecisionLog starts a log. The caller must close it.
@@ -109,7 +105,7 @@ func (l *DecisionLog) run(ctx context.Context) {
 		for len(batch) < batchSize && len(l.queue) > 0 {
 			batch = append(batch, <-l.queue)
 		}
-		if err := l.opts.Sink.Write(ctx, batch); err != nil {
+		if err := l.opts.Sink(ctx, batch); err != nil {
 			l.dropped.WithLabelValues("failed").Add(float64(len(batch)))
 			l.opts.Failed(err)
 			continue
@@ -118,14 +114,14 @@ func (l *DecisionLog) run(ctx context.Context) {
 	}
 }
 
-// Close writes the queued records and closes the sink. If ctx ends earlier, it returns and leaves
-// behind the sink, which may hang. Records that are added after Close may be lost.
+// Close writes the queued records. If ctx ends earlier, it returns and leaves behind the sink, which
+// may hang. Records that are added after Close may be lost.
 func (l *DecisionLog) Close(ctx context.Context) error {
 	defer l.stop()
 	close(l.closing)
 	select {
 	case <-l.ended:
-		return l.opts.Sink.Close(ctx)
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -160,48 +156,39 @@ func (r *LogRecord) JSON() []byte {
 	return plaintext.JSON(b.Bytes())
 }
 
-// NewLines returns a sink that writes each record to w as a line of JSON. Its methods ignore their
-// contexts, and so hang if w does.
-func NewLines(w io.Writer) LogSink { return lines{w} }
-
-type lines struct{ io.Writer }
-
-func (l lines) Write(_ context.Context, batch []LogRecord) error {
-	var text []byte
-	for i := range batch {
-		text = append(text, batch[i].JSON()...)
+// NewLines returns a sink that writes each record to w as a line of JSON. It ignores the context, and
+// so hangs if w does.
+func NewLines(w io.Writer) LogSink {
+	return func(_ context.Context, batch []LogRecord) error {
+		var text []byte
+		for i := range batch {
+			text = append(text, batch[i].JSON()...)
+		}
+		_, err := w.Write(text)
+		return err
 	}
-	_, err := l.Writer.Write(text)
-	return err
 }
 
-func (lines) Close(context.Context) error { return nil }
-
-// NewOTLP returns a sink that sends records by exporter, in the name of service. The body of each
-// OpenTelemetry record is its line of JSON. Closing the sink closes exporter.
-func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) LogSink {
-	const size = 2 * batchSize // so that only Write flushes the processor
+// NewOTLP returns a sink that sends records by exporter, in the name of service, and a function that
+// closes exporter. The body of each OpenTelemetry record is its line of JSON.
+func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) (sink LogSink, shutdown func(context.Context) error) {
+	const size = 2 * batchSize // so that only the sink flushes the processor
 	processor := sdklog.NewBatchProcessor(exporter, sdklog.WithMaxQueueSize(size), sdklog.WithExportMaxBatchSize(size), sdklog.WithExportInterval(time.Hour))
-	return otlp{sdklog.NewLoggerProvider(sdklog.WithProcessor(processor), sdklog.WithResource(service))}
+	provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(processor), sdklog.WithResource(service))
+	logger := provider.Logger("weir/decisions")
+	return func(ctx context.Context, batch []LogRecord) error {
+		for i := range batch {
+			r := &batch[i]
+			var record log.Record
+			record.SetTimestamp(r.Time)
+			record.SetSeverity(log.SeverityInfo)
+			record.SetBody(attribute.StringValue(string(bytes.TrimSuffix(r.JSON(), []byte("\n")))))
+			record.SetEventName("weir.decision")
+			record.AddAttributes(
+				attribute.String("domain", r.Domain), attribute.String("rule", r.Rule),
+				attribute.String("limit", r.Limit), attribute.String("outcome", r.Outcome))
+			logger.Emit(trace.ContextWithSpanContext(ctx, r.Trace), record)
+		}
+		return provider.ForceFlush(ctx)
+	}, provider.Shutdown
 }
-
-type otlp struct{ provider *sdklog.LoggerProvider }
-
-func (o otlp) Write(ctx context.Context, batch []LogRecord) error {
-	logger := o.provider.Logger("weir/decisions")
-	for i := range batch {
-		r := &batch[i]
-		var record log.Record
-		record.SetTimestamp(r.Time)
-		record.SetSeverity(log.SeverityInfo)
-		record.SetBody(attribute.StringValue(string(bytes.TrimSuffix(r.JSON(), []byte("\n")))))
-		record.SetEventName("weir.decision")
-		record.AddAttributes(
-			attribute.String("domain", r.Domain), attribute.String("rule", r.Rule),
-			attribute.String("limit", r.Limit), attribute.String("outcome", r.Outcome))
-		logger.Emit(trace.ContextWithSpanContext(ctx, r.Trace), record)
-	}
-	return o.provider.ForceFlush(ctx)
-}
-
-func (o otlp) Close(ctx context.Context) error { return o.provider.Shutdown(ctx) }

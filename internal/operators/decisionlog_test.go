@@ -16,19 +16,6 @@ import (
 	"weir/internal/testenv"
 )
 
-// sink is a LogSink whose Write blocks until free is closed, and may fail then.
-type sink struct {
-	free  chan struct{}
-	fails error
-}
-
-func (s sink) Write(context.Context, []LogRecord) error {
-	<-s.free
-	return s.fails
-}
-
-func (sink) Close(context.Context) error { return nil }
-
 // offer adds n records to l unless its rate is exceeded.
 func offer(l *DecisionLog, n int) {
 	for range n {
@@ -55,11 +42,12 @@ func TestRecordsAreDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, reg, complaints := sink{make(chan struct{}), tt.fails}, prometheus.NewRegistry(), 0
+				free, reg, complaints := make(chan struct{}), prometheus.NewRegistry(), 0
 				if !tt.slow {
-					close(s.free)
+					close(free)
 				}
-				l := StartDecisionLog(LogOptions{Rate: tt.rate, Sink: s, Registerer: reg, Failed: func(error) { complaints++ }})
+				sink := func(context.Context, []LogRecord) error { <-free; return tt.fails }
+				l := StartDecisionLog(LogOptions{Rate: tt.rate, Sink: sink, Registerer: reg, Failed: func(error) { complaints++ }})
 				began := time.Now()
 				offer(l, 1)
 				synctest.Wait() // the sink has the first record
@@ -70,7 +58,7 @@ func TestRecordsAreDropped(t *testing.T) {
 					t.Errorf("somebody waited for %v", took-time.Second)
 				}
 				if tt.slow {
-					close(s.free)
+					close(free)
 				}
 				testenv.OK(t, l.Close(t.Context()))
 				if (complaints > 0) != (tt.fails != nil) {

@@ -25,9 +25,11 @@ import (
 // effect on this server at once, and within a second on the servers that share the exceptions.
 // While Redis fails, the known exceptions stay in force. It is safe for concurrent use.
 type ExceptionStore struct {
+	// Current has the exceptions in force for requests to read, or nil if there are none.
+	Current atomic.Pointer[plan.Exceptions]
+
 	shared  Shared // or nil if this server does not share them
 	logger  *slog.Logger
-	current atomic.Pointer[plan.Exceptions] // nil if none is in force
 	inForce prometheus.Gauge
 	used    *prometheus.CounterVec
 	errors  prometheus.Counter
@@ -62,11 +64,8 @@ func NewExceptionStore(shared Shared, reg prometheus.Registerer, logger *slog.Lo
 	return es
 }
 
-// Current returns a pointer to the exceptions in force, for requests to read.
-func (es *ExceptionStore) Current() *atomic.Pointer[plan.Exceptions] { return &es.current }
-
 // All returns the exceptions in force, the newest first.
-func (es *ExceptionStore) All() []*plan.Exception { return es.current.Load().All() }
+func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All() }
 
 // maxExceptions is the maximum number of exceptions in force.
 const maxExceptions = 10_000
@@ -263,7 +262,7 @@ func (es *ExceptionStore) take(texts map[string]string) (old []string) {
 		})
 	}
 	es.texts, es.known, es.next = texts, known, next
-	es.current.Store(plan.NewExceptions(list))
+	es.Current.Store(plan.NewExceptions(list))
 	es.inForce.Set(float64(len(list)))
 	return old
 }

@@ -109,7 +109,7 @@ func (s *server) run() (stop func()) {
 
 // Find returns the exception that applies to a descriptor.
 func (s *server) Find(domain string, entries []limiter.Entry) *plan.Exception {
-	return s.Current().Load().Find(domain, entries)
+	return s.Current.Load().Find(domain, entries)
 }
 
 func allowing(value string, lasts time.Duration) NewException {
@@ -120,7 +120,7 @@ func allowing(value string, lasts time.Duration) NewException {
 func use(t *testing.T, s *server, text string) {
 	t.Helper()
 	decider := plan.Decider{
-		Planner: plan.New(plan.Options{Exceptions: s.Current()}), Rules: func() *descriptors.Tree { return new(descriptors.Tree) },
+		Planner: plan.New(plan.Options{Exceptions: &s.Current}), Rules: func() *descriptors.Tree { return new(descriptors.Tree) },
 	}
 	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(text)}}}
 	testenv.OK(t, decider.Decide(t.Context(), &request, new(plan.Result)))

@@ -32,7 +32,7 @@ descriptors:
 			Planner: plan.New(plan.Options{}),
 			Rules:   func() *descriptors.Tree { return tree },
 			Store:   memory.New(memory.Options{}),
-			Usage:   telemetry.New(telemetry.Options{Registerer: registry, NearLimitRatio: 0.8, Logger: logger}),
+			Usage:   telemetry.New(registry, logger, 0.8),
 		},
 		Registerer: registry, Logger: logger,
 	})

@@ -67,9 +67,7 @@ func options(t testing.TB, rules string) *setup {
 
 // service returns a service with the server's default for NearLimitRatio.
 func (o *setup) service() *Service {
-	usage := telemetry.New(telemetry.Options{
-		Registerer: o.Registerer, NearLimitRatio: 0.8, Logger: o.Logger,
-	})
+	usage := telemetry.New(o.Registerer, o.Logger, 0.8)
 	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}
 	return New(o.ServiceOptions)
 }

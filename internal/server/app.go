@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,12 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 
 	"weir/internal/limiter"
 	"weir/internal/operators"
@@ -90,7 +85,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	limitMemory(o.Logger)
 	serviceMetrics := prometheus.NewRegistry() // metrics that statsd receives, too
 	o.Registry.MustRegister(serviceMetrics)
-	usage := telemetry.New(telemetry.Options{Registerer: o.Registry, Logger: o.Logger, NearLimitRatio: float32(s.Metrics.NearLimitRatio)})
+	usage := telemetry.New(o.Registry, o.Logger, float32(s.Metrics.NearLimitRatio))
 	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
 	arrivals := newArrivals()
 	rules.tuner.scarce = arrivals.scarce
@@ -109,7 +104,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	registerProcess(o.Registry, o.Build, func() []string { return secrets.refused(store) })
 	desk := openDesk(o, life, store, rules, planning, started)
 	life.background("usage", usage.Run)
-	startStatsd(o, life, usage, serviceMetrics)
+	addStatsd(o, life, usage, serviceMetrics)
 	tracing, decisions, err := openTelemetry(o, life)
 	if err != nil {
 		return nil, err
@@ -208,36 +203,17 @@ func openCredentials(o Options, life *lifecycle) (credentials.TransportCredentia
 	return files.Credentials(), nil
 }
 
-// openTLS reads the TLS files of a connection, follows them, and registers metrics of a certificate.
+// openTLS reads the TLS files of a connection, which the server follows, and registers metrics of a
+// certificate.
 func openTLS(o Options, life *lifecycle, connection string, options follow.TLSOptions) (*follow.TLS, error) {
 	options.Logger = o.Logger
 	files, err := follow.OpenTLS(options)
 	if err != nil {
 		return nil, err
 	}
-	life.closer("TLS files of "+connection, files.Close)
+	life.background("TLS files of "+connection, files.Run)
 	registerCertificate(o.Registry, connection, files)
 	return files, nil
-}
-
-// newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
-func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
-	headersRead := []string{operators.RequestIDHeader}
-	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
-		headersRead = append(headersRead, propagator.Fields()...)
-	}
-	options := grpcOptions(o.Settings.Listen, transport, h, a, headersRead)
-	if tracing != nil {
-		options = append(options, traced(tracing))
-	}
-	s := grpc.NewServer(options...)
-	requests.Register(s)
-	grpc_health_v1.RegisterHealthServer(s, h.grpc)
-	reflection.Register(s)
-	turning, end := context.WithCancel(context.Background()) // ends after the drain
-	run := func(context.Context) error { a.run(turning); return nil }
-	life.add(&component{name: "arrivals", run: run, stop: func(context.Context) error { end(); return nil }})
-	return grpcServer(listener, s)
 }
 
 // Run serves until ctx ends. Then health checks fail, so that clients choose another server, and
@@ -245,9 +221,7 @@ func newGRPC(o Options, life *lifecycle, listener net.Listener, transport creden
 // connections, and requests in flight have the drain timeout to finish. The error names listeners
 // that failed, requests that were cut off, and components that did not end.
 func (a *App) Run(ctx context.Context) error {
-	background, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	failed := a.life.start(background)
+	failed := a.life.start()
 	a.opts.Logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
 	if at, err := netip.ParseAddrPort(a.debug.addr()); err == nil && !at.Addr().IsLoopback() {
 		a.opts.Logger.Info("the debug port is open to other machines; DEBUG_HOST restricts it", "debug", at.String())
@@ -259,7 +233,6 @@ func (a *App) Run(ctx context.Context) error {
 		err = a.leave(failed)
 	case err = <-failed:
 	}
-	end()
 	a.health.setDraining()
 	a.opts.Logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
 	err = errors.Join(err, a.life.stop(a.opts.Settings.Process.DrainTimeout))

@@ -185,7 +185,6 @@ func TestTLSToControlPlane(t *testing.T) {
 	ca := file("ca.crt", authority.PEM())
 	cert, key := pair("server", "plane.example")
 	server := testenv.Must(follow.OpenTLS(follow.TLSOptions{Server: true, CertFile: cert, KeyFile: key, CAFile: ca, Logger: slog.New(slog.DiscardHandler)}))(t)
-	defer server.Close()
 	plane := testenv.StartControlPlane(t, grpc.Creds(server.Credentials()))
 	plane.Set("1", sent("x", 3))
 

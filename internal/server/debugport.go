@@ -22,7 +22,7 @@ func openDesk(o Options, life *lifecycle, store *store, rules *rules, options pl
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
 		Recorder: operators.NewRecorder(started), InForce: operators.NewExceptionStore(store.shared, o.Registry, o.Logger),
 	}
-	desk.Plan.Exceptions = desk.InForce.Current()
+	desk.Plan.Exceptions = &desk.InForce.Current
 	if store.shared != nil {
 		desk.Servers = operators.NewServers(store.shared)
 		life.background("servers", func(ctx context.Context) { desk.Servers.Run(ctx, desk.Report) })

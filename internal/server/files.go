@@ -22,8 +22,7 @@ import (
 // files is the source of rules in files. A load reads all files and compiles them to a new tree.
 type files struct {
 	*rules
-	settings settings.Rules
-	path     string
+	settings.RulesPath
 
 	asking  sync.Mutex
 	next    func() error    // the load that new callers of reload share, or nil
@@ -36,13 +35,13 @@ type files struct {
 // openFiles loads the rules for the first time. With s.ForceStart, it only logs an error.
 func openFiles(r *rules, s settings.Rules) (*files, error) {
 	r.status.Path = s.Path()
-	f := &files{rules: r, settings: s, path: s.Path(), skipped: map[string]bool{}}
+	f := &files{rules: r, RulesPath: s.RulesPath, skipped: map[string]bool{}}
 	f.seen = f.look()
 	err := f.read()
 	if err == nil || !s.ForceStart {
 		return f, err
 	}
-	f.logRefusal(err, "path", f.path)
+	f.logRefusal(err, "path", f.Path())
 	if !s.HealthNeedsRules {
 		f.loaded() // makes the server healthy
 	}
@@ -104,7 +103,7 @@ func (f *files) load(look string, again bool) error {
 	before := f.report().Problems
 	err := f.read()
 	if err != nil && (again || f.report().Problems != before) {
-		f.logRefusal(err, "path", f.path)
+		f.logRefusal(err, "path", f.Path())
 	}
 	return err
 }
@@ -112,12 +111,12 @@ func (f *files) load(look string, again bool) error {
 // look describes the files without reading them: names, sizes, times of the last write and the last
 // change of any kind, and targets of links.
 func (f *files) look() string {
-	roots := []string{f.path}
-	if f.settings.WithSiblings() {
-		dir := filepath.Dir(f.path)
+	roots := []string{f.Path()}
+	if f.WithSiblings() {
+		dir := filepath.Dir(f.Path())
 		entries, _ := os.ReadDir(dir) // if it cannot be read, there are no siblings
 		for _, entry := range entries {
-			if strings.HasPrefix(entry.Name(), filepath.Base(f.path)+".") {
+			if strings.HasPrefix(entry.Name(), filepath.Base(f.Path())+".") {
 				roots = append(roots, filepath.Join(dir, entry.Name()))
 			}
 		}
@@ -145,20 +144,20 @@ func (f *files) look() string {
 
 // read reads and compiles the files, and logs the names of skipped files once.
 func (f *files) read() error {
-	found, skipped, err := ReadRules(f.settings.RulesPath)
+	found, skipped, err := ReadRules(f.RulesPath)
 	for _, name := range skipped {
 		if !f.skipped[name] {
 			f.skipped[name] = true
 			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
 		}
 	}
-	err = f.rules.load(context.Background(), api.Rules{Path: f.path, Files: len(found)}, func(o descriptors.Options) (*descriptors.Tree, error) {
+	err = f.rules.load(context.Background(), api.Rules{Path: f.Path(), Files: len(found)}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if err == nil && len(found) == 0 {
-			err = descriptors.NoFiles(f.path)
+			err = descriptors.NoFiles(f.Path())
 		}
 		if err != nil {
-			path, _ := filepath.Abs(f.path) // the error is for a missing working directory
-			return nil, fmt.Errorf("rules at %s (see %s): %w", path, f.settings.Named(), err)
+			path, _ := filepath.Abs(f.Path()) // the error is for a missing working directory
+			return nil, fmt.Errorf("rules at %s (see %s): %w", path, f.Named(), err)
 		}
 		return descriptors.Load(found, o)
 	})

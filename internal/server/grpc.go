@@ -9,13 +9,17 @@ import (
 	"slices"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/tap"
 
+	"weir/internal/operators"
 	"weir/internal/rls"
 	"weir/internal/settings"
 )
@@ -61,6 +65,32 @@ func maxConnections() int {
 		return most
 	}
 	return int(min(uint64(most), files.Cur/2))
+}
+
+// newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
+func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
+	headersRead := []string{operators.RequestIDHeader}
+	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
+		headersRead = append(headersRead, propagator.Fields()...)
+	}
+	options := grpcOptions(o.Settings.Listen, transport, h, a, headersRead)
+	if tracing != nil {
+		options = append(options, traced(tracing))
+	}
+	s := grpc.NewServer(options...)
+	requests.Register(s)
+	grpc_health_v1.RegisterHealthServer(s, h.grpc)
+	reflection.Register(s)
+	life.background("arrivals", a.run) // until the gRPC server has drained
+	stop := func(ctx context.Context) error {
+		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
+		s.GracefulStop()
+		if !ended() {
+			return fmt.Errorf("requests cut off: %w", ctx.Err())
+		}
+		return nil
+	}
+	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
 }
 
 // grpcOptions returns options that bound the resources of a client. TLS and network policy decide
@@ -132,18 +162,6 @@ func (a *arrivals) beforeCall(headersRead []string) tap.ServerInHandle {
 		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
 		return a.Begin(ctx), nil
 	}
-}
-
-func grpcServer(listener net.Listener, s *grpc.Server) *component {
-	stop := func(ctx context.Context) error {
-		ended := context.AfterFunc(ctx, s.Stop) // makes GracefulStop return
-		s.GracefulStop()
-		if !ended() {
-			return fmt.Errorf("requests cut off: %w", ctx.Err())
-		}
-		return nil
-	}
-	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
 }
 
 // fairListener accepts connections as fairConns.

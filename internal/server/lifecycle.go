@@ -15,13 +15,15 @@ import (
 // component is anything that a server starts, runs and stops.
 type component struct {
 	name string
-	// run, if not nil, runs until its context ends or stop is called. Its error stops the server.
+	// run, if not nil, runs until its context ends, which is when the component is stopped. Its error
+	// stops the server.
 	run func(context.Context) error
-	// stop must return soon after its context ends.
+	// stop, if not nil, must return soon after its context ends.
 	stop func(context.Context) error
 
-	listener net.Listener  // the listener that run serves, or nil
-	ended    chan struct{} // closed when run has returned, or nil if run was not called
+	listener net.Listener       // the listener that run serves, or nil
+	end      context.CancelFunc // cancels the context of run, or nil if run was not called
+	ended    chan struct{}      // closed when run has returned
 }
 
 // served returns a component that serves a listener. Its stop refuses new connections, lets
@@ -66,24 +68,20 @@ func (l *lifecycle) add(c *component) *component {
 	return c
 }
 
-// background adds a component that runs until its context ends.
+// background adds a component that only runs.
 func (l *lifecycle) background(name string, run func(context.Context)) {
-	stop := func(context.Context) error { return nil }
-	l.add(&component{name: name, run: func(ctx context.Context) error { run(ctx); return nil }, stop: stop})
-}
-
-// closer adds a component that is closed at the end.
-func (l *lifecycle) closer(name string, stop func()) {
-	l.add(&component{name: name, stop: func(context.Context) error { stop(); return nil }})
+	l.add(&component{name: name, run: func(ctx context.Context) error { run(ctx); return nil }})
 }
 
 // start runs all components. It returns the channel of their errors.
-func (l lifecycle) start(ctx context.Context) (failed chan error) {
+func (l lifecycle) start() (failed chan error) {
 	failed = make(chan error, len(l))
 	for _, c := range l {
 		if c.run == nil {
 			continue
 		}
+		var ctx context.Context
+		ctx, c.end = context.WithCancel(context.Background())
 		c.ended = make(chan struct{})
 		go func() {
 			defer close(c.ended)
@@ -108,10 +106,13 @@ func (l lifecycle) stop(timeout time.Duration) error {
 	defer cancel()
 	var errs []error
 	for _, c := range slices.Backward(l) {
-		err := Within(ctx, grace, errNotStopped, func() error {
-			err := c.stop(ctx)
-			if c.ended != nil {
-				<-c.ended
+		err := Within(ctx, grace, errNotStopped, func() (err error) {
+			if c.end != nil {
+				c.end()
+				defer func() { <-c.ended }()
+			}
+			if c.stop != nil {
+				err = c.stop(ctx)
 			}
 			return err
 		})

@@ -24,7 +24,7 @@ func TestComponentsStopBackwards(t *testing.T) {
 		l.add(&component{name: "rules", run: func(context.Context) error { <-release; return nil }, stop: stop("rules", nil)})
 		l.add(&component{name: "HTTP", stop: stop("HTTP", errors.New("stuck client"))})
 		l.add(&component{name: "gRPC", stop: stop("gRPC", nil)})
-		l.start(t.Context())
+		l.start()
 		start := time.Now()
 		err := l.stop(time.Minute)
 		if err == nil || err.Error() != "stopping HTTP: stuck client\nstopping rules: still running 1s after its time was up" {

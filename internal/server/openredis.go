@@ -27,15 +27,14 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 		encrypt = files.TLS
 	}
 	options := redis.Options{
-		Main:       redisServer(secrets, encrypt, func(s settings.Redis) settings.RedisServer { return s.Main }),
+		Main:       redisServer(secrets, encrypt, false),
 		KeyPrefix:  o.Settings.Store.CacheKeyPrefix,
 		DenyMemory: r.DenyMemory, DenyCharged: r.DenyCharged,
 		Logger:     o.Logger,
 		Registerer: s.registry,
 	}
 	if r.UsePerSecond {
-		second := redisServer(secrets, encrypt, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
-		options.PerSecond = &second
+		options.PerSecond = new(redisServer(secrets, encrypt, true))
 	}
 	shared := redis.OpenShared(options.Main, options.KeyPrefix)
 	s.shared = shared
@@ -53,12 +52,15 @@ func (s *store) redisNames() string {
 	return strings.Join(s.redis.Names(), ", of limits per second at ")
 }
 
-// redisServer returns how to reach one of the two Redis. If secrets of Redis may change, the store
-// asks for the current URL, user and password, and has the secrets read again when Redis refuses
-// a login.
-func redisServer(secrets *secrets, encrypt func() *tls.Config, which func(settings.Redis) settings.RedisServer) redis.Server {
+// redisServer returns how to reach the main Redis or, if perSecond, the other one. If secrets of Redis
+// may change, the store asks for the current URL, user and password, and has the secrets read again
+// when Redis refuses a login.
+func redisServer(secrets *secrets, encrypt func() *tls.Config, perSecond bool) redis.Server {
 	describe := func(s settings.Settings) redis.Server {
-		of := which(s.Redis)
+		of := s.Redis.Main
+		if perSecond {
+			of = s.Redis.PerSecond
+		}
 		to, _ := of.Address() // checked at the start and at each change
 		server := redis.Server{
 			Type:             redis.Type(of.Type),

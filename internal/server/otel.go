@@ -38,7 +38,7 @@ import (
 // results are nil if they do not. It does not wait for a collector.
 func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider, decisions *operators.DecisionLog, err error) {
 	s, d := o.Settings.Tracing, o.Settings.DecisionLog
-	lost := &lostSignals{logger: o.Logger, now: rate.Sometimes{Interval: time.Minute}}
+	lost := logLosses(o.Logger)
 	logs := d.Decisions != "off" && d.To == "otlp"
 	var to exporters
 	if s.Enabled || logs {
@@ -63,10 +63,12 @@ func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider
 	}
 	opts := operators.LogOptions{
 		All: d.Decisions == "all", Rate: d.Rate, Registerer: o.Registry,
-		Sink: operators.NewLines(o.Stdout), Failed: lost.Handle,
+		Sink: operators.NewLines(o.Stdout), Failed: lost,
 	}
 	if logs {
-		opts.Sink = operators.NewOTLP(to.logs, to.service)
+		var shutdown func(context.Context) error
+		opts.Sink, shutdown = operators.NewOTLP(to.logs, to.service)
+		sendLast(life, "exporter of decisions", shutdown, lost) // after the decision log
 	}
 	o.Logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	decisions = operators.StartDecisionLog(opts)
@@ -108,37 +110,33 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 
 // sendLast adds a component that sends the remaining records when the server stops, within two
 // seconds. If the reader does not accept them, that is logged and is not an error of the server.
-func sendLast(life *lifecycle, name string, send func(context.Context) error, lost *lostSignals) {
+func sendLast(life *lifecycle, name string, send func(context.Context) error, lost func(error)) {
 	life.add(&component{name: name, stop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			lost.Handle(err)
+			lost(err)
 		}
 		return nil
 	}})
 }
 
-// lostSignals logs that traces or decisions were lost: at once and then at most once a minute,
-// because dozens of batches a second may fail.
-type lostSignals struct {
-	logger *slog.Logger
-	times  atomic.Int64 // losses since the last record
-	now    rate.Sometimes
-}
-
-// Handle implements otel.ErrorHandler. It does not log errors that quote a variable, which may
-// contain a password.
-func (l *lostSignals) Handle(err error) {
-	var escape url.EscapeError
-	if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
-		l.logger.Warn("OTEL_RESOURCE_ATTRIBUTES is invalid; use KEY=VALUE, separated by commas")
-		return
+// logLosses returns a function that logs why traces or decisions were lost: at once and then at most
+// once a minute, because dozens of batches a second may fail. It does not log errors that quote a
+// variable, which may contain a password.
+func logLosses(logger *slog.Logger) otel.ErrorHandlerFunc {
+	var times atomic.Int64 // losses since the last record
+	now := rate.Sometimes{Interval: time.Minute}
+	return func(err error) {
+		if _, escape := errors.AsType[url.EscapeError](err); escape || errors.Is(err, resource.ErrPartialResource) {
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is invalid; use KEY=VALUE, separated by commas")
+			return
+		}
+		times.Add(1)
+		now.Do(func() {
+			logger.Warn("traces or decisions were lost", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", times.Swap(0))
+		})
 	}
-	l.times.Add(1)
-	l.now.Do(func() {
-		l.logger.Warn("traces or decisions were lost", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0))
-	})
 }
 
 // pathOfURL matches URLs with their paths, which are secret for some collectors.

@@ -17,7 +17,6 @@ import (
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -160,9 +159,9 @@ func TestNoCollector(t *testing.T) {
 func TestLostTracesDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		lost := &lostSignals{logger: slog.New(slog.NewTextHandler(&log, nil)), now: rate.Sometimes{Interval: time.Minute}}
+		lost := logLosses(slog.New(slog.NewTextHandler(&log, nil)))
 		for range 1200 {
-			lost.Handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
+			lost(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
 			testenv.Pass(100 * time.Millisecond)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")

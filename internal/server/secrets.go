@@ -25,8 +25,8 @@ type secret struct {
 	*follow.Text
 }
 
-// openSecrets reads the secrets that the settings name, with the operators' token, and follows
-// them until the server stops.
+// openSecrets reads the secrets that the settings name, with the operators' token. The server
+// follows them until it stops.
 func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 	s = &secrets{settings: o.Settings}
 	var errs []error
@@ -35,12 +35,13 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		options := follow.Options{
 			Setting: source.String(),
 			Read:    func(context.Context) (string, error) { return follow.File(source.File) },
-			Every:   source.Every,
+			Every:   time.Second,
 			Check:   func(text string) error { return s.settings.CheckChange(s.now().With(source, text)) },
 			Logger:  o.Logger,
 		}
 		if source.Command != nil {
 			options.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
+			options.Every = 5 * time.Minute // credentials that commands print last for at least 15 minutes
 			options.RenewEvery = 5 * time.Second
 		}
 		text, err := follow.Open(o.Hurry, options) // a command may take long
@@ -55,13 +56,11 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		return nil, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
 	}
 	for _, secret := range s.list {
-		secret.Start()
-		life.closer("secrets", secret.Close)
+		life.background("secrets", secret.Run)
 	}
 	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
 	if err == nil && s.access.Token != nil {
-		s.access.Token.Start()
-		life.closer("token", s.access.Token.Close)
+		life.background("token", s.access.Token.Run)
 	}
 	return s, err
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/telemetry/statsd"
 )
 
-// startStatsd starts clients of statsd and DogStatsD as the settings say. They send the metrics of
+// addStatsd adds clients of statsd and DogStatsD as the settings say. They send the metrics of
 // limits and serviceMetrics.
-func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
+func addStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
 	s := o.Settings.Metrics
 	if s.DisableStats {
 		return
@@ -25,28 +24,21 @@ func startStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetr
 		Network:  string(s.StatsdProtocol),
 		Address:  s.StatsdPort.On(s.StatsdHost),
 		Interval: s.StatsFlushInterval,
-		Tags:     statsdTags(s.ExtraTags),
+		Tags:     s.ExtraTags,
 		Logger:   o.Logger,
 	}
 	if s.UseStatsd == "true" || s.UseStatsd == "" && !s.UseDogStatsd {
 		plain := opts
 		plain.Quiet = s.UseStatsd == ""
-		life.closer("statsd", statsd.Start(plain).Stop)
+		life.background("statsd", statsd.New(plain).Run)
 	}
 	if s.UseDogStatsd {
 		opts.Network, opts.DogStatsD = "udp", true
 		for _, m := range s.Mogrifiers {
-			opts.Rules = append(opts.Rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
+			opts.Rules = append(opts.Rules, statsd.Rule(m))
 		}
-		life.closer("DogStatsD", statsd.Start(opts).Stop)
+		life.background("DogStatsD", statsd.New(opts).Run)
 	}
-}
-
-func statsdTags(tags settings.Tags) (list []statsd.Tag) {
-	for _, t := range tags {
-		list = append(list, statsd.Tag(t))
-	}
-	return list
 }
 
 // statsdSource yields the metrics of limits and serviceMetrics under the names of

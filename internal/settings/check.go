@@ -209,7 +209,7 @@ func (x XDS) HeaderValues() (map[string]string, error) {
 type Mogrifier struct {
 	Pattern *regexp.Regexp
 	Name    string
-	Tags    Tags
+	Tags    []Tag
 }
 
 // mogrifiers reads the variables of every name. The error lists all problems.
@@ -222,7 +222,7 @@ func mogrifiers(names []string) (list []Mogrifier, err error) {
 		if m.Pattern, err = regexp.Compile(pattern); err != nil {
 			errs = append(errs, fmt.Errorf("$%s_PATTERN: %w", prefix, err))
 		}
-		if err := m.Tags.UnmarshalText([]byte(os.Getenv(prefix + "_TAGS"))); err != nil {
+		if err := (*Tags)(&m.Tags).UnmarshalText([]byte(os.Getenv(prefix + "_TAGS"))); err != nil {
 			errs = append(errs, fmt.Errorf("$%s_TAGS: %w", prefix, err))
 		}
 		if pattern == "" || m.Name == "" {

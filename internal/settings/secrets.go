@@ -4,15 +4,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 )
 
 // SecretSource is a setting that names the file or the command of a secret.
 type SecretSource struct {
 	Variable string
-	File     string        // path of the file
-	Command  []string      // instead of a file: a program and its arguments
-	Every    time.Duration // the interval of readings
+	File     string   // path of the file
+	Command  []string // instead of a file: a program and its arguments
 
 	used  bool
 	value *Secret
@@ -21,28 +19,22 @@ type SecretSource struct {
 // String returns the name of the setting in errors.
 func (r SecretSource) String() string { return settingName(r.Variable) }
 
-// The intervals at which secrets are read. Credentials that commands print last for at least 15 minutes.
-const (
-	fileEvery    = time.Second
-	commandEvery = 5 * time.Minute
-)
-
 // sources returns the sources of secrets that are set. Their value fields point into s.
 func (s *Settings) sources() []SecretSource {
 	r := &s.Redis
 	all := append(r.Main.sources("REDIS_", r.Main.Named()), r.PerSecond.sources("REDIS_PERSECOND_", r.Main.Named() && r.UsePerSecond)...)
-	all = append(all, SecretSource{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", s.XDS.HeadersFile, nil, fileEvery, s.XDS.Enabled(), &s.XDS.Headers})
+	all = append(all, SecretSource{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", s.XDS.HeadersFile, nil, s.XDS.Enabled(), &s.XDS.Headers})
 	return slices.DeleteFunc(all, func(r SecretSource) bool { return r.File == "" && r.Command == nil })
 }
 
 func (s *RedisServer) sources(prefix string, used bool) []SecretSource {
 	all := []SecretSource{
-		{prefix + "URL_FILE", s.URLFile, nil, fileEvery, used, &s.URL},
-		{prefix + "AUTH_FILE", s.AuthFile, nil, fileEvery, used, &s.Auth},
-		{prefix + "SENTINEL_AUTH_FILE", s.SentinelFile, nil, fileEvery, used, &s.SentinelAuth},
+		{prefix + "URL_FILE", s.URLFile, nil, used, &s.URL},
+		{prefix + "AUTH_FILE", s.AuthFile, nil, used, &s.Auth},
+		{prefix + "SENTINEL_AUTH_FILE", s.SentinelFile, nil, used, &s.SentinelAuth},
 	}
 	if s.AuthCommand != "" {
-		all = append(all, SecretSource{prefix + "AUTH_COMMAND", "", strings.Fields(string(s.AuthCommand)), commandEvery, used, &s.Auth})
+		all = append(all, SecretSource{prefix + "AUTH_COMMAND", "", strings.Fields(string(s.AuthCommand)), used, &s.Auth})
 	}
 	return all
 }

@@ -138,7 +138,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 type Tags []Tag
 
 // Tag is a name with a value.
-type Tag struct{ Name, Value string }
+type Tag = struct{ Name, Value string }
 
 // UnmarshalText accepts name:value, separated by commas.
 func (t *Tags) UnmarshalText(text []byte) (err error) {

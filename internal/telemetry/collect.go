@@ -9,17 +9,17 @@ import (
 	"weir/internal/limiter"
 )
 
-// merged yields the sums of rows, in order. It adds up consecutive rows with equal labels
-// after cut, and skips sums without hits.
-func merged(rows []row, cut func(limiter.LabelSet) limiter.LabelSet) iter.Seq2[limiter.LabelSet, Sums] {
+// merged yields the sums of rows by the labels that cut leaves of a series, in order. It skips sums
+// without hits.
+func merged(rows []row, cut func(limiter.Series) limiter.Series) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
 		for i := 0; i < len(rows); {
 			var sums Sums
-			labels := cut(rows[i].series.Labels())
-			for ; i < len(rows) && cut(rows[i].series.Labels()) == labels; i++ {
+			series := cut(rows[i].series)
+			for ; i < len(rows) && cut(rows[i].series) == series; i++ {
 				sums.add(rows[i].counters)
 			}
-			if sums[TotalHits] > 0 && !yield(labels, sums) {
+			if sums[TotalHits] > 0 && !yield(series.Labels(), sums) {
 				return
 			}
 		}
@@ -38,9 +38,7 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 // and they come in the order of Prometheus, whose sort is then fast.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(true)
-	for l, sums := range merged(rows, func(l limiter.LabelSet) limiter.LabelSet {
-		return limiter.LabelSet{Domain: l.Domain, Key1: l.Key1, Key2: l.Key2}
-	}) {
+	for l, sums := range merged(rows, limiter.Series.Keys) {
 		labels := prometheus.MakeLabelPairs(metrics[TotalHits].desc, []string{l.Domain, l.Key1, l.Key2})
 		for s, value := range sums {
 			to <- &metric{metrics[s].desc, labels, value}

@@ -12,9 +12,7 @@ import (
 
 // Usage counts units by the labels of their limit.
 func ExampleUsage() {
-	usage := telemetry.New(telemetry.Options{
-		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler),
-	})
+	usage := telemetry.New(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), 0.8)
 	limit, err := limiter.NewLimit(limiter.Spec{
 		RequestsPerUnit: 5, Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series(),
 	})

@@ -20,26 +20,7 @@ const (
 
 // Keep sets the limits in use. Run removes a series without a limit, and a series of request values
 // without its rule, after ten idle minutes. A removed series that is used again starts at 0.
-func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) {
-	u.keeping.Lock()
-	defer u.keeping.Unlock()
-	u.mu.RLock()
-	isNew := len(u.all) == 0
-	u.mu.RUnlock()
-	if isNew {
-		return
-	}
-	used := make(map[limiter.Series]bool)
-	for l := range limits {
-		used[l.Series], used[l.Series.Rule()] = true, true
-	}
-	for s, c := range each(&u.mu, u.all) {
-		c.unused = !used[s]
-	}
-	for _, d := range each(&u.mu, u.detailed) {
-		d.unused = !used[d.rule]
-	}
-}
+func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) { u.changed.Store(&limits) }
 
 // Run removes idle series every minute, until ctx ends.
 func (u *Usage) Run(ctx context.Context) {
@@ -57,8 +38,9 @@ func (u *Usage) Run(ctx context.Context) {
 // expire removes idle series without a limit, and if detailed is full, all idle series of request
 // values. Overrides, and requests that started with older rules, can add removed series again.
 func (u *Usage) expire() {
-	u.keeping.Lock()
-	defer u.keeping.Unlock()
+	if limits := u.changed.Swap(nil); limits != nil {
+		u.mark(*limits)
+	}
 	u.mu.RLock()
 	full := len(u.detailed) >= maxDetailed
 	u.mu.RUnlock()
@@ -70,6 +52,20 @@ func (u *Usage) expire() {
 	}
 	if len(gone) > 0 {
 		u.remove(gone)
+	}
+}
+
+// mark marks the series without a limit, and the series of request values without their rule.
+func (u *Usage) mark(limits iter.Seq[*limiter.Limit]) {
+	used := make(map[limiter.Series]bool)
+	for l := range limits {
+		used[l.Series], used[l.Series.Rule()] = true, true
+	}
+	for s, c := range each(&u.mu, u.all) {
+		c.unused = !used[s]
+	}
+	for _, d := range each(&u.mu, u.detailed) {
+		d.unused = !used[d.rule]
 	}
 }
 

@@ -206,8 +206,8 @@ func TestManySeriesLeave(t *testing.T) {
 		for i := range series {
 			count("user", i)
 		}
-		for i, work := range []func(){func() { l.Keep(slices.Values[[]*limiter.Limit](nil)) }, l.expire} {
-			for range i * (keepChecks - 1) { // the next check removes them
+		for i, work := range []func(){func() { l.Keep(slices.Values[[]*limiter.Limit](nil)); l.expire() }, l.expire} {
+			for range i * (keepChecks - 2) { // the next check removes them
 				l.expire()
 			}
 			var done atomic.Bool

@@ -64,7 +64,7 @@ func (s *Sums) add(c *counters) {
 	}
 }
 
-// counters has every Sum of a series. Only Keep and expire use the other fields.
+// counters has every Sum of a series. Only expire uses the other fields.
 type counters struct {
 	sums   [allSums]atomic.Uint64
 	seen   uint32 // low bits of the total at the last check by expire
@@ -112,7 +112,7 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 		}
 	}
 	// In 32 bits, as in envoyproxy/ratelimit, 0.29 of 100 is 29. In 64 bits it is 28.
-	exceeding, near, within := split(h, d, int64(float32(h.Limit.Size())*u.opts.NearLimitRatio))
+	exceeding, near, within := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
 	series.add(OverLimit, exceeding)
 	series.add(NearLimit, near)

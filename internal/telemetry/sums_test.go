@@ -29,7 +29,7 @@ func perMinute(size uint64, labels limiter.LabelSet) *limiter.Limit {
 // newUsage returns a Usage with the defaults of the server.
 func newUsage() (*Usage, *prometheus.Registry) {
 	reg := prometheus.NewRegistry()
-	return New(Options{Registerer: reg, NearLimitRatio: 0.8, Logger: slog.New(slog.DiscardHandler)}), reg
+	return New(reg, slog.New(slog.DiscardHandler), 0.8), reg
 }
 
 // ask decides and counts hits, with one counter per limit, each with used units.
@@ -154,7 +154,7 @@ func TestNearLimitRatio(t *testing.T) {
 		{1, 10, 0},
 		{0.5, 1 << 50, 1 << 49},
 	} {
-		l := New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
+		l := New(prometheus.NewRegistry(), nil, tc.ratio)
 		limit := perMinute(tc.limit, user)
 		l.ask(0, limiter.Hit{Limit: limit, Cost: tc.limit})
 		if got := maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit]; got != tc.near {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -19,26 +20,20 @@ const maxDetailed = 10_000
 
 // Usage counts the units requested from limits, and is safe for concurrent use.
 type Usage struct {
-	opts Options
+	nearRatio float32
+	logger    *slog.Logger
 
 	mu       sync.RWMutex                 // for loops, see each
 	all      map[limiter.Series]*counters // of limits and of values of requests
 	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
 	detailed map[detail]*detailSeries     // of values of requests; all has their counters, too
-	keeping  sync.Mutex                   // serializes Keep and expire
+
+	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of Keep that expire has not marked yet, or nil
 
 	storeErrors  prometheus.Counter
 	overflow     prometheus.Counter // hits whose series did not fit in detailed
 	overflowOnce sync.Once
-}
-
-// Options are the options of a Usage.
-type Options struct {
-	Registerer prometheus.Registerer // of the metrics
-	// NearLimitRatio is the fraction of a limit above which usage is near the limit.
-	NearLimitRatio float32
-	Logger         *slog.Logger // for a warning when detailed is full
 }
 
 // detail is the key of a series from values of a request: the domain and limiter.Hit.Labels.
@@ -51,13 +46,15 @@ type detailSeries struct {
 	rule   limiter.Series // rule of the limit that made it
 }
 
-// New returns a Usage, and registers its metrics.
-func New(opts Options) *Usage {
-	register := promauto.With(opts.Registerer)
+// New returns a Usage, and registers its metrics. Usage above nearRatio, a fraction of a limit, is near
+// the limit.
+func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usage {
+	register := promauto.With(reg)
 	u := &Usage{
-		opts:     opts,
-		all:      make(map[limiter.Series]*counters),
-		detailed: make(map[detail]*detailSeries),
+		nearRatio: nearRatio,
+		logger:    logger,
+		all:       make(map[limiter.Series]*counters),
+		detailed:  make(map[detail]*detailSeries),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
@@ -73,7 +70,7 @@ func New(opts Options) *Usage {
 		defer u.mu.RUnlock()
 		return float64(len(u.detailed))
 	})
-	opts.Registerer.MustRegister(u)
+	reg.MustRegister(u)
 	return u
 }
 
@@ -83,10 +80,7 @@ func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 // Sums yields the sums of all limits with equal labels except for Rule and Limit, which are empty.
 // It yields them in the order of their labels, and skips limits without hits.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
-	return merged(u.rows(false), func(l limiter.LabelSet) limiter.LabelSet {
-		l.Rule, l.Limit = "", ""
-		return l
-	})
+	return merged(u.rows(false), limiter.Series.Levels)
 }
 
 // of returns the counters of a series, and adds them if they are missing.
@@ -127,7 +121,7 @@ func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	}
 	u.overflow.Inc()
 	u.overflowOnce.Do(func() {
-		u.opts.Logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
+		u.logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
 			"domain", limit.Domain(), "max", maxDetailed)
 	})
 	return nil

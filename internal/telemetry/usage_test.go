@@ -19,7 +19,7 @@ import (
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const values, workers = maxDetailed + 50, 8
 	var log strings.Builder
-	l := New(Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l := New(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), 0)
 	limit := perMinute(10, user)
 	var asking sync.WaitGroup
 	for range workers {

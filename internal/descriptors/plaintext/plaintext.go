@@ -1,6 +1,6 @@
 // Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and a
-// line break could imitate a line of our own. It also decodes hexadecimal escapes, and quotes keys
-// for redis-cli.
+// line break could imitate a line of our own. It also decodes hexadecimal escapes, quotes keys for
+// redis-cli, and formats large numbers.
 package plaintext
 
 import (
@@ -55,6 +55,15 @@ func AppendHex(dst []byte, text string) []byte {
 		dst = fmt.Appendf(dst, `\x%02x`, c)
 	}
 	return dst
+}
+
+// Number formats a whole number with commas between thousands.
+func Number(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 // Cut returns s, or its first most bytes and its length if it is longer.

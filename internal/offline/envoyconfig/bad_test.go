@@ -50,7 +50,7 @@ func TestBadFiles(t *testing.T) {
 		{"hits without number", limit("{actions: [{remote_address: {}}], hits_addend: {}}"), "", "f.yaml:3:52: rate_limits[0].hits_addend: number or format is required"},
 		{"stage", limit("{actions: [{remote_address: {}}], stage: 1}"), "", "stage and disable_key are not allowed here"},
 		{"deep", "domain: d\nrate_limits: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "", "nested too deep"},
-		{"loop", "domain: d\nrate_limits:\n  - &a\n    actions: [*a]\n", "", "rate_limits[0].actions[0].actions[0].actions[0]"},
+		{"loop", "domain: d\nrate_limits:\n  - &a\n    actions: [*a]\n", "", `f.yaml:4:15: rate_limits[0].actions[0]: alias "a" refers to itself`},
 		{"no filter", strings.ReplaceAll(oneRoute("match: {prefix: /}"), "ratelimit.v3", "lua.v3"), "", "f.yaml: no HTTP connection manager in the file has a rate limit filter"},
 		{"request type", bootstrap(", request_type: inside", "match: {prefix: /}"), "", `typed_config.request_type: the request_type "inside" is unknown; use internal, external or both`},
 		{"no match", oneRoute("route: {cluster: c}"), "", "f.yaml:12:70: " + inRoute + ": the field match is required"},
@@ -107,7 +107,7 @@ func TestNotes(t *testing.T) {
 		"beside an EnvoyFilter":    {patch + "\n---\nvirtual_hosts: []", "f.yaml:3:1: this document is ignored"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			notes := load(t, tt.text, Options{Domain: "d"}).Notes()
+			notes := load(t, tt.text, Options{Domain: "d"}).Notes
 			if !slices.ContainsFunc(notes, func(n Note) bool { return strings.Contains(n.String(), tt.want) }) {
 				t.Errorf("got %+v, want %s", notes, tt.want)
 			}

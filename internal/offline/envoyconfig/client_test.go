@@ -3,6 +3,8 @@ package envoyconfig
 import (
 	"strings"
 	"testing"
+
+	"weir/internal/descriptors/strictyaml"
 )
 
 // managed returns a bootstrap whose connection manager has further fields.
@@ -40,8 +42,8 @@ func TestClient(t *testing.T) {
 	} {
 		t.Run(config.name, func(t *testing.T) {
 			c := load(t, config.text, Options{Domain: "d"})
-			if len(c.Notes()) > 0 && config.name != "mapping" {
-				t.Errorf("notes %q", c.Notes())
+			if len(c.Notes) > 0 && config.name != "mapping" {
+				t.Errorf("notes %q", c.Notes)
 			}
 			for forwarded, want := range config.first {
 				var headers []Header
@@ -66,12 +68,12 @@ func TestClient(t *testing.T) {
 
 // If a dump of the admin port is too large, its parts about listeners and routes can be documents of one file.
 func TestPartsOfDump(t *testing.T) {
-	_, err := Load(make([]byte, MaxFileSize+1), "f.json", Options{})
+	_, err := Load(make([]byte, strictyaml.MaxFileSize+1), "f.json", Options{})
 	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	c := load(t, readFile(t, "internal/offline/envoyconfig/testdata/parts_of_dump.yaml"), Options{})
-	if got := lines(c.Descriptors(alice("/"))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
+	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
 		t.Errorf("got %q", got)
 	}
 }

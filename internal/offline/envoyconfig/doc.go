@@ -7,9 +7,9 @@
 // Config, which makes a Result for each descriptor of a Request. Begin with
 // envoyconfig.go. The order of the other files follows a file that Load reads:
 //
-//	file.go     documents -> listeners, routes and manifests, and the choice between them
+//	file.go     documents -> listeners, routes and manifests, and the choice between them; problems,
+//	            and notes on unsupported configuration
 //	node.go     values of the file, with their locations, and their protobuf messages
-//	reader.go   problems, and notes on unsupported configuration
 //	filter.go   rate limit filters, and their configuration in routes
 //	host.go     virtual hosts and routes -> the filters that make a call for each route
 //	istio.go    EnvoyFilters -> the known parts of a route configuration

@@ -81,21 +81,13 @@ const (
 
 // Config makes descriptors of requests. It is immutable and safe for concurrent use.
 type Config struct {
+	Notes []Note   // on the parts of the file that the descriptors do not reflect, in file order
+	Needs []string // names of the headers and other properties of a request on which the descriptors depend, sorted
+
 	domains    []domain
 	ignorePort bool // ignore the port of the authority
 	client     client
-	notes      []Note
-	needs      []string
 }
-
-// Notes returns notes on the parts of the file that the descriptors do not reflect, in file order.
-func (c *Config) Notes() []Note { return c.notes }
-
-// Needs returns the names of the headers and other properties of a request on which the descriptors depend, sorted.
-func (c *Config) Needs() []string { return c.needs }
-
-// Descriptors returns the descriptors that Envoy sends for a request.
-func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
 
 // AppendDescriptors appends the descriptors that Envoy sends for a request, call by call, with the calls after the
 // response last. It reuses the capacity of dst, including the Entries in it. Entries refer to strings of the request.
@@ -121,7 +113,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 
 // append appends the descriptors that are sent after the response if done, or before otherwise.
 func (f *filter) append(dst []Result, t *Request, done bool) []Result {
-	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !f.internal || internal != "true" && !f.external {
+	if internal, _, _ := t.header("x-envoy-internal", nil); f.requests != "" && (f.requests == "internal") != (internal == "true") {
 		return dst
 	}
 	for _, l := range f.limits {

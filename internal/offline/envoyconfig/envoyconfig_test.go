@@ -70,13 +70,13 @@ rate_limits:
 func TestMapping(t *testing.T) {
 	c := load(t, mapping, Options{})
 	want := []string{"api user=alice path=/a", "api q=1 2", "api masked_remote_address=192.0.2.0/24 hits 2 back done"}
-	if got := lines(c.Descriptors(alice("/a?q=1%202"))); !slices.Equal(got, want) {
+	if got := lines(c.AppendDescriptors(nil, new(alice("/a?q=1%202")))); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := c.Needs(), []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
+	if got, want := c.Needs, []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
-	if got := c.Descriptors(alice("/"))[0].Location; got != "f.yaml:3:5: rate_limits[0]" {
+	if got := c.AppendDescriptors(nil, new(alice("/")))[0].Location; got != "f.yaml:3:5: rate_limits[0]" {
 		t.Errorf("place %q", got)
 	}
 }
@@ -84,9 +84,9 @@ func TestMapping(t *testing.T) {
 // A request without the properties that a log may lack makes fewer descriptors, and no panic.
 func TestBareRequest(t *testing.T) {
 	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {
-		load(t, readFile(t, file), Options{}).Descriptors(Request{})
+		load(t, readFile(t, file), Options{}).AppendDescriptors(nil, &Request{})
 	}
-	if got := load(t, mapping, Options{}).Descriptors(Request{RemoteAddress: "@"}); len(got) > 0 {
+	if got := load(t, mapping, Options{}).AppendDescriptors(nil, &Request{RemoteAddress: "@"}); len(got) > 0 {
 		t.Errorf("got %q", lines(got))
 	}
 }
@@ -96,7 +96,7 @@ func TestConnect(t *testing.T) {
 	for match, want := range map[string]int{"prefix: /": 0, "connect_matcher: {}": 1, "safe_regex: {regex: .*}": 0} {
 		c := load(t, oneRoute("match: {"+match+"}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), Options{})
 		r := Request{Headers: []Header{{":method", "CONNECT"}, {":authority", "a:443"}}, RemoteAddress: "192.0.2.7"}
-		if got := c.Descriptors(r); len(got) != want {
+		if got := c.AppendDescriptors(nil, &r); len(got) != want {
 			t.Errorf("%s: got %q", match, lines(got))
 		}
 	}
@@ -118,20 +118,20 @@ func TestEnvoyFilter(t *testing.T) {
 		{alice("/new?x"), []string{"mesh destination_cluster=x"}},
 		{alice("/").at("other.example.com"), nil},
 	} {
-		if got := lines(c.Descriptors(tt.request)); !slices.Equal(got, tt.want) {
+		if got := lines(c.AppendDescriptors(nil, &tt.request)); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: got %q, want %q", tt.request, got, tt.want)
 		}
 	}
-	if got, want := c.Needs(), []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
+	if got, want := c.Needs, []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
 	sidecar := load(t, readFile(t, manifests), Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
-	if got := lines(sidecar.Descriptors(login)); !slices.Equal(got, []string{"inside generic_key=sidecar"}) {
+	if got := lines(sidecar.AppendDescriptors(nil, &login)); !slices.Equal(got, []string{"inside generic_key=sidecar"}) {
 		t.Errorf("sidecar: %q", got)
 	}
 	for _, file := range []string{"gateway", "sidecar"} {
 		c := load(t, readFile(t, "examples/istio/"+file+".yaml"), Options{})
-		if got := lines(c.Descriptors(alice("/x"))); !slices.Equal(got, []string{"ratelimit PATH=/x"}) {
+		if got := lines(c.AppendDescriptors(nil, new(alice("/x")))); !slices.Equal(got, []string{"ratelimit PATH=/x"}) {
 			t.Errorf("%s: %q", file, got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestRouteConfigurations(t *testing.T) {
 	  {"match": {"prefix": "/"}, "route": {"cluster": "c", "rateLimits": [{"actions": [{"remoteAddress": {}}], "stage": 3}]}}]}]},
 	 {"name": "b", "virtualHosts": []}, {"name": "c", "virtualHosts": [{"name": "x", "domains": ["y"], "rateLimits": []}]}]`
 	c := load(t, text, Options{Domain: "d", From: "a"})
-	if got := lines(c.Descriptors(alice("/"))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
+	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -180,7 +180,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		r := Request{Headers: []Header{{":method", value}, {":authority", authority}, {":path", path}, {name, value}}, RemoteAddress: value, Route: name}
-		for _, result := range c.Descriptors(r) {
+		for _, result := range c.AppendDescriptors(nil, &r) {
 			if result.Domain == "" || !strings.HasPrefix(result.Location, "f.yaml:") {
 				t.Errorf("%+v", result)
 			}
@@ -190,7 +190,7 @@ func FuzzLoad(f *testing.F) {
 				}
 			}
 		}
-		for _, n := range c.Notes() {
+		for _, n := range c.Notes {
 			if n.Text == "" || strings.ContainsAny(n.String(), "\x00\x1b\n") {
 				t.Errorf("note %q", n)
 			}

@@ -12,7 +12,7 @@ func ExampleLoad() {
 	if err != nil {
 		panic(err)
 	}
-	for _, d := range config.Descriptors(envoyconfig.Request{RemoteAddress: "192.0.2.7"}) {
+	for _, d := range config.AppendDescriptors(nil, &envoyconfig.Request{RemoteAddress: "192.0.2.7"}) {
 		fmt.Println(d.Domain, d.Entries, d.Location)
 	}
 	// Output: api [{remote_address 192.0.2.7}] envoy.yaml:2:15: rate_limits[0]

@@ -16,22 +16,22 @@ const (
 
 // filter is a rate limit filter of a connection manager, with its configuration by a virtual host and route.
 type filter struct {
-	number             int // index among the rate limit filters of the manager
-	name               string
-	domain             string
-	stage              uint64
-	internal, external bool // whether it asks for internal and for external requests
-	disabled           bool
-	limits             []*rateLimit // its own, which replace the limits of hosts and routes; in a route, the limits that it uses there
-	hosts              string       // vh_rate_limits
+	number   int // index among the rate limit filters of the manager
+	name     string
+	domain   string
+	stage    uint64
+	requests string // internal or external if it asks for these requests only
+	disabled bool
+	limits   []*rateLimit // its own, which replace the limits of hosts and routes; in a route, the limits that it uses there
+	hosts    string       // vh_rate_limits
 	// unknown reports whether the filter is not in the file. Then it takes the configuration
 	// in routes under any name, and limits of any stage.
 	unknown bool
 }
 
 // unknownFilter returns the filter that is assumed for a file without filters.
-func unknownFilter(o Options) []filter {
-	return []filter{{unknown: true, domain: o.Domain, internal: true, external: true}}
+func (r *reader) unknownFilter() []filter {
+	return []filter{{unknown: true, domain: r.Domain}}
 }
 
 // takes reports whether a rate limit of a host or route has the filter's stage.
@@ -47,9 +47,10 @@ func (r *reader) filters(list []*node) (filters []filter) {
 			r.skip(n)
 			continue
 		}
-		requests := cmp.Or(value.get("request_type").text(), "both")
+		requests := value.get("request_type").text()
 		switch requests {
-		case "both":
+		case "", "both":
+			requests = ""
 		case "internal", "external":
 			r.lookAt("x-envoy-internal")
 		default:
@@ -60,8 +61,7 @@ func (r *reader) filters(list []*node) (filters []filter) {
 		}
 		filters = append(filters, filter{
 			number: len(filters), name: n.get("name").text(), domain: value.get("domain").text(), stage: r.number(value.get("stage"), 0),
-			internal: requests != "external", external: requests != "internal", disabled: n.get("disabled").isTrue(),
-			limits: r.rateLimits(value.get("rate_limits"), nil),
+			requests: requests, disabled: n.get("disabled").isTrue(), limits: r.rateLimits(value.get("rate_limits"), nil),
 		})
 	}
 	return filters

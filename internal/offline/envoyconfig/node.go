@@ -16,11 +16,6 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-const (
-	maxDepth  = 100       // maximum depth of nested values
-	maxValues = 2_000_000 // maximum number of values, including values that aliases repeat
-)
-
 // node is a value of the file. Null fields are omitted. A missing value is a nil node, for which
 // get, items, text and isTrue return zero values.
 type node struct {
@@ -31,32 +26,25 @@ type node struct {
 	children []*node // fields or items, in order
 }
 
-// node reads a value of the file and the values in it. It stops at the first problem.
-func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step, depth int) *node {
-	for y.Kind == yaml.AliasNode {
-		y = y.Alias
-	}
+// node reads a value of the file and the values in it.
+func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step) *node {
 	n := &node{yaml: y, up: up, step: step, field: snakeCase(step.Field)}
-	r.values++
-	switch {
-	case len(r.Problems) > 0:
-		return n
-	case depth > maxDepth:
-		r.problem(n, "nested too deep, at most %d levels are allowed", maxDepth)
-	case r.values > maxValues:
-		r.problem(n, "aliases repeat too much, at most %d values are allowed", maxValues)
-	case y.Kind == yaml.SequenceNode:
+	add := func(step strictyaml.Step, y *yaml.Node) {
+		r.Visit(step, y, func(y *yaml.Node) { n.children = append(n.children, r.node(y, n, step)) })
+	}
+	switch y.Kind {
+	case yaml.SequenceNode:
 		for i, item := range y.Content {
-			n.children = append(n.children, r.node(item, n, strictyaml.Step{Index: i}, depth+1))
+			add(strictyaml.Step{Index: i}, item)
 		}
-	case y.Kind == yaml.MappingNode:
+	case yaml.MappingNode:
 		for i := 0; i+1 < len(y.Content); i += 2 {
 			key, value := y.Content[i], y.Content[i+1]
 			if key.Tag == "!!merge" {
-				r.problem(&node{yaml: key, up: up, step: step}, "<< is not supported, write out the fields")
+				r.Problem(strictyaml.At(key), "<< is not supported, write out the fields")
 			}
 			if !strictyaml.IsNull(value) {
-				n.children = append(n.children, r.node(value, n, strictyaml.Step{Field: key.Value}, depth+1))
+				add(strictyaml.Step{Field: key.Value}, value)
 			}
 		}
 	}

@@ -40,33 +40,29 @@ type SentEntry struct {
 // Report returns the descriptors that Envoy sends for a request. command is the beginning
 // of a command that explains a descriptor; domain and descriptor are its next arguments.
 func (c *Config) Report(r Request, command string) *Report {
-	report := &Report{Descriptors: []Sent{}, Notes: append([]Note{}, c.notes...)}
-	for _, result := range c.Descriptors(r) {
-		report.Descriptors = append(report.Descriptors, newSent(&result, command))
+	report := &Report{Descriptors: []Sent{}, Notes: append([]Note{}, c.Notes...)}
+	for _, d := range c.AppendDescriptors(nil, &r) {
+		s := Sent{
+			Domain: d.Domain, Descriptor: explain.FormatDescriptor(d.Entries), Location: plaintext.Line(d.Location),
+			Call: d.Call, OnStreamDone: d.OnStreamDone, NegativeHits: d.Refund,
+		}
+		for _, e := range d.Entries {
+			entry := SentEntry{Key: e.Key, Value: e.Value}
+			if !utf8.ValidString(e.Value) {
+				entry.ValueBase64 = []byte(e.Value)
+			}
+			s.Entries = append(s.Entries, entry)
+		}
+		hits := ""
+		if d.HasHitsAddend {
+			s.HitsAddend, hits = &d.HitsAddend, " --hits "+strconv.FormatUint(d.HitsAddend, 10)
+		}
+		if len(d.Entries) > 0 { // Weir admits a descriptor without entries
+			s.Explain = command + " " + explain.Quote(explain.FormatDomain(s.Domain)) + " " + explain.Quote(s.Descriptor) + hits
+		}
+		report.Descriptors = append(report.Descriptors, s)
 	}
 	return report
-}
-
-func newSent(r *Result, command string) Sent {
-	s := Sent{
-		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Location: plaintext.Line(r.Location),
-		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.Refund,
-	}
-	for _, e := range r.Entries {
-		entry := SentEntry{Key: e.Key, Value: e.Value}
-		if !utf8.ValidString(e.Value) {
-			entry.ValueBase64 = []byte(e.Value)
-		}
-		s.Entries = append(s.Entries, entry)
-	}
-	hits := ""
-	if r.HasHitsAddend {
-		s.HitsAddend, hits = &r.HitsAddend, " --hits "+strconv.FormatUint(r.HitsAddend, 10)
-	}
-	if len(r.Entries) > 0 { // Weir admits a descriptor without entries
-		s.Explain = command + " " + explain.Quote(explain.FormatDomain(s.Domain)) + " " + explain.Quote(s.Descriptor) + hits
-	}
-	return s
 }
 
 //go:embed report.txt

@@ -138,7 +138,7 @@ func newHerd(t *testing.T, limit string, onRedis bool, w waiting, began time.Tim
 	h.Handler = rls.New(rls.Options{
 		Decider: &plan.Decider{
 			Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
-			Store: store, Spread: limiter.NewRetrySpread(h.now), Usage: telemetry.New(telemetry.Options{Registerer: reg}),
+			Store: store, Spread: limiter.NewRetrySpread(h.now), Usage: telemetry.New(reg, nil, 0),
 		},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

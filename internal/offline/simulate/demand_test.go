@@ -94,7 +94,7 @@ func (e *engine) ask(clients ...uint64) (of asked) {
 // peakOf returns the amount that is suggested for one client.
 func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 	c := newStats(nil, storetest.Must(spec), true)
-	e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
+	e := engine{plan: &plan.Options{}, limits: []*limitStats{c}}
 	for _, a := range list {
 		of := e.ask(42)
 		of.begins[0].Cost = a.cost

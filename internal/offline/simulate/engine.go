@@ -32,7 +32,6 @@ type engine struct {
 	limits   []*limitStats
 	byLimit  map[*limiter.Limit]*limitStats // all limits that are not unlimited; read-only
 	plan     *plan.Options
-	suggest  bool
 	number   uint64 // number of the current request
 	requests uint64 // number of requests with a hit on a limit
 	denied   uint64
@@ -50,7 +49,7 @@ type engine struct {
 }
 
 func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *engine {
-	e := &engine{name: name, tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan, suggest: suggest}
+	e := &engine{name: name, tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan}
 	for rule := range tree.All() {
 		for _, l := range rule.Limits {
 			if !l.Unlimited {
@@ -128,7 +127,7 @@ func (e *engine) hold(begins, ends []hit, duration int64) {
 		if slices.ContainsFunc(ends, func(end hit) bool { return end.Refund && end.of == h.of && end.hash == h.hash }) {
 			lasts = min(lasts, duration)
 		}
-		if real := e.decisions[i].Charged; real || e.suggest {
+		if real := e.decisions[i].Charged; real || h.of.table.suggest {
 			end := *h
 			end.Refund = true
 			e.push(e.now+lasts, end, real)
@@ -164,10 +163,17 @@ func (e *engine) advance(now int64) {
 func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	e.load(hits)
 	denied := limiter.Count(e.hits, e.states, nil, e.now, e.decisions, e.after)
-	wouldBe := denied || e.plan.ShadowMode && e.wouldBeDenied()
+	wouldBe := denied
+	if e.plan.ShadowMode { // the call may be admitted only because of it
+		var v limiter.Verdict
+		for i := range hits {
+			v.Add(e.plan.Mode(hits[i].Limit), e.decisions[i].Over)
+		}
+		wouldBe = wouldBe || v.Denied()
+	}
 	for i := range hits {
 		h, c := &hits[i], e.clients[i]
-		if e.suggest {
+		if h.of.table.suggest {
 			h.of.table.demand(c, &h.Hit, e.now)
 		}
 		if !begins || h.Refund {
@@ -219,12 +225,3 @@ func (e *engine) load(hits []hit) {
 
 // sized returns a slice of n items that reuses the memory of s.
 func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// wouldBeDenied reports whether the call is admitted only because of SHADOW_MODE.
-func (e *engine) wouldBeDenied() bool {
-	var v limiter.Verdict
-	for i := range e.hits {
-		v.Add(e.plan.Mode(e.hits[i].Limit), e.decisions[i].Over)
-	}
-	return v.Denied()
-}

@@ -192,10 +192,10 @@ func (r *run) finish() {
 		if 10*p.Late > p.Lines {
 			say = p.warn
 		}
-		say("%s lines are more than a minute late, and were decided when they came, the first at %s", number(p.Late), p.firstLate)
+		say("%s lines are more than a minute late, and were decided when they came, the first at %s", plaintext.Number(p.Late), p.firstLate)
 	}
 	if p.noRequest > 0 {
-		p.note("%s lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them", number(p.noRequest))
+		p.note("%s lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them", plaintext.Number(p.noRequest))
 	}
 	engines := []*engine{r.engine}
 	if r.old != nil {
@@ -212,7 +212,7 @@ func (r *run) finish() {
 			}
 		}
 	}
-	for _, name := range r.Envoy.Needs() {
+	for _, name := range r.Envoy.Needs {
 		if !names[name] && name != "x-envoy-internal" {
 			p.warn("Envoy's configuration uses %s, but no line has it; of JSON lines, --fields says where it is", strings.TrimPrefix(name, ":"))
 		}

@@ -68,7 +68,7 @@ const (
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
 	r.report = &Report{Limits: []LimitReport{}, Suggests: opts.Suggest}
-	for _, n := range opts.Envoy.Notes() {
+	for _, n := range opts.Envoy.Notes {
 		r.report.note("%s", n)
 	}
 	r.batches.New = func() any { return new(batch) }
@@ -83,7 +83,10 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		}
 		defer func() { _ = log.Close() }()
 		log.Name = plaintext.Line(log.Name)
-		r.sources = append(r.sources, newSource(r, log))
+		r.sources = append(r.sources, &source{
+			run: r, log: log, parser: accesslog.NewParser(opts.Format, opts.Mapping), planner: plan.New(opts.Plan),
+			names: map[string]bool{}, domains: map[string]bool{}, batches: make(chan *batch, 4), clock: noTime,
+		})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large, but without pointers, so frequent collections are cheap
 	if err := r.replay(ctx); err != nil {

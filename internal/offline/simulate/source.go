@@ -77,13 +77,6 @@ type source struct {
 // noTime is the clock before the first line.
 const noTime = math.MinInt64 / 2
 
-func newSource(r *run, log *accesslog.Source) *source {
-	return &source{
-		run: r, log: log, parser: accesslog.NewParser(r.Format, r.Mapping), planner: plan.New(r.Plan),
-		names: map[string]bool{}, domains: map[string]bool{}, batches: make(chan *batch, 4), clock: noTime,
-	}
-}
-
 // useless returns an error if the log has no readable line.
 func (s *source) useless() error {
 	switch {
@@ -201,7 +194,7 @@ func (s *source) describe(r *accesslog.Record) {
 	withoutPort := func(address string) string { return strings.Trim(envoyconfig.WithoutPort(address), "[]") }
 	s.addHeader(":path", r.Path)
 	s.addHeader(":method", r.Method)
-	for _, name := range s.run.Envoy.Needs() {
+	for _, name := range s.run.Envoy.Needs {
 		value := r.Get(name) // accesslog has the same names
 		switch name {
 		case ":path", ":method": // added above

@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"text/template"
 	"time"
+
+	"weir/internal/descriptors/plaintext"
 )
 
 // Both forms of the report use the phrases in words.
@@ -24,7 +26,7 @@ var (
 	reportHTML string
 
 	functions = map[string]any{
-		"number": number, "share": percent, "shares": func() []float64 { return shares },
+		"number": plaintext.Number, "share": percent, "shares": func() []float64 { return shares },
 		"most": slices.Max[[]uint64], "time": func(t time.Time) string { return t.Format(time.DateTime) },
 		"ratio": func(part, all uint64) float64 { return float64(part) / float64(all) },
 		"least": func(c Client) uint64 { return c.Denied - c.Uncertain }, // denials that are certainly the client's
@@ -51,15 +53,6 @@ func (s *SeriesReport) Span() string {
 // End returns the end of the last span.
 func (s *SeriesReport) End() time.Time {
 	return s.Begin.Add(time.Duration(int(s.Width)*len(s.Requests)) * time.Second)
-}
-
-// number formats a whole number with commas.
-func number(n any) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // percent formats a share with one decimal, or with two significant digits below 1 %.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
@@ -32,7 +33,7 @@ import (
 // Without a token, loopback connections may do both. With one, requests need the token or the
 // cookie of the console, but loopback connections may see values without it.
 type Access struct {
-	// Token follows the file of the token, or is nil. The caller of NewAccess must start it.
+	// Token follows the file of the token, or is nil. The caller of NewAccess must run it.
 	Token *follow.Text
 
 	failed prometheus.Counter
@@ -47,13 +48,12 @@ type Access struct {
 // fails if the file has no valid token; the error names the setting.
 func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger) (*Access, error) {
 	a := &Access{
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
+		failed: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Requests with invalid token on the debug port.",
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
 	a.sites.AddInsecureBypassPattern("/console/{$}") // other sites may link there; their requests have no cookie
-	reg.MustRegister(a.failed)
 	if tokenFile == "" {
 		return a, nil
 	}
@@ -102,7 +102,6 @@ func (a *Access) visit(r *http.Request) Visitor {
 	strict.Method = http.MethodPost // so that Check also checks GET, which may show values or be expensive
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bearer, local := strings.EqualFold(scheme, "Bearer"), isLocal(r)
-	cookie, _ := a.cookie(r)
 	switch {
 	case a.sites.Check(&strict) != nil:
 		return Visitor{values: otherSite, changes: otherSite}
@@ -112,7 +111,7 @@ func (a *Access) visit(r *http.Request) Visitor {
 		return Visitor{Peer: r.RemoteAddr + " by loopback"}
 	case bearer && a.isRight(r, token):
 		return Visitor{Peer: r.RemoteAddr + " by token"}
-	case !bearer && cookie != "":
+	case !bearer && a.cookie(r) != "":
 		return Visitor{Peer: r.RemoteAddr + " by cookie", SignedIn: true}
 	case !bearer && local:
 		return Visitor{Peer: r.RemoteAddr + " by loopback", changes: unauthorized}
@@ -197,19 +196,21 @@ func (a *Access) signed(until string) string {
 	return until + "-" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// cookie returns the value of r's cookie and the time until it expires, or "" if it is invalid.
-func (a *Access) cookie(r *http.Request) (value string, lasts time.Duration) {
+// cookieLasts is the time for which a cookie is valid.
+const cookieLasts = 12 * time.Hour
+
+// cookie returns the value of r's cookie, or "" if it is invalid.
+func (a *Access) cookie(r *http.Request) string {
 	cookie, err := r.Cookie(cookieName(r))
 	if a.Token == nil || err != nil {
-		return "", 0
+		return ""
 	}
 	until, _, _ := strings.Cut(cookie.Value, "-")
-	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // without a number the cookie is refused below
-	lasts = time.Until(time.Unix(0, nanoseconds))
-	if _, out := a.signedOut.Load(cookie.Value); out || lasts <= 0 || !hmac.Equal([]byte(cookie.Value), []byte(a.signed(until))) {
-		return "", 0
+	nanoseconds, _ := strconv.ParseInt(until, 10, 64) // without a number the cookie has expired
+	if _, out := a.signedOut.Load(cookie.Value); out || time.Now().UnixNano() >= nanoseconds || !hmac.Equal([]byte(cookie.Value), []byte(a.signed(until))) {
+		return ""
 	}
-	return cookie.Value, lasts
+	return cookie.Value
 }
 
 // SignIn sets the console's cookie and returns true if the form of r has the valid token.
@@ -218,17 +219,16 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)
-	const lasts = 12 * time.Hour
-	setCookie(w, r, a.signed(strconv.FormatInt(time.Now().Add(lasts).UnixNano(), 10)), lasts)
+	setCookie(w, r, a.signed(strconv.FormatInt(time.Now().Add(cookieLasts).UnixNano(), 10)), cookieLasts)
 	return true
 }
 
 // SignOut deletes the cookie in the browser. This server no longer accepts it; other servers with
 // the same token do so until it expires.
 func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
-	if cookie, lasts := a.cookie(r); cookie != "" {
+	if cookie := a.cookie(r); cookie != "" {
 		a.signedOut.Store(cookie, nil)
-		time.AfterFunc(lasts, func() { a.signedOut.Delete(cookie) })
+		time.AfterFunc(cookieLasts, func() { a.signedOut.Delete(cookie) })
 	}
 	setCookie(w, r, "", -time.Second)
 }

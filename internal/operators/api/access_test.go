@@ -294,8 +294,7 @@ func TestCookie(t *testing.T) {
 	cookie["Cookie"] = name + "=" + other
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)
 
-	access.Token.Start()
-	defer access.Token.Close()
+	go access.Token.Run(t.Context())
 	writeToken(t, path, "another-"+goodToken)
 	access.Token.Renew(t.Context())
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
@@ -46,7 +47,7 @@ func TestChart(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{number(1234567), "1,234,567"}, {number(uint64(999)), "999"}, {number(1000), "1,000"},
+		{plaintext.Number(1234567), "1,234,567"}, {plaintext.Number(uint64(999)), "999"}, {plaintext.Number(1000), "1,000"},
 		{rate(0), "0"}, {rate(0.04), "0.0"}, {rate(12.34), "12.3"}, {rate(12345.6), "12,346"},
 	} {
 		if tt.got != tt.want {

@@ -174,7 +174,7 @@ var words = template.FuncMap{
 	"lines":  plaintext.Lines,
 	"short":  func(s string) string { return api.Short(s, 256) },
 	"mode":   descriptors.ModeWord,
-	"number": number,
+	"number": plaintext.Number,
 	"rate":   rate,
 	"ago":    func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
 	"until":  func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
@@ -187,19 +187,10 @@ func kept(domain string, d operators.Excerpt) shown {
 	return shown{explain.FormatDomain(domain), text, lacks, d.Digest}
 }
 
-// number formats a number with commas between thousands.
-func number(n any) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
 // rate formats a rate, with one decimal if it is below 100.
 func rate(r float64) string {
 	if r == 0 || r >= 100 {
-		return number(int64(r + 0.5))
+		return plaintext.Number(int64(r + 0.5))
 	}
 	return strconv.FormatFloat(r, 'f', 1, 64)
 }

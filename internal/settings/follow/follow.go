@@ -36,11 +36,9 @@ type Options struct {
 
 // Text is a text that is read again and again.
 type Text struct {
-	opts    Options
-	ctx     context.Context // until Close
-	end     context.CancelFunc
-	asked   chan chan<- struct{} // requests of Renew, which waits until its channel is closed
-	running sync.WaitGroup
+	opts  Options
+	asked chan chan<- struct{} // requests of Renew, which waits until its channel is closed
+	ended chan struct{}        // closed when Run returns
 
 	mu      sync.Mutex
 	text    string
@@ -57,40 +55,29 @@ func Open(ctx context.Context, o Options) (*Text, error) {
 }
 
 func newText(o Options, text string) *Text {
-	t := &Text{opts: o, asked: make(chan chan<- struct{}), text: text}
-	t.ctx, t.end = context.WithCancel(context.Background())
-	return t
+	return &Text{opts: o, asked: make(chan chan<- struct{}), ended: make(chan struct{}), text: text}
 }
 
-// Start reads the text in the background every Options.Every, and when Renew requests it, until
-// Close.
-func (t *Text) Start() {
-	t.running.Go(func() {
-		tick := time.NewTicker(t.opts.Every)
-		defer tick.Stop()
-		for last := (time.Time{}); ; {
-			done := make(chan<- struct{}) // of no caller, for a tick
-			select {
-			case <-t.ctx.Done():
-				return
-			case <-tick.C:
-				last = time.Time{}
-			case done = <-t.asked:
-			}
-			if time.Since(last) >= t.opts.RenewEvery {
-				t.read()
-				last = time.Now()
-			}
-			close(done)
+// Run reads the text every Options.Every, and when Renew requests it, until ctx ends. Then the last
+// text stays, and Renew does nothing. Run must not be called again.
+func (t *Text) Run(ctx context.Context) {
+	defer close(t.ended)
+	tick := time.Tick(t.opts.Every)
+	for last := (time.Time{}); ; {
+		done := make(chan<- struct{}) // of no caller, for a tick
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			last = time.Time{}
+		case done = <-t.asked:
 		}
-	})
-}
-
-// Close stops reading and waits for a reading in progress. The last text stays, and Renew does
-// nothing.
-func (t *Text) Close() {
-	t.end()
-	t.running.Wait()
+		if time.Since(last) >= t.opts.RenewEvery {
+			t.read(ctx)
+			last = time.Now()
+		}
+		close(done)
+	}
 }
 
 // Text returns the last valid text.
@@ -121,17 +108,17 @@ func (t *Text) Renew(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	case <-ctx.Done():
-	case <-t.ctx.Done():
+	case <-t.ended:
 	}
 }
 
 // read reads the text, and uses it if it is valid.
-func (t *Text) read() {
-	text, err := t.opts.Read(t.ctx)
+func (t *Text) read(ctx context.Context) {
+	text, err := t.opts.Read(ctx)
 	if err == nil && text != t.Text() && t.opts.Check != nil {
 		err = t.opts.Check(text)
 	}
-	if t.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	t.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,10 +23,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// follow opens and starts a Text of the file at path.
+// running runs a function until stop, which waits for its end.
+func running(run func(context.Context)) (stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { run(ctx) })
+	return func() { end(); group.Wait() }
+}
+
+// follow opens a Text of the file at path.
 func follow(t *testing.T, path string, log *testenv.Log) *Text {
 	t.Helper()
-	s := testenv.Must(Open(t.Context(), Options{
+	return testenv.Must(Open(t.Context(), Options{
 		Setting: "SETTING",
 		Read:    func(context.Context) (string, error) { return File(path) },
 		Every:   time.Second,
@@ -37,8 +46,6 @@ func follow(t *testing.T, path string, log *testenv.Log) *Text {
 		},
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}))(t)
-	s.Start()
-	return s
 }
 
 func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
@@ -49,7 +56,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		s := follow(t, path, log)
-		defer s.Close()
+		defer running(s.Run)()
 		for _, step := range []struct {
 			change     func()
 			text, line string
@@ -90,7 +97,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			}
 			return strings.Repeat("x", readings), nil
 		}}))(t)
-		s.Start()
+		stop := running(s.Run)
 		begun := time.Now()
 		for _, step := range []struct {
 			at, wait time.Duration
@@ -111,7 +118,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 				t.Errorf("at %v: got %q, want %q", step.at, got, step.want)
 			}
 		}
-		s.Close()
+		stop()
 		s.Renew(t.Context()) // new connections may call it while the server stops
 	})
 }

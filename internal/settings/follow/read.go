@@ -53,24 +53,22 @@ func File(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := clean(data)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return text, nil
+	return clean(path, data)
 }
 
-// clean returns a secret without surrounding white space, or an error if it is empty or not
-// one line of UTF-8.
-func clean(data []byte) (string, error) {
-	text := strings.TrimSpace(string(data))
-	switch {
+// clean returns a secret without surrounding white space, or an error if it is too long, empty or
+// not one line of UTF-8. The error names the source.
+func clean(source string, data []byte) (string, error) {
+	switch text := strings.TrimSpace(string(data)); {
+	case len(data) > maxSecret:
+		return "", fmt.Errorf("%s: it is longer than %d bytes", source, maxSecret)
 	case text == "":
-		return "", errors.New("it is empty")
+		return "", fmt.Errorf("%s: it is empty", source)
 	case !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\n\r"):
-		return "", errors.New("it has several lines or is not UTF-8")
+		return "", fmt.Errorf("%s: it has several lines or is not UTF-8", source)
+	default:
+		return text, nil
 	}
-	return text, nil
 }
 
 const (
@@ -110,14 +108,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the command failed: %w", err)
 	}
-	if out.Len() > maxSecret {
-		return "", fmt.Errorf("output of the command: it is longer than %d bytes", maxSecret)
-	}
-	text, err := clean(out.Bytes())
-	if err != nil {
-		return "", fmt.Errorf("output of the command: %w", err)
-	}
-	return text, nil
+	return clean("output of the command", out.Bytes())
 }
 
 // bounded keeps the first bytes of the output, at most one more than maxSecret.

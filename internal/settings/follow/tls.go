@@ -46,7 +46,7 @@ type TLSOptions struct {
 // tlsEvery is the interval of readings. Tests shorten it.
 var tlsEvery = 5 * time.Second
 
-// TLS is one side of TLS connections. It follows its files until Close: their contents are a Text
+// TLS is one side of TLS connections. It follows its files during Run: their contents are a Text
 // whose Check makes the next configuration. Open connections keep theirs.
 //
 // The file watcher of grpc-go is not used, because it logs a private key that does not match the
@@ -59,8 +59,7 @@ type TLS struct {
 	refused map[string]*rate.Sometimes // limits of warnings about clients, by reason
 }
 
-// OpenTLS reads the files, and follows them if there are any. The error names a missing or invalid
-// file.
+// OpenTLS reads the files. The error names a missing or invalid file.
 func OpenTLS(opts TLSOptions) (*TLS, error) {
 	c := &TLS{opts: opts, refused: map[string]*rate.Sometimes{}}
 	for _, reason := range Reasons {
@@ -77,9 +76,6 @@ func OpenTLS(opts TLSOptions) (*TLS, error) {
 	c.files = newText(Options{
 		Setting: strings.Join(names, ", "), Read: c.read, Check: c.use, Every: tlsEvery, Logger: opts.Logger,
 	}, text)
-	if len(names) > 0 {
-		c.files.Start()
-	}
 	return c, nil
 }
 
@@ -149,8 +145,8 @@ func (c *TLS) use(text string) error {
 // not change it.
 func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 
-// Close stops reading. TLS still returns the last configuration.
-func (c *TLS) Close() { c.files.Close() }
+// Run follows the files until ctx ends. Then TLS still returns the last configuration.
+func (c *TLS) Run(ctx context.Context) { c.files.Run(ctx) }
 
 // errName is the error of a certificate without the required name.
 type errName struct{ error }
@@ -198,25 +194,23 @@ var Reasons = []string{"no_certificate", "certificate", "name", "not_tls", "time
 
 // reason returns the reason for the error of a handshake.
 func reason(err error) string {
-	if _, ok := errors.AsType[errName](err); ok {
-		return "name"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "certificate"
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "not_tls"
-	}
-	op, ok := errors.AsType[*net.OpError](err)
+	var op *net.OpError
 	switch {
-	case ok && op.Op == "remote error":
+	case errors.As(err, new(errName)):
+		return "name"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return "certificate"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return "not_tls"
+	case errors.As(err, &op) && op.Op == "remote error":
 		return "by_client"
-	case ok && op.Timeout():
+	case op != nil && op.Timeout():
 		return "timeout"
 	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no type for it
 		return "no_certificate"
+	default:
+		return "other"
 	}
-	return "other"
 }
 
 // ServerHandshake logs why a client could not connect, because clients rarely do. There is at most

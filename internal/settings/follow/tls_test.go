@@ -58,7 +58,7 @@ func (s *side) write(name string, content []byte) string {
 func (s *side) client() *TLS {
 	s.t.Helper()
 	c := testenv.Must(OpenTLS(s.opts))(s.t)
-	s.t.Cleanup(c.Close)
+	s.t.Cleanup(running(c.Run))
 	return c
 }
 

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -28,7 +27,7 @@ type Sum struct {
 }
 
 // Tag is a name with a value.
-type Tag struct{ Name, Value string }
+type Tag = struct{ Name, Value string }
 
 // Options are the options of a Client.
 type Options struct {
@@ -50,50 +49,39 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client sends sums until it is stopped.
+// Client sends sums.
 type Client struct {
 	opts  Options
 	lines map[lineKey]*line
 	round uint64 // number of flushes
 
 	logged, reached bool // whether a flush was logged, and whether the last one reached statsd
-
-	stopping chan struct{}
-	ctx      context.Context // parent of each flush's context
-	cancel   context.CancelFunc
-	loop     sync.WaitGroup
 }
 
-const (
-	flushTimeout = 2 * time.Second        // for one flush
-	lastFlush    = 500 * time.Millisecond // for the flush by Stop
-)
-
-// Start returns a Client that flushes once per interval. The caller must stop it.
-func Start(opts Options) *Client {
-	c := &Client{opts: opts, lines: make(map[lineKey]*line), stopping: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.loop.Go(c.run)
-	return c
+// New returns a Client, which sends nothing before Run.
+func New(opts Options) *Client {
+	return &Client{opts: opts, lines: make(map[lineKey]*line)}
 }
 
-// Stop flushes for the last time. It takes half a second at most, even if the server hangs.
-func (c *Client) Stop() {
-	defer time.AfterFunc(lastFlush, c.cancel).Stop()
-	defer c.cancel()
-	close(c.stopping)
-	c.loop.Wait()
-}
+const flushTimeout = 2 * time.Second // for one flush
 
-func (c *Client) run() {
+// lastFlush is the time for the flush after the end of Run's context. Tests lengthen it.
+var lastFlush = 500 * time.Millisecond
+
+// Run flushes once per interval until ctx ends, and then for the last time. It returns within half a
+// second after the end of ctx, even if the server hangs.
+func (c *Client) Run(ctx context.Context) {
+	flushing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastFlush, cancel) })()
 	tick := time.Tick(c.opts.Interval)
 	for last := false; !last; {
 		select {
 		case <-tick:
-		case <-c.stopping:
+		case <-ctx.Done():
 			last = true
 		}
-		c.log(c.flush())
+		c.log(c.flush(flushing))
 	}
 }
 
@@ -116,8 +104,8 @@ func (c *Client) log(err error) {
 }
 
 // flush sends the growth of each sum since it was last sent.
-func (c *Client) flush() error {
-	ctx, cancel := context.WithTimeout(c.ctx, flushTimeout)
+func (c *Client) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, c.opts.Network, c.opts.Address)

@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +19,18 @@ import (
 	"weir/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	lastFlush = time.Minute // for busy machines
+	goleak.VerifyTestMain(m)
+}
+
+// run runs a client until stop, which waits for the last flush.
+func run(c *Client) (stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	return func() { end(); running.Wait() }
+}
 
 // sums is a source whose totals a test sets.
 type sums struct{ list atomic.Pointer[[]Sum] }
@@ -102,20 +114,14 @@ func (s *server) want(t *testing.T, want ...string) {
 	s.seen += len(want)
 }
 
-// start starts a client that sends to s. Unlike Client.Stop, stop waits more than half a second for
-// the last flush, which may take longer on a busy machine.
+// start runs a client that sends to s.
 func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	t.Helper()
 	opts.Network, opts.Address, opts.Source, opts.Interval = s.network, s.address, source.all, 10*time.Millisecond
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := Start(opts)
-	stop = sync.OnceFunc(func() {
-		close(c.stopping)
-		c.loop.Wait()
-		c.cancel()
-	})
+	stop = run(New(opts))
 	t.Cleanup(stop)
 	return stop
 }
@@ -239,7 +245,7 @@ func TestLinesLeave(t *testing.T) {
 	conn := testenv.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	conn.Close()
 	var source sums
-	c := &Client{opts: Options{Source: source.all, Network: "udp", Address: conn.LocalAddr().String()}, lines: map[lineKey]*line{}, ctx: t.Context()}
+	c := &Client{opts: Options{Source: source.all, Network: "udp", Address: conn.LocalAddr().String()}, lines: map[lineKey]*line{}}
 	failed := 0
 	for round := range 100 {
 		var list []Sum
@@ -247,7 +253,7 @@ func TestLinesLeave(t *testing.T) {
 			list = append(list, count(fmt.Sprint("ratelimit.service.rate_limit.api.user_", round, "_", i), 7))
 		}
 		source.set(list...)
-		if c.flush() != nil {
+		if c.flush(t.Context()) != nil {
 			failed++
 		}
 	}
@@ -257,7 +263,7 @@ func TestLinesLeave(t *testing.T) {
 }
 
 // A server that accepts connections but does not read blocks neither the source nor, for more than
-// a moment, Stop.
+// a moment, the end of Run.
 func TestSlowServer(t *testing.T) {
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without Accept
 	defer listener.Close()
@@ -265,12 +271,12 @@ func TestSlowServer(t *testing.T) {
 	for i := range 200_000 { // more than the kernel buffers
 		list = append(list, count(fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i), 7))
 	}
-	c := Start(Options{
+	stop := run(New(Options{
 		Source: slices.Values(list), Network: "tcp", Address: listener.Addr().String(), Interval: time.Hour,
 		Logger: slog.New(slog.DiscardHandler),
-	})
+	}))
 	began := time.Now()
-	c.Stop()
+	stop()
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("stopping took %v", took)
 	}
