@@ -44,14 +44,6 @@ func perSeconds(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 }
 
-func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
-	p := newPair(t)
-	mustDecide(t, p, hit("year", perYear, 1), hit("second", perSeconds(3), 1))
-	if first, second := p.first.Keys(), p.second.Keys(); !slices.Equal(first, []string{"year"}) || !slices.Equal(second, []string{"second"}) {
-		t.Errorf("%q in the first Redis and %q in the second", first, second)
-	}
-}
-
 // TestCrossSlotIsDecidedAsByTheModel draws requests that come one after the other,
 // so that what is decided in two places must be as if it were one.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {

@@ -50,19 +50,6 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	mustAsk(t, s, "k", perYear)
 }
 
-func TestScriptIsLoadedAgain(t *testing.T) {
-	f := newFixture(t, Options{})
-	for i := range 3 {
-		f.do("script", "flush")
-		if d := mustAsk(t, f, "k", perYear); d.Used != int64(i+1) {
-			t.Errorf("%d used after %d charges", d.Used, i+1)
-		}
-	}
-	if n := f.value("weir_redis_errors_total", conn.KindNoScript); n != 3 {
-		t.Errorf("the script was loaded %v times, want 3", n)
-	}
-}
-
 func TestRedisIsLoading(t *testing.T) {
 	t.Parallel()
 	// Each key takes a tenth of a second to load, all of them longer than it takes

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis/conn"
-	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -111,16 +109,4 @@ func certificates(t *testing.T) (server, client *tls.Config) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return s.TLS, s.Client().Transport.(*http.Transport).TLSClientConfig
-}
-
-func TestLargeRequest(t *testing.T) {
-	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
-	hits := make([]limiter.Hit, 5*queue.MaxBatch)
-	for i := range hits {
-		hits[i] = hit(fmt.Sprint(i), perYear, 1)
-	}
-	out, denied := mustDecide(t, s, hits...)
-	if denied || slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Used != 1 }) {
-		t.Errorf("denied %v, %+v, want 1 used of each", denied, out)
-	}
 }
