@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// A memory of denials changes no decision, as long as one process asks.
+// With one server, a memory of denials changes no decision.
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	for _, remembers := range []bool{false, true} {
@@ -33,8 +33,8 @@ func TestStoreOnRedis(t *testing.T) {
 	}
 }
 
-// A request is decided however many counters it has, also if they are more than Lua unpacks
-// at once, as those of 100 descriptors with 81 limits each.
+// A request may have any number of counters, even more than Lua can unpack at once, such as 100
+// descriptors with 81 limits each.
 func TestRequestsOfAnySize(t *testing.T) {
 	s := newFixture(t, Options{})
 	for _, n := range []int{5000, 5001, 100 * 81, 10_001} {
@@ -62,8 +62,8 @@ func TestRequestsOfAnySize(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
-// goroutine that asks sentinels: TestMain looks for those.
+// TestNothingIsLeftOfBadOptions checks that a failed New leaves no metrics and, by TestMain, no
+// goroutine that queries sentinels.
 func TestNothingIsLeftOfBadOptions(t *testing.T) {
 	sentinels := Server{Type: conn.Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
 	for _, o := range []Options{
@@ -103,7 +103,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// certificates returns the two sides of a TLS connection to 127.0.0.1.
+// certificates returns the configurations of both sides of a TLS connection to 127.0.0.1.
 func certificates(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
