@@ -218,48 +218,6 @@ descriptors:
 	}
 }
 
-// Envoy limits the connections of each client before they are forwarded.
-func TestConnectionsAreLimited(t *testing.T) {
-	t.Parallel()
-	testenv.Envoy(t)
-	awayFromMidnight(t)
-	w := startWeir(t, writeRules(t, "domain: api\ndescriptors: [{key: connections_of, value: 127.0.0.1, rate_limit: {unit: day, requests_per_unit: 2}}]\n"))
-	doc := gateway{}.bootstrap(t, w.grpc)
-	chain := get(t, doc, "static_resources", "listeners", 0, "filter_chains", 0)
-	parse(t, `
-filters:
-  - name: envoy.filters.network.ratelimit
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.network.ratelimit.v3.RateLimit
-      stat_prefix: connections
-      domain: api
-      timeout: 60s
-      failure_mode_deny: true
-      descriptors:
-        - entries: [{key: connections_of, value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}]
-      rate_limit_service:
-        transport_api_version: V3
-        grpc_service: {envoy_grpc: {cluster_name: weir}}
-  - name: envoy.filters.network.tcp_proxy
-    typed_config:
-      "@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy
-      stat_prefix: connections
-      cluster: echo
-`, &chain)
-	e := runEnvoy(t, doc)
-	for i := range 4 { // fetch opens a new connection each time
-		a, err := fetch("http://" + e.addr)
-		if admitted := err == nil && a.status == 200; admitted != (i < 2) {
-			t.Errorf("connection %d: status %d, %v; want two connections", i+1, a.status, err)
-		}
-	}
-	for name, want := range map[string]int{"ok": 2, "over_limit": 2, "cx_closed": 2, "error": 0} {
-		if got := e.stat("ratelimit.connections." + name); got != want {
-			t.Errorf("Envoy counts %d of %s, want %d", got, name, want)
-		}
-	}
-}
-
 // TestHeadersOfEnvoy sends the largest tracing headers that Envoy takes from a client through
 // Envoy. Weir's limit on headers admits them. A denial contains the request ID that Envoy sends.
 func TestHeadersOfEnvoy(t *testing.T) {
@@ -400,24 +358,6 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	replaceRules(t, s.rules, userRules(200))
 	for _, user := range []string{"reader of the body", "reader of the header"} {
 		s.weir.waitForRemaining(70, "api", "user", user)
-	}
-}
-
-// With a limit of two, peeked at before and charged after each answer, the reference admits
-// three requests. So does Weir if a setting selects the counting of the reference.
-func TestPeeksAtAUsedUpQuota(t *testing.T) {
-	t.Parallel()
-	for setting, statuses := range map[string][]int{"": {200, 200, 429}, "false": {200, 200, 200, 429}} {
-		t.Run("setting "+setting, func(t *testing.T) {
-			t.Parallel()
-			s := gateway{virtualHost: tokenRoutes, upstream: startModel(t).addr}.start(t, userRules(2), "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT="+setting)
-			for i, status := range statuses {
-				s.want("/header?tokens=1", "x-user: alice", status)
-				if status == 200 {
-					s.weir.waitForMetric(fmt.Sprintf(`ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} %d`, i+1))
-				}
-			}
-		})
 	}
 }
 

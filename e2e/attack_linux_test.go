@@ -205,8 +205,8 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 	return late, max(tt.late, 0.04) + others
 }
 
-// startWithin starts a Weir that has so much memory: in a control group of its own where that
-// can be made, else by its own limit, which is then a little lower than its memory.
+// startWithin starts a Weir with this much memory: in its own control group where the test can
+// make one, otherwise by its own limit, which is then a little lower.
 func startWithin(t *testing.T, memory int, rules string) *weir {
 	t.Helper()
 	for parent, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
@@ -227,8 +227,8 @@ func startWithin(t *testing.T, memory int, rules string) *weir {
 	return startWeir(t, rules, fmt.Sprintf("GOMEMLIMIT=%d", memory*9/10))
 }
 
-// keepOpen keeps so many connections open to an address, over which it sent a text. A dialer that
-// finds the server's queue full stops.
+// keepOpen opens connections to an address, sends a text over each, and keeps them open. A dialer
+// stops when the server's queue is full.
 func keepOpen(t *testing.T, addr string, connections int, text string) (closeAll func()) {
 	const dialers = 64
 	var mu sync.Mutex
@@ -260,13 +260,13 @@ func keepOpen(t *testing.T, addr string, connections int, text string) (closeAll
 	return closeAll
 }
 
-// TestAttacksTogether attacks a server of the memory that the chart gives it in all ways at once
-// that hold memory or connections. The server must live, answer a neighbour and probes, and be
-// well soon after: with a p99 of at most tooLate, as far as the machine has time.
+// TestAttacksTogether attacks a server with the chart's memory in all ways at once that take memory
+// or connections. The server must survive, answer a neighbour and probes, and recover soon. The p99
+// of answers to a neighbour is at most tooLate, if the machine has time.
 func TestAttacksTogether(t *testing.T) {
 	control := startWeir(t, writeRules(t, userRules(1_000_000)))
 	late, bound := 1.0, 0.0
-	for try := 0; late > bound && try < 5; try++ { // other programs may want the processors
+	for try := 0; late > bound && try < 5; try++ { // other programs may be using the processors
 		late, bound = attackTogether(t, startWithin(t, inChart, writeRules(t, userRules(1_000_000))), control)
 	}
 	if late > bound {
@@ -277,7 +277,7 @@ func TestAttacksTogether(t *testing.T) {
 // inChart is the memory of a container of the chart.
 const inChart = 256 * mib
 
-// attackTogether is one try. It returns the share of answers that come too late, and its bound.
+// attackTogether makes one attempt. It returns the share of late answers and its bound.
 func attackTogether(t *testing.T, w, control *weir) (late, bound float64) {
 	var closes []func()
 	late, others := lateDuring(t, w, control, func() {
@@ -322,7 +322,7 @@ func attackTogether(t *testing.T, w, control *weir) (late, bound float64) {
 	return late, 0.01 + others
 }
 
-// mostOfMiB opens a request and sends a MiB, all but the end of its message.
+// mostOfMiB opens a request and sends its message of a MiB without the end.
 func mostOfMiB(a *attacker) {
 	a.open(rateLimitMethod)
 	data := append([]byte{0, 0, 0x10, 0, 0}, make([]byte, mib-1024)...)

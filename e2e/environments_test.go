@@ -372,39 +372,6 @@ func manifests(t *testing.T, file string) []map[string]any {
 	return docs
 }
 
-// Weir does not start without rules, or if one of the files is invalid. The reference does,
-// and then admits requests that should be limited.
-func TestNoStartWithLessThanAllRules(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	write(t, root+"/ratelimit/config/good.yaml", userRules(3))
-	write(t, root+"/ratelimit/config/bad.yaml", "domian: other\n")
-	write(t, root+"/twice/config/a.yaml", userRules(3))
-	write(t, root+"/twice/config/b.yaml", userRules(3))
-	write(t, root+"/empty/config/.hidden.yaml", userRules(3))
-	for name, test := range map[string]struct {
-		env   string
-		wants []string
-	}{
-		"subdirectory forgotten":  {"RUNTIME_ROOT=ROOT", []string{root + "/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY", "no such file"}},
-		"root forgotten":          {"RUNTIME_SUBDIRECTORY=no/such", []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
-		"one bad file":            {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=ratelimit", []string{"bad.yaml:1:", "domian"}},
-		"one domain in two files": {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=twice", []string{"b.yaml:1:", "api", "a.yaml"}},
-		"no file":                 {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=empty", []string{root + "/empty/config", "no rule files"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := runWeir(t, strings.Fields(strings.ReplaceAll(test.env, "=ROOT", "="+root)), program(t))
-			w.wantExit(1)
-			for _, want := range test.wants {
-				if !strings.Contains(w.output.String(), want) {
-					t.Errorf("it does not say %q", want)
-				}
-			}
-		})
-	}
-}
-
 // The command in docs/xds.md gets the rules from a control plane. The open stream does not
 // delay the shutdown.
 func TestRulesFromControlPlane(t *testing.T) {

@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,14 +12,6 @@ import (
 
 	"weir/internal/testenv"
 )
-
-// fifo replaces the file at path by a named pipe without a writer.
-func fifo(t *testing.T, path string) {
-	t.Helper()
-	next := path + ".next"
-	testenv.OK(t, syscall.Mkfifo(next, 0o600))
-	testenv.OK(t, os.Rename(next, path))
-}
 
 // fullPipe returns the writing end of a full pipe. A write to it blocks.
 func fullPipe(t *testing.T) *os.File {
@@ -42,7 +32,7 @@ func fullPipe(t *testing.T) *os.File {
 func TestEndOfWhatHangsAtStart(t *testing.T) {
 	t.Parallel()
 	dir, rules := t.TempDir(), writeRules(t, userRules(3))
-	fifo(t, filepath.Join(dir, "results"))
+	testenv.OK(t, syscall.Mkfifo(filepath.Join(dir, "results"), 0o600)) // without a reader
 	tests := filepath.Join(dir, "a_test.yaml")
 	write(t, tests, "rules: ["+rules+"]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n")
 	for name, args := range map[string][]string{
@@ -77,22 +67,6 @@ func (p *process) waitUntilIdle() {
 		}
 		return time.Since(since) > 300*time.Millisecond
 	})
-}
-
-// TestRulesThatBecomeAPipe replaces the rules of a server by a pipe, from which a read would
-// never return. Package follow has the same test for certificates.
-func TestRulesThatBecomeAPipe(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(writeRules(t, userRules(3)), "rules.yaml")
-	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s")
-	fifo(t, path)
-	want := "read " + path + ": it is not a regular file; use a regular file or a link to a regular file"
-	waitForText(t, "http://"+w.debug+"/", want)
-	if a := testenv.Must(exchange(client, http.MethodPost, "http://"+w.debug+"/-/reload", ""))(t); a.status != 500 || !strings.Contains(a.body, want) {
-		t.Errorf("reload: %d %s", a.status, a.body)
-	}
-	w.signal(syscall.SIGTERM)
-	w.waitForEnd()
 }
 
 // TestStdoutThatBreaks sends requests to a Weir that logs all decisions to a closed pipe.

@@ -2,14 +2,10 @@ package e2e
 
 import (
 	"encoding/base64"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -95,100 +91,6 @@ func TestLimits(t *testing.T) {
 			s.weir.waitForMetric(`ratelimit_service_rate_limit_shadow_mode{domain="api",key1="path_/reports",key2=""} 3`)
 		})
 	})
-}
-
-func TestReloadedRulesServeWithoutRestart(t *testing.T) {
-	inEachStore(t, userRules(1), func(t *testing.T, s *stack) {
-		s.want("/", "x-user: alice", 200, 429)
-		replaceRules(t, s.rules, userRules(3))
-		s.weir.waitForRemaining(3, "api", "user", "new")
-		s.want("/", "x-user: alice", 200, 200, 429) // a changed amount keeps the count
-		replaceRules(t, s.rules, userRules(-1))
-		s.weir.waitForMetric("ratelimit_service_config_load_error 1")
-		s.want("/", "x-user: bob", 200, 200, 200, 429)
-	})
-}
-
-func TestConcurrentRequestsAdmitExactlyTheLimit(t *testing.T) {
-	t.Parallel()
-	for name, processes := range map[string]int{"memory": 1, "one process on Redis": 1, "two processes on one Redis": 2} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var env []string
-			if name != "memory" {
-				env = onRedis(testenv.RedisServer(t))
-			}
-			awayFromMidnight(t)
-			dir := writeRules(t, userRules(100))
-			var clients []service.RateLimitServiceClient
-			for range processes {
-				w := startWeir(t, dir, env...)
-				for range 8 / processes {
-					clients = append(clients, dial(t, w.grpc))
-				}
-			}
-			var admitted atomic.Int64
-			var asking sync.WaitGroup
-			for i := range 1000 {
-				asking.Go(func() {
-					answer, err := decide(clients[i%len(clients)], request(descriptor("user", "alice")))
-					if err != nil {
-						t.Errorf("request %d: %v", i, err)
-					} else if answer.OverallCode == service.RateLimitResponse_OK {
-						admitted.Add(1)
-					}
-				})
-			}
-			asking.Wait()
-			if admitted.Load() != 100 {
-				t.Errorf("%d are admitted, want 100", admitted.Load())
-			}
-		})
-	}
-}
-
-// A client that waits for the seconds in Retry-After is admitted, with every algorithm.
-func TestRetryAfterIsHonest(t *testing.T) {
-	t.Parallel()
-	s := gateway{}.start(t, `
-domain: api
-descriptors:
-  - {key: user, value: window, rate_limit: {unit: second, unit_multiplier: 2, requests_per_unit: 2}}
-  - {key: user, value: window of the first hit, rate_limit: {unit: second, unit_multiplier: 2, requests_per_unit: 2, algorithm: first_hit}}
-  - {key: user, value: sliding window, rate_limit: {unit: second, requests_per_unit: 2, algorithm: sliding_window}}
-  - {key: user, value: bucket, rate_limit: {unit: second, unit_multiplier: 3, requests_per_unit: 2, algorithm: token_bucket}}
-  - key: user
-    value: window and bucket
-    rate_limit:
-      - {name: window, unit: second, requests_per_unit: 2}
-      - {name: bucket, unit: second, unit_multiplier: 2, requests_per_unit: 1, algorithm: token_bucket}
-`)
-	type denial struct {
-		user    string
-		seconds int       // value of Retry-After
-		until   time.Time // end of the seconds
-	}
-	for range 2 { // the second time, the sliding window has a previous window
-		var due []denial
-		for _, user := range []string{"window", "window of the first hit", "sliding window", "bucket", "window and bucket"} {
-			a := s.ask("/", by(user)...)
-			for a.status != 429 {
-				a = s.ask("/", by(user)...)
-			}
-			seconds := testenv.Must(strconv.Atoi(a.header.Get("retry-after")))(t)
-			if seconds < 1 || seconds > 2 {
-				t.Errorf("%s: retry-after is %d seconds, want 1 or 2", user, seconds)
-			}
-			due = append(due, denial{user, seconds, time.Now().Add(time.Duration(seconds) * time.Second)})
-		}
-		slices.SortFunc(due, func(a, b denial) int { return a.until.Compare(b.until) })
-		for _, d := range due {
-			testenv.Pass(time.Until(d.until))
-			if got := s.ask("/", by(d.user)...).status; got != 200 {
-				t.Errorf("%s: status %d after %d seconds, as retry-after said; want 200", d.user, got, d.seconds)
-			}
-		}
-	}
 }
 
 // contour is the configuration that Contour generates from the manifests in

@@ -19,7 +19,7 @@ dist=${1:-dist}
 packed=(
   LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md docs config examples
   deploy/chart deploy/grafana deploy/prometheus bench/README.md
-  e2e/streamdone_test.go e2e/tokens_test.go internal/offline/limitcases/herd_test.go internal/limiter/redis/holds_test.go
+  e2e/streamdone_test.go internal/limiter/herd_test.go internal/limiter/redis/holds_test.go
 )
 syft=${SYFT:-$(command -v syft || echo "$PWD/.tools/syft/bin/syft")}
 

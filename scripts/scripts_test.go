@@ -16,52 +16,6 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestFailures runs tests, of which one fails and others log much, and checks that the
-// script shows the failure.
-func TestFailures(t *testing.T) {
-	shell, dir := testenv.Shell(t), t.TempDir()
-	testenv.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example\n\ngo 1.26\n"), 0o600))
-	testenv.OK(t, os.WriteFile(filepath.Join(dir, "some_test.go"), []byte(`package example
-
-import "testing"
-
-func TestPasses(t *testing.T) { t.Log("all is well") }
-
-func TestSome(t *testing.T) {
-	t.Run("good", func(t *testing.T) { t.Parallel(); t.Log("fine") })
-	t.Run("bad", func(t *testing.T) {
-		t.Parallel()
-		for i := range 1000 {
-			t.Logf("try %d", i)
-		}
-		t.Error("got 1,\nwant 2")
-	})
-}
-`), 0o600))
-	for only, want := range map[string]string{
-		"TestPasses": "",
-		".":          "    some_test.go:14: got 1,\n        want 2\n    --- FAIL: TestSome/bad",
-	} {
-		tests := exec.Command("go", "test", "-v", "-run="+only, ".")
-		tests.Dir = dir
-		log, testErr := tests.CombinedOutput()
-		if (testErr != nil) != (want != "") {
-			t.Fatalf("%v: %s", testErr, log)
-		}
-		path := filepath.Join(dir, "log")
-		testenv.OK(t, os.WriteFile(path, log, 0o600))
-		out, err := exec.Command(shell, "failures.sh", path).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) || want == "" && len(out) > 0 {
-			t.Errorf("got %v and\n%s\nof\n%s", err, out, log)
-		}
-		for _, other := range []string{"fine", "all is well", "try 900"} {
-			if strings.Contains(string(out), other) {
-				t.Errorf("%q, which is not of the last lines of a failed test, is in\n%s", other, out)
-			}
-		}
-	}
-}
-
 // TestGovulncheckFailsByFindings runs the script with outputs and exit codes of
 // govulncheck.
 func TestGovulncheckFailsByFindings(t *testing.T) {
@@ -176,34 +130,6 @@ func TestReleaseHasWhatDocumentsLinkTo(t *testing.T) {
 	}
 	if links < 200 {
 		t.Errorf("there are %d links", links)
-	}
-}
-
-// TestMissingToolsNameOnlyLogsThatExist runs tools.sh without any of the programs.
-func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
-	shell := testenv.Shell(t)
-	root, bin := t.TempDir(), t.TempDir()
-	testenv.OK(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS(".")))
-	dirname := testenv.Must(exec.LookPath("dirname"))(t) // the script uses it to find its directory
-	testenv.OK(t, os.Symlink(dirname, filepath.Join(bin, "dirname")))
-	missing := func() string {
-		t.Helper()
-		command := exec.Command(shell, filepath.Join(root, "scripts/tools.sh"), "missing")
-		command.Env = []string{"PATH=" + bin}
-		out, err := command.CombinedOutput()
-		if err != nil || strings.Count(string(out), "LEFT OUT: ") != 5 {
-			t.Fatalf("got %s, want five suites left out (error: %v)", out, err)
-		}
-		return string(out)
-	}
-
-	if out := missing(); strings.Contains(out, ".log") {
-		t.Errorf("names a log that was never written:\n%s", out)
-	}
-	testenv.OK(t, os.Mkdir(filepath.Join(root, ".tools"), 0o755))
-	testenv.OK(t, os.WriteFile(filepath.Join(root, ".tools/envoy.log"), []byte("no network"), 0o644))
-	if out := missing(); !strings.Contains(out, "see .tools/envoy.log") || strings.Contains(out, "redis.log") {
-		t.Errorf("names the wrong logs:\n%s", out)
 	}
 }
 

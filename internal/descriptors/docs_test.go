@@ -129,22 +129,6 @@ func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string 
 	return string(load(t, rules).match("shop", request).AppendLabels(nil, request))
 }
 
-// README.md describes the rules in config/.
-func TestDefaultRules(t *testing.T) {
-	files, skipped, err := ReadFiles("../../config")
-	if err != nil || len(skipped) > 0 {
-		t.Fatal(skipped, err)
-	}
-	tree := testenv.Must(Load(files, Options{}))(t)
-	rule := tree.match("api", entries("user=anybody"))
-	if rule == nil || len(rule.Limits) != 1 {
-		t.Fatal("users of the domain api do not have one limit")
-	}
-	if l := rule.Limits[0]; l.RequestsPerUnit != 5 || l.Unit != limiter.Minute || l.Mode != limiter.Enforced {
-		t.Errorf("users have %d per %v in mode %v, want 5 per minute", l.RequestsPerUnit, l.Unit, l.Mode)
-	}
-}
-
 // TestMigratingNamesOwnFields checks that MIGRATING.md lists all fields to remove before a
 // return to envoyproxy/ratelimit, which refuses them.
 func TestMigratingNamesOwnFields(t *testing.T) {

@@ -1,9 +1,7 @@
 package descriptors
 
 import (
-	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,43 +33,26 @@ func TestNoWarnings(t *testing.T) {
 	}
 }
 
-// The search for hidden wildcards must not delay loading, however many there are.
-func TestManyWildcardsLoadFast(t *testing.T) {
-	var rules strings.Builder
-	rules.WriteString("domain: api\ndescriptors:\n")
-	for i := range 20_000 {
-		fmt.Fprintf(&rules, "- {key: path, value: '*/%d/*'}\n", i)
-	}
-	testenv.InProcessorTime(t, time.Second, func() { load(t, rules.String()) })
-}
-
 // If many rules lack the same limits, the warnings name some and count the others. The search
 // for them takes little of the time to load.
 func TestManyHiddenLimits(t *testing.T) {
 	const limit = "rate_limit: {unit: minute, requests_per_unit: 1}"
-	list := func(n int, format string) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, format, i)
-		}
-		return b.String()
-	}
 	for _, test := range []struct {
 		name, rules string
 		want        int
 		last        string
 	}{
 		{
-			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + list(20_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
+			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + numbered(20_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
 			"rules.yaml:104:3: tenant=t100 and 19899 of the rules after it lack limits that a more general one beside them has, too",
 		},
 		{
-			"all in another way", "- {key: tenant, descriptors: [" + list(10_000, "{key: user, value: u%d, "+limit+"}, ") + "]}\n" +
-				list(10_000, "- {key: tenant, value: t%d, descriptors: [{key: user, "+limit+"}]}\n"), 0, "",
+			"all in another way", "- {key: tenant, descriptors: [" + numbered(10_000, "{key: user, value: u%d, "+limit+"}, ") + "]}\n" +
+				numbered(10_000, "- {key: tenant, value: t%d, descriptors: [{key: user, "+limit+"}]}\n"), 0, "",
 		},
 		{
-			"a wildcard before each", list(200, "- {key: tenant, value: '*-%d-*', descriptors: [{key: user, "+limit+"}]}\n") +
-				list(20_000, "- {key: tenant, value: -%d-, "+limit+"}\n"), maxNamed + 1,
+			"a wildcard before each", numbered(200, "- {key: tenant, value: '*-%d-*', descriptors: [{key: user, "+limit+"}]}\n") +
+				numbered(20_000, "- {key: tenant, value: -%d-, "+limit+"}\n"), maxNamed + 1,
 			"rules.yaml:303:3: tenant=-100- and 99 of the rules after it lack limits that a more general one beside them has, too",
 		},
 	} {

@@ -5,8 +5,12 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // bounded are the limits of these tests. Their amounts have no divisor in common with their
@@ -49,6 +53,13 @@ var bounded = []Spec{
 //   - A denied client waits no longer than the algorithm's longest wait, and is admitted at its
 //     retry time.
 func TestBounds(t *testing.T) {
+	document := testenv.Must(os.ReadFile("../../docs/algorithms.md"))(t)
+	for algorithm, promise := range promises {
+		row := regexp.MustCompile(`(?m)^\|\[.*` + algorithm.String() + `.*\|` + regexp.QuoteMeta(promise) + `\|$`)
+		if !row.Match(document) {
+			t.Errorf("docs/algorithms.md has no row with: %s", promise)
+		}
+	}
 	for _, spec := range bounded {
 		t.Run(fmt.Sprintf("%s %d per %s burst %d", spec.Algorithm, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
 			l := must(spec)
@@ -220,7 +231,17 @@ func (c *steppedClient) checkBounds() {
 	}
 }
 
-// bound returns the documented bound of a span with a number of steps back, or nil if there is
+// promises are the bounds in docs/algorithms.md, as formulas of the limit L, the burst B and the
+// period W.
+var promises = map[Algorithm]string{
+	FixedWindow:   "2L in less than a period, across the end of a window",
+	FirstHit:      "2L - 1 in less than a period",
+	ByCalendar:    "2L in less than a window",
+	SlidingWindow: "L in a window; L + L · t / W in any time t up to a period",
+	TokenBucket:   "B + L · t / W in any time t",
+}
+
+// bound returns the promised bound of a span with a number of steps back, or nil if there is
 // none.
 func (r *rule) bound(span, steps int64) *big.Rat {
 	refill := new(big.Rat).Mul(r.amount, big.NewRat(span, r.period))

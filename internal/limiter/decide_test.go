@@ -11,25 +11,6 @@ func at(d time.Duration) int64 {
 	return time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC).Add(d).UnixMicro()
 }
 
-func TestDecideAllocatesNothing(t *testing.T) {
-	for _, n := range []int{1, 16} {
-		hits, states, out := make([]Hit, n), make([]*State, n), make([]Decision, n)
-		for i := range hits {
-			hits[i] = Hit{Limit: must(Spec{RequestsPerUnit: 50, Unit: Minute}), Cost: 1}
-			states[i] = new(State)
-		}
-		denials := 0
-		allocs := testing.AllocsPerRun(100, func() {
-			if Decide(hits, states, nil, at(0), out) {
-				denials++
-			}
-		})
-		if allocs != 0 || denials == 0 {
-			t.Errorf("%d hits: %v allocations and %d denials, want none and some", n, allocs, denials)
-		}
-	}
-}
-
 func TestFirsts(t *testing.T) {
 	for _, n := range []int{1, few, few + 1, 1000} {
 		for _, counters := range []int{1, 2, 5, n} {

@@ -5,7 +5,6 @@
 //   - envoyconfig: the descriptors that Envoy's configuration makes of a request.
 //   - simulate: the effect that rules would have had on the requests of access logs.
 //   - bench: load on any server of Envoy's RateLimitService.
-//   - limitcases: a single test, of many workers that wait as long as the answers say.
 //
 // Each takes rules and a question, and returns a report for people and for programs.
 // cmd/server calls them. All but bench decide through plan and limiter, as a server does.

@@ -211,15 +211,18 @@ func TestLostStore(t *testing.T) {
 		removed := a.add(allowing("user=bob", time.Hour))
 		testenv.OK(t, a.Remove(t.Context(), removed.ID, "", ""))
 		garbage := map[string]string{"newer": `{"twice":9}`, "more": store.texts[e.ID] + "]"}
-		for i := range 10_000 {
-			garbage[fmt.Sprint("garbage-", i)] = "\x1b" + strings.Repeat("x", i)
+		for i := range 1000 {
+			garbage[fmt.Sprint("garbage-", i)] = "\x1b" + strings.Repeat("x", 10*i)
 		}
 		testenv.OK(t, store.SetExceptions(t.Context(), garbage))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		testenv.OK(t, a.Remove(t.Context(), "newer", "", ""))
-		garbage["garbage-1"] = "changed"
-		testenv.OK(t, store.SetExceptions(t.Context(), garbage))
+		for range 3 {
+			garbage["garbage-1"] += "changed"
+			testenv.OK(t, store.SetExceptions(t.Context(), garbage))
+			time.Sleep(10 * time.Second)
+		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		use(t, b, "user=alice")
@@ -247,7 +250,7 @@ func TestLostStore(t *testing.T) {
 		if store.sets != sets {
 			t.Error("servers go on changing the store")
 		}
-		const unread = `msg="exceptions are ignored because they cannot be read, a newer version may have added them" exceptions=10002 err="`
+		const unread = `msg="exceptions are ignored because they cannot be read, a newer version may have added them" exceptions=1002 err="`
 		log := a.log.String() + b.log.String()
 		if strings.Count(log, unread) != 4 || strings.Count(log, "cannot be read") != 4 || !strings.Contains(log, `msg="Redis has lost the exceptions, they are restored" exceptions=1`) || len(log) > 10_000 {
 			t.Errorf("got log %.10000s", log)

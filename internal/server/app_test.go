@@ -83,6 +83,10 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	good := directory(t, limited(3))
+	mixed := directory(t, limited(3))
+	write(t, mixed+"/bad.yaml", "domian: other\n")
+	root := t.TempDir()
+	write(t, root+"/hidden/config/.rules.yaml", limited(3))
 	here := testenv.Must(os.Getwd())(t)
 	tests := []struct {
 		name  string
@@ -98,6 +102,10 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"authorities of Redis", []string{"--config=" + good, "--redis-url=db:6379", "--redis-tls", "--redis-tls-cacert=/no/such/file"}, []string{"REDIS_TLS_CACERT", "/no/such/file"}},
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
 		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
+		{"one bad file", []string{"--config=" + mixed}, []string{"bad.yaml:1:", "domian"}},
+		{"no RUNTIME_SUBDIRECTORY", []string{"--runtime-root=" + root}, []string{root + "/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY", "no such file"}},
+		{"no RUNTIME_ROOT", []string{"--runtime-subdirectory=no/such"}, []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
+		{"hidden rules", []string{"--runtime-root=" + root, "--runtime-subdirectory=hidden"}, []string{root + "/hidden/config", "no rule files"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

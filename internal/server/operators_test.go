@@ -14,6 +14,8 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"weir/internal/limiter"
 	"weir/internal/operators"
@@ -95,9 +97,11 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	}
 }
 
-// TestStatusAndDenialsAsJSON reads the status and the denials after denied requests.
+// TestStatusAndDenialsAsJSON reads the status, and the denials with their rule, also after the rule
+// has moved in its file.
 func TestStatusAndDenialsAsJSON(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(1)))
+	dir := directory(t, limited(1))
+	f, file := start(t, "--config="+dir), dir+"/rules.yaml"
 	f.wantPasses("alice", 5, 1)
 	testenv.Eventually(t, func() error {
 		var got api.Status
@@ -115,30 +119,15 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		return nil
 	})
 	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"notes": []`)
-	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`,
+		`"rule": "user"`, `"location": "`+file+`:3:5"`, `"rate": "1 per year"`, `"retry_after": `)
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
-}
-
-// TestDenialsPage lists denied clients with their rule, also after the rule has moved in its file.
-func TestDenialsPage(t *testing.T) {
-	dir := directory(t, limited(1))
-	f := start(t, "--config="+dir)
-	f.wantPasses("alice", 2, 1)
-	file := dir + "/rules.yaml"
-	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "user"`, `"location": "`+file+`:3:5"`, `"rate": "1 per year"`, `"denied": 1`, `"value": "alice"`, `"retry_after": `)
 	write(t, file, "# a comment\n"+limited(1))
-	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"location": "`+file+`:4:5"`, `"denied": 1`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"location": "`+file+`:4:5"`, `"denied": 4`)
 	write(t, file, "domain: api\ndescriptors: [{key: tenant}]\n")
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
-	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"location"`) || !strings.Contains(body, `"denied": 1`) {
+	if _, body, err := f.request("GET", f.debug.addr(), "/denials", ""); err != nil || strings.Contains(body, `"location"`) || !strings.Contains(body, `"denied": 4`) {
 		t.Errorf("got %v, %s", err, body)
-	}
-}
-
-func newExceptionOf(user string, effect plan.Effect) operators.NewException {
-	return operators.NewException{
-		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
-		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
 	}
 }
 
@@ -158,16 +147,19 @@ func (f *fixture) wantPasses(user string, n, want int) {
 }
 
 // TestExceptions adds exceptions of each effect to a running server, and checks that answers,
-// metrics, the decision log and denials show them until they are removed.
+// metrics, the decision log and denials show them until they are removed. Exceptions still deny and
+// allow requests while Redis is unavailable.
 func TestExceptions(t *testing.T) {
 	var out testenv.Log
-	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--decision-log=all", "--redis-url="+testenv.RedisServer(t).Addr())
+	redis := testenv.RedisServer(t)
+	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--decision-log=all", "--redis-url="+redis.Addr())
 	f.wantHealth(true, "")
 	add := func(user string, effect plan.Effect, factor float64) operators.Exception {
 		t.Helper()
-		n := newExceptionOf(user, effect)
-		n.Factor = factor
-		return testenv.Must(f.operators.AddException(t.Context(), n, "192.0.2.1:1 by token"))(t)
+		return testenv.Must(f.operators.AddException(t.Context(), operators.NewException{
+			Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
+			Effect:     effect, Factor: factor, For: 3600, By: "bob", Reason: "a test",
+		}, "192.0.2.1:1 by token"))(t)
 	}
 	const evil = "\u202e<script>\x1b[31m\n"
 	f.wantPasses("alice", 4, 2)
@@ -215,21 +207,15 @@ func TestExceptions(t *testing.T) {
 	if strings.ContainsAny(f.log.String()+out.String(), "\x1b\u202e") {
 		t.Error("bytes of a request are in a log as they are")
 	}
-}
 
-// TestExceptionsWithoutRedis checks that exceptions still deny and allow requests while Redis is
-// unavailable.
-func TestExceptionsWithoutRedis(t *testing.T) {
-	redis := testenv.RedisServer(t)
-	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
-	f.wantHealth(true, "")
-	for _, effect := range []plan.Effect{"allow", "deny"} {
-		testenv.Must(f.operators.AddException(t.Context(), newExceptionOf(string(effect), effect), ""))(t)
-	}
+	add("alice", "allow", 0)
+	add("bob", "deny", 0)
 	redis.Stop()
-	f.wantUnavailable()
-	f.wantPasses("allow", 3, 3)
-	f.wantPasses("deny", 3, 0)
+	if _, err := f.ask(t.Context(), "dave"); status.Code(err) != codes.Unavailable {
+		t.Errorf("without Redis: got %v, want UNAVAILABLE", err)
+	}
+	f.wantPasses("alice", 3, 3)
+	f.wantPasses("bob", 3, 0)
 }
 
 // counters returns the counters of a user from the debug port.
@@ -310,9 +296,10 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 }
 
 // TestResetIsAudited resets counters in memory with values that try to forge the log, and with
-// hashed values.
+// hashed values, which denials and the decision log show, too.
 func TestResetIsAudited(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(2)), "--cache-key-hash-values")
+	var out testenv.Log
+	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--cache-key-hash-values", "--decision-log=denied")
 	f.wantHealth(true, "OK")
 	user := "alice" + strings.Repeat("\n", 3_000)
 	f.wantPasses(user, 3, 2)
@@ -325,8 +312,11 @@ func TestResetIsAudited(t *testing.T) {
 	f.wantPasses(user, 3, 2)
 	f.wantLog(`by="\nmsg=forged"`)
 	f.wantLog(`descriptor="user=#`)
-	if log := f.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "\nmsg=forged") {
-		t.Errorf("log:\n%.2000s", log)
+	out.WaitFor(t, `"hashed":true`)
+	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"denied": 2`, `"value": "#`)
+	_, page, _ := f.request("GET", f.debug.addr(), "/denials", "")
+	if shown := f.log.String() + out.String() + page; strings.Contains(shown, "alice") || strings.Contains(shown, "\nmsg=forged") {
+		t.Errorf("the logs and the denials are:\n%.2000s", shown)
 	}
 	_, err := f.operators.Reset(t.Context(), operators.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
 	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {

@@ -118,21 +118,6 @@ func TestRedisCluster(t *testing.T) {
 	f.wantNoPassword()
 }
 
-func TestRedisSentinel(t *testing.T) {
-	t.Parallel()
-	auth := []string{"--requirepass", "swordfish", "--masterauth", "swordfish"}
-	primary := testenv.RedisServer(t, auth...)
-	testenv.RedisReplica(t, primary, auth...)
-	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish", "requirepass swordfish-too")
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-type=sentinel", "--redis-url=weir,"+sentinel.Addr(),
-		"--redis-auth=swordfish", "--redis-sentinel-auth=swordfish-too", "--redis-timeout=500ms")
-	f.wantHealth(true, "OK")
-	f.wantLimit(3)
-	primary.Stop()
-	f.wantLimit(3) // on the promoted replica
-	f.wantNoPassword()
-}
-
 func TestRedisPerSecond(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
 	second.RequireAuth("swordfish")

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -35,7 +34,7 @@ func change(t *testing.T, root, lines string) {
 			write(t, first, rules)
 			testenv.OK(t, os.Chtimes(first, before.ModTime(), before.ModTime()))
 		case "mount":
-			configMap(t, first, rules)
+			mountFile(t, first, "rules.yaml", rules)
 		case "link":
 			link(t, second, first)
 		case "rename":
@@ -171,14 +170,17 @@ func TestManyProblems(t *testing.T) {
 
 func TestRulesThatDisappearGoOnServing(t *testing.T) {
 	t.Parallel()
-	for gone, problem := range map[string]string{"": "no such file", "rules.yaml": "no rule files"} {
+	for problem, gone := range map[string]string{"no such file": "", "no rule files": "rules.yaml", "it is not a regular file": "rules.yaml"} {
 		dir := directory(t, limited(3))
 		f := start(t, "--config="+dir)
 		f.wantLimit(3)
 		testenv.OK(t, os.RemoveAll(filepath.Join(dir, gone)))
+		if problem == "it is not a regular file" { // but a pipe, from which a read would never return
+			testenv.OK(t, syscall.Mkfifo(dir+"/rules.yaml", 0o600))
+		}
 		f.wantAnswer("GET", f.debug.addr(), "/", 200, problem)
 		f.wantLimit(3)
-		write(t, dir+"/rules.yaml", limited(7))
+		replace(t, dir+"/rules.yaml", limited(7))
 		f.wantLimit(7)
 	}
 }
@@ -208,20 +210,22 @@ func TestMergedDomains(t *testing.T) {
 	f.wantLog(`domain: the domain \"none\" has no rules, everything is admitted`)
 }
 
-// configMap mounts or replaces a ConfigMap at dir as the kubelet does: files are links through the
-// link ..data, and only that link is replaced.
-func configMap(t *testing.T, dir, content string) {
+// mountFile mounts or replaces a ConfigMap or a Secret with one file at dir as the kubelet does: the
+// file is a link through the link ..data, and only that link is replaced. It returns the file's path.
+func mountFile(t *testing.T, dir, name, content string) string {
 	t.Helper()
-	entries, _ := os.ReadDir(dir) // empty the first time
-	version := fmt.Sprintf("..version%d", len(entries))
-	write(t, filepath.Join(dir, version, "rules.yaml"), content)
-	old, _ := os.Readlink(filepath.Join(dir, "..data"))
-	link(t, version, filepath.Join(dir, "..data"))
+	testenv.OK(t, os.MkdirAll(dir, 0o755))
+	version := testenv.Must(os.MkdirTemp(dir, "..version"))(t)
+	write(t, filepath.Join(version, name), content)
+	old, _ := os.Readlink(filepath.Join(dir, "..data")) // empty the first time
+	link(t, filepath.Base(version), filepath.Join(dir, "..data"))
+	path := filepath.Join(dir, name)
 	if old == "" {
-		link(t, "..data/rules.yaml", filepath.Join(dir, "rules.yaml"))
-		return
+		link(t, "..data/"+name, path)
+	} else {
+		testenv.OK(t, os.RemoveAll(filepath.Join(dir, old)))
 	}
-	testenv.OK(t, os.RemoveAll(filepath.Join(dir, old)))
+	return path
 }
 
 // link makes a symbolic link, or replaces one in one step.

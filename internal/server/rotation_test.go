@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,19 +13,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// mount writes a secret as a kubelet does, behind the link ..data to a directory, which a rename
-// replaces. It returns the path of the secret.
+// mount mounts or replaces a secret at dir, and returns the path of its file.
 func mount(t *testing.T, dir, text string) string {
 	t.Helper()
-	version := testenv.Must(os.MkdirTemp(dir, "..version"))(t)
-	write(t, filepath.Join(version, "secret"), text+"\n")
-	next, path := filepath.Join(dir, "..data_next"), filepath.Join(dir, "secret")
-	testenv.OK(t, os.Symlink(filepath.Base(version), next))
-	testenv.OK(t, os.Rename(next, filepath.Join(dir, "..data")))
-	if err := os.Symlink("..data/secret", path); err != nil && !os.IsExist(err) {
-		t.Fatal(err)
-	}
-	return path
+	return mountFile(t, dir, "secret", text+"\n")
 }
 
 // load sends requests of several clients without a pause.

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"weir/internal/limiter"
 	"weir/internal/settings"
 	"weir/internal/testenv"
 )
@@ -27,7 +26,6 @@ import (
 // TestSpecialValues has a row for each setting whose help gives 0, or no value, a special meaning:
 // a test of that meaning, or nil and the name of another test.
 func TestSpecialValues(t *testing.T) {
-	listens := func(t *testing.T, args ...string) settings.Listen { return fromEnvironment(t, args...).Listen }
 	// watched returns the duration and the error of a call of Watch on a server with flags. ctx bounds the call.
 	watched := func(ctx context.Context, t *testing.T, args ...string) (time.Duration, codes.Code) {
 		f, began := start(t, append(args, "--config="+directory(t, limited(3)))...), time.Now()
@@ -64,11 +62,10 @@ func TestSpecialValues(t *testing.T) {
 		"GRPC_MAX_CONCURRENT_STREAMS": nil, // TestStreamsOfAConnection
 		"REDIS_POOL_SIZE":             nil, // TestRedisCluster
 		"REDIS_TLS_CACERT":            nil, // TestRedisTLS
-		"USE_PROMETHEUS": func(t *testing.T) {
-			if got := bindings(listens(t)); got[len(got)-1].name != "metrics" {
-				t.Errorf("listens at %v", got)
-			}
-		},
+		"REDIS_URL":                   nil, // TestServes
+		"USE_PROMETHEUS":              nil, // TestListenersToDoWithout
+
+		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": nil, // TestChargeAsSet
 		"GRPC_MAX_CONNECTION_AGE": func(t *testing.T) {
 			outlasts(t, []string{"--grpc-max-connection-age=0s", "--grpc-max-connection-age-grace=50ms"}, []string{"--grpc-max-connection-age=50ms", "--grpc-max-connection-age-grace=50ms"})
 		},
@@ -108,16 +105,6 @@ func TestSpecialValues(t *testing.T) {
 		"REQUEST_TIMEOUT": func(t *testing.T) {
 			t.Setenv("REQUEST_TIMEOUT", "0s")
 			start(t, "--config="+directory(t, limited(3))).wantLimit(3)
-		},
-		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": func(t *testing.T) {
-			s := fromEnvironment(t)
-			if got := PlanOptions(s.Rules.Reading, s.Store.Charging, s.Answers.Modes).Charge; got != limiter.Auto {
-				t.Errorf("got %v, want Auto", got)
-			}
-		},
-		"REDIS_URL": func(t *testing.T) {
-			f := start(t, "--config="+directory(t, limited(3)))
-			f.wantAnswer("GET", f.debug.addr(), "/", 200, "counters    in memory")
 		},
 		"USE_STATSD": func(t *testing.T) {
 			tcp := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t).(*net.TCPListener)

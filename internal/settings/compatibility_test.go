@@ -104,7 +104,7 @@ var counterparts = []counterpart{
 	{names: "REDIS_SOCKET_TYPE=unix", differs: "unset: as `REDIS_URL` says", proof: "TestIstioEnvironmentServesEnvoy"},
 	{names: "REDIS_TYPE=SINGLE REDIS_AUTH", proof: "TestRedisCluster"},
 	{names: "REDIS_URL=/var/run/nutcracker/ratelimit.sock", differs: "unset: counters in memory", proof: "TestIstioEnvironmentServesEnvoy"},
-	{names: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestRedisSentinel"},
+	{names: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestPasswordsWithColons"},
 	{names: "REDIS_TLS=false REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY REDIS_TLS_CACERT REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=false", proof: "TestRedisTLS"},
 	{names: "REDIS_TIMEOUT=10s", differs: "default 1s, within [the deadline](operations.md#when-redis-fails)", proof: "TestBothRedis"},
 	{names: "REDIS_POOL_SIZE=10", differs: "clusters only; unset: as needed", proof: "TestBothRedis"},

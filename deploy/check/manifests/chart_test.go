@@ -496,21 +496,6 @@ func pathsIn(before string, values map[string]any) (paths []string) {
 	return paths
 }
 
-// TestChartIsWhole loads the chart as Helm does. The loaded chart contains the files of this
-// repository to which its links lead.
-func TestChartIsWhole(t *testing.T) {
-	loaded := testenv.Must(loader.Load(chart))(t)
-	files := map[string]string{"files/alerts.yaml": "prometheus/alerts.yaml", "files/dashboard.json": "grafana/weir.json", "files/settings.md": "../docs/settings.md"}
-	for _, file := range loaded.Files {
-		if source, is := files[file.Name]; is && string(file.Data) == readFile(t, "../../"+source) {
-			delete(files, file.Name)
-		}
-	}
-	if len(files) > 0 {
-		t.Errorf("the chart lacks %v, or they are others", files)
-	}
-}
-
 // TestReleasedChart renders the chart as scripts/release.sh packs it: with the version of
 // the release, and with files in the place of links.
 func TestReleasedChart(t *testing.T) {

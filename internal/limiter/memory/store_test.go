@@ -291,23 +291,25 @@ func TestConcurrentEviction(t *testing.T) {
 	}
 }
 
+// Neither admitted nor denied requests on existing counters need new memory.
 func TestNoAllocationOnExistingCounters(t *testing.T) {
-	f := newFixture(t, 0)
-	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Second})
-	hits, out, i := make([]limiter.Hit, 16), make([]limiter.Decision, 16), 0
-	for i := range hits {
-		hits[i] = hit(limit, 1, "a key of some length ", i)
-	}
-	later := make([]time.Time, 200)
-	for i := range later {
-		later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
-	}
-	if allocs := testing.AllocsPerRun(len(later)-1, func() {
-		f.now.Store(&later[i])
-		i++
-		testenv.Must(f.Decide(context.Background(), hits, out))(t)
-	}); allocs != 0 {
-		t.Errorf("%v allocations, want none", allocs)
+	for _, spec := range []limiter.Spec{{RequestsPerUnit: 1 << 31, Unit: limiter.Second}, {RequestsPerUnit: 1, Unit: limiter.Year}} {
+		f, limit := newFixture(t, 0), storetest.Must(spec)
+		hits, out, i := make([]limiter.Hit, 16), make([]limiter.Decision, 16), 0
+		for i := range hits {
+			hits[i] = hit(limit, 1, "a key of some length ", i)
+		}
+		later := make([]time.Time, 200)
+		for i := range later {
+			later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
+		}
+		if allocs := testing.AllocsPerRun(len(later)-1, func() {
+			f.now.Store(&later[i])
+			i++
+			testenv.Must(f.Decide(context.Background(), hits, out))(t)
+		}); allocs != 0 {
+			t.Errorf("%s: %v allocations, want none", limit.Rate(), allocs)
+		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// At the very change of a window, whatever the clocks of processes show, the clock of Redis
-// decides: until its last microsecond a window holds what it admits, and then the next does.
+// At the change of a window, Redis' clock decides, regardless of the clocks of the servers. A
+// window keeps its admissions until its last microsecond, and then the next window starts.
 func TestTheVeryChangeOfAWindow(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
@@ -29,7 +29,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec   limiter.Spec
 		change time.Time
-		length time.Duration // of the window that begins then
+		length time.Duration // of the window that starts then
 	}{
 		"the day of 23 hours ends":   {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(3, 29, 22), 24 * time.Hour},
 		"the day of 25 hours begins": {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(10, 24, 22), 25 * time.Hour},
@@ -74,7 +74,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 	}
 }
 
-// The clock of Redis is found out once, and again if it or that of the process has stepped.
+// Redis' clock is read once, and again if that clock or the server's clock has stepped.
 func TestClockOfRedisIsFoundOut(t *testing.T) {
 	redis := miniredis.RunT(t)
 	redisNow := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

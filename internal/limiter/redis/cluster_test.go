@@ -16,14 +16,14 @@ import (
 	"weir/internal/testenv"
 )
 
-// cluster is three nodes.
+// cluster is a Redis Cluster of three primaries.
 type cluster struct {
 	o     Options // of a store on it
 	admin *redis.ClusterClient
 	nodes []*testenv.Redis
 }
 
-// startCluster starts one. No node takes another for dead who is only slow.
+// startCluster starts a cluster. Its timeout is long, so that a busy node does not count as dead.
 func startCluster(t testing.TB, replicas int, args ...string) *cluster {
 	t.Helper()
 	nodes := testenv.RedisCluster(t, 3, replicas, append([]string{"--cluster-node-timeout", "30000"}, args...)...)
@@ -50,7 +50,7 @@ func TestCluster(t *testing.T) {
 		{"ping", testPingAsksEachNode},
 		{"rotations", testRotations},
 		{"silent nodes", testSilentNodes},
-		{"faults", testFaultsOfACluster}, // which leave slots where they moved
+		{"faults", testFaultsOfACluster}, // last, because it leaves slots on other nodes
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c.flush(t)
@@ -67,8 +67,7 @@ func (c *cluster) flush(t testing.TB) {
 	}))
 }
 
-// testStoreOnCluster runs the suite with its own keys, which lie on as many
-// slots as there are keys.
+// testStoreOnCluster runs the suite with its own keys, each on its own slot.
 func testStoreOnCluster(t *testing.T, c *cluster) {
 	o := c.o
 	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
@@ -99,8 +98,8 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return s.Store.Decide(ctx, in, out)
 }
 
-// TestNodeOfAClusterIsReplaced has a replica that takes over when it is told to,
-// and not as soon as its node is dead: that could be before anybody asks.
+// TestNodeOfAClusterIsReplaced stops a node whose replica takes over only on command. Otherwise
+// it could take over before the test sends a request.
 func TestNodeOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1, "--cluster-replica-no-failover", "yes")

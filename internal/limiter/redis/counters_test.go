@@ -13,8 +13,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// What is known of counters is forgotten by the process that resets them at once, and by
-// others when they hear of it.
+// A server that resets counters forgets their denials at once. Other servers forget them when
+// they learn of the reset.
 func TestResetEndsRememberedDenials(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, DenyFor: time.Hour})
@@ -38,7 +38,7 @@ func TestResetEndsRememberedDenials(t *testing.T) {
 	}
 }
 
-// Counters in several places are looked at and reset, each where it is.
+// Peek and Reset reach counters on several nodes and on the second Redis.
 func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	o, second := c.o, testenv.RedisServer(t)
 	perSecond := at(second.Addr())
@@ -74,8 +74,8 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	}
 }
 
-// testSilentNodes has a node of a cluster and a second Redis say nothing. Whatever operators ask
-// for ends within one timeout, and what is elsewhere is reset.
+// testSilentNodes pauses a node of a cluster and a second Redis. Every operation of operators
+// ends within one timeout, and counters on other nodes are reset.
 func testSilentNodes(t *testing.T, c *cluster) {
 	o, second := c.o, testenv.RedisServer(t)
 	o.Main.Timeout = 2 * time.Second

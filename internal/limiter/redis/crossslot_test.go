@@ -21,7 +21,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// pair is a store on two Redis, with a clock that stands where it is set.
+// pair is a store on two Redis servers, with a clock that moves only by forward.
 type pair struct {
 	*Store
 	first, second *miniredis.Miniredis
@@ -39,21 +39,13 @@ func newPair(t *testing.T) *pair {
 func (p *pair) now() time.Time          { return time.UnixMicro(p.micros.Load()) }
 func (p *pair) forward(d time.Duration) { p.micros.Add(d.Microseconds()) }
 
-// perSeconds is a limit of the second Redis, of a window that no test outlives.
+// perSeconds returns a limit of the second Redis. Its window lasts longer than any test.
 func perSeconds(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 }
 
-func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
-	p := newPair(t)
-	mustDecide(t, p, hit("year", perYear, 1), hit("second", perSeconds(3), 1))
-	if first, second := p.first.Keys(), p.second.Keys(); !slices.Equal(first, []string{"year"}) || !slices.Equal(second, []string{"second"}) {
-		t.Errorf("%q in the first Redis and %q in the second", first, second)
-	}
-}
-
-// TestCrossSlotIsDecidedAsByTheModel draws requests that come one after the other,
-// so that what is decided in two places must be as if it were one.
+// TestCrossSlotIsDecidedAsByTheModel sends random requests one after the other. Decisions that
+// involve both Redis servers must equal the decisions of a single store.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
 	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now}
@@ -80,7 +72,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 			p.forward(time.Duration(random.IntN(20_000)) * time.Millisecond)
 		}
 		hits := make([]limiter.Hit, 1+random.IntN(5))
-		always := map[string]bool{} // what hits on each counter are written for; a mix is not exact, see crossSlot
+		always := map[string]bool{} // whether hits on a counter are always charged; a mix is not exact, see crossSlot
 		for i := range hits {
 			l := random.IntN(len(limits))
 			key := fmt.Sprintf("%d %d", l/3, random.IntN(2))
@@ -96,7 +88,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
-		rest(p.Store) // the clock must not move before all is given back, nor another store be asked
+		rest(p.Store) // all refunds must be complete before the clock moves and before another store is used
 		rest(other)
 		wantDenied, _ := model.Decide(t.Context(), hits, want)
 		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
@@ -132,9 +124,9 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 }
 
-// What a request was charged in one place is given back if it is denied in the other: before
-// its caller has the answer, unless it cannot wait so long or has left, and before the store is
-// closed.
+// If one Redis denies a request, its charge on the other is refunded: before the caller gets the
+// answer, unless the caller's deadline is too close or the caller has left, and before the store
+// is closed.
 func TestACrossSlotGivesBack(t *testing.T) {
 	for _, what := range []string{"its caller waits", "its caller cannot wait", "its caller leaves", "the store is closed"} {
 		t.Run(what, func(t *testing.T) {
@@ -148,13 +140,13 @@ func TestACrossSlotGivesBack(t *testing.T) {
 			go func() {
 				hits := []limiter.Hit{hit("year", perYear, 5), hit("second", limit, 1)}
 				denied, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
-				copy(hits[0].Key, "xxxx") // it is the caller's again
+				copy(hits[0].Key, "xxxx") // the caller owns the memory again
 				if err == nil && !denied {
 					err = errors.New("it is admitted")
 				}
 				answer <- err
 			}()
-			<-g.keys // it is charged
+			<-g.keys // the charge
 			switch what {
 			case "its caller leaves":
 				if leave(); !errors.Is(<-answer, context.Canceled) {
@@ -179,7 +171,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 				}
 			}
 			g.pass <- struct{}{}
-			<-g.keys // it is given back
+			<-g.keys // the refund
 			if what == "its caller cannot wait" {
 				leave()
 				testenv.OK(t, <-answer)
@@ -194,7 +186,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 			default:
 				rest(p.Store)
 			}
-			p.first.FastForward(time.Millisecond) // for which unused counters are kept
+			p.first.FastForward(time.Millisecond) // the time for which unused counters are kept
 			if keys := p.first.Keys(); len(keys) != 0 {
 				t.Errorf("%q are left of a denied request", keys)
 			}

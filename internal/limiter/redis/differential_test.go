@@ -15,12 +15,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestDifferential compares a real Redis with the model over random histories
-// that are new each time, as many decisions as WEIR_DIFFERENTIAL says; `make
-// differential` asks for a million.
+// TestDifferential compares a real Redis with the model over random histories. Each run has new
+// histories, with WEIR_DIFFERENTIAL decisions; `make differential` runs a million.
 func TestDifferential(t *testing.T) {
 	decisions := differentialDecisions(t)
-	const stores = 4 // each with a clock, and a database of Redis, of its own
+	const stores = 4 // each with its own clock and its own database of Redis
 	r := testenv.RedisServer(t)
 	var remembered atomic.Int64
 	t.Run("histories", func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// differentialDecisions is how many decisions to compare.
+// differentialDecisions returns the number of decisions to compare.
 func differentialDecisions(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("WEIR_DIFFERENTIAL")
@@ -59,9 +58,8 @@ func differentialDecisions(t *testing.T) int {
 	return n
 }
 
-// TestDifferentialBatches does the same with whole batches, which meet few counters: so
-// that their hits fit together, or not, or only some of them. The judge decides
-// their requests in the order that the reply says.
+// TestDifferentialBatches compares batches on few counters, so that all, some or none of a
+// batch's hits fit together. The judge decides the requests in the order in the reply.
 func TestDifferentialBatches(t *testing.T) {
 	h := newHistory(t, testenv.RedisServer(t).Addr())
 	for decisions := differentialDecisions(t); h.decided < decisions && !t.Failed(); {
@@ -82,11 +80,11 @@ type history struct {
 	store                     *Store
 	now                       time.Time
 	counters                  counters
-	limitOf                   map[string]*limiter.Limit // by key, one of them
+	limitOf                   map[string]*limiter.Limit // one of the limits of each key
 	decided, together, single int
 }
 
-// newHistory begins a history in a Redis.
+// newHistory starts a history in a Redis.
 func newHistory(t *testing.T, addr string) *history {
 	t.Helper()
 	seed := rand.Uint64()
@@ -99,8 +97,8 @@ func newHistory(t *testing.T, addr string) *history {
 	return h
 }
 
-// pass lets time pass, or none, or steps back. Never does a state expire within the
-// next seconds, in which it would be forgotten although the clock stands.
+// pass advances the clock, leaves it, or sets it back. No state may expire within the next
+// seconds of real time, because Redis would forget it although the test's clock stands still.
 func (h *history) pass() {
 	switch n := h.IntN(100); {
 	case n < 40:
@@ -124,8 +122,8 @@ func (h *history) pass() {
 	}
 }
 
-// renew charges all counters: else one of a window that has ended may be forgotten
-// when the clock steps back to it.
+// renew charges all counters. Otherwise Redis may have forgotten a counter of an earlier window
+// when the clock steps back to that window.
 func (h *history) renew() {
 	var hits []limiter.Hit
 	for key, limit := range h.limitOf {
@@ -140,8 +138,8 @@ func (h *history) renew() {
 	}
 }
 
-// requests draws a batch: of one algorithm or of all, with ordinary hits or of all kinds,
-// on few counters or on many.
+// requests draws a batch: of one algorithm or of all, with ordinary hits or with all kinds of
+// hits, on few counters or on many.
 func (h *history) requests() (requests [][]limiter.Hit) {
 	kinds := []limiter.Spec{
 		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.FirstHit},
@@ -152,7 +150,7 @@ func (h *history) requests() (requests [][]limiter.Hit) {
 		n := h.IntN(len(kinds))
 		kinds = kinds[n : n+1]
 	}
-	straight := h.IntN(2) == 0 // as far as the counters have room
+	straight := h.IntN(2) == 0 // hits of straight.lua, if the counters have room
 	if straight {
 		kinds = kinds[:1]
 	}
@@ -175,15 +173,15 @@ func (h *history) requests() (requests [][]limiter.Hit) {
 	return requests
 }
 
-// hit draws a hit of a user. Every other user has room for most of what is asked for.
+// hit draws a hit of a user. Users with even numbers have room for most hits.
 func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	spec.RequestsPerUnit, spec.Unit = 5, []limiter.Unit{limiter.Minute, limiter.Hour}[user/2%2]
 	if user%2 == 0 && spec.Algorithm == limiter.TokenBucket {
-		spec.Burst = 2_000_000 // a unit still lasts for seconds
+		spec.Burst = 2_000_000 // a unit still takes seconds to drain
 	} else if user%2 == 0 {
 		spec.RequestsPerUnit = 2_000_000
 	}
-	if !ordinary && spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(2) == 0 { // so that bans begin, are cut short, and are dropped
+	if !ordinary && spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(2) == 0 { // so that bans begin, become shorter, and end early
 		spec.DenyFor = []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour}[h.IntN(3)]
 	}
 	cost := 1 + h.Uint64N(3)
@@ -201,7 +199,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 			hit.Always = true
 		}
 		hit.Mode = limiter.Mode(h.IntN(3))
-		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // which might be forgotten as empty
+		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // Redis may forget a bucket that is empty at one of the amounts
 			spec.RequestsPerUnit *= 2
 		}
 	}
@@ -214,7 +212,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	return hit
 }
 
-// name draws the name of a hold, one of so many.
+// name draws one of n names of holds.
 func (h *history) name(names uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), h.Uint64N(names))
 }

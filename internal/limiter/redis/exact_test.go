@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// faulty is the servers to which faults are done, all to the last of them.
+// faulty contains the Redis servers of a test. Faults affect the last of them.
 type faulty struct {
 	servers []*testenv.Redis
 	admins  []*redis.Client // of servers
@@ -22,16 +22,16 @@ type faulty struct {
 	toMove  []string        // tenants whose slots have not moved
 }
 
-// TestFaultsAdmitNoMoreThanTheLimit does something to the Redis of two processes
-// again and again while many callers share a limit, with batches and a memory of
-// denials. A call whose reply was lost may have been counted, and is not
-// repeated: so fewer may be admitted, and never more.
+// TestFaultsAdmitNoMoreThanTheLimit disturbs Redis again and again while many callers of two
+// servers share a limit, with batches and a memory of denials. A call whose reply was lost may
+// have been counted and is not repeated, so the callers may get less than the limit, but never
+// more.
 func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	testFaults(t, Options{Main: at(r.Addr())}, faulty{servers: []*testenv.Redis{r}, tenants: []string{""}})
 }
 
-// testFaultsOfACluster does the same to the node of several tenants, and moves their slots.
+// testFaultsOfACluster disturbs the cluster's node that has most tenants, and moves their slots.
 func testFaultsOfACluster(t *testing.T, cluster *cluster) {
 	f := faulty{servers: cluster.nodes}
 	for n := 0; len(f.tenants) < 12; n++ { // most of them on the last node
@@ -60,7 +60,7 @@ func testFaults(t *testing.T, o Options, f faulty) {
 		{"scripts are forgotten", long, func(t *testing.T) { do(t, f.admins[last], "script", "flush") }, false},
 		{"Redis stands still", 20 * time.Millisecond, func(*testing.T) {
 			f.servers[last].Pause()
-			testenv.Pass(50 * time.Millisecond) // longer than calls may take
+			testenv.Pass(50 * time.Millisecond) // longer than the timeout of calls
 			f.servers[last].Resume()
 		}, true},
 		{"slots move", long, f.moveSlot, false},
@@ -81,9 +81,9 @@ func testFaults(t *testing.T, o Options, f faulty) {
 	}
 }
 
-// moveSlot moves the slot of the next tenant, if it is on the last server, to the
-// first. Back and forth would not do: servers that do not know each other's latest
-// epochs may each take the other for the owner of a slot.
+// moveSlot moves the slot of the next tenant to the first server, if the slot is on the last
+// server. A slot moves only once: servers that do not know each other's latest epochs may
+// disagree about the owner of a slot that moves back.
 func (f *faulty) moveSlot(t *testing.T) {
 	if len(f.toMove) == 0 {
 		return
@@ -105,8 +105,8 @@ func (f *faulty) moveSlot(t *testing.T) {
 	}
 }
 
-// admitUnderFaults has many callers of two stores use up the limits of tenants while
-// there are faults, and one of a patient store what is left.
+// admitUnderFaults sends requests of many callers to two stores while faults occur. Then a
+// patient store uses up the remaining units of the limits.
 func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []string, fault func(), fails bool) {
 	amount := int64(3000 / len(tenants))
 	limit, ofUser := yearly(uint64(amount)), yearly(uint64(2*amount))
@@ -128,7 +128,7 @@ func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []
 		}
 	}
 
-	for n := range tenants { // or counters would be missing, which a cluster does not admit while their slot moves
+	for n := range tenants { // because a cluster refuses keys that do not exist while their slot moves
 		decide(patient, n)
 	}
 	done := make(chan struct{})
@@ -157,8 +157,7 @@ func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []
 		t.Errorf("requests failed: %t, want %t", got, fails)
 	}
 
-	// What is left of the limits is admitted, by a process that waits however busy the
-	// machine is.
+	// A store whose timeout is long even on a busy machine admits the remaining units.
 	for n, tenant := range tenants {
 		for range 2 * amount {
 			if denied[n].Load() > 0 {

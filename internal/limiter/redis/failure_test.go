@@ -19,14 +19,14 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	r, s := f.redis, f.Store
 	mustAsk(t, s, "k", perYear)
 
-	// Nobody asks while it is away: the first request after is not the victim
-	// of a connection that Redis has closed.
+	// No request is sent during the restart. The next request must not fail because Redis has
+	// closed its connection.
 	r.Stop()
 	r.Start()
 	mustAsk(t, s, "k", perYear)
 
 	r.Stop()
-	for range 40 { // go-redis begins to refuse after as many as it may make connections, 4
+	for range 40 { // after one failure for each possible connection, here 4, go-redis fails without dialing
 		mustFail(t, s)
 	}
 	if err := s.Ping(t.Context()); !errors.Is(err, limiter.ErrUnavailable) {
@@ -36,7 +36,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	untilDecides(t, s) // the breaker is open
 }
 
-// TLS hides from go-redis that the other side has closed a connection.
+// With TLS, go-redis does not see that the other side has closed a connection.
 func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	server, client := certificates(t)
 	r := miniredis.NewMiniRedis()
@@ -50,23 +50,10 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	mustAsk(t, s, "k", perYear)
 }
 
-func TestScriptIsLoadedAgain(t *testing.T) {
-	f := newFixture(t, Options{})
-	for i := range 3 {
-		f.do("script", "flush")
-		if d := mustAsk(t, f, "k", perYear); d.Used != int64(i+1) {
-			t.Errorf("%d used after %d charges", d.Used, i+1)
-		}
-	}
-	if n := f.value("weir_redis_errors_total", conn.KindNoScript); n != 3 {
-		t.Errorf("the script was loaded %v times, want 3", n)
-	}
-}
-
 func TestRedisIsLoading(t *testing.T) {
 	t.Parallel()
-	// Each key takes a tenth of a second to load, all of them longer than it takes
-	// to ask, and after each Redis looks for clients.
+	// Each key takes a tenth of a second to load, after which Redis accepts clients. All keys
+	// together take longer than a request.
 	const keys = 500
 	f := newFixture(t, Options{}, "--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
 	for i := range keys {
@@ -86,16 +73,16 @@ func TestRedisIsLoading(t *testing.T) {
 	untilDecides(t, f)
 }
 
-// silent is the address of somebody who accepts connections and says nothing.
+// silent returns the address of a server that accepts connections and never replies.
 func silent(t *testing.T) string {
 	t.Helper()
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { l.Close() }) // the kernel accepts by itself
+	t.Cleanup(func() { l.Close() }) // the kernel accepts connections
 	return l.Addr().String()
 }
 
-// TestWhatRedisSaysLastIsTold has somebody say why he closes a connection, before he has been
-// asked or after.
+// TestWhatRedisSaysLastIsTold has a server that sends an error before it closes the connection,
+// either at once or after the first byte of a command.
 func TestWhatRedisSaysLastIsTold(t *testing.T) {
 	for _, c := range []struct{ name, says, want string }{
 		{"protected mode", "-DENIED Redis is running in protected mode because protected mode is enabled.", "DENIED Redis is running in protected mode because"},
@@ -104,14 +91,14 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 		{"the password", "-ERR what is swordfish", "ERR what is ***"},
 		{"its beginning", "-ERR unknown command 'AUTH', with args beginning with: 'swordf", "ERR unknown command 'AUTH'"},
 	} {
-		for _, asked := range []bool{false, true} { // first
+		for _, asked := range []bool{false, true} { // whether the server reads a byte first
 			t.Run(fmt.Sprint(c.name, ", asked ", asked), func(t *testing.T) {
 				addr := listen(t, func(conn net.Conn) {
 					_, _ = conn.Write([]byte(c.says + "\r\n"))
 					if asked {
-						_, _ = conn.Read(make([]byte, 1)) // but not all
+						_, _ = conn.Read(make([]byte, 1)) // of several
 					}
-					_ = conn.Close() // the system resets it when something has come, or comes
+					_ = conn.Close() // the system resets a connection with unread bytes
 				})
 				s := open(t, Options{Main: Server{Addr: addr, Timeout: long, Password: "swordfish"}})
 				for range 3 {
@@ -123,7 +110,7 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 	}
 }
 
-// checkTold wants words in a text of one line and of moderate length.
+// checkTold checks that a text is one line of at most 500 bytes with the words want.
 func checkTold(t *testing.T, text, want string) {
 	t.Helper()
 	if !strings.Contains(text, want) {
@@ -137,9 +124,9 @@ func checkTold(t *testing.T, text, want string) {
 	}
 }
 
-// TestRealRedisThatRefuses reaches one in protected mode at an address of this machine that is
-// not of its loopback interface, one that has no room, and one that knows neither HELLO nor AUTH,
-// and repeats what they were given.
+// TestRealRedisThatRefuses connects to a Redis in protected mode from an outer address, to a
+// Redis with too many clients, and to a Redis without HELLO and AUTH, whose errors quote their
+// arguments.
 func TestRealRedisThatRefuses(t *testing.T) {
 	host := testenv.OuterAddr(t)
 	guarded := testenv.RedisServer(t, "--bind", "127.0.0.1", host, "--protected-mode", "yes")

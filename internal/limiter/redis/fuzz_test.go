@@ -14,8 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzDecide lets the script and the specification decide the same batches,
-// made of any bytes: what hits ask for, their keys, the clock.
+// FuzzDecide compares the script with the specification on batches with arbitrary hits, keys and
+// times.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte("the same counter twice, in two batches"))
 	var now int64
@@ -32,12 +32,12 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// FuzzGiveBack lets the script and limiter.GiveBack take back the same charges,
-// made of any bytes: the limit, what others do in between, the clock.
+// FuzzGiveBack compares the script with limiter.GiveBack on refunds of charges, with arbitrary
+// limits, times and charges in between.
 func FuzzGiveBack(f *testing.F) {
 	var now int64
 	redis, s := startFuzzing(f, &now)
-	// run returns what the script leaves of the first counter of a batch.
+	// run returns the script's state of the first counter of a batch.
 	run := func(t *testing.T, c *queue.Call) limiter.State {
 		t.Helper()
 		if call(s, c); c.Err != nil {
@@ -50,7 +50,7 @@ func FuzzGiveBack(f *testing.F) {
 		in := input{data}
 		now = in.time(0)
 		hit := in.hit()
-		for hit.Hold != nil { // which have no states, see TestCrossSlotIsDecidedAsByTheModel
+		for hit.Hold != nil { // holds have no states; see TestCrossSlotIsDecidedAsByTheModel
 			hit = in.hit()
 		}
 		charge := func(h limiter.Hit) limiter.State {
@@ -60,14 +60,14 @@ func FuzzGiveBack(f *testing.F) {
 			c.Batch.Add([]limiter.Hit{h}, false)
 			return run(t, c)
 		}
-		if in.byte()%2 == 0 { // somebody was there before
+		if in.byte()%2 == 0 { // an earlier charge
 			now = in.time(now)
 			charge(hit)
 		}
 		hit.Refund, hit.Cost = false, in.number()
 		state := charge(hit)
 		r := wire.Release{Hit: limiter.Hit{Key: hit.Key, Limit: hit.Limit, Cost: max(hit.Cost, 1)}, Charged: state}
-		if in.byte()%2 == 0 { // somebody comes in between
+		if in.byte()%2 == 0 { // a charge or refund in between
 			now = in.time(now)
 			hit.Refund, hit.Cost = in.byte()%4 == 0, in.number()
 			state = charge(hit)
@@ -75,7 +75,8 @@ func FuzzGiveBack(f *testing.F) {
 		now = in.time(now)
 		c := queue.NewCall(0, 0)
 		c.Batch.AddRelease(r)
-		// What is as good as unused may have any numbers, and the time of nothing but a ban.
+		// An expired state equals an unused one, whatever its numbers are. Without use, only the
+		// ban matters.
 		plain := func(s limiter.State) limiter.State {
 			if hit.Limit.Expiry(s) <= now {
 				return limiter.State{}
@@ -91,7 +92,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// startFuzzing adds seeds, and starts what decides them by that clock.
+// startFuzzing adds seeds to f, and starts a Redis and a store with the clock now.
 func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	f.Helper()
 	f.Add([]byte(nil))
@@ -106,7 +107,7 @@ func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	return redis, open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(*now) }})
 }
 
-// counters are the states and the holds of all counters, by key.
+// counters has the states and the holds of all counters by key.
 type counters struct {
 	states map[string]*limiter.State
 	holds  map[string]*limiter.Holds
@@ -116,8 +117,8 @@ func newCounters() counters {
 	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
 }
 
-// decideBatch lets a store decide requests in one batch, and compares what it says of each with
-// what limiter.Decide says.
+// decideBatch decides the requests of one batch with a store and with limiter.Decide, and compares
+// the decisions.
 func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
 	t.Helper()
 	c := queue.NewCall(0, 0)
@@ -153,7 +154,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 	return c
 }
 
-// input turns bytes into requests. Used up, it gives zeros.
+// input makes requests from bytes. After the last byte, it reads zeros.
 type input struct{ data []byte }
 
 func (in *input) byte() byte {
@@ -165,7 +166,7 @@ func (in *input) byte() byte {
 	return b
 }
 
-// number is of any size, but more often small.
+// number returns a number of any size, more often a small one.
 func (in *input) number() uint64 {
 	var bytes [8]byte
 	for i := range in.byte() % 9 {
@@ -174,8 +175,8 @@ func (in *input) number() uint64 {
 	return binary.LittleEndian.Uint64(bytes[:])
 }
 
-// time is a time of the years 1970 to 2150, in microseconds since the epoch:
-// any, somewhat after now, or somewhat before.
+// time returns a time of the years 1970 to 2150 in microseconds since the epoch: any time, or a
+// time somewhat before or after now.
 func (in *input) time(now int64) int64 {
 	const hour = uint64(time.Hour / time.Microsecond)
 	const end = 180 * 365 * 24 * hour

@@ -18,10 +18,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// What the fake does, besides to reply with a text.
+// Marks in a reply that make the fake do more than send the text.
 const (
-	thenCloses = "(closes)"  // after the text before it
-	endless    = "(endless)" // the text after it, again and again
+	thenCloses = "(closes)"  // closes the connection after the text before the mark
+	endless    = "(endless)" // sends the text after the mark again and again
 )
 
 // Commands to sentinels.
@@ -30,7 +30,7 @@ const (
 	sentinelsOf = "sentinel sentinels"
 )
 
-// bulk is an array of strings, as Redis replies it.
+// bulk returns an array of strings in Redis' protocol.
 func bulk(words ...string) string {
 	text := fmt.Sprintf("*%d\r\n", len(words))
 	for _, word := range words {
@@ -39,20 +39,19 @@ func bulk(words ...string) string {
 	return text
 }
 
-// subscribed is the reply to the subscription to news of another primary.
+// subscribed is the reply to the subscription to changes of the primary.
 var subscribed = "*3" + strings.TrimPrefix(bulk("subscribe", "+switch-master"), "*2") + ":1\r\n"
 
-// most is the largest length that a number of 64 bits can claim.
+// most is the largest length of an array or a string that 64 bits can represent.
 const most = "9223372036854775807"
 
-// TestWhateverRedisRepliesIsSurvived has a Redis that is none, or is broken: it
-// replies to one command with what no Redis does. The process must live on in
-// bounded memory, callers must have an error or a decision in time, and nothing may
-// be left when Redis is back.
+// TestWhateverRedisRepliesIsSurvived has a server that sends an invalid reply to one command. The
+// process must survive in bounded memory, callers must get an error or a decision in time, and
+// later requests must work when a real Redis is back.
 func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	real := testenv.RedisServer(t).Addr()
 	for _, c := range []struct {
-		name, to string // to which command; "": the script
+		name, to string // to is the command, or empty for the script
 		reply    string
 	}{
 		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
@@ -158,7 +157,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				main.Type, main.Primary = conn.Sentinel, "weir"
 				t.Parallel() // go-redis waits for a second after it found no primary
 			}
-			if strings.Contains(c.reply, endless) { // for longer than it takes to send too much
+			if strings.Contains(c.reply, endless) { // longer than it takes to send too many bytes
 				main.Timeout = long
 			}
 			s := open(t, Options{Main: main})
@@ -182,7 +181,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			back := real
 			switch main.Type {
 			case conn.Cluster:
-				return // which could not come back as a single Redis
+				return // the real Redis is not a cluster
 			case conn.Sentinel:
 				host, port, _ := net.SplitHostPort(real)
 				back = fake(addressOf, bulk(host, port))
@@ -191,9 +190,9 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			p.drop()
 			testenv.Until(t, "Redis decides", func() bool {
 				d, err := ask(t.Context(), s, c.name, perYear)
-				return err == nil && d.Used > 0 // as the fake never replies
+				return err == nil && d.Used > 0 // the fake never replies with this
 			})
-			fresh := 0 // what was not answered in time may have been counted
+			fresh := 0 // requests without a reply in time may have been counted
 			testenv.Until(t, "a new counter begins with 1", func() bool {
 				fresh++
 				d, err := ask(t.Context(), s, fmt.Sprint(c.name, fresh), perYear)
@@ -203,8 +202,8 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	}
 }
 
-// serveFake replies to one command, or to the script if it names none, with a text, and to others
-// as Redis does, and as a sentinel whose primary is at addr.
+// serveFake replies with a text to one command, or to the script if to is empty. It replies to
+// other commands as a Redis does, and as a sentinel whose primary is at addr.
 func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	defer conn.Close()
 	context.AfterFunc(ctx, func() { conn.Close() })
@@ -246,7 +245,8 @@ func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	}
 }
 
-// readCommand returns the name of a command: its first word, of CLUSTER and SENTINEL two.
+// readCommand returns the name of a command: its first word, or the first two words of CLUSTER
+// and SENTINEL.
 func readCommand(r *bufio.Reader) (name string, err error) {
 	number := func() (n int) {
 		var line string

@@ -22,7 +22,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// Silence opens the breaker, if nothing else comes meanwhile.
+// Calls without a reply open the breaker, unless Redis replies in between.
 func TestBreaker(t *testing.T) {
 	silent, reply := context.DeadlineExceeded, redis.TxFailedErr
 	many := slices.Repeat([]error{silent}, maxUnanswered)
@@ -52,8 +52,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A Redis that hangs is not waited for, although a call may take long, and is used
-// again when it goes on.
+// Callers do not wait for a Redis that hangs, although the timeout is long. They use it again
+// when it replies.
 func TestBreakerOnRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	const opTimeout = 500 * time.Millisecond
@@ -63,7 +63,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	f.pause()
 
 	var wg sync.WaitGroup
-	for range 3 * maxUnanswered { // that wait, in more than one call
+	for range 3 * maxUnanswered { // they wait, in more than one call
 		wg.Go(func() {
 			for !s.main.health.open.Load() {
 				_, _ = ask(t.Context(), s, "k", perYear)
@@ -92,8 +92,8 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	}
 }
 
-// The Redis of limits per second fails: others do not notice, and a request with
-// limits in both charges nothing.
+// While the Redis of limits per second fails, requests without such limits work, and requests
+// with both kinds of limits charge nothing.
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	second := testenv.RedisServer(t)
 	f := newFixture(t, Options{PerSecond: &Server{Addr: second.Addr()}})
@@ -118,7 +118,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	}
 }
 
-// An outage is logged at once, then once a minute, and so is its end.
+// An outage is logged at once and then once a minute. The log of its end is as rare.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 	const fails = `WARN "redis is failing, failure modes apply" kind=timeout err="no answer: context deadline exceeded" `
@@ -126,21 +126,21 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 		var log bytes.Buffer
 		h := newHealth(nil, "", nil, func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) })
 		for i, s := range []struct {
-			after time.Duration // on synctest's clock
+			after time.Duration // on the clock of the bubble
 			err   error
-			want  string // logged then
+			want  string // the expected log
 		}{
 			{time.Hour, nil, ""},
 			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
 			{2 * time.Second, nil, `INFO "redis works again" after=2s`},
 			{time.Second, nil, ""},
-			// It fails for long.
+			// A long failure.
 			{reminder, timeout, fails + "failed_calls=1 for=0s"},
 			{30 * time.Second, timeout, ""},
 			{30 * time.Second, timeout, fails + "failed_calls=2 for=1m0s"},
 			{time.Second, timeout, ""},
 			{time.Second, nil, `INFO "redis works again" after=1m2s`},
-			// It fails again soon, which is logged only if it goes on.
+			// A failure soon after another is logged only if it lasts.
 			{time.Second, timeout, ""},
 			{time.Second, nil, ""},
 			{time.Second, timeout, ""},
@@ -171,7 +171,7 @@ func TestState(t *testing.T) {
 	s.do("replicaof", "127.0.0.1", "1")
 	mustFail(t, s)
 	mustFail(t, s)
-	failed := s.State() // TestRefusals knows why
+	failed := s.State() // TestRefusals checks the reason
 	if failed.WorkedAt != worked.WorkedAt || failed.FailingSince.Before(worked.WorkedAt) || !failed.FailedAt.After(failed.FailingSince) {
 		t.Errorf("times of a failure: %+v after %+v", failed, worked)
 	}
@@ -182,8 +182,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Redis is there, but does not do what it is asked to. A Redis that answers PING but cannot
-// decide is not one that works.
+// Redis runs, but refuses commands. A Redis that replies to PING but cannot decide requests
+// counts as failing.
 func TestRefusals(t *testing.T) {
 	acl := func(rules ...string) []string {
 		return append([]string{"--user", "default", "on", "nopass"}, rules...)
@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		args       []string // of redis-server
-		ping, want string   // in the errors of Ping and Decide, "" for none
+		ping, want string   // in the errors of Ping and Decide, or "" for none
 		kind       conn.Kind
 		mend       []any  // command after which it works
 		login      Server // the user and password
@@ -216,7 +216,7 @@ func TestRefusals(t *testing.T) {
 		{name: "other keys", args: acl("~other*", "+@all"), kind: conn.KindAuth,
 			ping: "NOPERM", want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
 		{name: "no INFO", args: acl("~*", "+@all", "-info")},
-		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, kind: conn.KindOOM, // it can deny
+		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, kind: conn.KindOOM, // Ping succeeds, because a full Redis can deny
 			want: "OOM", mend: []any{"config", "set", "maxmemory", "0"}},
 		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: conn.KindOther, ping: "Unknown ", want: "Unknown "},
 		{name: "no password", args: right, kind: conn.KindAuth, ping: "NOAUTH", want: "NOAUTH"},
@@ -267,7 +267,7 @@ func TestPingLeavesNothing(t *testing.T) {
 	testenv.Until(t, "no key is left", func() bool { return s.do("dbsize").(int64) == 0 })
 }
 
-// testPingAsksEachNode has one node refuse what the others permit.
+// testPingAsksEachNode forbids one node at a time to write.
 func testPingAsksEachNode(t *testing.T, c *cluster) {
 	s := open(t, c.o)
 	testenv.OK(t, s.Ping(context.Background()))

@@ -17,18 +17,18 @@ func atOncePerHour(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Hour, Algorithm: limiter.Concurrency})
 }
 
-// holding takes the hold of that number, or gives it back.
+// holding returns a hit that takes the hold with number n, or releases it.
 func holding(key string, l *limiter.Limit, n int, refund bool) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: fmt.Appendf(nil, "%016d", n), Refund: refund}
 }
 
-// What is no set of holds counts as nothing, and is replaced by the first.
+// A value that is not a set of holds counts as unused, and the first hold replaces it.
 func TestForeignValuesOfHolds(t *testing.T) {
 	s, two := newFixture(t, Options{}), atOncePerHour(2)
 	for _, c := range []struct {
 		name    string
 		command []any
-		want    int64 // used before
+		want    int64 // units used before
 	}{
 		{"a text", []any{"set", "k", "hello"}, 0},
 		{"a list", []any{"rpush", "k", "a", "b"}, 0},
@@ -60,9 +60,9 @@ func TestForeignValuesOfHolds(t *testing.T) {
 	}
 }
 
-// A key expires with the last of its holds, and is gone when that is given back.
+// A key expires with the last of its holds, and is deleted when that hold is released.
 func TestExpiryOfHolds(t *testing.T) {
-	r := miniredis.RunT(t) // where no time passes by itself
+	r := miniredis.RunT(t) // its time passes only by FastForward
 	now := time.UnixMicro(1_767_323_045_678_900)
 	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
 	l := atOncePerHour(3)
@@ -75,9 +75,9 @@ func TestExpiryOfHolds(t *testing.T) {
 	}{
 		{0, 1, false, time.Hour, 1},
 		{10 * time.Minute, 2, false, time.Hour, 2},
-		{10 * time.Minute, 1, false, 50 * time.Minute, 2}, // which is held, and not renewed
+		{10 * time.Minute, 1, false, 50 * time.Minute, 2}, // already held, so not renewed
 		{30 * time.Minute, 2, true, 20 * time.Minute, 1},
-		{10 * time.Minute, 3, false, time.Hour, 1}, // to the microsecond when the first ends
+		{10 * time.Minute, 3, false, time.Hour, 1}, // exactly when the first hold ends
 		{time.Minute, 3, true, 0, 0},
 		{time.Minute, 4, false, time.Hour, 1},
 		{time.Hour, 5, true, 0, 0},
@@ -91,7 +91,7 @@ func TestExpiryOfHolds(t *testing.T) {
 	}
 }
 
-// A bucket whose amount is lowered is kept as long as it would have been at the old one.
+// A bucket expires when it would be empty at the old amount, even if the amount is lowered.
 func TestExpiryOfALoweredBucket(t *testing.T) {
 	r := miniredis.RunT(t)
 	now := time.UnixMicro(1_767_323_045_678_900)
@@ -112,7 +112,8 @@ func TestExpiryOfALoweredBucket(t *testing.T) {
 	}
 }
 
-// A full Redis takes no hold, and leaves none, but gives back and denies.
+// A full Redis accepts no new hold, but still denies requests and releases holds. A request that
+// fails leaves no hold.
 func TestHoldsInAFullRedis(t *testing.T) {
 	s, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), atOncePerHour(1)
 	mustDecide(t, s, holding("k", one, 1, false))
@@ -132,8 +133,8 @@ func TestHoldsInAFullRedis(t *testing.T) {
 	}
 }
 
-// However many holds have ended, or were taken before the clock stepped back, one request
-// changes only some of them, and is decided as if none were left.
+// Even if many holds have expired, or were taken before the clock stepped back, one request
+// changes only some of them. Its decision does not depend on the rest.
 func TestManyHoldsAreChangedInParts(t *testing.T) {
 	const many, part = 20_000, 1000
 	now := time.Now()
@@ -155,7 +156,7 @@ func TestManyHoldsAreChangedInParts(t *testing.T) {
 		over, already bool
 		added         int
 	}{
-		{holding("k", l, many-1, true), 0, false, true, 0}, // ended, although it is stored
+		{holding("k", l, many-1, true), 0, false, true, 0}, // expired, but still stored
 		{holding("k", l, many-1, false), 1, false, false, 0},
 		{holding("k", l, many, false), 2, false, false, 1},
 		{holding("k", l, many-2, false), 2, true, false, 0},

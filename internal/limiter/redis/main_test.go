@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// long is a Timeout that no healthy call reaches, however busy the machine.
+// long is a timeout that no call to a healthy Redis reaches, even on a busy machine.
 const long = 20 * time.Second
 
 var (
 	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
-	// perYear is for tests that count by Redis' own clock: no window ends meanwhile.
+	// perYear is for tests that count by Redis' own clock, because no window ends during a test.
 	perYear      = yearly(100)
 	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.FirstHit})
 	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
@@ -37,8 +37,8 @@ var (
 // at returns options for the Redis at url.
 func at(url string) Server { return Server{Addr: url, Timeout: long} }
 
-// open returns a store that is closed when the test ends. Its callers wait as long as a call
-// may take, unless o says otherwise.
+// open returns a store that is closed when the test ends. By default, its callers wait for as
+// long as a call may take.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
@@ -56,12 +56,12 @@ func open(t testing.TB, o Options) *Store {
 	return s
 }
 
-// fixture is a store on a Redis of its own.
+// fixture is a store with its own Redis.
 type fixture struct {
 	testing.TB
 	*Store
 	redis *testenv.Redis
-	admin *redis.Client // for what a test does behind the store's back
+	admin *redis.Client // with which a test changes Redis directly
 	reg   *prometheus.Registry
 }
 
@@ -75,22 +75,22 @@ func newFixture(t testing.TB, o Options, args ...string) *fixture {
 	return f
 }
 
-// do sends a command to Redis, which must like it.
+// do sends a command to Redis, which must succeed.
 func (f *fixture) do(args ...any) any {
 	f.Helper()
 	return do(f, f.admin, args...)
 }
 
-// value reads a metric of the store, see value.
+// value returns a metric of the store; see the function value.
 func (f *fixture) value(name string, k conn.Kind) float64 {
 	f.Helper()
 	return value(f, f.reg, name, k)
 }
 
-// calls is how many calls the store has made.
+// calls returns the number of the store's calls to Redis.
 func (f *fixture) calls() int { return int(f.value("weir_redis_calls_total", "")) }
 
-// openAs opens a store of a user who may use all keys, and what rules permit.
+// openAs opens a store of a user with access to all keys and with the given rules.
 func (f *fixture) openAs(t testing.TB, rules ...string) *Store {
 	t.Helper()
 	command := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
@@ -101,14 +101,14 @@ func (f *fixture) openAs(t testing.TB, rules ...string) *Store {
 	return open(t, Options{Main: Server{Addr: f.redis.Addr(), Username: "weir", Password: "pw", Timeout: long}})
 }
 
-// pause has Redis decide nothing, until it is told CLIENT UNPAUSE.
+// pause stops all writes in Redis until CLIENT UNPAUSE.
 func (f *fixture) pause() {
 	f.Helper()
 	f.do("client", "pause", 2*long.Milliseconds(), "write")
 }
 
-// listen serves each connection to the address that it returns, which serve closes,
-// until the test ends.
+// listen calls serve, which must close it, for each connection to the returned address, until the
+// test ends.
 func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -125,7 +125,7 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// connect returns a client for what a test does to Redis behind the store's back.
+// connect returns a client with which a test changes Redis directly.
 func connect(t testing.TB, r *testenv.Redis) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: long})
@@ -133,7 +133,7 @@ func connect(t testing.TB, r *testenv.Redis) *redis.Client {
 	return c
 }
 
-// do sends a command and fails the test if Redis does not like it.
+// do sends a command, which must succeed.
 func do(t testing.TB, c *redis.Client, args ...any) any {
 	t.Helper()
 	reply, err := c.Do(context.Background(), args...).Result()
@@ -143,19 +143,19 @@ func do(t testing.TB, c *redis.Client, args ...any) any {
 	return reply
 }
 
-// always is a configuration that does not change.
+// always returns a function that always returns config.
 func always(config *tls.Config) func() *tls.Config {
 	return func() *tls.Config { return config }
 }
 
-// ask asks for one unit of limit under key.
+// ask requests one unit of a limit.
 func ask(ctx context.Context, s limiter.Store, key string, limit *limiter.Limit) (limiter.Decision, error) {
 	var out [1]limiter.Decision
 	_, err := s.Decide(ctx, []limiter.Hit{{Limit: limit, Key: []byte(key), Cost: 1}}, out[:])
 	return out[0], err
 }
 
-// mustAsk asks as ask does, and must get an answer.
+// mustAsk is ask for a request that must not fail.
 func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) limiter.Decision {
 	t.Helper()
 	d, err := ask(context.Background(), s, key, limit)
@@ -165,7 +165,7 @@ func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) li
 	return d
 }
 
-// mustDecide decides one request.
+// mustDecide decides a request, which must not fail.
 func mustDecide(t testing.TB, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	t.Helper()
 	out = make([]limiter.Decision, len(hits))
@@ -173,7 +173,7 @@ func mustDecide(t testing.TB, s limiter.Store, hits ...limiter.Hit) (out []limit
 	return out, denied
 }
 
-// untilDecides waits until requests are decided.
+// untilDecides waits until a request succeeds.
 func untilDecides(t testing.TB, s limiter.Store) {
 	t.Helper()
 	testenv.Until(t, "requests are decided", func() bool {
@@ -182,12 +182,12 @@ func untilDecides(t testing.TB, s limiter.Store) {
 	})
 }
 
-// hit asks for so many units.
+// hit returns a hit with a cost.
 func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
 }
 
-// refund gives so many units back.
+// refund returns a hit that refunds a cost.
 func refund(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost, Refund: true}
 }
@@ -196,7 +196,7 @@ func yearly(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
 }
 
-// mustFail asks once, and must get an error that says that the store is unavailable.
+// mustFail sends a request, which must fail because the store is unavailable.
 func mustFail(t testing.TB, s limiter.Store) error {
 	t.Helper()
 	_, err := ask(context.Background(), s, "k", perYear)
@@ -206,7 +206,7 @@ func mustFail(t testing.TB, s limiter.Store) error {
 	return err
 }
 
-// value reads the counter or gauge of that name, and of that kind if it has one.
+// value returns a counter or gauge by its name, and by its kind unless k is empty.
 func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) float64 {
 	t.Helper()
 	families := testenv.Must(reg.Gather())(t)
@@ -221,7 +221,7 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) floa
 	return 0
 }
 
-// call makes a store's Redis decide a batch.
+// call sends a batch to a store's Redis.
 func call(s *Store, c *queue.Call) {
 	s.main.queues.Run(context.Background(), nil, []*queue.Call{c}, false)
 }

@@ -16,21 +16,21 @@ import (
 	"weir/internal/testenv"
 )
 
-// checked compares each denial from memory with what a store without memory says,
-// which it returns. Denied requests take nothing, so that it can be asked again.
+// checked repeats each request that its memory denies on a store without memory, and returns that
+// decision. It can repeat them because denied requests take nothing.
 type checked struct {
 	*testing.T
 	store, plain limiter.CounterStore
-	others       sync.RWMutex // locked while nobody else may charge or reset a counter
+	others       sync.RWMutex // locked while no other request may charge or reset a counter
 	remembered   atomic.Int64 // denials from memory
 }
 
-// openChecked returns a store with a memory. The other one shares it, but does not
-// deny by it: what it brings back after a step of the clock, this process knows.
+// openChecked returns a store with a memory, and a store that fills this memory but does not deny
+// by it, so that both know of replies after a step of the clock.
 func openChecked(t *testing.T, o Options) *checked {
 	plain := open(t, o)
-	// So much that no counter takes the place of another: with 1 MiB, five of the 500 share
-	// one of limiter.Recent in one of a hundred runs, and one of them shows as unused.
+	// The memory is large enough that no counter replaces another. With 1 MiB, in one of a
+	// hundred runs five of the 500 counters would share a set of limiter.Recent.
 	o.DenyMemory = 8 << 20
 	store := open(t, o)
 	for _, b := range plain.backends {
@@ -39,8 +39,9 @@ func openChecked(t *testing.T, o Options) *checked {
 	return &checked{T: t, store: store, plain: plain}
 }
 
-// Decide compares a denial from memory twice: beside other requests, which may charge the
-// counters that are not over, whether it is one, and then alone, all of it.
+// Decide compares a denial from memory twice: first only whether Redis denies the request, too,
+// because concurrent requests may charge its other counters, and then without concurrent requests
+// all of the decisions.
 func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
 	c.others.RLock()
 	denied, remembered, err := c.decide(ctx, hits, out, false)
@@ -84,8 +85,8 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return c.store.Reset(ctx, hits)
 }
 
-// memoryFixture is a store that counts by Redis' clock and remembers by one that
-// the test sets, beside a second store without memory, as another process.
+// memoryFixture is a store that counts by Redis' clock but remembers by the test's clock, and a
+// second store without memory, which stands for another server.
 type memoryFixture struct {
 	*fixture
 	other *Store
@@ -112,7 +113,7 @@ func (f *memoryFixture) pass(d time.Duration) {
 	f.now = f.now.Add(d)
 }
 
-// ask decides a request and returns how many calls it cost.
+// ask decides a request and returns the number of calls to Redis.
 func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
 	f.Helper()
 	before := f.calls()
@@ -120,7 +121,7 @@ func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied
 	return out, denied, f.calls() - before
 }
 
-// want asks and compares.
+// want checks the outcome of a request and the number of calls to Redis.
 func (f *memoryFixture) want(what string, denied bool, calls int, hits ...limiter.Hit) []limiter.Decision {
 	f.Helper()
 	out, gotDenied, gotCalls := f.ask(hits...)
@@ -158,8 +159,8 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 	f.want("the clock was put back", true, 1, user)
 }
 
-// TestFaultCacheDeniesTooMuch is about what a cache of denials must not do:
-// hold on to a denial that no longer holds, for what this process can know.
+// TestFaultCacheDeniesTooMuch checks that the memory of denials does not deny a request after a
+// change that this server can know.
 func TestFaultCacheDeniesTooMuch(t *testing.T) {
 	two := yearly(2)
 	for _, c := range []struct {
@@ -202,7 +203,8 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestUnseenCountersDoNotHideADenial has a client that is over vary another value.
+// TestUnseenCountersDoNotHideADenial has a denied client that varies another value of its
+// requests.
 func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	f := newMemoryFixture(t)
 	over := hit("user", yearly(1), 1)
@@ -228,8 +230,8 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
 }
 
-// TestKnownDenialTellsWhatWasSeenOfOthers denies a request for one of its counters,
-// beside others of which this process has seen admitted requests only.
+// TestKnownDenialTellsWhatWasSeenOfOthers denies a request by one of its counters from memory.
+// Its other counters have only admitted requests so far.
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f := &memoryFixture{now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
 	f.fixture = newFixture(t, Options{DenyMemory: 1 << 20, local: f.clock, Now: f.clock})
@@ -260,8 +262,8 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f.want("what is told denies nobody", true, 1, b)
 }
 
-// TestChargedDenialsAreRememberedIfAsked has what a request is charged in any case meet windows
-// that are used up, with the memory of the reference.
+// TestChargedDenialsAreRememberedIfAsked charges used-up windows with hits that are always
+// charged, like the reference's local cache.
 func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 	charge := func(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 		return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost, Always: true}
@@ -304,8 +306,8 @@ func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 	f.want("used up", true, 0, charge("window", firstHitYear, 20))
 }
 
-// TestMemoryOfALongLife has as many calls behind it as a process makes in months and years. A
-// refund and a reset are of the calls after which the numbers have more digits than before.
+// TestMemoryOfALongLife starts with the call numbers of months and years. Refunds and resets are
+// among the calls at which the numbers get another digit.
 func TestMemoryOfALongLife(t *testing.T) {
 	one := yearly(1)
 	for _, end := range []int64{1 << 31, 1 << 32, 1 << 53, math.MaxInt64 - 100} {
@@ -330,8 +332,8 @@ func TestMemoryOfALongLife(t *testing.T) {
 	}
 }
 
-// TestGivingBackIsKnownAtOnce has a charge that makes a counter full taken back
-// while the denial that it led to is remembered.
+// TestGivingBackIsKnownAtOnce refunds the charge that filled a counter while a denial by this
+// counter is remembered.
 func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	l := yearly(1)
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
@@ -366,7 +368,7 @@ func banning(amount uint64, denyFor time.Duration) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, DenyFor: denyFor})
 }
 
-// A ban is in the key of the counter, which lives until both have ended. Who deletes it
+// A ban is stored in the counter's key, which expires when both have ended. Deleting the key
 // lifts the ban.
 func TestABanCostsNoSecondKey(t *testing.T) {
 	p := newPair(t)
@@ -388,7 +390,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 			t.Errorf("keys %v, which live for %v, want one for %v", keys, ttl, c.ttl)
 		}
 		p.first.Del(key)
-		p.forward(c.ttl) // more than used-up limits are remembered
+		p.forward(c.ttl) // longer than denials are remembered
 		if d := mustAsk(t, p.Store, key, l); d.Over || d.Used != 1 {
 			t.Errorf("the key was deleted: %+v", d)
 		}
@@ -396,8 +398,8 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 	}
 }
 
-// A ban is known until it ends, and another one begins although the counter is known to
-// be over.
+// A ban is remembered until it ends. A request begins a ban although its counter is known to be
+// used up.
 func TestAKnownBanCostsNoCall(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := banning(2, time.Hour)

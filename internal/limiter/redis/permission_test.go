@@ -16,11 +16,12 @@ import (
 	"weir/internal/testenv"
 )
 
-// commands lists what the scripts ask of Redis, and what runs them.
+// commands returns the names of the commands that the scripts call, and of the commands that run
+// scripts.
 func commands(t *testing.T) []string {
 	t.Helper()
 	names := map[string]bool{"evalsha": true, "eval": true}
-	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // (...) hands on what has a name
+	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // (...) passes on a command that is named elsewhere
 	for _, text := range []string{wire.Script, setScript} {
 		found := literal.FindAllStringSubmatch(text, -1)
 		if n := len(calls.FindAllString(text, -1)); n != len(found) {
@@ -33,8 +34,8 @@ func commands(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestAUserWhoLacksACommand takes each command of the scripts away. Either Ping says
-// so, or everything works without, except that requests with holds may fail as a whole.
+// TestAUserWhoLacksACommand forbids each command of the scripts. Either Ping fails, or everything
+// works without the command, except that requests with holds may fail, but only completely.
 func TestAUserWhoLacksACommand(t *testing.T) {
 	able, two := newFixture(t, Options{}), atOncePerHour(2)
 	forHolds := []string{"zrange", "zcount", "zcard", "zscore", "zadd", "pexpire", "zrem"}
@@ -63,8 +64,7 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 	}
 }
 
-// TestDocumentedPermissions has a user who may send what docs/operations.md names, and no
-// other command.
+// TestDocumentedPermissions has a user with exactly the permissions in docs/operations.md.
 func TestDocumentedPermissions(t *testing.T) {
 	text := string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docs/operations.md")))(t))
 	_, text, _ = strings.Cut(text, "**The user** needs ")
@@ -95,14 +95,14 @@ func TestDocumentedPermissions(t *testing.T) {
 	testenv.OK(t, s.Reset(t.Context(), hits))
 }
 
-// checkWhole decides requests of every kind on four counters, and wants each to be counted as
-// a whole, whichever part of the script decides it.
+// checkWhole decides requests of every kind on four counters. Each request must be counted
+// completely, in every part of the script.
 func checkWhole(t *testing.T, able *fixture, s *Store, limits []*limiter.Limit) {
 	t.Helper()
 	keys := []string{"a", "b", "c", "d"}
 	for _, c := range []struct {
 		name   string
-		before []int // what is used of each key
+		before []int // use of each key
 		change []int
 	}{
 		{"new", []int{0, 0, 0, 0}, []int{1, 1, 1, 1}},

@@ -16,10 +16,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// BenchmarkPrice makes calls with the requests of so many callers, on counters that
-// are known, and in turn with them calls of the least script with as many keys. It
-// reports the CPU time of Redis for a decision, all of its work included, and how
-// many times that of the least script this is.
+// BenchmarkPrice alternates between calls with the requests of several callers on known counters,
+// and calls of a minimal script with as many keys. It reports Redis' CPU time for a decision,
+// with all of its work, also as a multiple of the minimal script's.
 func BenchmarkPrice(b *testing.B) {
 	text := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua")))(b)
 	leastScript := redis.NewScript(string(text))
@@ -29,9 +28,9 @@ func BenchmarkPrice(b *testing.B) {
 		name    string
 		callers int
 		specs   limits
-		users   int // who come in turn
-		rules   int // over which the users are spread, each with an amount of its own
-		over    int // every so many-th user is over a limit; none if 0
+		users   int // in turn
+		rules   int // each with its own amount, for the users in turn
+		over    int // one of this many users exceeds a limit, or 0 if none does
 	}{
 		{"limits=1", 22, limits{fixed}, 1000, 1, 0},
 		{"limits=3", 22, limits{fixed, fixed, fixed}, 1000, 1, 0},
@@ -61,7 +60,7 @@ func BenchmarkPrice(b *testing.B) {
 				}
 			}
 			user, none := 0, storetest.Must(limiter.Spec{Unit: limiter.Hour})
-			// keys are those of the requests of all callers.
+			// keys returns the keys of the next requests of all callers.
 			keys := func() (keys [][]byte) {
 				for range c.callers {
 					user = (user + 1) % c.users
@@ -122,7 +121,7 @@ func BenchmarkPrice(b *testing.B) {
 	}
 }
 
-// redisCPU is the CPU time that Redis has used, in seconds.
+// redisCPU returns the CPU time that Redis has used, in seconds.
 func redisCPU(b *testing.B, client *redis.Client) (sum float64) {
 	b.Helper()
 	info := testenv.Must(client.Info(b.Context(), "cpu").Result())(b)

@@ -18,7 +18,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// untilWaiting waits until calls are made, and so many hits wait for the next.
+// untilWaiting waits until a call is in flight and the next call has this number of hits.
 func (s *Store) untilWaiting(t testing.TB, hits int) {
 	t.Helper()
 	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
@@ -27,17 +27,17 @@ func (s *Store) untilWaiting(t testing.TB, hits int) {
 	})
 }
 
-// rest waits until nothing is under way any more: no call, and nobody who has left.
+// rest waits until no call is in flight, including calls for callers that have left.
 func rest(s *Store) {
 	for _, b := range s.backends {
 		b.queues.Idle()
 	}
 }
 
-// gate is a hook that stops every call of the script before it reaches Redis.
+// gate is a hook that holds every call of the script before it reaches Redis.
 type gate struct {
-	keys chan []string // of a call that has come
-	pass chan struct{} // lets it go on
+	keys chan []string // keys of a held call
+	pass chan struct{} // releases the call
 }
 
 func newGate(t *testing.T, s *Store) gate {
@@ -101,7 +101,7 @@ func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
 	wg.Wait()
 }
 
-// request is one of n hits.
+// request returns a request of n hits.
 func request(n int) []limiter.Hit {
 	hits := make([]limiter.Hit, n)
 	for i := range hits {
@@ -110,11 +110,12 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-// A full queue refuses what comes, and what is in it is decided in calls of queue.MaxBatch hits.
+// A full queue rejects further requests. Its requests are decided in calls of queue.MaxBatch
+// hits.
 func TestAFullQueueRefuses(t *testing.T) {
 	s := newFixture(t, Options{})
-	mustAsk(t, s, "k", perYear) // Redis has the script now
-	rest(s.Store)
+	mustAsk(t, s, "k", perYear) // loads the script
+	rest(s.store)
 	s.pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
@@ -171,9 +172,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
-	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close waits
-		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
+	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
+	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close may wait
+		_, _ = s.(*Store).main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

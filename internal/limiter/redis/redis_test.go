@@ -38,8 +38,8 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	}
 }
 
-// A counter that lives on is incremented, which takes Redis half as long as to
-// set it, and does not touch its expiry. What is not admitted together with others is set.
+// A counter that exists is incremented, which takes Redis half the time of SET and keeps the
+// expiry. Counters of requests that are not admitted together are set.
 func TestKnownCountersAreIncremented(t *testing.T) {
 	s, l := newFixture(t, Options{}), yearly(3_000_000)
 	for i, step := range []struct {
@@ -52,7 +52,7 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 		{hit: hit("k", l, 40), inc: 1, want: 42},
 		{hit: refund("k", l, 2), set: 1, want: 40},
 		{hit: hit("k", l, 999_959), inc: 1, want: 999_999},
-		{hit: hit("k", l, 1), set: 1, want: 1_000_000}, // which is no short state any more
+		{hit: hit("k", l, 1), set: 1, want: 1_000_000}, // too large for the short form
 		{hit: refund("k", l, 1), set: 1, want: 999_999},
 	} {
 		before := s.commands()
@@ -67,7 +67,7 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 	}
 }
 
-// commands returns how often each command was called.
+// commands returns the number of calls of each command.
 func (f *fixture) commands() map[string]int {
 	f.Helper()
 	calls := map[string]int{}
@@ -80,19 +80,19 @@ func (f *fixture) commands() map[string]int {
 	return calls
 }
 
-// A counter never expires before the end of its window, and hardly later.
+// A counter expires at the end of its window or shortly after, never before.
 func TestCountersExpireWithTheirWindow(t *testing.T) {
 	s := newFixture(t, Options{})
 	for _, unit := range []limiter.Unit{limiter.Minute, limiter.Day, limiter.Year} {
 		limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: unit})
 		period := unit.Duration().Milliseconds()
-		for n := range 50 { // at as many moments of a millisecond
+		for n := range 50 { // at different fractions of a millisecond
 			key := fmt.Sprint(unit, n)
 			began := time.Now()
 			for _, charge := range []string{"first", "second"} {
 				mustAsk(t, s, key, limit)
 				took := time.Since(began).Milliseconds() + 1
-				// Both are by Redis' clock. A clock that steps meanwhile makes no difference.
+				// Both times are from Redis' clock, so steps of the clock make no difference.
 				expires := testenv.Must(s.admin.PExpireTime(t.Context(), key).Result())(t)
 				state := testenv.Must(s.admin.Get(t.Context(), key).Int64())(t)
 				end := (state/1_000_000 + 1) * period
@@ -104,7 +104,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 	}
 }
 
-// A counter expires when it is as good as unused, to the millisecond above.
+// A counter expires when it equals an unused one, rounded up to a millisecond.
 func TestExpiry(t *testing.T) {
 	start := time.UnixMicro(1_767_323_045_678_900) // 54.3211 s before a full minute
 	minute := limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute}
@@ -148,19 +148,19 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// expiryStep takes units, or gives them back if they are negative.
+// expiryStep charges units, or refunds them if they are negative.
 type expiryStep struct {
 	at    time.Duration
 	units int
-	want  int64 // milliseconds that the counter has left then, 1 if it is unused
+	want  int64 // milliseconds until the counter expires, 1 if it is unused
 }
 
-// checkExpiry takes the steps alone, and beside a peek, for which another part of the script
-// decides them.
+// checkExpiry decides each step alone, and in a second run beside a peek, which another part of
+// the script decides.
 func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []expiryStep) {
 	t.Helper()
 	for _, alone := range []bool{true, false} {
-		r := miniredis.RunT(t) // where no time passes by itself
+		r := miniredis.RunT(t) // its time passes only by FastForward
 		now := start
 		s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }})
 		for i, step := range steps {
@@ -223,7 +223,7 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		if out, _ := mustDecide(t, s, hit("k", hourly, 0)); out[0].Used != c.want-1 {
 			t.Errorf("%s: %d used before any charge, want %d", c.name, out[0].Used, c.want-1)
 		}
-		// The other request of the key must not notice.
+		// The second request must see the first.
 		for i := range int64(2) {
 			if d := mustAsk(t, s, "k", hourly); d.Used != c.want+i {
 				t.Errorf("%s: %d used after %d charges, want %d", c.name, d.Used, i+1, c.want+i)
@@ -232,8 +232,8 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	}
 }
 
-// A counter takes little memory: of most windows Redis keeps an integer, which takes least. What is
-// kept in either way is read as it was written.
+// A counter takes little memory. Redis stores most windows as an integer, which takes least. Both
+// forms are read as they were written.
 func TestMemoryOfACounter(t *testing.T) {
 	s := newFixture(t, Options{})
 	year := func(l limiter.Spec) *limiter.Limit {
@@ -244,7 +244,7 @@ func TestMemoryOfACounter(t *testing.T) {
 		name  string
 		limit *limiter.Limit
 		cost  uint64
-		most  int64 // bytes, the expiry's excepted
+		most  int64 // bytes, without the expiry
 	}{
 		{"a window", year(limiter.Spec{}), 1, 80},
 		{"a full window", year(limiter.Spec{}), 999_999, 80},

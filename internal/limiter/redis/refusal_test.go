@@ -14,9 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// A full Redis refuses what would be written. It must not take along the
-// denials that share a call with it: then a flood of new keys could switch off
-// the limits of those who are over.
+// A full Redis rejects writes. Denials in the same call must not fail, or a flood of new keys
+// could switch off used-up limits.
 func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	s, two := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), yearly(2)
 	mustAsk(t, s, "full", two)
@@ -35,7 +34,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("full", two, 0)}, denied: true},
 		{hits: []limiter.Hit{hit("half", two, 0)}, fails: true}, // shares its counter with the next
 		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true},
-		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // over only by a unit that is not kept
+		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // exceeds the limit only by a unit that is not stored
 		{hits: []limiter.Hit{hit("other", two, 1), hit("full", two, 1)}, denied: true},
 	}
 	for _, q := range requests {
@@ -59,7 +58,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	}
 }
 
-// A reply that is lost does not mean that nothing was counted.
+// A call is not repeated if its reply is lost, because Redis may have counted it.
 func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	p := newProxy(t, r.Addr())
@@ -73,8 +72,8 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// An address may lead to another server after a failover, while the connections
-// still lead to the old one.
+// After a failover, an address may lead to another server while open connections still lead to
+// the old one.
 func TestADemotedPrimaryIsLeft(t *testing.T) {
 	t.Parallel()
 	old, promoted := testenv.RedisServer(t), testenv.RedisServer(t)
@@ -93,8 +92,8 @@ func TestADemotedPrimaryIsLeft(t *testing.T) {
 	}
 }
 
-// proxy passes bytes on between a store and its Redis, until it is told to
-// swallow replies: then it breaks the connection instead.
+// proxy forwards bytes between a store and its Redis. If swallow is set, it breaks the connection
+// instead of sending a reply.
 type proxy struct {
 	addr    string
 	target  atomic.Pointer[string]
@@ -104,7 +103,7 @@ type proxy struct {
 	clients []net.Conn
 }
 
-// drop breaks the connections.
+// drop breaks all connections of clients.
 func (p *proxy) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// steady makes a sentinel take nobody for dead who is only slow.
+// steady makes a sentinel tolerate slow servers.
 const steady = "sentinel down-after-milliseconds weir 600000"
 
 func TestSentinelPromotesAReplica(t *testing.T) {
@@ -23,12 +23,12 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	testenv.OK(t, s.Ping(t.Context()))
 	mustAsk(t, s, "k", perYear)
 	testenv.OK(t, shared.SetExceptions(t.Context(), map[string]string{"x": "1"}))
-	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
+	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has the counter
 	primary.Stop()
 	mustFail(t, s)
 	admin := connect(t, sentinel)
 	testenv.Until(t, "the promoted replica decides", func() bool {
-		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
+		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // fails during a failover
 		_, err := ask(t.Context(), s, "k", perYear)
 		return err == nil
 	})
@@ -52,7 +52,7 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		server Server
-		want   string // in the error, "" for none
+		want   string // in the error, or "" for none
 		kind   conn.Kind
 	}{
 		{"all right", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},

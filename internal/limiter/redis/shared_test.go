@@ -35,7 +35,7 @@ func TestSharedExceptions(t *testing.T) {
 	}
 }
 
-// testSharedExceptions sets and removes texts, and wants another server to see it.
+// testSharedExceptions sets and removes texts on one server, and reads them on another.
 func testSharedExceptions(t *testing.T, o Server) {
 	a, b, foreign := openShared(t, o, "p:"), openShared(t, o, "p:"), openShared(t, o, "q:")
 	ctx, binary := t.Context(), strings.Repeat("\x00\xff<script>", 1000)
@@ -65,7 +65,7 @@ func testSharedExceptions(t *testing.T, o Server) {
 
 func TestSharedReports(t *testing.T) { testSharedReports(t, at(testenv.RedisServer(t).Addr())) }
 
-// testSharedReports leaves a report that is wanted, and wants it to be there for its time.
+// testSharedReports stores reports that another server wants, and checks that they expire.
 func testSharedReports(t *testing.T, o Server) {
 	a, b := openShared(t, o, ""), openShared(t, o, "")
 	report := strings.Repeat("\x00\xff", 128<<10)
@@ -93,8 +93,8 @@ func testSharedReports(t *testing.T, o Server) {
 	})
 }
 
-// TestSharedOnARedisThatFails wants an error in time, and changes of exceptions in a Redis that
-// is full.
+// TestSharedOnARedisThatFails expects errors in time, and that exceptions can be changed in a
+// full Redis.
 func TestSharedOnARedisThatFails(t *testing.T) {
 	calls := func(s *Shared) map[string]error {
 		ctx := context.Background()
@@ -106,7 +106,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
 		}
 	}
-	// wantErrors wants errors of all calls but those that work.
+	// wantErrors expects errors of all calls except the named ones.
 	wantErrors := func(t *testing.T, s *Shared, kind conn.Kind, works ...string) {
 		t.Helper()
 		for name, err := range calls(s) {

@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/queue"
+	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
-// A memory of denials changes no decision, as long as one process asks.
+// With one server, a memory of denials changes no decision.
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	for _, remembers := range []bool{false, true} {
@@ -32,8 +31,8 @@ func TestStoreOnRedis(t *testing.T) {
 	}
 }
 
-// A request is decided however many counters it has, also if they are more than Lua unpacks
-// at once, as those of 100 descriptors with 81 limits each.
+// A request may have any number of counters, even more than Lua can unpack at once, such as 100
+// descriptors with 81 limits each.
 func TestRequestsOfAnySize(t *testing.T) {
 	s := newFixture(t, Options{})
 	for _, n := range []int{5000, 5001, 100 * 81, 10_001} {
@@ -61,6 +60,25 @@ func TestRequestsOfAnySize(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftOfBadOptions checks that a failed New leaves no metrics and, by TestMain, no
+// goroutine that queries sentinels.
+func TestNothingIsLeftOfBadOptions(t *testing.T) {
+	sentinels := Server{Type: conn.Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
+	for _, o := range []Options{
+		{},
+		{PerSecond: &sentinels},
+		{Main: sentinels, PerSecond: &Server{}},
+		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", Timeout: -1}},
+	} {
+		registry := prometheus.NewRegistry()
+		o.Registerer = registry
+		s, err := New(o)
+		if left, _ := registry.Gather(); err == nil || s != nil || left != nil {
+			t.Errorf("%+v: got error %v, and a store or metrics are left", o, err)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	real := testenv.RedisServer(t)
 	for _, c := range []struct {
@@ -83,22 +101,10 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// certificates returns the two sides of a TLS connection to 127.0.0.1.
+// certificates returns the configurations of both sides of a TLS connection to 127.0.0.1.
 func certificates(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return s.TLS, s.Client().Transport.(*http.Transport).TLSClientConfig
-}
-
-func TestLargeRequest(t *testing.T) {
-	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
-	hits := make([]limiter.Hit, 5*queue.MaxBatch)
-	for i := range hits {
-		hits[i] = hit(fmt.Sprint(i), perYear, 1)
-	}
-	out, denied := mustDecide(t, s, hits...)
-	if denied || slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Used != 1 }) {
-		t.Errorf("denied %v, %+v, want 1 used of each", denied, out)
-	}
 }

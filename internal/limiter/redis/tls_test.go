@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// clientOf is a configuration of a client that trusts an authority and shows a
-// certificate of another, if there is one.
+// clientOf returns the configuration of a client that trusts an authority and, if issuer is not
+// nil, has a certificate of that issuer.
 func clientOf(t *testing.T, trusted, issuer *testenv.Authority) *tls.Config {
 	t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
@@ -24,8 +24,8 @@ func clientOf(t *testing.T, trusted, issuer *testenv.Authority) *tls.Config {
 	return config
 }
 
-// TestRedisOverTLS asks for the configuration with each connection: what is
-// replaced helps without a restart.
+// TestRedisOverTLS replaces the configuration between connections. Each connection uses the
+// latest one, without a restart.
 func TestRedisOverTLS(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	_, addr := testenv.RedisTLS(t, ours)
@@ -35,7 +35,7 @@ func TestRedisOverTLS(t *testing.T) {
 		name   string
 		config *tls.Config
 		fails  bool
-		names  bool // the authority of the server, in the error
+		names  bool // whether the error names the authority of the server
 	}{
 		{"the authorities of the system", new(tls.Config), true, true},
 		{"an authority that did not issue the server's certificate", clientOf(t, theirs, ours), true, true},
@@ -48,7 +48,7 @@ func TestRedisOverTLS(t *testing.T) {
 			mustAsk(t, s, "k", perYear)
 			continue
 		}
-		// What Redis has against a client may be lost in the end of the connection.
+		// Redis' reason for the refusal may be lost when the connection ends.
 		var unknown x509.UnknownAuthorityError
 		if err := mustFail(t, s); conn.Classify(err) != conn.KindConnection || errors.As(err, &unknown) != c.names {
 			t.Errorf("%s: error %v of kind %s, want kind %s", c.name, err, conn.Classify(err), conn.KindConnection)

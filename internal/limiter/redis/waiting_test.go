@@ -16,10 +16,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestTimeoutOfACaller waits for a call that never ends, on a clock of its own.
+// TestTimeoutOfACaller waits for a call that never ends, on the clock of a bubble.
 func TestTimeoutOfACaller(t *testing.T) {
 	for _, c := range []struct {
-		timeout, deadline, want time.Duration // of Redis and of the caller, 0: none
+		timeout, deadline, want time.Duration // of Redis and of the caller, or 0 for none
 	}{
 		{0, 0, 100 * time.Millisecond},
 		{0, 20 * time.Millisecond, 15 * time.Millisecond}, // Envoy's default
@@ -57,8 +57,8 @@ func TestTimeoutOfACaller(t *testing.T) {
 	}
 }
 
-// TestLateAnswersAreCounted has a Redis that answers when the callers'
-// deadlines are over. It must not be taken for one that does not answer.
+// TestLateAnswersAreCounted has a Redis that replies after the callers' deadlines. It must not
+// count as silent.
 func TestLateAnswersAreCounted(t *testing.T) {
 	for name, hits := range map[string][]limiter.Hit{
 		"in one place":      {hit("k", perYear, 1)},
@@ -96,13 +96,13 @@ func TestLateAnswersAreCounted(t *testing.T) {
 	}
 }
 
-// TestCallersThatLeaveAreCounted lets callers leave: those in flight are counted,
-// and those who wait if anybody in their batch is needed; the others need no call, and who
-// has left before is not counted.
+// TestCallersThatLeaveAreCounted cancels requests. Requests in flight are counted, and so are
+// waiting requests if their batch has a request that must be decided. Other waiting requests need
+// no call, and requests that were canceled before are not counted.
 func TestCallersThatLeaveAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		last limiter.Hit // of the one more that waits
+		last limiter.Hit // of the last request that waits
 		stay bool
 		want int64
 	}{
@@ -137,8 +137,8 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 			}
 			s.untilWaiting(t, 10)
 			cancel()
-			left.Wait() // while Redis still stands
-			leave(one)  // and one that had left before it came
+			left.Wait() // while Redis is still paused
+			leave(one)  // a request that was canceled before
 			s.do("client", "unpause")
 			stayed.Wait()
 			rest(s.Store)
@@ -149,12 +149,12 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 	}
 }
 
-// TestDenialsAreLearntAfterTheirCallersLeft has a Redis that answers later than
-// its callers can wait. What it decides is known to later requests.
+// TestDenialsAreLearntAfterTheirCallersLeft has a Redis that replies after the callers'
+// deadlines. Later requests must know its denials.
 func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 	for name, other := range map[string]*limiter.Limit{"a request in one place": yearly(5), "a request in several places": perSeconds(5)} {
 		t.Run(name, func(t *testing.T) {
-			frozen := time.Now() // so that a slow machine does not forget
+			frozen := time.Now() // so that a slow machine does not forget denials
 			s := newFixture(t, Options{DenyMemory: 1 << 20, local: func() time.Time { return frozen }, PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
 			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
 			mustDecide(t, s, request...)
@@ -168,12 +168,12 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
 				left <- err
 			}()
-			s.untilWaiting(t, 0) // earlier, nobody would ask Redis
+			s.untilWaiting(t, 0) // before, the request would not be sent
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v of a caller who left", err)
 			}
-			copy(hits[0].Key, "gone") // the caller's own, who uses them again
+			copy(hits[0].Key, "gone") // the caller uses the memory again
 			copy(hits[1].Key, "again")
 			s.do("client", "unpause")
 			rest(s.Store)

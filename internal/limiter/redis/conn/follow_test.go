@@ -35,8 +35,8 @@ func command(t *testing.T, r *testenv.Redis) func(args ...any) any {
 	}
 }
 
-// TestOpenConnectionsAreReplaced has Redis know two passwords, and wants the connection of
-// the first, which a token that expires would end, to go.
+// TestOpenConnectionsAreReplaced has a Redis that accepts two passwords. The connection with the
+// first password must be closed, because an expiring token would break it.
 func TestOpenConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := testenv.RedisServer(t)
@@ -76,8 +76,8 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestSentinelsAreReplaced has the server name nobody, and then other sentinels, who know
-// another primary. No call fails.
+// TestSentinelsAreReplaced first names an unknown primary, and then other sentinels with another
+// primary. No call fails.
 func TestSentinelsAreReplaced(t *testing.T) {
 	t.Parallel() // it waits for sentinels
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)

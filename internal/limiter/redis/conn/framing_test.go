@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bulk returns an array of strings as Redis replies it.
+// bulk returns an array of strings in Redis' protocol.
 func bulk(words ...string) string {
 	text := fmt.Sprintf("*%d\r\n", len(words))
 	for _, word := range words {
@@ -16,15 +16,15 @@ func bulk(words ...string) string {
 	return text
 }
 
-// TestFramingFollowsPieces cuts replies anywhere: what is understood of them must
-// not depend on it.
+// TestFramingFollowsPieces cuts replies into pieces of any length. The result must not depend on
+// them.
 func TestFramingFollowsPieces(t *testing.T) {
 	const address, subscribe = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nweir\r\n", "*3\r\n$9\r\nsubscribe\r\n"
 	const subscribed = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
 	news := bulk("message", "+switch-master", "weir 127.0.0.1 1 127.0.0.1 2")
 	for _, c := range []struct {
 		command, replies string
-		left             int // elements to come
+		left             int // number of elements to come
 		bad              error
 	}{
 		{replies: ":1\r\n+OK\r\n$3\r\na\nb\r\n$-1\r\n*-1\r\n*0\r\n$0\r\n\r\n-\r\n"},
@@ -38,7 +38,7 @@ func TestFramingFollowsPieces(t *testing.T) {
 		{replies: fmt.Sprintf("*2\r\n$1\r\na\r\n$%d\r\n", MaxReply-perArray-2*perElement), bad: errReplyTooBig},
 		{replies: "$9223372036854775807\r\n", bad: errReplyTooBig},
 		{replies: "-" + strings.Repeat("x", maxLine), bad: errNoReply},
-		{replies: "%2\r\n+a\r\n%1\r\n+b\r\n_\r\n+c\r\n", left: 1}, // of version 3
+		{replies: "%2\r\n+a\r\n%1\r\n+b\r\n_\r\n+c\r\n", left: 1}, // protocol version 3
 		{replies: "|0\r\n", bad: errNoReply},
 		{replies: ":1\n", bad: errNoReply},
 		{replies: "\r\n", bad: errNoReply},
@@ -63,7 +63,7 @@ func TestFramingFollowsPieces(t *testing.T) {
 	}
 }
 
-// BenchmarkFraming follows a reply about 256 counters, as large as there is under load.
+// BenchmarkFraming follows a reply for 256 counters, a usual size under load.
 func BenchmarkFraming(b *testing.B) {
 	reply := []byte("*257\r\n:1785585600000000\r\n" + strings.Repeat(":29759760000017\r\n", 256))
 	var f framing
