@@ -115,7 +115,7 @@ func request(n int) []limiter.Hit {
 func TestAFullQueueRefuses(t *testing.T) {
 	s := newFixture(t, Options{})
 	mustAsk(t, s, "k", perYear) // loads the script
-	rest(s.store)
+	rest(s.Store)
 	s.pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "first", perYear) })
@@ -172,9 +172,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s := testenv.Must(New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}}))(t)
+	s := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
 	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close may wait
-		_, _ = s.(*Store).main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
+		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

@@ -60,25 +60,6 @@ func TestRequestsOfAnySize(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfBadOptions checks that a failed New leaves no metrics and, by TestMain, no
-// goroutine that queries sentinels.
-func TestNothingIsLeftOfBadOptions(t *testing.T) {
-	sentinels := Server{Type: conn.Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
-	for _, o := range []Options{
-		{},
-		{PerSecond: &sentinels},
-		{Main: sentinels, PerSecond: &Server{}},
-		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", Timeout: -1}},
-	} {
-		registry := prometheus.NewRegistry()
-		o.Registerer = registry
-		s, err := New(o)
-		if left, _ := registry.Gather(); err == nil || s != nil || left != nil {
-			t.Errorf("%+v: got error %v, and a store or metrics are left", o, err)
-		}
-	}
-}
-
 func TestAddresses(t *testing.T) {
 	real := testenv.RedisServer(t)
 	for _, c := range []struct {
