@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
