@@ -53,7 +53,7 @@ const (
 	TooLong               // the value takes too much Work, so it leads to a rule that denies
 )
 
-// matches has the words of these for Level.Match.
+// matches has the word in Level.Match for each How.
 var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
 
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.

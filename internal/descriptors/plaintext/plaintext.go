@@ -30,8 +30,8 @@ func appendQuoted(dst []byte, char string) []byte {
 	return append(dst, quoted[1:len(quoted)-1]...)
 }
 
-// Escape returns s with the result of appending each character instead of those that are not
-// kept. A byte that is not UTF-8 is a character, which keep gets as U+FFFD.
+// Escape returns s with each character that keep rejects replaced by the bytes that appendEscaped
+// appends for it. keep gets U+FFFD for a byte that is not UTF-8.
 func Escape(s string, keep func(rune) bool, appendEscaped func(dst []byte, char string) []byte) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s
