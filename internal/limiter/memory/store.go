@@ -94,15 +94,14 @@ func (s *Store) size() (n float64) {
 // location is the location of a hit's counter.
 type location struct {
 	shard   *shard
-	bit     uint64 // of the shard in a mask
 	hash    uint32 // of the key, within the shard
 	counter uint32 // number in the shard, valid while it is locked
 }
 
-func (s *Store) locate(key []byte) location {
+func (s *Store) locate(key []byte) (p location, shard int) {
 	hash := maphash.Bytes(s.seed, key)
-	shard := hash & uint64(len(s.shards)-1)
-	return location{shard: &s.shards[shard], bit: 1 << shard, hash: inShard(hash)}
+	shard = int(hash & uint64(len(s.shards)-1))
+	return location{shard: &s.shards[shard], hash: inShard(hash)}, shard
 }
 
 // Decide implements limiter.Store. It waits for nothing but other requests, and fails only if
@@ -114,8 +113,9 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	after := slices.Grow(afterBuf[:0], len(hits))[:len(hits)]
 	var touched uint64 // mask of shards
 	for i := range hits {
-		locations[i] = s.locate(hits[i].Key)
-		touched |= locations[i].bit
+		var shard int
+		locations[i], shard = s.locate(hits[i].Key)
+		touched |= 1 << shard
 	}
 	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	counters := make([]limiter.Counter, len(hits))
 	for i, h := range hits {
-		p := s.locate(h.Key)
+		p, _ := s.locate(h.Key)
 		p.shard.mu.Lock()
 		now := s.now().UnixMicro()
 		var state limiter.State
@@ -206,7 +206,7 @@ func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 // Reset implements limiter.CounterStore. It never fails.
 func (s *Store) Reset(_ context.Context, hits []limiter.Hit) error {
 	for _, h := range hits {
-		p := s.locate(h.Key)
+		p, _ := s.locate(h.Key)
 		p.shard.mu.Lock()
 		if n := p.shard.find(p.hash, h.Key); n != 0 {
 			p.shard.drop(n)
