@@ -25,8 +25,8 @@ func offer(l *DecisionLog, n int) {
 	}
 }
 
-// TestRecordsAreDropped offers two times 1000 records in two seconds. No caller waits for the sink,
-// and dropped records are counted.
+// TestRecordsAreDropped offers 1000 records in each of two seconds. No caller waits for the sink, and
+// dropped records are counted.
 func TestRecordsAreDropped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rate             int
@@ -82,7 +82,7 @@ weir_decision_log_records_total %d
 	}
 }
 
-// TestCloseLeavesBehind closes a log whose sink hangs.
+// TestCloseLeavesBehind checks that Close does not wait for a sink that hangs.
 func TestCloseLeavesBehind(t *testing.T) {
 	r, w := io.Pipe() // without a reader, writes hang
 	l := StartDecisionLog(LogOptions{Rate: 1e6, Sink: NewLines(w), Registerer: prometheus.NewRegistry(), Failed: func(error) {}})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzBytes encodes and decodes any bytes as JSON.
+// FuzzBytes encodes arbitrary bytes as JSON and decodes them.
 func FuzzBytes(f *testing.F) {
 	f.Add("api", "user", "alice")
 	f.Add("\xff", "\x00\x1b[31m", "\xc3\x28<script>")
@@ -39,8 +39,8 @@ func TestBase64Counts(t *testing.T) {
 	}
 }
 
-// FuzzExcerpt makes excerpts of any descriptor and decodes them. Their sizes are bounded, and texts
-// that are not cut are exact.
+// FuzzExcerpt makes excerpts of arbitrary descriptors and decodes them. Excerpts are bounded in size,
+// and texts that are not cut are exact.
 func FuzzExcerpt(f *testing.F) {
 	long := strings.Repeat("ö", 5000)
 	for _, s := range []struct {
@@ -91,7 +91,7 @@ func FuzzExcerpt(f *testing.F) {
 	})
 }
 
-// TestSharedValues shows a rule's pattern instead of values that share a counter.
+// TestSharedValues checks that an excerpt has a rule's pattern instead of values that share a counter.
 func TestSharedValues(t *testing.T) {
 	s := Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
 	got, err := json.Marshal(s.Excerpt(256))

@@ -10,7 +10,7 @@ import (
 // Times formats times relative to Now, in the time zone of Now.
 type Times struct{ Now time.Time }
 
-// Clock returns the time of day, after the date if that is not today.
+// Clock returns the time of day, preceded by the date unless t is today.
 func (v Times) Clock(t time.Time) string {
 	t = t.In(v.Now.Location())
 	if y, m, d := v.Now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
@@ -24,7 +24,7 @@ func (v Times) Ago(t time.Time) string {
 	return fmt.Sprintf("%s %s (%s ago)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
 
-// Since returns the start and the duration of something that lasts.
+// Since returns a start and the time since then.
 func (v Times) Since(t time.Time) string {
 	return fmt.Sprintf("since %s %s (%s)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
@@ -61,7 +61,7 @@ func Span(d time.Duration) string {
 	}
 }
 
-// seconds returns a wait for JSON, or nil if waiting does not help.
+// seconds returns a wait in seconds for JSON, or nil if waiting does not help.
 func seconds(wait time.Duration) *float64 {
 	if wait == limiter.Never {
 		return nil
@@ -69,7 +69,7 @@ func seconds(wait time.Duration) *float64 {
 	return new(wait.Seconds())
 }
 
-// Seconds returns a duration of JSON, and bounds numbers that a Duration cannot represent.
+// Seconds converts a number of seconds in JSON to a Duration from 0 to 2^33 seconds.
 func Seconds(s float64) time.Duration {
 	const most = 1 << 33 // seconds, less than the longest Duration
 	if !(s > 0) {
@@ -78,7 +78,7 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// Counted returns a number with its noun, such as "1 rule" or "2 rules".
+// Counted returns a number with the noun what, such as "1 rule" or "2 rules".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

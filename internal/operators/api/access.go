@@ -30,10 +30,10 @@ import (
 )
 
 // Access decides who may see values of requests and who may make changes on the debug port.
-// Without a token, loopback connections may do both. With one, requests need the token or the
-// cookie of the console, but loopback connections may see values without it.
+// Without a token, loopback connections may do both. With a token, a request needs the token or the
+// console's cookie, but loopback connections need neither to see values.
 type Access struct {
-	// Token follows the file of the token, or is nil. The caller of NewAccess must run it.
+	// Token follows the token file, or is nil if there is none. The caller of NewAccess must run it.
 	Token *follow.Text
 
 	failed prometheus.Counter
@@ -67,7 +67,7 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 	return a, err
 }
 
-// tokenForm matches tokens that fit in a header and cannot be guessed.
+// tokenForm matches tokens that are valid in a header and too long to guess.
 var tokenForm = regexp.MustCompile(`^[!-~]{32,}$`)
 
 // readToken returns the trimmed token in a file. Its errors do not contain the token.
@@ -126,7 +126,7 @@ type visitorKey struct{}
 // VisitorOf returns the sender of a request. It panics in an Open endpoint.
 func VisitorOf(r *http.Request) Visitor { return r.Context().Value(visitorKey{}).(Visitor) }
 
-// guard returns the handler of e, which refuses senders who must not use e.
+// guard returns the handler of e behind a check that the sender may use e.
 func (a *Access) guard(e Endpoint) http.HandlerFunc {
 	if e.Class == Open {
 		return e.Handler
@@ -196,7 +196,7 @@ func (a *Access) signed(until string) string {
 	return until + "-" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// cookieLasts is the time for which a cookie is valid.
+// cookieLasts is the lifetime of a cookie.
 const cookieLasts = 12 * time.Hour
 
 // cookie returns the value of r's cookie, or "" if it is invalid.
@@ -223,8 +223,8 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// SignOut deletes the cookie in the browser. This server no longer accepts it; other servers with
-// the same token do so until it expires.
+// SignOut deletes the cookie in the browser. This server no longer accepts the cookie; other servers
+// with the same token accept it until it expires.
 func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 	if cookie := a.cookie(r); cookie != "" {
 		a.signedOut.Store(cookie, nil)
@@ -239,9 +239,9 @@ func cookieName(r *http.Request) string {
 	return "weir_token_" + (&url.URL{Host: r.Host}).Port()
 }
 
-// setCookie sets a cookie that scripts cannot read and that requests of other sites do not carry.
+// setCookie sets a cookie that scripts cannot read and that requests from other sites do not carry.
 func setCookie(w http.ResponseWriter, r *http.Request, value string, lasts time.Duration) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the request came by TLS: a port-forward has none
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not always Secure, because a port-forward has no TLS
 		Name: cookieName(r), Value: value, Path: "/", MaxAge: int(lasts.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",

@@ -16,18 +16,18 @@ type sharedPage struct {
 	handler http.Handler
 	version func() time.Time
 
-	latest chan *rendering // has the latest one, except during the next
+	latest chan *rendering // contains the latest rendering, or nothing during the next one
 }
 
-// NewPage returns a handler that shares the pages of handler, which gets no query. When the version
-// changes, the page is rendered again.
+// NewPage returns a handler that shares the pages of handler, which gets requests without a query.
+// If the version has changed, a page is never reused.
 func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 	p := &sharedPage{handler, version, make(chan *rendering, 1)}
 	p.latest <- &rendering{}
 	return p
 }
 
-// rendering is a rendered page. It is the http.ResponseWriter of its rendering, too.
+// rendering is a rendered page. During the rendering it is the http.ResponseWriter.
 type rendering struct {
 	version, until time.Time // requests before until get this page if the version is still the same
 
@@ -48,18 +48,18 @@ func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text, _ = gzip.NewReader(text) // cannot fail: at has written it
 	}
 	w.WriteHeader(page.status)
-	_, _ = io.Copy(w, text) //nolint:gosec // at has bounded it; an error means that the client has gone
+	_, _ = io.Copy(w, text) //nolint:gosec // at made the page, so its size is bounded; an error means that the client has gone
 }
 
-// A page whose rendering took longer than cheap is reused for shows times as long, so that a server
+// A page that took longer than cheap to render is reused for shows times that long, so that a server
 // does not spend all its time on rendering.
 const (
 	cheap = 50 * time.Millisecond
 	shows = 3
 )
 
-// at returns the page for a request that arrived at asked: the latest page if its rendering ended
-// after that or it is reused, otherwise a new one.
+// at returns the page for a request that arrived at asked. It renders a new page unless the latest
+// one was finished after asked or may still be reused.
 func (p *sharedPage) at(asked time.Time) *rendering {
 	page := <-p.latest
 	defer func() { p.latest <- page }()
@@ -72,7 +72,7 @@ func (p *sharedPage) at(asked time.Time) *rendering {
 	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // a valid level
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
 	_ = page.gzip.Close() // cannot fail: it writes to memory
-	page.gzip = nil       // which is larger than most pages
+	page.gzip = nil       // frees the writer, which is larger than most pages
 	page.until = time.Now()
 	if took := page.until.Sub(began); took > cheap {
 		page.until = page.until.Add(shows * took)

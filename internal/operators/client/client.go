@@ -1,7 +1,7 @@
 // Package client sends questions and orders of operators to the debug port of a running server,
 // and formats its answers: in tables of up to 100 columns unless values are long, with descriptors
 // that can be pasted into the next command. It follows no redirects, which might send the token to
-// another server. Foreign texts are shown through plaintext.
+// another server. Text from elsewhere is escaped by package plaintext.
 //
 //	questions.go  Question: the flags of a command, and its request
 //	client.go     Client: requests and errors
@@ -36,13 +36,13 @@ type Options struct {
 	CAs       *x509.CertPool // trusted authorities, or nil for the system's
 	Timeout   time.Duration  // of each request
 	UserAgent string
-	Flags     string // that suggested commands need, such as " --server http://weir:6070"
+	Flags     string // added to suggested commands, such as " --server http://weir:6070"
 }
 
 // Client sends questions to one server. It is safe for concurrent use.
 type Client struct {
 	options Options
-	server  string // its URL
+	server  string // URL of the server
 	http    *http.Client
 }
 
@@ -85,7 +85,8 @@ var (
 	ErrNotFound     = errors.New("not found by the server")
 )
 
-// ask sends a request and decodes its answer, for the template text. Its pointers are never nil.
+// ask sends a request and decodes the answer. The Answer has the template text. Neither pointer is
+// nil, even if there is an error.
 func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)
 	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
@@ -141,7 +142,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (text 
 	return nil, "", c.failure(kind, string(text))
 }
 
-// unreachable returns the innermost error of err, an error of the connection, as a sentence.
+// unreachable returns a connection error as one sentence with its innermost cause.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {

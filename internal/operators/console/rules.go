@@ -22,7 +22,7 @@ const (
 // rulesPage is the data of the page Rules.
 type rulesPage struct {
 	Filter string
-	// Matching of All rules contain the filter. The page has the busiest Shown of them.
+	// Of All rules, Matching contain the filter. The page has the Shown busiest of these.
 	Shown, Matching, All int
 	Interval             time.Duration // of the rates, or 0 if they are not known yet
 	Tree                 []*branch     // one branch for each domain
@@ -30,7 +30,7 @@ type rulesPage struct {
 
 // branch is a domain, or a key and value below a domain, with the branches below it.
 type branch struct {
-	ID, Name string // stable ID of the page's element; text
+	ID, Name string // stable ID and text of the element on the page
 	*descriptors.Rule
 	*rates
 	Below []*branch
@@ -41,7 +41,7 @@ type branch struct {
 // Link is a descriptor that leads to the rule.
 func (b *branch) Link() shown { return spell(b.Entries()) }
 
-// demand are the units per second that were requested, and that exceeded the limit.
+// demand has the numbers of units per second that were requested and that exceeded the limit.
 type demand struct{ Asked, Over float64 }
 
 // rules returns the page of the busiest rules that contain the filter.
@@ -92,7 +92,7 @@ func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	return most
 }
 
-// most returns the maxRules busiest rules in their order. It may change rules.
+// most returns the maxRules busiest rules in the order of rules. It may change rules.
 func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
 	if len(rules) <= maxRules {
 		return rules
@@ -127,7 +127,7 @@ func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	return root.Below
 }
 
-// sampler compares a value with the value some seconds ago, while it is used.
+// sampler compares a value with its value some seconds ago. It takes samples only when it is asked.
 type sampler[T any] struct {
 	take func() T // returns the current value
 
@@ -141,12 +141,12 @@ type sample[T any] struct {
 }
 
 const (
-	minAge = 5 * time.Second // of the older sample; while samples are frequent, it is at most twice as old
-	maxAge = time.Minute     // of a sample that is still compared
+	minAge = 5 * time.Second // of the older sample; at most twice as old if samples are frequent
+	maxAge = time.Minute     // of a sample that may still be compared
 )
 
-// sample returns the current value, the value about ten seconds ago, and the exact interval, which
-// is 0 if there is no such value.
+// sample returns the current value, an earlier one, and the interval between them, which is 0 if there
+// is no earlier value.
 func (s *sampler[T]) sample(now time.Time) (current, before T, interval time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
