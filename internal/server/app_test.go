@@ -54,8 +54,8 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 	f.wantNoPassword()
 }
 
-// TestChargeAsSet denies a plain request and one with hits_addend, and checks the charge on another
-// limit.
+// TestChargeAsSet sends requests that one limit denies, without and with hits_addend, and checks what
+// they charge to another limit.
 func TestChargeAsSet(t *testing.T) {
 	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n")
 	for setting, want := range map[string]uint32{"": 9, "true": 10, "false": 8} {
@@ -144,7 +144,7 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsOfTheReference starts with unusual settings with which envoyproxy/ratelimit starts.
+// TestEnvironmentsOfTheReference starts with unusual settings that envoyproxy/ratelimit accepts.
 func TestEnvironmentsOfTheReference(t *testing.T) {
 	certificate, _ := testenv.NewAuthority(t).Issue(t, "weir")
 	cert := filepath.Join(t.TempDir(), "crt")

@@ -108,8 +108,8 @@ func streamsSetting(t *testing.T, addr string) string {
 	return ""
 }
 
-// TestConnectionsAge watches the health, a call that never ends, beyond the maximum age of its
-// connection and the grace.
+// TestConnectionsAge watches the health, a call that never ends by itself, beyond the maximum age of
+// its connection and the grace period.
 func TestConnectionsAge(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
@@ -139,7 +139,7 @@ func TestPings(t *testing.T) {
 	conn := greet(t, f.grpc.addr())
 	for n := range 5 { // by default gRPC closes after four
 		if n > 0 {
-			testenv.Pass(1100 * time.Millisecond) // more than the allowed second since the last answer
+			testenv.Pass(1100 * time.Millisecond) // more than the second that the server requires between pings
 		}
 		payload := fmt.Sprintf("ping %3d", n)
 		fmt.Fprint(conn, frame(ping, payload))
@@ -155,7 +155,7 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// greet begins a connection with the preface and empty SETTINGS (RFC 9113).
+// greet opens an HTTP/2 connection with the preface and empty SETTINGS (RFC 9113).
 func greet(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)
@@ -188,9 +188,9 @@ func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	}
 }
 
-// TestCallsAndConnectionsEnd opens calls of each kind without a message, which the server ends. A
-// watched health check with a message lasts; at most maxStreams may be open. A connection without
-// calls is closed later than by Envoy.
+// TestCallsAndConnectionsEnd opens calls of each kind without a message; the server ends them. A
+// watched health check with a message lasts, and at most maxStreams may be open. An idle connection
+// is closed later than Envoy would close it.
 func TestCallsAndConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(1 << 20)
@@ -241,8 +241,8 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestCallsAreHurried opens calls without a message while memory is scarce, and one more than may
-// wait: the oldest ends.
+// TestCallsAreHurried opens calls without a message. If more wait than are allowed, the oldest ends.
+// While memory is scarce, all of them end soon.
 func TestCallsAreHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newArrivals()

@@ -118,7 +118,7 @@ func TestLongTextsOfControlPlane(t *testing.T) {
 	}
 }
 
-// TestControlPlaneThatIsAway has no control plane at the start, and again later.
+// TestControlPlaneThatIsAway starts without a control plane, and loses it later.
 func TestControlPlaneThatIsAway(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Stop()
@@ -135,7 +135,7 @@ func TestControlPlaneThatIsAway(t *testing.T) {
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
 	plane.Start()
-	plane.Set("1", sent("x", 5)) // another control plane, the same version
+	plane.Set("1", sent("x", 5)) // a new control plane with the same version
 	f.wantLimit(5)
 }
 
@@ -154,8 +154,8 @@ func TestOneDomainInTwoResources(t *testing.T) {
 	}
 }
 
-// TestSilence behaves as Envoy Gateway without rate limits, which sends nothing, sets
-// FORCE_START_WITHOUT_INITIAL_CONFIG and kills servers that are unhealthy.
+// TestSilence has a control plane that sends nothing, like Envoy Gateway without rate limits, which
+// sets FORCE_START_WITHOUT_INITIAL_CONFIG and kills unhealthy servers.
 func TestSilence(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane, "--force-start-without-initial-config")...)

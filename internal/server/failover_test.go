@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// modesOfFailure has a limit of three for every failure mode.
+// modesOfFailure has a limit of three for each failure mode and for the default.
 const modesOfFailure = `
 domain: api
 descriptors:
@@ -26,8 +26,8 @@ descriptors:
   - {key: local, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: local}}
 `
 
-// answer sends a request for a key by gRPC and by HTTP. It returns the code and Retry-After of both
-// in the same form.
+// answer sends a request for a key by gRPC, and answerJSON by HTTP. Both return the code and the time
+// to retry in one form.
 func (f *fixture) answer(key string) string {
 	response, err := f.decide(f.t.Context(), describe(key+"=grpc"))
 	switch {
@@ -111,7 +111,7 @@ func TestFailureModes(t *testing.T) {
 	}
 }
 
-// The setting applies to limits without a failure mode.
+// The setting applies to limits without a failure mode of their own.
 func TestFailureModeIsASetting(t *testing.T) {
 	for mode, want := range map[string]string{"": "Unavailable", "error": "Unavailable", "allow": "OK", "deny": "OVER_LIMIT, retry after 1", "local": "OK"} {
 		t.Run("FAILURE_MODE="+mode, func(t *testing.T) {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is the time that a test waits for an event.
+// patience is the maximum time that a test waits for an event.
 const patience = time.Minute
 
 // fixture is a server on ports that the system chose, with its clients.
@@ -61,7 +61,7 @@ type fixture struct {
 	conn   *grpc.ClientConn
 }
 
-// fromEnvironment returns the settings of flags and the environment.
+// fromEnvironment returns the settings in args and the environment.
 func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	t.Helper()
 	var line struct{ settings.Settings }
@@ -140,7 +140,7 @@ func (f *fixture) decide(ctx context.Context, descriptors ...*commonv3.RateLimit
 	return ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: descriptors})
 }
 
-// ask sends a request of user in domain api and returns the overall code.
+// ask sends a request for user in domain api and returns the overall code.
 func (f *fixture) ask(ctx context.Context, user string) (ratelimitv3.RateLimitResponse_Code, error) {
 	response, err := f.decide(ctx, &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}})
 	return response.GetOverallCode(), err
@@ -156,7 +156,7 @@ func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
 	return testenv.Must(f.decide(f.t.Context(), descriptors...))(f.t)
 }
 
-// limit sends requests of a new user until one is denied, and returns the number that passed.
+// limit sends requests for a new user until one is denied, and returns the number that passed.
 func (f *fixture) limit() (int, error) {
 	user := fmt.Sprintf("user%d", time.Now().UnixNano())
 	for n := range 100 {
@@ -196,7 +196,7 @@ func (f *fixture) request(method, addr, path, body string) (int, string, error) 
 	return response.StatusCode, string(answer), err
 }
 
-// wantAnswer waits until a request has this answer.
+// wantAnswer waits until the answer to a request has the code and contains the texts.
 func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...string) {
 	f.t.Helper()
 	testenv.Eventually(f.t, func() error {
@@ -213,7 +213,7 @@ func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...st
 	})
 }
 
-// wantHealth waits until all health checks agree.
+// wantHealth waits until all health checks report healthy, and /healthcheck the reason.
 func (f *fixture) wantHealth(healthy bool, reason string) {
 	f.t.Helper()
 	code, serving := http.StatusInternalServerError, grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -247,8 +247,8 @@ func (f *fixture) wantEnd() error {
 	}
 }
 
-// limited returns rules with a limit of n requests a year for each user. No window ends during a
-// test.
+// limited returns rules with a limit of n requests a year for each user, whose window does not end
+// during a test.
 func limited(n int) string {
 	return fmt.Sprintf("domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: %d}\n", n)
 }
@@ -268,7 +268,7 @@ func directory(t *testing.T, content string) string {
 	return dir
 }
 
-// wantUnavailable sends a request with a deadline and expects UNAVAILABLE before it.
+// wantUnavailable sends a request with a deadline and expects UNAVAILABLE before the deadline.
 func (f *fixture) wantUnavailable() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -286,7 +286,7 @@ func replace(t *testing.T, path, content string) {
 	testenv.OK(t, os.Rename(next, path))
 }
 
-// wantNoPassword checks that neither the log nor the status page shows the password of the tests.
+// wantNoPassword checks that neither the log nor the status page shows the tests' password.
 func (f *fixture) wantNoPassword() {
 	f.t.Helper()
 	_, page, err := f.request("GET", f.debug.addr(), "/", "")

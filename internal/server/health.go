@@ -15,9 +15,9 @@ import (
 )
 
 // health reports whether clients should send requests: rules are loaded, the store works, and the
-// server is not about to stop. The rules stay loaded when new ones are invalid. A store that worked
-// once counts as working unless the settings let health follow it, because the failure modes of
-// limits decide while it fails.
+// server is not about to stop. Rules stay loaded if later ones are invalid. A store that worked once
+// counts as working, because failure modes decide while it fails, unless the settings let health
+// follow the store.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context
@@ -64,7 +64,7 @@ func (h *health) problem() error {
 }
 
 // update changes the state and sets the status of the gRPC health service, under the names that
-// envoyproxy/ratelimit has.
+// envoyproxy/ratelimit uses.
 func (h *health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,8 +79,8 @@ func (h *health) update(change func()) {
 }
 
 // endStreams returns an interceptor of streams, such as watched health checks. It refuses streams
-// beyond the capacity of open, and ends streams when the server drains; otherwise the drain would
-// last until their clients leave. The end of a stream ends its handler, too.
+// beyond the capacity of open. When the server drains, it ends all streams and so their handlers;
+// otherwise the drain would last until the clients leave.
 func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		select {
@@ -100,7 +100,8 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 	}
 }
 
-// arrivedStream is a stream whose context does not end for lack of a message. Its reads still do.
+// arrivedStream is a stream whose context survives the time limit for the first message. Its reads
+// still fail then.
 type arrivedStream struct{ grpc.ServerStream }
 
 // Context implements grpc.ServerStream.

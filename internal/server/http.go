@@ -13,9 +13,9 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// httpServer returns a server that bounds slow clients, or nil if listener is nil. Connections beyond
-// maxConnections, or fewer if memory is small, wait. Half of the connections may be without a
-// request; for each one more, the server closes another of these.
+// httpServer returns a server with time limits for slow clients, or nil if listener is nil.
+// Connections beyond maxConnections, or fewer if memory is small, wait. At most half of the
+// connections may be without a request: a further one closes another of them.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
@@ -35,7 +35,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 			if state != http.StateNew && state != http.StateIdle {
 				return
 			}
-			for other := range waiting { // any one
+			for other := range waiting { // an arbitrary one
 				if len(waiting) >= maxConnections/2 {
 					other.Close()
 					delete(waiting, other)
@@ -63,7 +63,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 const smallBody, largeBodies = 16 << 10, 64
 
 // httpHandler serves /healthcheck and /json. health returns an error if the server should get no
-// requests. Browsers must not send requests to /json for pages of other sites.
+// requests. Requests to /json that browsers send for pages of other sites are refused.
 func httpHandler(health func() error, json http.Handler) http.Handler {
 	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {

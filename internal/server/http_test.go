@@ -38,8 +38,8 @@ func answered(t *testing.T, addr, request string) (status int, header http.Heade
 	return response.StatusCode, response.Header, string(text)
 }
 
-// TestServiceListener reads /healthcheck, and sends too large a header and too many large bodies at
-// the same time.
+// TestServiceListener checks headers of answers and sends requests of other sites, too large a header,
+// and too many large bodies at once.
 func TestServiceListener(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
@@ -97,7 +97,7 @@ func TestServiceListener(t *testing.T) {
 	})
 }
 
-// TestSlowClientsAreCutOff has clients that stop in the middle, on the clock of the bubble.
+// TestSlowClientsAreCutOff has clients that stop in the middle of a request or an answer.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	const header = "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 2\r\n"
 	for _, tt := range []struct {

@@ -59,7 +59,7 @@ func TestLifeOfReloads(t *testing.T) {
 		l.ended.Store(true)
 		l.running.Wait()
 	}
-	const connections = 4 // a client of Redis may need this many
+	const connections = 4 // maximum number that a client of Redis needs
 	look := func() (goroutines, files int, heap int64) {
 		runtime.GC()
 		runtime.GC() // a second time, for pools

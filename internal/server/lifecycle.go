@@ -15,8 +15,8 @@ import (
 // component is anything that a server starts, runs and stops.
 type component struct {
 	name string
-	// run, if not nil, runs until its context ends, which is when the component is stopped. Its error
-	// stops the server.
+	// run, if not nil, runs until its context ends, which happens when the component is stopped. Its
+	// error stops the server.
 	run func(context.Context) error
 	// stop, if not nil, must return soon after its context ends.
 	stop func(context.Context) error
@@ -57,7 +57,7 @@ func (c *component) addr() string {
 	return addr.String()
 }
 
-// lifecycle has the components of a server in the order in which they were made.
+// lifecycle has the components of a server in order of creation.
 type lifecycle []*component
 
 // add adds c, unless it is nil, and returns it.
@@ -68,12 +68,12 @@ func (l *lifecycle) add(c *component) *component {
 	return c
 }
 
-// background adds a component that only runs.
+// background adds a component that runs until it is stopped and cannot fail.
 func (l *lifecycle) background(name string, run func(context.Context)) {
 	l.add(&component{name: name, run: func(ctx context.Context) error { run(ctx); return nil }})
 }
 
-// start runs all components. It returns the channel of their errors.
+// start starts all components and returns the channel of their errors.
 func (l lifecycle) start() (failed chan error) {
 	failed = make(chan error, len(l))
 	for _, c := range l {
@@ -93,14 +93,14 @@ func (l lifecycle) start() (failed chan error) {
 	return failed
 }
 
-// grace is how long a component may take to end after the timeout. A component that takes longer
-// is abandoned: the process exits anyway, and a read of a file cannot be interrupted.
+// grace is the time that a component may take to end after the timeout. One that takes longer is
+// abandoned: the process exits anyway, and a read of a file cannot be interrupted.
 const grace = time.Second
 
 var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
 
-// stop stops all components within timeout, the last made first, whether or not one fails. It
-// waits until each has ended.
+// stop stops all components within timeout, the newest first, even if one fails. It waits until each
+// has ended.
 func (l lifecycle) stop(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -123,8 +123,8 @@ func (l lifecycle) stop(timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Within returns the error of f. If f goes on for longer than grace after ctx has ended, Within
-// abandons it and returns late, because a read of a disk that hangs cannot be interrupted.
+// Within returns the error of f. If f still runs grace after the end of ctx, Within abandons f and
+// returns the error late, because a read of a disk that hangs cannot be interrupted.
 func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
 	done := make(chan error, 1) // with room for an abandoned f, whose error is not read
 	go func() { done <- f() }()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestComponentsStopBackwards has one component that fails, and one that reads from a disk that
-// never answers.
+// TestComponentsStopBackwards has a component that fails, and one that hangs as if a disk did not
+// answer.
 func TestComponentsStopBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -18,7 +18,7 @@ import (
 
 // binding is an address to bind for a listener.
 type binding struct {
-	name, settings   string // of the listener, and the settings of its address
+	name, settings   string // of the listener, and of its address
 	network, address string
 	required         bool // the server cannot start without it
 }
@@ -40,8 +40,8 @@ func bindings(s settings.Listen) []binding {
 	return list
 }
 
-// listen binds all addresses and returns the listeners by name. If a required one cannot be bound,
-// it closes all. The error names every required listener that failed, and its settings.
+// listen binds all addresses and returns the listeners by name. If a required listener cannot be
+// bound, it closes all. The error names every required listener that failed, and its settings.
 func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, error) {
 	var config net.ListenConfig
 	if s.Redis.Main.URL != "" { // servers that count in memory would each admit the full limits
@@ -89,7 +89,7 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 }
 
 // listenUnix binds a Unix socket at path, and replaces a stale socket. Closing the listener removes
-// the socket. A path that begins with @ is an abstract name of Linux, without a file.
+// the socket. A path that begins with @ is the name of an abstract socket of Linux, without a file.
 func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("%s: the path has %d bytes; use at most %d", path, len(path), most)
@@ -110,7 +110,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStale removes a socket that no process listens on. It returns an error for any other file.
+// removeStale removes the socket at path if no process listens on it. Any other file is an error.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestUnixSockets binds paths that exist. Only a socket that a killed process left behind is
+// TestUnixSockets binds existing and new paths. Only a socket that a killed process left behind is
 // replaced. A name that begins with @ is not a file.
 func TestUnixSockets(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -117,7 +117,7 @@ func TestReflection(t *testing.T) {
 	testenv.OK(t, f.wantEnd())
 }
 
-// TestListenersToDoWithout has the addresses for operators in use by others, or turned off.
+// TestListenersToDoWithout starts while the operators' addresses are taken by others or turned off.
 func TestListenersToDoWithout(t *testing.T) {
 	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without sharing
 	defer taken.Close()
@@ -126,7 +126,7 @@ func TestListenersToDoWithout(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		args           []string
-		debug, metrics bool // are bound
+		debug, metrics bool // whether the listener is bound
 		logged         string
 	}{
 		{"all there", nil, true, true, ""},
@@ -185,7 +185,7 @@ func TestServersOverlap(t *testing.T) {
 	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
 		return sharePort(network, "any", socket)
 	}}
-	var held []net.Listener // keeps ports until both servers have theirs
+	var held []net.Listener // reserves the ports until both servers listen
 	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port=", "--prometheus-addr=127.0.0.1:"} {
 		listener := testenv.Must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 		_, port, _ := net.SplitHostPort(listener.Addr().String())

@@ -29,16 +29,16 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// Counters get the runtime's memory without otherMemory. A counter takes about counterMemory with
-// its key, so a container of 256 MiB keeps a million.
+// Counters may use the runtime's memory limit less otherMemory. A counter with its key takes about
+// counterMemory, so a container of 256 MiB keeps a million.
 const (
 	otherMemory   = 64 << 20
 	counterMemory = 160
 	leastCounters = 100_000
 )
 
-// maxCounters returns the number of counters for which the runtime's memory limit, set by
-// limitMemory or GOMEMLIMIT, has room.
+// maxCounters returns the number of counters that fit in the runtime's memory limit, which limitMemory
+// or GOMEMLIMIT has set, or the default if there is no limit.
 func maxCounters() int {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
@@ -47,29 +47,29 @@ func maxCounters() int {
 	return int(max((limit-otherMemory)/counterMemory, leastCounters))
 }
 
-// affordable returns the number of objects of size bytes for which the runtime's memory limit has
-// room, at most most.
+// affordable returns the number of objects of size bytes that fit in the runtime's memory limit, but
+// at most most.
 func affordable(most int, size int64) int {
 	return int(min(int64(most), debug.SetMemoryLimit(-1)/size))
 }
 
-// The garbage in bytes that may accumulate between two collections, normally and during a load of
-// rules. A quarter of the live bytes may always do so. By the runtime's default, garbage may be as
-// large as the live bytes. A server with few live bytes would then collect very often, for a sixth
+// The bytes of garbage that may accumulate between two collections, normally and during a load of
+// rules. A quarter of the live bytes is always allowed. By default, the runtime allows as much garbage
+// as there are live bytes. A server with few live bytes would then collect very often, for a sixth
 // of the CPU time of a decision. A load of 100,000 rules makes 360 MB of garbage, and each
 // collection during it keeps all processors busy with the old rules and the new.
 const garbage, loadGarbage = 56 << 20, 224 << 20
 
-// tuner sets the target of the garbage collector to the allowed garbage.
+// tuner sets the target of the garbage collector so that the allowed garbage may accumulate.
 type tuner struct {
 	loading atomic.Bool     // whether rules are loaded now
-	scarce  chan<- struct{} // if not nil, gets an element, if it has room, after each collection that finds memory scarce
+	scarce  chan<- struct{} // if not nil and not full, gets an element after each collection that finds memory scarce
 
 	mu      sync.Mutex
 	percent int // the current target
 }
 
-// load sets the target for the begin or the end of a load.
+// load sets the target at the start or the end of a load.
 func (t *tuner) load(begins bool) {
 	t.loading.Store(begins)
 	t.tune()
@@ -91,9 +91,9 @@ func (t *tuner) tune() (live uint64) {
 	return live
 }
 
-// Memory is scarce if the live bytes exceed a quarter of the runtime's limit or of enoughMemory. If
-// they exceed calm, tuner forces a collection after untilCollected, because after a peak there may
-// be too little garbage for one. The wait doubles while the live bytes hardly change.
+// Memory is scarce if the live bytes exceed a quarter of the runtime's limit, or of enoughMemory if
+// that is less. If they exceed calm, tuner forces a collection untilCollected after the last, because
+// after a peak too little garbage may cause none. The wait doubles while the live bytes hardly change.
 const (
 	enoughMemory   = 1 << 30
 	calm           = 24 << 20
@@ -135,16 +135,16 @@ func (t *tuner) run(ctx context.Context) {
 }
 
 // target returns the value of GOGC at which allowed bytes of garbage may accumulate, in percent of
-// the live bytes. It changes in steps, and so seldom.
+// the live bytes. It changes in powers of two, so that it changes rarely.
 func target(live, allowed uint64) int {
-	percent := 1600 // live counters in memory are little work for the collector
-	for percent > 25 && uint64(percent)*live > 100*allowed {
+	percent := 1600
+	for percent > 25 && uint64(percent)*live > 100*allowed { // collecting counters in memory is cheap, so 25 is enough
 		percent /= 2
 	}
 	return percent
 }
 
-// manyRules is the number of rules from which a load triggers collections that return its memory to
+// manyRules is the minimum number of rules whose load triggers collections that return its memory to
 // the system. With a heap as large as the load's peak, the next collection would come too late.
 const manyRules = 10_000
 

@@ -34,15 +34,15 @@ import (
 	"weir/internal/settings"
 )
 
-// openTelemetry begins to send traces, and to log decisions, if the settings ask for them. Both
-// results are nil if they do not. It does not wait for a collector.
+// openTelemetry starts to send traces and to log decisions. tracing and decisions are nil if the
+// settings turn them off. It does not wait for a collector.
 func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider, decisions *operators.DecisionLog, err error) {
 	s, d := o.Settings.Tracing, o.Settings.DecisionLog
 	lost := logLosses(o.Logger)
 	logs := d.Decisions != "off" && d.To == "otlp"
 	var to exporters
 	if s.Enabled || logs {
-		// OpenTelemetry has one error handler for all signals, and one logger, for the process.
+		// OpenTelemetry has one error handler and one logger for the process.
 		otel.SetErrorHandler(lost)
 		otel.SetLogger(logr.FromSlogHandler(messagesOnly{o.Logger.Handler()}))
 		if to, err = openExporters(s, logs); err != nil {
@@ -68,7 +68,7 @@ func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider
 	if logs {
 		var shutdown func(context.Context) error
 		opts.Sink, shutdown = operators.NewOTLP(to.logs, to.service)
-		sendLast(life, "exporter of decisions", shutdown, lost) // after the decision log
+		sendLast(life, "exporter of decisions", shutdown, lost) // stops after the decision log
 	}
 	o.Logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	decisions = operators.StartDecisionLog(opts)
@@ -76,7 +76,7 @@ func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider
 	return tracing, decisions, nil
 }
 
-// exporters send signals to the collector by the protocol in the settings.
+// exporters send traces and logs to the collector, by the protocol in the settings.
 type exporters struct {
 	service *resource.Resource
 	spans   sdktrace.SpanExporter // nil if traces are off
@@ -108,8 +108,8 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 	return to, err
 }
 
-// sendLast adds a component that sends the remaining records when the server stops, within two
-// seconds. If the reader does not accept them, that is logged and is not an error of the server.
+// sendLast adds a component that sends the remaining records within two seconds when the server
+// stops. Its errors are logged, and are not errors of the server.
 func sendLast(life *lifecycle, name string, send func(context.Context) error, lost func(error)) {
 	life.add(&component{name: name, stop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -121,8 +121,8 @@ func sendLast(life *lifecycle, name string, send func(context.Context) error, lo
 	}})
 }
 
-// logLosses returns a function that logs why traces or decisions were lost: at once and then at most
-// once a minute, because dozens of batches a second may fail. It does not log errors that quote a
+// logLosses returns a function that logs why traces or decisions were lost, at most once a minute,
+// because dozens of batches a second may fail. It does not log errors that quote a
 // variable, which may contain a password.
 func logLosses(logger *slog.Logger) otel.ErrorHandlerFunc {
 	var times atomic.Int64 // losses since the last record

@@ -24,10 +24,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// collector receives traces and logs by OTLP from requests with the header token.
+// collector receives the traces and logs of OTLP requests with the expected header.
 type collector chan proto.Message
 
-// take receives a message for a path or a method.
+// take reads the message of a request to an HTTP path or a gRPC method.
 func (c collector) take(path, token string, read func(proto.Message) error) error {
 	var message proto.Message = new(collogsv1.ExportLogsServiceRequest)
 	if strings.Contains(strings.ToLower(path), "trace") {
@@ -40,7 +40,7 @@ func (c collector) take(path, token string, read func(proto.Message) error) erro
 	return err
 }
 
-// startCollector serves a collector by a protocol, and makes servers of the test send to it.
+// startCollector starts a collector, and sets the environment so that servers of the test send to it.
 func startCollector(t *testing.T, protocol string) collector {
 	c := make(collector, 100)
 	var address string
@@ -81,7 +81,8 @@ func attributes(list []*commonv1.KeyValue) map[string]string {
 	return m
 }
 
-// TestTraces denies a call that is part of a trace. The collector must receive both.
+// TestTraces denies a call that is part of a trace. The collector must receive the call's span and
+// the decision.
 func TestTraces(t *testing.T) {
 	const traceID, parentID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for name, tt := range map[string]struct{ protocol, traced string }{

@@ -20,11 +20,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// inTime is a timeout that a healthy Redis never reaches, even on a busy machine.
+// inTime sets a timeout that a healthy Redis never exceeds, even on a busy machine.
 const inTime = "--redis-timeout=20s"
 
-// TestRedisComesAndGoes starts without Redis, and later stops Redis. Health changes only if it is set
-// to follow Redis.
+// TestRedisComesAndGoes starts without Redis, and later stops Redis. The stop changes health only if
+// health is set to follow Redis.
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Parallel()
 	for name, followed := range map[string]bool{"=false": false, "=true": true} {
@@ -65,7 +65,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 	}
 }
 
-// countersAmong returns the keys of counters, without those of probes and of shared data.
+// countersAmong returns the keys of counters, without the keys of probes and shared data.
 func countersAmong(keys []string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "w1|probe") || strings.Contains(key, "w1|{weir}") })
 }
@@ -148,7 +148,7 @@ func TestRedisPerSecond(t *testing.T) {
 	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.Unavailable {
 		t.Errorf("got error %v without the second Redis, want UNAVAILABLE", err)
 	}
-	testenv.Eventually(t, func() error { // it is released
+	testenv.Eventually(t, func() error { // the charge in the first Redis is released
 		first.FastForward(time.Millisecond) // the time for which unused counters are kept
 		if slices.Contains(first.Keys(), "w1|api|user=bob|365d") {
 			return fmt.Errorf("a request without an answer was counted")
@@ -189,7 +189,7 @@ func TestRedisTLS(t *testing.T) {
 	f.wantUnavailable()
 }
 
-// TestDenyMemoryIsASetting counts the calls of Redis for a counter whose denial may be remembered.
+// TestDenyMemoryIsASetting reads the metric of denials that were decided from memory.
 func TestDenyMemoryIsASetting(t *testing.T) {
 	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
 	for _, c := range []struct {

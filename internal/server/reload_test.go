@@ -15,8 +15,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// change changes files below root. Each line has a verb and its arguments. The content of a file is
-// a number, the limit of its rules, or "other" for rules of another domain.
+// change changes files below root. lines has commands separated by semicolons, each a verb with its
+// arguments. The content of a file is given as the limit in its rules, or as "other" for rules of
+// another domain.
 func change(t *testing.T, root, lines string) {
 	t.Helper()
 	for line := range strings.SplitSeq(lines, "; ") {
@@ -79,7 +80,8 @@ func TestReloadOnChange(t *testing.T) {
 	}
 }
 
-// TestRulesWithoutSiblings has a sibling that is not a rule file.
+// TestRulesWithoutSiblings has an invalid file beside the directory of rules. RUNTIME_WATCH_ROOT
+// decides whether it is read.
 func TestRulesWithoutSiblings(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/ratelimit/config/a.yaml", limited(3))
@@ -92,7 +94,7 @@ func TestRulesWithoutSiblings(t *testing.T) {
 	start(t, args...).wantLimit(3)
 }
 
-// TestReloadOnRequest checks the metrics for the last load and the last success.
+// TestReloadOnRequest loads rules again by POST and by SIGHUP, and checks the metrics of loads.
 func TestReloadOnRequest(t *testing.T) {
 	began := float64(time.Now().Unix())
 	dir := directory(t, limited(3))
@@ -175,7 +177,7 @@ func TestRulesThatDisappearGoOnServing(t *testing.T) {
 		f := start(t, "--config="+dir)
 		f.wantLimit(3)
 		testenv.OK(t, os.RemoveAll(filepath.Join(dir, gone)))
-		if problem == "it is not a regular file" { // but a pipe, from which a read would never return
+		if problem == "it is not a regular file" { // a pipe, from which a read would never return
 			testenv.OK(t, syscall.Mkfifo(dir+"/rules.yaml", 0o600))
 		}
 		f.wantAnswer("GET", f.debug.addr(), "/", 200, problem)
@@ -195,8 +197,8 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestMergedDomains has a rule in a second file that causes a warning. Each load logs the warning,
-// and the rules are used.
+// TestMergedDomains loads two files of one domain. Their rules are used, and warnings about them are
+// logged.
 func TestMergedDomains(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")

@@ -39,7 +39,8 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 	testenv.Until(t, "the memory of the start is given back", func() bool { return read(forced) > before })
 }
 
-// TestLoadsAreRemembered has a successful load, failures with the same problem, and a success.
+// TestLoadsAreRemembered records a success, five equal failures, which are one entry, and another
+// failure; then more loads than are kept.
 func TestLoadsAreRemembered(t *testing.T) {
 	r := new(rules)
 	r.remember(console.Load{Rules: 3})
@@ -58,8 +59,8 @@ func TestLoadsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestNoLoadIsLost adds a file, and then removes all. Files that could not be read are read again
-// after a while although they look the same.
+// TestNoLoadIsLost adds a file, and then removes all. A failed load is tried again after a while, even
+// if the files look the same.
 func TestNoLoadIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := directory(t, limited(3))

@@ -12,8 +12,8 @@ import (
 	"weir/internal/telemetry/statsd"
 )
 
-// addStatsd adds clients of statsd and DogStatsD as the settings say. They send the metrics of
-// limits and serviceMetrics.
+// addStatsd adds the clients of statsd and DogStatsD that the settings turn on. They send the metrics
+// of limits and serviceMetrics.
 func addStatsd(o Options, life *lifecycle, usage *telemetry.Usage, serviceMetrics prometheus.Gatherer) {
 	s := o.Settings.Metrics
 	if s.DisableStats {
@@ -101,6 +101,6 @@ func statsdSums(family string, m *dto.Metric) (sums []statsd.Sum) {
 		sums = append(sums, statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound})
 		below = b.GetCumulativeCount()
 	}
-	// Longer times are in no bucket. They need any duration beyond the last bound.
+	// Longer times are in no bucket. Any duration beyond the last bound represents them.
 	return append(sums, statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
 }

@@ -45,7 +45,7 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 	f.wantHealth(true, "OK")
 	for _, asked := range []string{ // hits, then the descriptor
 		"9 user=a", "3 user=a", "1 user=b", // the second is denied
-		"4 tenant=acme path=/files/a method=GET", "4 tenant=acme path=/files/a method=GET", // exceeds, but in shadow mode
+		"4 tenant=acme path=/files/a method=GET", "4 tenant=acme path=/files/a method=GET", // exceeds the limit, but in shadow mode
 		"1 tenant=acme path=/files/b method=GET", "1 unknown=x",
 	} {
 		hits, entries, _ := strings.Cut(asked, " ")
@@ -74,7 +74,7 @@ var counted = []struct {
 
 var sums = [6]string{"near_limit", "over_limit", "over_limit_with_local_cache", "shadow_mode", "total_hits", "within_limit"}
 
-// TestScrapedMetrics compares with the metrics that Prometheus reads from envoyproxy/ratelimit.
+// TestScrapedMetrics compares the metrics for Prometheus with envoyproxy/ratelimit's.
 func TestScrapedMetrics(t *testing.T) {
 	f := startMetrics(t)
 	_, page, err := f.request("GET", f.metrics.addr(), "/metrics", "")
@@ -153,9 +153,9 @@ func TestStatsd(t *testing.T) {
 	}
 }
 
-// TestDogStatsD has both clients on. They must have sent all counts when the server stops. They have
-// half a second, which may be too short on a busy machine, so there are five tries. The names are
-// changed as in docs/metrics.md.
+// TestDogStatsD turns on both clients. They must have sent all counts when the server has stopped.
+// They have half a second, which may be too short on a busy machine, so there are five tries. Names
+// are rewritten as in docs/metrics.md.
 func TestDogStatsD(t *testing.T) {
 	for _, setting := range regexp.MustCompile(`(?m)^ {6}(\w*DOG_STATSD\w*)=(.*)$`).FindAllStringSubmatch(document(t, "metrics.md"), -1) {
 		t.Setenv(setting[1], setting[2])
