@@ -19,14 +19,14 @@ import (
 )
 
 // counterpart describes variables of envoyproxy/ratelimit with the same behaviour here. A variable
-// that is a setting needs proof, and differs if it behaves differently. Another variable needs
+// that is a setting needs proof, and needs differs if it behaves differently. Any other variable needs
 // instead, with or a warning.
 type counterpart struct {
 	names    string // the variables, each with = and its default there, if it has one
-	with     string // the variable without which they have no effect
+	with     string // the variable that decides whether they have an effect
 	readWith string // the setting whose value is part of their names
 	differs  string // the difference in Weir, as a clause
-	instead  string // the behaviour of Weir, which ignores them
+	instead  string // Weir's behaviour if it ignores them
 	proof    string // the name of their test
 }
 

@@ -1,15 +1,15 @@
-// Package settings holds every setting of the server once: its flag, variable, default,
-// range and help. A parser of kong fills the structs from flags and environment variables.
+// Package settings defines each setting of the server once: its flag, variable, default,
+// range and help. A kong parser fills the structs from flags and environment variables,
+// and checks them.
 //
-// The parser reads flags and the environment and returns one checked Settings. A flag takes
-// precedence over its variable, and a variable over the default. An empty variable counts as
-// unset. Settings that envoyproxy/ratelimit has keep their names and defaults. A value is a
+// A flag takes precedence over its variable, and a variable over the default. An empty
+// variable counts as unset. Settings that envoyproxy/ratelimit has keep their names and defaults. A value is a
 // setting only if users have a reason to choose it; other values are constants in the code. The
 // package starts nothing; package follow below it reads the files of secrets and TLS.
 //
 // Read settings.go first.
 //
-//	settings.go     a field for each setting; docs/settings.md follows from it
+//	settings.go     a field for each setting; docs/settings.md is generated from it
 //	redisserver.go  the settings of Redis: addresses, users, passwords
 //	values.go       types of values, such as ports, words, switches and secrets
 //	check.go        checks by the tags form, min, max, with and needs; checks without a tag;

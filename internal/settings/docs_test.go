@@ -22,8 +22,8 @@ const document = "../../docs/settings.md"
 // written is the line where the generated part of the document begins.
 const written = "<!-- Written by: go test ./internal/settings -update -->\n"
 
-// TestDocument compares docs/settings.md with the settings. The first table is written by hand, for
-// settings that users choose. Generated tables have the others, with their help.
+// TestDocument compares docs/settings.md with the settings. Settings that most users choose are in a
+// table written by hand; generated tables have the others, with their help.
 func TestDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
 	explained, _, _ := strings.Cut(string(text), written)

@@ -45,7 +45,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 		{env{key: "k", ca: "a", san: "envoy"}, "", key + " " + ca + " " + san},
 		{env{xdsTLS: "true", xdsKey: "k", xdsCA: "a"}, needs("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", xdsKey), ""},
 		{env{xdsKey: "k", xdsCA: "a"}, "", xdsKey + " " + xdsCA},
-		{env{redisCA: "a"}, "", ""}, // one warning lists all variables of Redis
+		{env{redisCA: "a"}, "", ""}, // a warning of its own lists all variables of Redis
 		{env{"REDIS_URL": "a:1", redisCA: "a", redisCert: "c"}, "", redisCA + " " + redisCert},
 		{env{"REDIS_URL_FILE": "/url", redisCA: "a"}, "", ""},
 		{env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/url", redisCA: "a"}, "", ""},
@@ -78,7 +78,7 @@ func TestSettingsThatGoTogether(t *testing.T) {
 	}
 }
 
-// TestRedisVariablesWithoutRedis lists these variables, and uses no file of a Redis that is off.
+// TestRedisVariablesWithoutRedis lists the variables of a Redis that is off, whose files are not read.
 func TestRedisVariablesWithoutRedis(t *testing.T) {
 	type env = map[string]string
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 		{env{"REDIS_AUTH_FILE": "/a", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE": "/a"}, nil, "[REDIS_AUTH_FILE]"},
 		{env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, "[]"},
 		{env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, "[]"},
-		{env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_AUTH": ""}, nil, "[]"}, // Kubernetes sets links
+		{env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_AUTH": ""}, nil, "[]"}, // Kubernetes sets these for services
 	} {
 		if s, err := parse(t, c.env, c.args...); err != nil || fmt.Sprint(s.Redis.Variables) != c.want || len(s.SecretSources()) != 0 {
 			t.Errorf("%v: got %v, error %v, want %s; secrets are read from %v", c.env, s.Redis.Variables, err, c.want, s.SecretSources())

@@ -56,7 +56,7 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				// The first two sleep on, the third is a child of the second.
+				// The shell has two children, and the second has children of its own.
 				_, err := Command(ctx, []string{"sh", "-c", "sleep 60 & (sleep 60 & sleep 60) & echo $$ >" + path + "; " + last})
 				ended <- err
 			}()

@@ -5,7 +5,7 @@
 // The last valid text stays in use until the next valid one. The package does not know the purpose
 // of a secret, and no error or log contains one.
 //
-// Read follow.go first: Text reads again and again. read.go reads files and runs commands. In
+// Read follow.go first: a Text reads its source at an interval. read.go reads files and runs commands. In
 // tls.go, the files of one side of a TLS connection are one Text.
 package follow
 
@@ -19,13 +19,13 @@ import (
 
 // Options are the options of a Text. All fields but RenewEvery and Check are required.
 type Options struct {
-	// Setting names the file or the command, for errors and the log.
+	// Setting is the setting with the file or the command, for errors and the log.
 	Setting string
-	// Read returns the text. Its errors must not quote it.
+	// Read returns the text. Its errors must not quote the text.
 	Read func(context.Context) (string, error)
-	// Every is the interval of readings.
+	// Every is the interval between readings.
 	Every time.Duration
-	// RenewEvery is the minimum time from a reading to another that Renew requests.
+	// RenewEvery is the minimum time between a reading and the next one that Renew requests.
 	RenewEvery time.Duration
 	// Check returns an error if a changed text is invalid. Its errors must not quote the text. If
 	// nil, every text is valid.
@@ -34,7 +34,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Text is a text that is read again and again.
+// Text is a text that may change and is read at an interval.
 type Text struct {
 	opts  Options
 	asked chan chan<- struct{} // requests of Renew, which waits until its channel is closed
@@ -64,7 +64,7 @@ func (t *Text) Run(ctx context.Context) {
 	defer close(t.ended)
 	tick := time.Tick(t.opts.Every)
 	for last := (time.Time{}); ; {
-		done := make(chan<- struct{}) // of no caller, for a tick
+		done := make(chan<- struct{}) // for a tick, for which no caller waits
 		select {
 		case <-ctx.Done():
 			return
@@ -98,7 +98,7 @@ func (t *Text) Problem() string {
 }
 
 // Renew requests a reading, unless the last one was within Options.RenewEvery, and waits until it is
-// done or ctx ends. The reading goes on after ctx has ended.
+// done or ctx ends. The end of ctx does not end the reading.
 func (t *Text) Renew(ctx context.Context) {
 	done := make(chan struct{})
 	select {

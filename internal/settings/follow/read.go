@@ -31,7 +31,7 @@ func read(path string, maxSize int64) ([]byte, error) {
 	}
 	defer f.Close()
 	var data []byte
-	info, err := f.Stat() // of the open file: path may be another by now
+	info, err := f.Stat() // of the open file, because path may name another one by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file; use a regular file or a link to a regular file")
 	}
@@ -74,7 +74,8 @@ func clean(source string, data []byte) (string, error) {
 const (
 	// commandTime is the longest run of a command.
 	commandTime = 10 * time.Second
-	// lastWords is the time for which child processes may keep the output open after the command.
+	// lastWords is the time for which child processes may keep the output open after the command has
+	// ended.
 	lastWords = time.Second
 )
 
@@ -87,7 +88,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	defer cancel()
 	command := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the operator names it
 	command.WaitDelay = lastWords
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // in a process group of its own, with its children
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a process group for the command and its children
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	out := new(bounded)
 	command.Stdout = out

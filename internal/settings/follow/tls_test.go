@@ -19,10 +19,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// patience is the time that a test waits on a busy machine.
+// patience is the maximum time that a test waits, even on a busy machine.
 const patience = time.Minute
 
-// side is a directory with the files of one side.
+// side is a directory with the files of one side of a TLS connection.
 type side struct {
 	t    *testing.T
 	dir  string
@@ -30,8 +30,8 @@ type side struct {
 	log  testenv.Log
 }
 
-// newSide writes a certificate from issuer with names, and the authorities of the peer. If either is
-// nil, it is omitted.
+// newSide writes a certificate for names from issuer, and the certificate of the authority that issues
+// the peers' certificates. If issuer or peers is nil, its file is omitted.
 func newSide(t *testing.T, issuer, peers *testenv.Authority, names ...string) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
@@ -97,7 +97,7 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client.Certificates[0], nil }
 	}
 	c := tls.Client(conn, client)
-	// With TLS 1.3, a client learns only from its first read that it was refused.
+	// With TLS 1.3, only the first read tells a client that the server refused it.
 	_, clientErr = c.Read(make([]byte, 1))
 	conn.Close()
 	return <-done, clientErr
@@ -204,8 +204,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestSessionsAreNotResumed connects again with the session of an earlier connection, with which a
-// client need not present its certificate.
+// TestSessionsAreNotResumed connects again with the session of an earlier connection. In a resumed
+// session, a client need not present its certificate.
 func TestSessionsAreNotResumed(t *testing.T) {
 	ours := testenv.NewAuthority(t)
 	server := newSide(t, ours, ours, "weir.example").server().TLS()
@@ -305,8 +305,8 @@ func TestRefusedClients(t *testing.T) {
 	}
 }
 
-// TestKindsOfNames has certificates with a name of another kind. An authority that checks only DNS
-// names may sign any URI.
+// TestKindsOfNames has certificates with the right name of the right or another kind. An authority
+// that checks only DNS names may sign any URI.
 func TestKindsOfNames(t *testing.T) {
 	uri := func(text string) *x509.Certificate {
 		u := testenv.Must(url.Parse(text))(t)
