@@ -9,8 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// merged yields the sums of rows by the labels that cut leaves of a series, in order. It skips sums
-// without hits.
+// merged adds up the sums of adjacent rows whose series are equal after cut, and yields them by their
+// labels, in order. It skips sums without hits.
 func merged(rows []row, cut func(limiter.Series) limiter.Series) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
 		for i := 0; i < len(rows); {
@@ -33,9 +33,9 @@ func (u *Usage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Because there may be a series for each of many
-// limits, the series of a limit share their labels, which prometheus.NewConstMetric would copy,
-// and they come in the order of Prometheus, whose sort is then fast.
+// Collect implements prometheus.Collector. There may be very many series. So the series of a
+// limit share their labels, which prometheus.NewConstMetric would copy, and they are sent in
+// the order of Prometheus, which then sorts them quickly.
 func (u *Usage) Collect(to chan<- prometheus.Metric) {
 	rows := u.rows(true)
 	for l, sums := range merged(rows, limiter.Series.Keys) {
@@ -58,7 +58,7 @@ func (u *Usage) Collect(to chan<- prometheus.Metric) {
 
 func pair(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-// metric is a sum with its labels.
+// metric is a sum with its labels, as a prometheus.Metric.
 type metric struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair

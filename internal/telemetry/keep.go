@@ -14,7 +14,8 @@ const (
 	// keepEvery is the interval between two checks of all series. A series that has not grown for
 	// keepChecks checks is idle, so that every reader of metrics has seen its last sums.
 	keepEvery, keepChecks = time.Minute, 10
-	// heldFor is the number of map entries after which each releases the lock for a moment.
+	// heldFor is the number of map entries after which the function each releases the lock for a
+	// moment.
 	heldFor = 32
 )
 
@@ -72,9 +73,9 @@ func (u *Usage) mark(limits iter.Seq[*limiter.Limit]) {
 // remove replaces all by a map without the series in gone. Deleting them from all would not free
 // the memory of the map.
 //
-// The metrics of envoyproxy/ratelimit do not distinguish the series of all limits, and a sum that
-// falls looks like a restart. So if another series stays in the same metric, the removed sums go
-// to rest: by all levels for statsd, or by the first two, which Prometheus has as labels.
+// Several limits may share a series of envoyproxy/ratelimit's metrics, whose sum must not fall,
+// because that would look like a restart. So if a limit stays in the shared series, the removed
+// sums go to rest: by all levels for statsd, or by the first two, which are Prometheus's labels.
 func (u *Usage) remove(gone map[limiter.Series]*counters) {
 	next, rest := make(map[limiter.Series]*counters), make(map[limiter.Series]*counters)
 	stays := make(map[limiter.Series]bool) // labels of the series that stay

@@ -18,20 +18,20 @@ import (
 	"weir/internal/limiter"
 )
 
-// ofUser is a limit of a rule of a domain.
+// ofUser returns a limit of the rule for users in a domain.
 func ofUser(domain, limit string) *limiter.Limit {
 	return perMinute(10, limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: limit})
 }
 
-// keep sets the limits in use, and waits for this number of checks.
+// keep sets the limits in use, and waits for a number of checks.
 func (u *Usage) keep(looks int, limits ...*limiter.Limit) {
 	u.Keep(slices.Values(limits))
 	time.Sleep(time.Duration(looks) * keepEvery)
 	synctest.Wait()
 }
 
-// wantSeries checks the total of each series by its first labels, and the number of series of
-// limits.
+// wantSeries checks the total of each series by domain and first key, and that own limits have
+// series in weir_limit_hits_total.
 func wantSeries(t *testing.T, l *Usage, reg *prometheus.Registry, own int, want string) {
 	t.Helper()
 	got := ""
@@ -201,7 +201,7 @@ func TestManySeriesLeave(t *testing.T) {
 	count := func(key string, i int) {
 		l.of(limiter.LabelSet{Domain: "api", Key1: key, Rule: strconv.Itoa(i), Limit: "minute"}.Series())
 	}
-	longest := [2]float64{1, 1} // wait of a request, relative to the time to mark series, and to remove them
+	longest := [2]float64{1, 1} // longest wait of a request, as a share of the time to mark and to remove series
 	for round := 0; round < 2 || round < 6 && max(longest[0], longest[1]) > 0.5; round++ {
 		for i := range series {
 			count("user", i)

@@ -28,7 +28,7 @@ const (
 	outcomes = admitted // the first outcome
 )
 
-// metrics has for each Sum its metric, and the end of the metric's name or the outcome.
+// metrics has the metric of each Sum. name is the end of the metric's name, or the outcome.
 var metrics = [allSums]struct {
 	name string
 	desc *prometheus.Desc
@@ -64,7 +64,7 @@ func (s *Sums) add(c *counters) {
 	}
 }
 
-// counters has every Sum of a series. Only expire uses the other fields.
+// counters has every Sum of a series. The other fields are for expire.
 type counters struct {
 	sums   [allSums]atomic.Uint64
 	seen   uint32 // low bits of the total at the last check by expire
@@ -73,7 +73,7 @@ type counters struct {
 	detail bool   // the series comes from values of requests
 }
 
-// add adds units to a sum. If there are none, it does not touch memory that other CPUs read.
+// add adds units to a sum. If units is 0, it does not write to memory that other CPUs read.
 func (c *counters) add(s Sum, units int64) {
 	if units > 0 {
 		c.sums[s].Add(uint64(units))
@@ -120,7 +120,7 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	if d.Over && d.Remembered {
 		series.add(OverLimitWithLocalCache, exceeding)
 	}
-	if h.Limit.Mode == limiter.Shadow { // by its rule; package rls counts requests that SHADOW_MODE admits
+	if h.Limit.Mode == limiter.Shadow { // set by the rule; package rls counts requests that SHADOW_MODE admits
 		series.add(ShadowMode, exceeding)
 	}
 	// All units have one outcome, unless the hit was charged beyond its limit.

@@ -18,10 +18,10 @@ import (
 // now is in the window of the counters that ask uses.
 const now = 1_767_323_045_000_000
 
-// user is the series of most limits.
+// user has the labels of most limits.
 var user = limiter.LabelSet{Domain: "api", Key1: "user"}
 
-// perMinute returns a limit of n per minute with these labels.
+// perMinute returns a limit of size units per minute with these labels.
 func perMinute(size uint64, labels limiter.LabelSet) *limiter.Limit {
 	return storetest.Must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Series: labels.Series()})
 }
@@ -52,7 +52,7 @@ func counted(used int64, hits ...limiter.Hit) Sums {
 	return maps.Collect(u.Sums())[user]
 }
 
-// docs/metrics.md has a table of hits and the sums that they increase.
+// TestDocumentedUnits checks the table of hits and their sums in docs/metrics.md.
 func TestDocumentedUnits(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/metrics.md"))(t)
 	rows := regexp.MustCompile(`(?m)^\|(\d+)\|(\d+)\|(\d+)\|(yes|no|yes, although denied)\|(\d+)\|(\d+)\|(\d+)\|(\d+)\|$`).FindAllStringSubmatch(string(text), -1)
@@ -90,7 +90,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		{"peek", 10, []limiter.Hit{{Limit: enforced}}, Sums{}},
 		{"refund", 10, []limiter.Hit{{Limit: enforced, Cost: 3, Refund: true}}, Sums{}},
 		{"huge", 0, []limiter.Hit{{Limit: enforced, Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
-		// The second hit is over, although the counter has room for it because neither is charged.
+		// The second hit exceeds the limit, although neither hit is charged and the counter has room.
 		{"an earlier hit left no room", 0, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
 	} {
 		if got := counted(tc.used, tc.hits...); got != tc.want {
@@ -105,9 +105,9 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	}
 }
 
-// TestMetricsAreThoseOfTheReference compares with the sums of envoyproxy/ratelimit for a hit that
-// raises a counter from used by cost. Its near limit is the part above 80 % of the limit, rounded
-// down. A denied hit that is not charged raises nothing, and all its units are over.
+// TestMetricsAreThoseOfTheReference compares sums with envoyproxy/ratelimit's for a hit that raises a
+// counter from used by cost. Units above 80 % of the limit, rounded down, are near the limit. A denied
+// hit that is not charged raises nothing, and all its units are over the limit.
 func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	for _, tc := range []struct {
 		limit      uint64

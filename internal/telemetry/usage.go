@@ -23,7 +23,7 @@ type Usage struct {
 	nearRatio float32
 	logger    *slog.Logger
 
-	mu       sync.RWMutex                 // for loops, see each
+	mu       sync.RWMutex                 // guards all, next, rest and detailed; for loops, see each
 	all      map[limiter.Series]*counters // of limits and of values of requests
 	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
@@ -46,8 +46,8 @@ type detailSeries struct {
 	rule   limiter.Series // rule of the limit that made it
 }
 
-// New returns a Usage, and registers its metrics. Usage above nearRatio, a fraction of a limit, is near
-// the limit.
+// New returns a Usage, and registers its metrics. Units above the fraction nearRatio of a limit are
+// near the limit.
 func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usage {
 	register := promauto.With(reg)
 	u := &Usage{
@@ -77,8 +77,8 @@ func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usa
 // CountFailure counts a request that neither the store nor a failure mode decided.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
-// Sums yields the sums of all limits with equal labels except for Rule and Limit, which are empty.
-// It yields them in the order of their labels, and skips limits without hits.
+// Sums yields the added sums of limits whose labels differ only in Rule and Limit, which are empty. It
+// yields them in the order of their labels, and skips limits without hits.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
 	return merged(u.rows(false), limiter.Series.Levels)
 }
@@ -107,8 +107,8 @@ func (u *Usage) ofLocked(s limiter.Series) *counters {
 	return u.all[s]
 }
 
-// detailOf returns the counters for values of a request, or nil if they would be one series too
-// many. It allocates only for new values.
+// detailOf returns the counters for values of a request, or nil if the number of series is at its
+// maximum. It allocates only for new values.
 func (u *Usage) detailOf(limit limiter.Series, labels []byte) *counters {
 	u.mu.RLock()
 	d, full := u.detailed[detail{limit.Domain(), string(labels)}], len(u.detailed) >= maxDetailed
@@ -145,8 +145,8 @@ type row struct {
 	*counters
 }
 
-// rows returns all series in order, and the sums of removed series. Sums that are kept by keys alone
-// are for metrics without further levels; byKeys includes them.
+// rows returns all series and the sums of removed series, in order. Removed sums that are kept only by
+// their keys have no place in metrics with further levels; byKeys includes them.
 func (u *Usage) rows(byKeys bool) []row {
 	u.mu.RLock()
 	all, rest, rows := u.all, u.rest, make([]row, 0, len(u.all)+len(u.rest))

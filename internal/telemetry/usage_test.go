@@ -15,7 +15,7 @@ import (
 )
 
 // The number of series is bounded for any number of values and of concurrent requests. Further
-// values are counted under their rule, which is logged once.
+// values are counted under their rule. This is logged once.
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const values, workers = maxDetailed + 50, 8
 	var log strings.Builder

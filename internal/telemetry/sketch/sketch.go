@@ -30,7 +30,7 @@ type Counter[V any] struct {
 	Key, Group uint64
 	Count      uint64 // an upper bound
 	Error      uint64 // largest amount by which Count may be too large
-	// Value belongs to the caller. If a key takes over a counter, it is the previous key's value.
+	// Value belongs to the caller. When a key takes over a counter, Value is still the previous key's.
 	Value V
 }
 

@@ -7,7 +7,7 @@ import (
 
 const size = 128
 
-// streams return the nth group and key of a client's requests, from harmless to hostile.
+// streams returns functions for the group and key of the nth request, from harmless to hostile.
 func streams(r *rand.Rand) map[string]func(n uint64) (group, key uint64) {
 	zipf := rand.NewZipf(r, 1.1, 1, 1e6)
 	steep := rand.NewZipf(r, 2, 1, 1e6)

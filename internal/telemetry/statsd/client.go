@@ -1,7 +1,7 @@
 // Package statsd sends the growth of sums to statsd or DogStatsD.
 //
-// Once per interval, it reads all sums from a source, which needs no other code for it. Each flush
-// opens a new connection, so a broken connection or a changed address needs no care. Growth that
+// Once per interval, it reads all sums from a source. Each flush opens a new connection, so nothing
+// else handles broken connections and changed addresses. Growth that
 // could not be sent is sent with the next flush; over UDP, a loss is not noticed. The package knows
 // nothing of limits: the source makes the names.
 package statsd
@@ -31,8 +31,8 @@ type Tag = struct{ Name, Value string }
 
 // Options are the options of a Client.
 type Options struct {
-	// Source yields all sums, each with a unique pair of Name and Took. A sum that it omits is
-	// sent from 0 on when it returns.
+	// Source yields all sums, each with a unique pair of Name and Took. If it omits a sum and
+	// yields it again later, the full Total is sent.
 	Source   iter.Seq[Sum]
 	Network  string        // tcp or udp
 	Address  string        // host:port
@@ -40,8 +40,8 @@ type Options struct {
 	// Tags are added to all metrics. For statsd they become parts of the names, in the form of
 	// envoyproxy/ratelimit.
 	Tags []Tag
-	// DogStatsD sends tags as DogStatsD does. The first of Rules that matches a name makes more
-	// tags from its parts.
+	// DogStatsD sends tags in the format of DogStatsD. The first of Rules that matches a name makes
+	// more tags from parts of the name.
 	DogStatsD bool
 	Rules     []Rule
 	// Quiet logs failures at level Debug, because no statsd server was configured.
@@ -63,13 +63,13 @@ func New(opts Options) *Client {
 	return &Client{opts: opts, lines: make(map[lineKey]*line)}
 }
 
-const flushTimeout = 2 * time.Second // for one flush
+const flushTimeout = 2 * time.Second // of one flush
 
-// lastFlush is the time for the flush after the end of Run's context. Tests lengthen it.
+// lastFlush is the time limit of the flush after the end of Run's context. Tests lengthen it.
 var lastFlush = 500 * time.Millisecond
 
-// Run flushes once per interval until ctx ends, and then for the last time. It returns within half a
-// second after the end of ctx, even if the server hangs.
+// Run flushes once per interval until ctx ends, and then once more. It returns within half a second
+// after the end of ctx, even if the server hangs.
 func (c *Client) Run(ctx context.Context) {
 	flushing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -89,7 +89,7 @@ func serveUDP(t *testing.T) *server {
 	return s
 }
 
-// serve calls one until it fails, as it does when the test ends.
+// serve calls one until it fails, which it does when the test ends.
 func (s *server) serve(t *testing.T, from io.Closer, one func() error) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -126,7 +126,7 @@ func start(t *testing.T, s *server, source *sums, opts Options) (stop func()) {
 	return stop
 }
 
-// A sum that restarted is sent from 0 on, whether or not a flush missed it.
+// A sum that restarted is sent from 0, whether or not the source omitted it in between.
 func TestOnlyGrowthIsSent(t *testing.T) {
 	for _, s := range []*server{serveTCP(t, "127.0.0.1:0"), serveUDP(t)} {
 		t.Run(s.network, func(t *testing.T) {

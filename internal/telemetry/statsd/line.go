@@ -95,7 +95,7 @@ var (
 	notInTags  = strings.NewReplacer(",", "_", "|", "_")
 )
 
-// append appends a line for more events, with the time of each unless took is 0.
+// append appends a line for more events, each of which took that time unless took is 0.
 func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	dst = append(append(dst, l.name...), ':')
 	if took == 0 {
@@ -142,8 +142,8 @@ func (p *packet) add(l *line, sum Sum) error {
 	return nil
 }
 
-// send writes the packet and empties it. If the write fails, the next flush sends its lines again,
-// and a server may get lines twice if a TCP connection broke.
+// send writes the packet and empties it. If the write fails, the next flush sends the lines again. If a
+// TCP connection broke, a server may get lines twice.
 func (p *packet) send() error {
 	if len(p.bytes) == 0 {
 		return nil
