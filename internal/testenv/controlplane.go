@@ -58,7 +58,7 @@ func startControlPlane(c *ControlPlane) *ControlPlane {
 	return c
 }
 
-// Start starts a stopped control plane again. Its rules from before are lost.
+// Start starts a stopped control plane again, without its earlier rules.
 func (c *ControlPlane) Start() {
 	c.t.Helper()
 	listener := Must(c.listen(c.Addr))(c.t)

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pod is a network namespace, as the containers of a Kubernetes pod share it. It has
-// only a loopback interface, on which every port is free. It is for programs whose
-// ports a test cannot choose.
+// Pod is a network namespace, like the one that the containers of a Kubernetes pod
+// share. It has only a loopback interface, on which every port is free. It is for
+// programs whose ports a test cannot choose.
 type Pod struct{ network *os.File }
 
 // NewPod makes a pod that exists until the test ends. If that is not allowed, as for
@@ -129,8 +129,8 @@ func (p *Pod) within(f func() error) error {
 }
 
 // inThread runs f in a thread that is not used again. The thread stays until this
-// process exits: it may have started other programs before, and Envoys were observed
-// to get a SIGTERM when such threads exited.
+// process exits, because it may have started other programs before: Envoys got a
+// SIGTERM when such threads exited.
 func inThread(f func() error) error {
 	done := make(chan error)
 	go func() {

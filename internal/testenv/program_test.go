@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder stands in for a test that needs a program, and records how it ends.
+// recorder stands in for a test that needs a program, and records how that test ends.
 type recorder struct {
 	testing.TB
 	outcome string

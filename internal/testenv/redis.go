@@ -133,8 +133,8 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// answers reports whether the server replies. An error is a reply, too, such as while the server
-// loads its data.
+// answers reports whether the server replies. An error counts as a reply, for example while the
+// server loads its data.
 func (r *Redis) answers() bool {
 	_, err := r.try("ping")
 	_, isReply := errors.AsType[replyError](err)
