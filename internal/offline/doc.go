@@ -6,6 +6,6 @@
 //   - simulate: the effect that rules would have had on the requests of access logs.
 //   - bench: load on any server of Envoy's RateLimitService.
 //
-// Each takes rules and a question, and returns a report for people and for programs.
-// cmd/server calls them. All but bench decide through plan and limiter, as a server does.
+// Each returns a report for people and for programs. cmd/server calls them. limittest and
+// simulate decide through plan and limiter, as a server does.
 package offline

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The error has the reason why there is no connection.
+// The error says why there is no connection.
 func TestNoConnection(t *testing.T) {
 	for server, want := range map[string]string{
 		"unix:" + t.TempDir() + "/none": "no connection: connection error: desc = \"transport: Error while dialing: dial unix ",
@@ -26,7 +26,7 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// Servers that gRPC would accept with another meaning are refused, as are invalid options.
+// Addresses that gRPC would understand in another way are refused, as are invalid options.
 func TestBadOptions(t *testing.T) {
 	for server, want := range map[string]string{
 		"localhost:8081": "", "[::1]:8081": "", "unix:weir.sock": "", "unix:///run/socket": "",

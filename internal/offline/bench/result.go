@@ -13,7 +13,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Used are the options that a run really used, such as fewer callers than were asked for.
+// Used are the options that a run used, for example with fewer callers than requested.
 type Used struct {
 	Options
 	WithTLS         bool    `json:"tls"`
@@ -39,8 +39,8 @@ type Result struct {
 
 	// Seconds is the length of the interval from the end of the warm-up until sending
 	// stopped, and Received is the number of answers that arrived in it, even if their
-	// requests were sent before it. PerSecond is their rate. Later answers do not count
-	// for it, because there was no load any more.
+	// requests were sent before it. PerSecond is their rate. Later answers do not count,
+	// because the load had ended.
 	Seconds   float64 `json:"seconds"`
 	Received  int64   `json:"received"`
 	PerSecond float64 `json:"received_per_second"`
@@ -54,7 +54,7 @@ type Result struct {
 	Failed    int64            `json:"failed"`           // requests that failed or timed out
 	Errors    map[string]int64 `json:"errors,omitempty"` // failed requests by gRPC code
 	LastError string           `json:"last_error,omitempty"`
-	Unsent    int64            `json:"unsent,omitempty"` // scheduled requests that found no free caller until the end
+	Unsent    int64            `json:"unsent,omitempty"` // scheduled requests that found no free caller before the end
 
 	// Latency is the latency of all these requests. In an open loop it starts at the
 	// scheduled time. Failed requests count with the time until they failed, and unsent

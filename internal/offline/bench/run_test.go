@@ -55,7 +55,7 @@ func mustRun(t *testing.T, opts Options) *Result {
 	return testenv.Must(Run(t.Context(), opts))(t)
 }
 
-// A run also has no callers or connections without requests.
+// A run has no more callers or connections than requests.
 func TestNeverMoreRequestsThanAskedFor(t *testing.T) {
 	for _, rate := range []float64{0, 5000} {
 		for requests, callers := range map[int64]int{333: 4, 1: 1} {
@@ -110,7 +110,7 @@ func TestTrafficIsAsTold(t *testing.T) {
 	}
 }
 
-// Each server waits with its first answer until the other has a request.
+// Each server delays its first answer until the other has received a request.
 func TestServersShareTheConnections(t *testing.T) {
 	var askedBoth sync.WaitGroup
 	askedBoth.Add(2)

@@ -35,7 +35,7 @@ func (*peer) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOp
 	panic("nobody streams")
 }
 
-// slow returns a peer.takes for which the answers from one number to another take the given time.
+// slow returns a value for peer.takes: the answers with these numbers take the given time, others 1 ms.
 func slow(from, to int64, took time.Duration) func(int64) time.Duration {
 	return func(n int64) time.Duration {
 		if n >= from && n <= to {
@@ -82,7 +82,7 @@ func TestLoads(t *testing.T) {
 		name        string
 		opts        Options
 		takes       func(int64) time.Duration // see peer
-		late        [2]time.Duration          // the schedule's timer sleeps between these times since the start
+		late        [2]time.Duration          // times since the start between which the schedule's timer oversleeps
 		interrupted time.Duration             // since the start; 0 means never
 		want        check
 	}{
@@ -102,7 +102,7 @@ func TestLoads(t *testing.T) {
 		{name: "a stall cannot hide", opts: counted(500, 400, 1), takes: slow(10, 10, 300*ms), want: func(r *Result, _ time.Duration) bool {
 			return r.Latency.P50 >= 50_000 && r.Latency.Max >= 300_000 && r.Lateness.Max >= 297_000 && r.Lateness.Max < 300_000
 		}},
-		// Requests that time out count as slow, and so do requests that find no free caller.
+		// Requests that time out count as slow, as do requests that find no free caller.
 		{name: "given up is slow", opts: impatient, takes: slow(10, all, time.Hour), want: func(r *Result, _ time.Duration) bool {
 			return r.Answered == 9 && r.Failed >= 16 && r.Errors["DeadlineExceeded"] == r.Failed && r.Measured() == 250 && min(r.Latency.P50, r.Lateness.P50) >= 100_000
 		}},

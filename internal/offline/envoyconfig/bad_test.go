@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// limit is a mapping with one rate limit.
+// limit returns a mapping with one rate limit.
 func limit(text string) string { return "domain: d\nrate_limits:\n  - " + text + "\n" }
 
-// oneAction is a mapping with one action.
+// oneAction returns a mapping with one action.
 func oneAction(text string) string { return limit("actions: [{" + text + "}]") }
 
-// oneRoute is a bootstrap with one route, whose line is 13.
+// oneRoute returns a bootstrap with one route, in line 13.
 func oneRoute(text string) string { return bootstrap("", text) }
 
 func bootstrap(filter, route string) string {

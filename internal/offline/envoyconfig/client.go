@@ -16,7 +16,7 @@ type client struct {
 	hops       uint64 // xff_num_trusted_hops
 }
 
-// client reads the client settings of a connection manager. Settings that it does not have are as in c.
+// client reads the client settings of a connection manager. Missing settings are taken from c.
 func (r *reader) client(n *node, c client) client {
 	if b := n.get("use_remote_address"); b != nil {
 		c.connection = b.isTrue()
@@ -49,7 +49,7 @@ func (c *Config) Client(headers []Header, connection string) string {
 }
 
 // LoggedClient returns the trusted client address of a request in Envoy's access log, from the logged
-// x-forwarded-for and address of the connection. Either may be empty. If they are not enough, so is the result.
+// x-forwarded-for and address of the connection, which may be empty. The result is empty if they do not determine it.
 func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
 		comma := strings.LastIndexByte(forwardedFor, ',')

@@ -30,7 +30,7 @@ func TestClient(t *testing.T) {
 	for _, config := range []struct {
 		name, text string
 		first      map[string]string    // client by x-forwarded-for, as Envoy receives it
-		logged     map[[2]string]string // client by x-forwarded-for and connection, as the log shows them
+		logged     map[[2]string]string // client by x-forwarded-for and connection, as in the log
 	}{
 		{"mapping", mapping, map[string]string{"": "192.0.2.9", "7.7.7.7": "7.7.7.7", "1.1.1.1, 7.7.7.7": "7.7.7.7"}, map[[2]string]string{
 			{"1.1.1.1,7.7.7.7", ""}: "7.7.7.7", {"1.1.1.1,7.7.7.7", "192.0.2.9"}: "7.7.7.7", {"bad", ""}: "", {"", "192.0.2.9"}: "192.0.2.9",
@@ -66,7 +66,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// If a dump of the admin port is too large, its parts about listeners and routes can be documents of one file.
+// Parts of a dump that is too large, about listeners and about routes, can be documents of one file.
 func TestPartsOfDump(t *testing.T) {
 	_, err := Load(make([]byte, strictyaml.MaxFileSize+1), "f.json", Options{})
 	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/plan"
 )
 
-// Options complete a file that leaves the domain open, or has several sets of rate limits. Their tags are flags of
-// commands. If one is needed and empty, Load fails, and names the values that From may have.
+// Options complete a file that names no domain or has several sets of rate limits. The tags make them flags of
+// commands. If a needed option is empty, Load fails; for From, the error names the possible values.
 type Options struct {
 	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
 	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
@@ -32,7 +32,7 @@ type Request struct {
 	Headers []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
-	// x-forwarded-for; see Config.Client. If it is no IP address, it makes no entry.
+	// x-forwarded-for; see Config.Client. If it is not an IP address, no entry is made of it.
 	RemoteAddress string
 	// Route is %ROUTE_NAME%, or empty if unknown. Only EnvoyFilter patches for a named
 	// route need it, because an EnvoyFilter does not say which requests the route matches.
@@ -73,7 +73,7 @@ type Result struct {
 	OnStreamDone bool // sent after the response, too late to deny the request
 }
 
-// These are the names in Config.Needs that are no headers.
+// These are the names in Config.Needs that are not headers.
 const (
 	RemoteAddress = ":remote_address"
 	RouteName     = ":route_name"
@@ -111,7 +111,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	return dst
 }
 
-// append appends the descriptors that are sent after the response if done, or before otherwise.
+// append appends the descriptors that Envoy sends after the response if done is true, or before it otherwise.
 func (f *filter) append(dst []Result, t *Request, done bool) []Result {
 	if internal, _, _ := t.header("x-envoy-internal", nil); f.requests != "" && (f.requests == "internal") != (internal == "true") {
 		return dst

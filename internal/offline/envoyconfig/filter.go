@@ -24,8 +24,8 @@ type filter struct {
 	disabled bool
 	limits   []*rateLimit // its own, which replace the limits of hosts and routes; in a route, the limits that it uses there
 	hosts    string       // vh_rate_limits
-	// unknown reports whether the filter is not in the file. Then it takes the configuration
-	// in routes under any name, and limits of any stage.
+	// unknown reports whether the filter is not in the file. An unknown filter takes the
+	// configuration in routes under any name, and limits of any stage.
 	unknown bool
 }
 
@@ -39,7 +39,7 @@ func (f *filter) takes(l *rateLimit) bool {
 	return f.unknown || uint64(l.message.GetStage().GetValue()) == f.stage
 }
 
-// filters reads the rate limit filters in the list of a connection manager's filters.
+// filters reads the rate limit filters in a connection manager's list of filters.
 func (r *reader) filters(list []*node) (filters []filter) {
 	for _, n := range list {
 		kind, value := n.get("typed_config").typed()

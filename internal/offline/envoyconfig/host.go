@@ -129,7 +129,7 @@ func (r *reader) host(n *node, s scope) scope {
 }
 
 // route reads a route and the filters that make a call for it. A route that does not forward has
-// none: Envoy answers its requests without descriptors. A route without a match is known only by
+// no filters, because Envoy answers its requests without descriptors. A route without a match is known only by
 // name, and forwards.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}

@@ -131,8 +131,8 @@ func (r *reader) parameterCondition(decode bool) func(*routepb.QueryParameterMat
 }
 
 // parameter returns the first value of a parameter in a query, and whether the query has
-// it. With decode, it decodes names and values, as Envoy does for rate limits. Without,
-// it uses them as sent, as Envoy does for routes.
+// it. With decode, it decodes names and values, as Envoy does for rate limits. Without
+// decode, it compares them as sent, as Envoy does for routes.
 func parameter(query, name string, decode bool) (value string, ok bool) {
 	for query != "" {
 		var part string
@@ -190,7 +190,7 @@ func (r *reader) routeMatch(route *node) (all []condition, ok bool) {
 	return all, true
 }
 
-// hasPath is the condition of all routes without a connect_matcher: a CONNECT request has no path.
+// hasPath is the condition of all routes without a connect_matcher, because a CONNECT request has no path.
 func hasPath(t *Request) bool { return t.path != "" || !isConnect(t) }
 
 func isConnect(t *Request) bool {

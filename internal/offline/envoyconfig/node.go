@@ -78,7 +78,7 @@ func (n *node) get(fields ...string) *node {
 	return n
 }
 
-// items returns the items of a list, or nil if the value is no list.
+// items returns the items of a list, or nil if the value is not a list.
 func (n *node) items() []*node {
 	if n == nil || n.yaml.Kind != yaml.SequenceNode {
 		return nil
@@ -95,7 +95,7 @@ func (n *node) visit(f func(*node) bool) {
 	}
 }
 
-// text returns the text of a scalar, or "" if the value is no scalar.
+// text returns the text of a scalar, or "" if the value is not a scalar.
 func (n *node) text() string {
 	if n == nil || n.yaml.Kind != yaml.ScalarNode {
 		return ""
@@ -134,8 +134,8 @@ func (n *node) typed() (name string, value *node) {
 	return name, n
 }
 
-// merged merges mappings as Istio merges patches. Lists are concatenated, mappings without @type are merged, and of
-// other values the last one wins.
+// merged merges mappings as Istio merges patches. Lists are concatenated, mappings without @type are merged, and
+// later values replace other values.
 func merged(values ...*node) *node {
 	all := &node{yaml: &yaml.Node{Kind: yaml.MappingNode}}
 	for _, value := range values {
@@ -220,7 +220,7 @@ func (n *node) json() any {
 	return value
 }
 
-// number returns a whole number, or otherwise if n is nil. An invalid number is a problem.
+// number returns a whole number, or the value otherwise if n is nil. It reports an invalid number as a problem.
 func (r *reader) number(n *node, otherwise uint64) uint64 {
 	if n == nil {
 		return otherwise

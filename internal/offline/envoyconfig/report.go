@@ -11,13 +11,13 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Report is the descriptors that Envoy sends for a request, for text and JSON.
+// Report has the descriptors that Envoy sends for a request, for output as text and as JSON.
 type Report struct {
 	Descriptors []Sent `json:"descriptors"`
 	Notes       []Note `json:"notes"`
 }
 
-// Sent is one descriptor.
+// Sent is a descriptor that Envoy sends.
 type Sent struct {
 	Domain       string      `json:"domain"`
 	Descriptor   string      `json:"descriptor"` // in the syntax of explain.ParseDescriptor

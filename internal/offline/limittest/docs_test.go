@@ -15,7 +15,7 @@ import (
 
 const document = "../../../docs/testing-rules.md"
 
-// The document's test passes, and its failure is as the document shows it.
+// The test in the document passes, and with a changed expectation it fails as the document shows.
 func TestDocument(t *testing.T) {
 	text := testenv.Must(os.ReadFile(document))(t)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1)

@@ -18,7 +18,7 @@ type check struct {
 	at     strictyaml.Position
 	what   string // such as statuses[1].remaining
 	field  string
-	status int // index of the status of the last request that has the field
+	status int // index of the status that has the field, in the last answer of the step
 	want   string
 }
 

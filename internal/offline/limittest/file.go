@@ -45,8 +45,8 @@ type step struct {
 	send    int
 	request plan.Request
 	checks  []check
-	// These are from the field expect: the sum of admitted and denied, and the number and
-	// the position of statuses.
+	// From the field expect: the sum of admitted and denied, and the number and the
+	// position of statuses.
 	outcomes, statuses int
 	statusesAt         strictyaml.Position
 }
@@ -57,8 +57,8 @@ func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s
 const Suffix = "_test.yaml"
 
 // Find returns the test files at paths, in the order of paths. For a directory it
-// returns all files in and below it whose names end in Suffix, sorted by name, without
-// names that begin with a dot. Any other path is returned unchanged. Find fails if a
+// returns all files in and below it whose names end in Suffix, sorted by name. It skips
+// files and directories whose names begin with a dot. Any other path is returned unchanged. Find fails if a
 // directory cannot be read or has no such file.
 func Find(paths ...string) (files []string, err error) {
 	for _, root := range paths {

@@ -8,7 +8,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzDecode decodes files of any bytes. Each must be valid or have problems, and the
+// FuzzDecode decodes arbitrary bytes. Each file must be valid or have problems, and the
 // tests of a valid file must run.
 func FuzzDecode(f *testing.F) {
 	for _, pattern := range []string{"testdata/*_test.yaml", "testdata/bad/*.yaml", "../../../config/*_test.yaml"} {

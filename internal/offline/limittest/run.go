@@ -20,7 +20,7 @@ import (
 // Report has the results of the tests of one file.
 type Report struct {
 	File    string
-	Err     error // why tests were not run, or nil if all were
+	Err     error // why tests did not run, or nil if all ran
 	Results []Result
 }
 
@@ -142,7 +142,7 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 	return failures, nil
 }
 
-// describe returns the statuses as text, each on a separate line that begins with a line break.
+// describe returns the statuses as text, each in a line of its own after a line break.
 func describe(request *plan.Request, statuses []plan.Status) string {
 	var b strings.Builder
 	for i := range statuses {

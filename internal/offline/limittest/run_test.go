@@ -64,8 +64,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// If one expectation is changed, that expectation fails and no other. A loaded file can be run
-// many times.
+// A changed expectation fails, and no other does. A loaded file can be run many times.
 func TestEveryExpectationCanFail(t *testing.T) {
 	f := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(t)
 	for i := range f.tests {
@@ -98,7 +97,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A failure ends with more than the expected and the actual value.
+// A failure ends with the last answer, or with the reason why there is none.
 func TestEndsOfFailures(t *testing.T) {
 	const below = "domain: shop\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}]\n"
 	for want, tests := range map[string]string{
@@ -115,7 +114,7 @@ func TestEndsOfFailures(t *testing.T) {
 	}
 }
 
-// The server's settings make a difference.
+// The results depend on the server's settings.
 func TestOptions(t *testing.T) {
 	const path = "testdata/charge_test.yaml"
 	merge := descriptors.Options{MergeDomains: true}

@@ -11,13 +11,13 @@ import (
 	"weir/internal/plan"
 )
 
-// ask is a hit at a time.
+// ask is the time and the cost of a hit.
 type ask struct {
 	at   int64
 	cost uint64
 }
 
-// history returns the hits of a client that sends bursts, pauses, and changes its speed.
+// history returns the hits of a client that sends in bursts, pauses, and changes its rate.
 func history(random *rand.Rand, n int) (list []ask) {
 	at := int64(1_700_000_000_000_000) + random.Int64N(3_600_000)*1000
 	for range n {
@@ -45,8 +45,8 @@ func denies(t *testing.T, s limiter.Spec, list []ask) bool {
 	return false
 }
 
-// The peak of a client is the smallest amount that never denies it. An amount of one less denies it. The burst of a
-// bucket keeps its ratio to the amount.
+// The peak of a client is the smallest amount with which no hit is denied: with one less, a hit is denied. The burst
+// of a bucket keeps its ratio to the amount.
 func TestPeaks(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"fixed window":          {Unit: limiter.Hour},

@@ -10,7 +10,7 @@ import (
 	"weir/internal/plan"
 )
 
-// SHADOW_MODE and QUOTA_MODE work like the fields in every rule, and the report begins with a warning that they are on.
+// SHADOW_MODE and QUOTA_MODE work like their fields set in every rule. The report begins with a warning about them.
 func TestModes(t *testing.T) {
 	const rules = `
 domain: api

@@ -52,8 +52,8 @@ type hit struct {
 	newCall bool   // whether it is the first hit of a call to the server
 }
 
-// source makes the batches of a log, concurrently with the decisions. It parses each line, computes the
-// descriptors by Envoy's configuration, and has plan make the hits, as in the server.
+// source makes the batches of a log, concurrently with the decisions. It parses each line and computes the
+// descriptors by Envoy's configuration. Package plan makes the hits, as in the server.
 type source struct {
 	run     *run
 	log     *accesslog.Source
@@ -263,7 +263,7 @@ func (s *source) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	for i := range s.plan.Hits {
 		h := hit{Hit: s.plan.Hits[i], newCall: i == 0}
 		b.texts = append(b.texts, h.Key...)
-		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // the planner reuses their memory
+		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // because the planner reuses their memory
 		h.of, h.hash = e.byLimit[h.Limit], maphash.Bytes(s.run.seed, h.Key)
 		b.hits = append(b.hits, h)
 	}

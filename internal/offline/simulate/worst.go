@@ -19,8 +19,8 @@ type offender struct {
 
 const maxWorst = 128
 
-// add counts a denied request, but only once for each client. request is its number, which
-// must never decrease.
+// add counts a denied request, but only once for each client. request is the request's number,
+// which must not decrease from call to call.
 func (w *worst) add(request, hash uint64, name []byte) {
 	if w.clients == nil {
 		w.clients = sketch.New[offender](maxWorst)
@@ -56,7 +56,7 @@ type count struct {
 	Denied   uint64 `json:"denied"`
 }
 
-// series counts requests by the minute, which is a number since the epoch.
+// series counts requests by minute since the epoch.
 type series map[int64]count
 
 const minute = 60_000_000 // microseconds

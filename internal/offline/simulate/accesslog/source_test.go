@@ -21,7 +21,7 @@ func writeLog(t *testing.T, data []byte) string {
 	return name
 }
 
-// readAll returns all lines by their numbers, and the error after them.
+// readAll returns all lines by number, and the error that ended the reading.
 func readAll(t *testing.T, name string) (lines map[int64]string, err error) {
 	t.Helper()
 	s, err := Open(name)

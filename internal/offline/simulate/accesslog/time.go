@@ -44,7 +44,7 @@ func parseTime(s string) (micros int64, ok bool) {
 }
 
 // sinceEpoch parses a number of seconds, milliseconds, microseconds or nanoseconds since the
-// epoch. The size of the number decides which.
+// epoch. The size of the number decides the unit.
 func sinceEpoch(s string) (int64, bool) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -65,8 +65,8 @@ func checked(t time.Time) (int64, bool) {
 	return t.UnixMicro(), t.Unix() >= 0 && t.UTC().Year() <= 9999
 }
 
-// parseDuration returns a duration in microseconds, or -1 if s is not valid. s is a number of seconds if seconds, or of
-// milliseconds otherwise.
+// parseDuration returns a duration in microseconds, or -1 if s is not valid. s is in seconds if seconds is true,
+// otherwise in milliseconds.
 func parseDuration(s string, seconds bool) int64 {
 	unit := milli
 	if seconds {

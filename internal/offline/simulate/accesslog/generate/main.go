@@ -1,6 +1,6 @@
 // Command generate writes an access log, and the correct result of limits by address and hour
-// for it: it counts the requests of each client while it makes the lines. It is used for tests
-// and measurements of weir simulate, whose code it does not import.
+// for it, by counting the requests of each client while it makes the lines. Tests and measurements
+// of weir simulate use it. It does not import code of weir simulate.
 //
 //	go run ./internal/offline/simulate/accesslog/generate -lines 1000000 -truth truth.json > access.log
 package main
@@ -117,7 +117,7 @@ func (g *generator) draw(at time.Duration) int {
 	return client
 }
 
-// anyone draws an abuser, if the time is within the abuser's hours, or another client.
+// anyone draws an abuser within the abuser's hours, or another client.
 func (g *generator) anyone(at time.Duration) int {
 	hour, chance, hours := int(at/time.Hour), g.random.Float64(), max(g.span.Hours(), 1)
 	for i, a := range abusers {
