@@ -66,8 +66,8 @@ func TestValidateForGitHub(t *testing.T) {
 	}
 }
 
-// The pre-commit hook runs if a changed file may be a default rule file, and not for other
-// files of a repository. It names the program that go install builds from this directory,
+// The pre-commit hook runs if a changed file may be a rule file in a usual place, and not for
+// other files of a repository. It names the program that go install builds from this directory,
 // with valid arguments.
 func TestPreCommitHook(t *testing.T) {
 	var hooks []struct {

@@ -46,7 +46,7 @@ func shortField(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// jsonField is shortField for a log in JSON. It gives time, level and message the names and
+// jsonField is like shortField, for a log in JSON. It gives time, level and message the names and
 // spellings of envoyproxy/ratelimit, for programs that collect its log. It spells durations as
 // settings do, because JSON would show them in nanoseconds.
 func jsonField(groups []string, a slog.Attr) slog.Attr {

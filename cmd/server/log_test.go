@@ -16,13 +16,13 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestLogsEscapeWhatTerminalsObey logs, in both formats, text that may come from others.
+// TestLogsEscapeWhatTerminalsObey logs text that may come from clients, in both formats.
 func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	const odd = "a\x1b[31m\u009b31m\x7f\u202e\U000e0041\nb größer 限"
 	for _, format := range []settings.Word{"text", "json"} {
 		var log bytes.Buffer
 		logger := newLogger(settings.Process{LogFormat: format}, &log)
-		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // the key may come from others
+		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // the key may come from clients
 		logger.Error("the next")
 		lines := strings.SplitAfter(log.String(), "\n")
 		if len(lines) != 3 {
@@ -44,12 +44,12 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	}
 }
 
-// TestLogsCutLongTexts logs megabytes of text from others, in both formats.
+// TestLogsCutLongTexts logs megabytes of text that may come from clients, in both formats.
 func TestLogsCutLongTexts(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	for _, format := range []settings.Word{"text", "json"} {
 		var log bytes.Buffer
-		newLogger(settings.Process{LogFormat: format}, &log).Error(long, "text", long, "error", errors.New(long), "long_list", []string{long}, "list", []string{"short"}) //nolint:sloglint // what others wrote
+		newLogger(settings.Process{LogFormat: format}, &log).Error(long, "text", long, "error", errors.New(long), "long_list", []string{long}, "list", []string{"short"}) //nolint:sloglint // the message may come from clients
 		if n := strings.Count(log.String(), "é... (2097"); n != 4 || log.Len() > 5*maxField || !strings.Contains(log.String(), "list=[short]") && !strings.Contains(log.String(), `["short"]`) {
 			t.Errorf("%s: %d texts are cut in a line of %d bytes, want 4 in less than %d", format, n, log.Len(), 5*maxField)
 		}

@@ -9,18 +9,18 @@ import (
 )
 
 // Go wakes another processor for almost every message. While one processor can carry the load, that
-// costs a fifth of the CPU of a decision and makes no answer faster. So GOMAXPROCS doubles when the
-// processors were busier than busyShare for one look. It halves when half as many would not have been
-// for calmLooks looks.
+// costs a fifth of the CPU of a decision and makes no answer faster. So GOMAXPROCS doubles after a look
+// in which the processors were busier than busyShare. It halves after calmLooks looks in which half
+// as many processors would have been less busy than that.
 const (
 	look      = 100 * time.Millisecond
 	busyShare = 0.6
 	calmLooks = 20
 )
 
-// fitProcessors sets GOMAXPROCS to what the load needs until ctx ends, unless the variable
-// GOMAXPROCS is set: at least 1, at most the runtime's default, which the machine and the CPU limit
-// of the container decide.
+// fitProcessors fits GOMAXPROCS to the load until ctx ends, unless the variable GOMAXPROCS is set. It
+// is at least 1 and at most the runtime's default, which depends on the machine and the container's
+// CPU limit.
 func fitProcessors(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -55,7 +55,7 @@ func fitProcessors(ctx context.Context) {
 	}
 }
 
-// usedCPU returns the CPU time that the process has used.
+// usedCPU returns the CPU time that the process has used so far.
 func usedCPU() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

@@ -45,7 +45,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 		return err
 	})
 	if err == nil {
-		go fitProcessors(paused) // after the rules are loaded, which all processors do
+		go fitProcessors(paused) // after the load of the rules, which uses all processors
 		reason, err = "failed", within(paused, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(serving) })
 	}
 	log.close(grace)
@@ -91,7 +91,7 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	return server.Within(ctx, grace, fmt.Errorf("interrupted: still running %v after the signal", grace), f)
 }
 
-// show calls print, but waits for it only shortly after a signal, because the reader of
+// show calls print. After a signal, it waits only briefly for print, because the reader of
 // stderr may have stopped.
 func show(ctx context.Context, print func()) {
 	_ = within(ctx, grace/10, func() error { print(); return nil })
