@@ -36,7 +36,7 @@ func (w *weir) mostMemory() uint64 {
 	return status.VmHWM - status.RssFile // the system can drop pages of the program's file
 }
 
-// tooLate is five times the default timeout of Envoy's filter. Slower answers are too late.
+// tooLate is five times the default timeout of Envoy's filter. Slower answers count as late.
 const tooLate = 100 * time.Millisecond
 
 // lateDuring sends 400 requests a second to each of two servers during an attack on the
@@ -198,15 +198,15 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 		}
 	}
 	if tt.stays {
-		most += float64(goroutines * len(attackers)) // but no calls
+		most += float64(goroutines * len(attackers)) // the goroutines of connections stay, those of calls end
 	}
 	testenv.Until(t, "the goroutines of the attack have ended", func() bool { return w.metric("go_goroutines", "") <= most })
 	wantAnswer(t, dial(t, w.grpc))
 	return late, max(tt.late, 0.04) + others
 }
 
-// startWithin starts a Weir with this much memory: in its own control group where the test can
-// make one, otherwise by its own limit, which is then a little lower.
+// startWithin starts Weir with a memory limit in bytes: the limit of a control group if the test can
+// make one, otherwise a slightly lower GOMEMLIMIT.
 func startWithin(t *testing.T, memory int, rules string) *weir {
 	t.Helper()
 	for parent, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
@@ -215,7 +215,7 @@ func startWithin(t *testing.T, memory int, rules string) *weir {
 			continue
 		}
 		t.Cleanup(func() { os.Remove(group) })
-		if file, err := os.OpenFile(filepath.Join(group, limit), os.O_WRONLY, 0); err == nil { // the system has made it
+		if file, err := os.OpenFile(filepath.Join(group, limit), os.O_WRONLY, 0); err == nil { // the kernel has made the file
 			_, err = file.WriteString(strconv.Itoa(memory))
 			testenv.OK(t, errors.Join(err, file.Close()))
 			w := runWeir(t, []string{"CONFIG_PATH=" + rules}, "/bin/sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$0"`, program(t), group)
@@ -260,9 +260,9 @@ func keepOpen(t *testing.T, addr string, connections int, text string) (closeAll
 	return closeAll
 }
 
-// TestAttacksTogether attacks a server with the chart's memory in all ways at once that take memory
-// or connections. The server must survive, answer a neighbour and probes, and recover soon. The p99
-// of answers to a neighbour is at most tooLate, if the machine has time.
+// TestAttacksTogether makes all attacks that take memory or connections at once, on a server with the
+// memory of the chart's container. The server must survive, answer a neighbour and probes, and recover
+// soon. On a machine that is not too busy, the p99 of answers to a neighbour is at most tooLate.
 func TestAttacksTogether(t *testing.T) {
 	control := startWeir(t, writeRules(t, userRules(1_000_000)))
 	late, bound := 1.0, 0.0
@@ -274,7 +274,7 @@ func TestAttacksTogether(t *testing.T) {
 	}
 }
 
-// inChart is the memory of a container of the chart.
+// inChart is the memory of the chart's container.
 const inChart = 256 * mib
 
 // attackTogether makes one attempt. It returns the share of late answers and its bound.
@@ -322,7 +322,7 @@ func attackTogether(t *testing.T, w, control *weir) (late, bound float64) {
 	return late, 0.01 + others
 }
 
-// mostOfMiB opens a request and sends its message of a MiB without the end.
+// mostOfMiB opens a request and sends its message of almost a MiB except for the end.
 func mostOfMiB(a *attacker) {
 	a.open(rateLimitMethod)
 	data := append([]byte{0, 0, 0x10, 0, 0}, make([]byte, mib-1024)...)
@@ -372,8 +372,8 @@ func readSlowly(ctx context.Context, addr, path string) {
 	}
 }
 
-// clientAt returns a client that connects from ip, as Prometheus and the kubelet have their
-// own addresses.
+// clientAt returns a client that connects from ip, because Prometheus and the kubelet have
+// addresses of their own.
 func clientAt(ip string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
@@ -407,7 +407,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 		}
 		testenv.Must(decide(client, all))(t)
 	}
-	wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", `key2="`) // Prometheus has read them before
+	wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", `key2="`) // as Prometheus did before the attack
 	before := w.mostMemory()
 
 	control := startWeir(t, writeRules(t, userRules(1_000_000)))

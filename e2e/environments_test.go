@@ -213,7 +213,7 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 
 // envoyGatewayBootstrap returns the bootstrap of examples/envoy with the filter, route and
 // cluster that Envoy Gateway generates, and the example's patch of the filter, except that the
-// filter is patient and the certificate comes from files.
+// filter has the fields of patient and the certificate comes from files.
 func envoyGatewayBootstrap(t *testing.T, i identity) map[string]any {
 	t.Helper()
 	doc := gateway{
@@ -322,7 +322,7 @@ func TestIstioFilters(t *testing.T) {
 
 // istioBootstrap returns the bootstrap of examples/envoy with Istio's cluster for Weir's
 // service and the patches of the EnvoyFilters in a file instead of its own limits. The
-// filter is patient.
+// filter has the fields of patient.
 func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
 	t.Helper()
 	doc := gateway{upstream: upstreamAddr}.bootstrap(t, weirAddr)

@@ -21,7 +21,7 @@ import (
 
 const longestHold = 5 * time.Second
 
-// highest is the largest number that note has been called with.
+// highest is the largest number passed to note.
 type highest struct{ atomic.Int64 }
 
 func (h *highest) note(n int64) {
@@ -131,7 +131,7 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 }
 
 // ask takes the hold with an ID or, if refund is set, releases it. The code is UNKNOWN if the
-// call fails, such as when the caller has died.
+// call fails, for example because the caller has died.
 func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient, id string, refund bool) service.RateLimitResponse_Code {
 	d := descriptor("user", "alice", "request_id", id)
 	if refund {

@@ -303,8 +303,8 @@ func TestShapesOfGateways(t *testing.T) {
 			{"/judged", with("alice", 5, "DAY"), "5, 5;w=86400", times(1, 200, 429)},
 			{"/judged", with("bob", 1_000_000, "DAY"), "10, 10;w=86400", times(2, 200, 429)},
 			{"/judged", with("carol", 1_000_000, "SECOND"), "10, 10;w=86400", times(2, 200, 429)},
-			// Envoy does send the unit UNKNOWN, which a client may have chosen: an error would pass
-			// the request without failure_mode_deny. Later requests work.
+			// Envoy does send the unit UNKNOWN, which a client may have chosen. An error would let the
+			// request pass, without failure_mode_deny. Later requests work.
 			{"/metadata", with("grace", 3, "UNKNOWN"), `0, 0;w=86400;name="deny"`, times(3, 429)},
 			{"/metadata", by("grace"), "1, 1;w=86400", times(1, 200, 429)},
 		}},

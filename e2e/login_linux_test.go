@@ -56,8 +56,8 @@ func (g *gate) want(n, status int, from, body string) {
 	}
 }
 
-// waitFor repeats a login request until it has the status. A failure counts shortly after its
-// answer.
+// waitFor repeats a login request until it has the status. A failed login is counted shortly
+// after its answer.
 func (g *gate) waitFor(status int, from, body string) {
 	g.t.Helper()
 	testenv.Becomes(g.t, "status", status, func() int { return g.try(from, body) })

@@ -10,8 +10,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// Weir runs on one processor while that is enough, on all during much work, and on as many as the
-// variable GOMAXPROCS says.
+// Weir runs on one processor while that is enough, on all under heavy load, and on the number in the
+// variable GOMAXPROCS if it is set.
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	var rules strings.Builder

@@ -29,8 +29,8 @@ type stack struct {
 	rules string         // directory of the rules
 }
 
-// patientWithRedis are settings with which Weir, too, waits long for Redis on a busy machine,
-// whether or not its caller has a deadline.
+// patientWithRedis are settings with which Weir waits long for Redis, as a busy machine needs,
+// whether or not the caller has a deadline.
 var patientWithRedis = []string{"REQUEST_TIMEOUT=50s", "REDIS_TIMEOUT=50s"}
 
 // onRedis returns the settings of a Weir with its counters in redis.
@@ -77,7 +77,7 @@ type asked struct {
 // by returns the headers of a user.
 func by(user string) []string { return []string{"x-user: " + user} }
 
-// times returns a list of n times status, followed by then.
+// times returns a list that repeats status n times and ends with then.
 func times(n, status int, then ...int) (statuses []int) {
 	for range n {
 		statuses = append(statuses, status)
@@ -255,7 +255,7 @@ func (e *envoy) want(path, header string, statuses ...int) {
 	}
 }
 
-// connect returns a connection to addr whose deadline is patience.
+// connect returns a connection to addr with a deadline after patience.
 func connect(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn := testenv.Must(net.Dial("tcp", addr))(t)

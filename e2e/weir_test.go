@@ -182,7 +182,7 @@ func write(t *testing.T, file, text string) {
 	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
-// patience is the longest time that tests wait for an event. It is generous, because they stop
+// patience is the maximum time that a test waits for an event. It is generous, because they stop
 // waiting as soon as the event happens.
 const patience = 2 * time.Minute
 
@@ -237,7 +237,7 @@ func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
 	p := &process{t: t, name: cmd.Path, cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout = cmp.Or[io.Writer](cmd.Stdout, &p.output)
 	cmd.Stderr = cmp.Or[io.Writer](cmd.Stderr, &p.output)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signal reaches the children, too
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signal reaches the children, too
 	if err := start(); err != nil {
 		t.Fatalf("starting %s: %v", p.name, err)
 	}
