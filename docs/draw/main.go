@@ -32,7 +32,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// draw returns the contents of the files in the directory of documents, by name.
+// draw returns the contents of the generated files in the directory of documents, by name.
 func draw(docs string) map[string][]byte {
 	files := map[string][]byte{}
 	for name, picture := range map[string]func(root string) []byte{

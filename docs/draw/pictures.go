@@ -33,7 +33,7 @@ func bins(times []time.Duration) []int {
 	return counts
 }
 
-// lastMinutePicture shows how much each limit has admitted within the last minute.
+// lastMinutePicture shows the number of requests that each limit admitted in the last minute.
 func lastMinutePicture(string) []byte {
 	list := subjects(loadAmount)
 	c := newChart("Requests admitted in the last minute under the same load", loadBegin, loadEnd, len(list))

@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter/memory"
 )
 
-// subject is a limit that the document shows.
+// subject is a limit in a picture or a table.
 type subject struct {
 	title string
 	limit *limiter.Limit
@@ -64,8 +64,8 @@ func load() []time.Duration {
 	return times
 }
 
-// run sends a request at each of the times, with a counter in the memory store, and
-// returns the times of the admitted requests.
+// run sends a request at each of the times to a limit in the memory store, and returns
+// the times of the admitted requests.
 func run(limit *limiter.Limit, times []time.Duration) (admitted []time.Duration) {
 	var now time.Duration
 	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
@@ -79,8 +79,8 @@ func run(limit *limiter.Limit, times []time.Duration) (admitted []time.Duration)
 	return admitted
 }
 
-// within returns, for each of the times, how many times are in the span up to and
-// including it.
+// within returns, for each of the times, the number of times in the span that ends with
+// it.
 func within(span time.Duration, times []time.Duration) []int {
 	counts := make([]int, len(times))
 	first := 0

@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// walkAmount is the amount per minute of all walks. A walk shows six requests, the same for all limits.
+// walkAmount is the amount per minute of the limits of all walks. A walk is the same six requests for each limit.
 const walkAmount = 4
 
 // request is a request of a walk.
@@ -23,14 +23,14 @@ var walk = []request{{40, 3}, {50, 1}, {55, 1}, {60, 2}, {75, 2}, {100, 1}}
 // walks returns the tables of all walks, by the title of the limit.
 func walks() map[string][]byte {
 	tables := map[string][]byte{}
-	for _, s := range subjects(walkAmount)[:4] { // the bucket with the default burst
+	for _, s := range subjects(walkAmount)[:4] { // without the bucket that has a burst of its own
 		tables[s.title] = table(s.limit)
 	}
 	return tables
 }
 
 // table sends the requests of a walk to a limit. Beside each decision it shows the
-// calculation behind it, which arithmetic repeats from the admitted requests.
+// calculation by the function arithmetic, which must lead to the same decision.
 func table(limit *limiter.Limit) []byte {
 	var b bytes.Buffer
 	b.WriteString("|at|cost|test|answer|left|time|\n|---|---|---|---|---|---|\n")
