@@ -27,7 +27,7 @@ descriptors:
 `
 
 // answer sends a request for a key by gRPC, and answerJSON by HTTP. Both return the code and the time
-// to retry in one form.
+// to retry in the same form.
 func (f *fixture) answer(key string) string {
 	response, err := f.decide(f.t.Context(), describe(key+"=grpc"))
 	switch {

@@ -96,7 +96,7 @@ func start(t *testing.T, args ...string) *fixture {
 	return startWithStdout(t, io.Discard, args...)
 }
 
-// startWithStdout is start for a server that writes to stdout.
+// startWithStdout is like start, for a server that writes to stdout.
 func startWithStdout(t *testing.T, stdout io.Writer, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}

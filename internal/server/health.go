@@ -38,13 +38,13 @@ func (h *health) setRulesLoaded()          { h.update(func() { h.rulesLoaded = t
 func (h *health) setStoreFound(found bool) { h.update(func() { h.storeFound = found }) }
 func (h *health) setLeaving()              { h.update(func() { h.leaving = true }) }
 
-// setDraining fails all checks and ends watched ones.
+// setDraining fails all checks and ends watched checks.
 func (h *health) setDraining() {
 	h.setLeaving()
 	h.drain()
 }
 
-// err returns the reason for being unhealthy, or nil.
+// err returns the reason why the server is unhealthy, or nil.
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 // httpServer returns a server with time limits for slow clients, or nil if listener is nil.
 // Connections beyond maxConnections, or fewer if memory is small, wait. At most half of the
-// connections may be without a request: a further one closes another of them.
+// connections may be without a request; for each further one, the server closes another.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil

@@ -123,8 +123,8 @@ func (l lifecycle) stop(timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Within returns the error of f. If f still runs grace after the end of ctx, Within abandons f and
-// returns the error late, because a read of a disk that hangs cannot be interrupted.
+// Within returns the error of f, or the error late if f still runs grace after the end of ctx. It then
+// abandons f, because a read from a hanging disk cannot be interrupted.
 func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
 	done := make(chan error, 1) // with room for an abandoned f, whose error is not read
 	go func() { done <- f() }()

@@ -18,7 +18,7 @@ import (
 
 // binding is an address to bind for a listener.
 type binding struct {
-	name, settings   string // of the listener, and of its address
+	name, settings   string // name of the listener, and the settings of its address
 	network, address string
 	required         bool // the server cannot start without it
 }
@@ -74,7 +74,7 @@ func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, 
 	return bound, errors.Join(errs...)
 }
 
-// sharePort lets processes of one user share an address if they all call it. The system spreads new
+// sharePort lets processes of one user share an address if all of them use sharePort. The system spreads new
 // connections over them, so that a server can replace another on the same machine, as in
 // envoyproxy/ratelimit. Port 0, which lets the system choose, is not shared.
 func sharePort(_, address string, socket syscall.RawConn) error {

@@ -29,7 +29,7 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// Counters may use the runtime's memory limit less otherMemory. A counter with its key takes about
+// Counters may use the runtime's memory limit minus otherMemory. A counter with its key takes about
 // counterMemory, so a container of 256 MiB keeps a million.
 const (
 	otherMemory   = 64 << 20
@@ -93,7 +93,7 @@ func (t *tuner) tune() (live uint64) {
 
 // Memory is scarce if the live bytes exceed a quarter of the runtime's limit, or of enoughMemory if
 // that is less. If they exceed calm, tuner forces a collection untilCollected after the last, because
-// after a peak too little garbage may cause none. The wait doubles while the live bytes hardly change.
+// after a peak there may be too little garbage to cause one. The wait doubles while the live bytes hardly change.
 const (
 	enoughMemory   = 1 << 30
 	calm           = 24 << 20

@@ -34,8 +34,8 @@ import (
 	"weir/internal/settings"
 )
 
-// openTelemetry starts to send traces and to log decisions. tracing and decisions are nil if the
-// settings turn them off. It does not wait for a collector.
+// openTelemetry starts to send traces and to log decisions, without waiting for a collector. tracing
+// and decisions are nil if the settings turn them off.
 func openTelemetry(o Options, life *lifecycle) (tracing *sdktrace.TracerProvider, decisions *operators.DecisionLog, err error) {
 	s, d := o.Settings.Tracing, o.Settings.DecisionLog
 	lost := logLosses(o.Logger)
@@ -109,7 +109,7 @@ func openExporters(s settings.Tracing, logs bool) (to exporters, err error) {
 }
 
 // sendLast adds a component that sends the remaining records within two seconds when the server
-// stops. Its errors are logged, and are not errors of the server.
+// stops. An error of send is logged and is not an error of the server.
 func sendLast(life *lifecycle, name string, send func(context.Context) error, lost func(error)) {
 	life.add(&component{name: name, stop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -81,8 +81,8 @@ func attributes(list []*commonv1.KeyValue) map[string]string {
 	return m
 }
 
-// TestTraces denies a call that is part of a trace. The collector must receive the call's span and
-// the decision.
+// TestTraces denies a call that is part of a trace. The collector must receive the decision and,
+// if traces are on, the call's span.
 func TestTraces(t *testing.T) {
 	const traceID, parentID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for name, tt := range map[string]struct{ protocol, traced string }{

@@ -157,8 +157,8 @@ func TestRedisPerSecond(t *testing.T) {
 	})
 }
 
-// TestRedisTLS connects to a Redis whose certificate has another name, and with a client certificate
-// that Redis does not trust. Both work after the files are replaced.
+// TestRedisTLS refuses a Redis of an unknown authority, and of another name unless names are skipped.
+// A client whose certificate Redis does not trust connects after its files are replaced.
 func TestRedisTLS(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	redis, addr := testenv.RedisTLS(t, authority)

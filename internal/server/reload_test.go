@@ -197,8 +197,7 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestMergedDomains loads two files of one domain. Their rules are used, and warnings about them are
-// logged.
+// TestMergedDomains loads two files of one domain. Their rules are used, and warnings are logged.
 func TestMergedDomains(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")

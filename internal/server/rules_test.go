@@ -167,8 +167,8 @@ func TestCountersFitIntoTheMemory(t *testing.T) {
 	}
 }
 
-// TestCollectorIsTunedUnlessToldOtherwise reads the target of the garbage collector, which is higher
-// during a load, with and without GOGC.
+// TestCollectorIsTunedUnlessToldOtherwise reads the target of the garbage collector: GOGC if it is
+// set, otherwise a target that is higher during a load.
 func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 	live := make([]byte, 40<<20)
 	defer runtime.KeepAlive(live)

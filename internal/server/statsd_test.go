@@ -116,7 +116,7 @@ func TestScrapedMetrics(t *testing.T) {
 func TestNearLimitRatioIsASetting(t *testing.T) {
 	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
 	f := startMetrics(t)
-	// The first request of user a, whose limit is 10, is admitted: uses 6 to 9 are near the limit.
+	// The first request of user a, whose limit is 10, is admitted: units 6 to 9 are near the limit.
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
 }
 
