@@ -91,7 +91,7 @@ descriptors:
 	}
 }
 
-// flights counts the requests in flight, on the side of the callers.
+// flights counts the requests in flight, as their callers see them.
 type flights struct {
 	*testing.T
 	now, landed, lost, denied atomic.Int64

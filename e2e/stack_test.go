@@ -275,7 +275,7 @@ func serve(t *testing.T, handler http.Handler) string {
 // echo is an upstream that answers with the URL.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "upstream got %s", r.URL) })
 
-// awayFromMidnight waits if the day, in UTC, is about to end. The tests use limits per day,
+// awayFromMidnight waits for the end of the day, in UTC, if it is near. The tests use limits per day,
 // and midnight would reset their counters. It first builds the program, which may take
 // longer than the test itself.
 func awayFromMidnight(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"weir/internal/settings"
 )
 
-// afterDrain is the time that the server has after its drain to abandon parts that do not
+// afterDrain is the time after the drain in which the server abandons parts that do not
 // stop. Then the process exits even if something hangs, such as a write to a full pipe.
 const afterDrain = 5 * time.Second
 

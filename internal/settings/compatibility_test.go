@@ -18,7 +18,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// counterpart describes variables of envoyproxy/ratelimit with the same behaviour here. A variable
+// counterpart describes variables of envoyproxy/ratelimit that Weir treats alike. A variable
 // that is a setting needs proof, and needs differs if it behaves differently. Any other variable needs
 // instead, with or a warning.
 type counterpart struct {

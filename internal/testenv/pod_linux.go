@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pod is a network namespace, like the one that the containers of a Kubernetes pod
-// share. It has only a loopback interface, on which every port is free. It is for
+// Pod is a network namespace, like the namespace that the containers of a Kubernetes
+// pod share. It has only a loopback interface, on which every port is free. It is for
 // programs whose ports a test cannot choose.
 type Pod struct{ network *os.File }
 

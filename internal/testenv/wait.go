@@ -86,7 +86,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Becomes waits until get returns want. Its error calls get's result what.
+// Becomes waits until get returns want. what names the result of get in the error.
 func Becomes[T comparable](tb testing.TB, what string, want T, get func() T) {
 	tb.Helper()
 	Eventually(tb, func() error {

@@ -187,7 +187,7 @@ func (r *reader) message(n *node, m interface {
 // no-break space, with the position in the JSON, or the outer messages in an error of Validate.
 var beforeWhy = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line \d+:\d+\): )?|^.*caused by: `)
 
-// json returns a value that encoding/json can encode. It reads booleans in the words of older YAML, such as on.
+// json returns a value that encoding/json can encode. It reads words such as on as booleans, as older YAML does.
 func (n *node) json() any {
 	switch {
 	case n.get("@type") != nil:

@@ -173,8 +173,8 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 	return 0
 }
 
-// duration decodes a duration that is a multiple of unit and at most most, which is
-// several years.
+// duration decodes a duration that is a multiple of unit and at most most, a number of
+// full years.
 func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
 	v, err := time.ParseDuration(text)

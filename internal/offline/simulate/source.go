@@ -224,7 +224,7 @@ func (s *source) addHeader(name, value string) {
 	}
 }
 
-// appendHits appends the hits of all descriptors by the rules of an engine, and sets of to them.
+// appendHits appends the hits of all descriptors by the rules of e to b, and sets of to these hits.
 func (s *source) appendHits(b *batch, e *engine, of *asked) error {
 	first, ends := len(b.hits), len(b.hits)
 	for rest := s.results; len(rest) > 0; { // results at the end of the request come last

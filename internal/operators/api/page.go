@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sharedPage renders a large page, such as the metrics, which may take a second and hundreds of
-// megabytes. All requests that arrive during a rendering share its compressed bytes.
+// sharedPage serves a large page, such as the metrics, whose rendering may take a second and hundreds
+// of megabytes. All requests that arrive during a rendering share its compressed bytes.
 type sharedPage struct {
 	handler http.Handler
 	version func() time.Time

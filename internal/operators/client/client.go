@@ -54,7 +54,7 @@ func New(o Options) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // with the proxies of the environment
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
-	transport.DisableKeepAlives = true // a command asks once
+	transport.DisableKeepAlives = true // a command sends one request
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{o, base, &http.Client{Transport: transport, CheckRedirect: noRedirects, Timeout: o.Timeout}}, nil
 }

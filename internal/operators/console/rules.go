@@ -127,7 +127,7 @@ func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	return root.Below
 }
 
-// sampler compares a value with its value some seconds ago. It takes samples only when it is asked.
+// sampler compares a value with its value some seconds ago. It takes a sample only when it is used.
 type sampler[T any] struct {
 	take func() T // returns the current value
 
@@ -141,8 +141,8 @@ type sample[T any] struct {
 }
 
 const (
-	minAge = 5 * time.Second // of the older sample; at most twice as old if samples are frequent
-	maxAge = time.Minute     // of a sample that may still be compared
+	minAge = 5 * time.Second // minimum age of the older sample; if samples are frequent, it is at most twice as old
+	maxAge = time.Minute     // maximum age of a sample that is still compared
 )
 
 // sample returns the current value, an earlier one, and the interval between them, which is 0 if there

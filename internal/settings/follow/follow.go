@@ -19,13 +19,13 @@ import (
 
 // Options are the options of a Text. All fields but RenewEvery and Check are required.
 type Options struct {
-	// Setting is the setting with the file or the command, for errors and the log.
+	// Setting is the name of the setting with the file or the command, for errors and the log.
 	Setting string
 	// Read returns the text. Its errors must not quote the text.
 	Read func(context.Context) (string, error)
 	// Every is the interval between readings.
 	Every time.Duration
-	// RenewEvery is the minimum time between a reading and the next one that Renew requests.
+	// RenewEvery is the minimum time from a reading until Renew may cause another.
 	RenewEvery time.Duration
 	// Check returns an error if a changed text is invalid. Its errors must not quote the text. If
 	// nil, every text is valid.
@@ -98,7 +98,7 @@ func (t *Text) Problem() string {
 }
 
 // Renew requests a reading, unless the last one was within Options.RenewEvery, and waits until it is
-// done or ctx ends. The end of ctx does not end the reading.
+// done or ctx ends. If ctx ends, the reading continues.
 func (t *Text) Renew(ctx context.Context) {
 	done := make(chan struct{})
 	select {

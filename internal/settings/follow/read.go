@@ -31,7 +31,7 @@ func read(path string, maxSize int64) ([]byte, error) {
 	}
 	defer f.Close()
 	var data []byte
-	info, err := f.Stat() // of the open file, because path may name another one by now
+	info, err := f.Stat() // of the open file, because path may name another file by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file; use a regular file or a link to a regular file")
 	}

@@ -305,8 +305,8 @@ func TestRefusedClients(t *testing.T) {
 	}
 }
 
-// TestKindsOfNames has certificates with the right name of the right or another kind. An authority
-// that checks only DNS names may sign any URI.
+// TestKindsOfNames has certificates in which the expected name is of the right kind or of another. An
+// authority that checks only DNS names may sign any URI.
 func TestKindsOfNames(t *testing.T) {
 	uri := func(text string) *x509.Certificate {
 		u := testenv.Must(url.Parse(text))(t)

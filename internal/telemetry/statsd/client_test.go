@@ -262,8 +262,8 @@ func TestLinesLeave(t *testing.T) {
 	}
 }
 
-// A server that accepts connections but does not read blocks neither the source nor, for more than
-// a moment, the end of Run.
+// A server that accepts connections but does not read delays neither the source nor, except briefly,
+// the return of Run.
 func TestSlowServer(t *testing.T) {
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // without Accept
 	defer listener.Close()

@@ -58,7 +58,7 @@ func (c *Client) newLine(name string) *line {
 
 // Rule makes tags from parts of a name. In Name and in the values of Tags, $1 stands for the text
 // of the first group of Pattern, and $0 for the text of the match. The number of a group that
-// Pattern does not have stays as it is.
+// is not in Pattern is left unchanged.
 type Rule struct {
 	Pattern *regexp.Regexp
 	Name    string
@@ -95,7 +95,7 @@ var (
 	notInTags  = strings.NewReplacer(",", "_", "|", "_")
 )
 
-// append appends a line for more events, each of which took that time unless took is 0.
+// append appends a line for more events. If took is not 0, each event took that time.
 func (l *line) append(dst []byte, more uint64, took time.Duration) []byte {
 	dst = append(append(dst, l.name...), ':')
 	if took == 0 {

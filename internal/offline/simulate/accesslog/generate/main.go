@@ -117,7 +117,7 @@ func (g *generator) draw(at time.Duration) int {
 	return client
 }
 
-// anyone draws an abuser within the abuser's hours, or another client.
+// anyone draws a client, which is an abuser only within the abuser's hours.
 func (g *generator) anyone(at time.Duration) int {
 	hour, chance, hours := int(at/time.Hour), g.random.Float64(), max(g.span.Hours(), 1)
 	for i, a := range abusers {
