@@ -1,6 +1,6 @@
-// Replaces the panels of a page every two seconds with new ones from the server. It keeps the
-// reader's focus, opened details, selection, typed text and scrolled tables. Without it, pages work
-// but do not refresh.
+// This script replaces the panels of a page with new panels from the server every two seconds. It
+// keeps the reader's focus, opened details, selection, typed text and scrolled tables. Without it,
+// pages work but do not refresh.
 "use strict";
 
 const interval = 2000;
