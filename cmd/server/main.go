@@ -4,6 +4,7 @@
 //
 //	serve.go       serve: the life of the process and its signals; the log is in log.go, the
 //	               number of processors in processors.go
+//	check.go       check
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
@@ -56,6 +57,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // from its tags. The commands for operators are in operators.go.
 type commandLine struct {
 	Serve       settings.Settings `cmd:"" help:"Serve rate limit requests. This is the default command."`
+	Check       checking          `cmd:"" help:"Check everything that serve needs. Reads settings, secrets, certificates and rules, connects to Redis and to the control plane, and reports all problems. It serves nothing."`
 	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 if they have problems, which it prints one per line, and 2 if some cannot be read."`
 	Explain     explanation       `cmd:"" help:"Explain what happens to a descriptor. Shows which rules match, which one applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command line or the rules are invalid."`
 	Descriptors descriptorsOf     `cmd:"" help:"Show which descriptors Envoy sends for a request. Reads them from Envoy's own configuration. Exits with 0 if it sends some, 1 if it sends none, and 2 if the command line or the configuration is invalid."`
@@ -130,6 +132,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	helped := false
 	parser := newParser(&line, out, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(normalize(args))
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok && line.Check.Invalid != nil {
+		parsed, err = failed.Context, nil // check reports these problems beside others
+	}
 	switch {
 	case helped: // even if other arguments are invalid
 		return exitOK

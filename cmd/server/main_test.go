@@ -109,6 +109,9 @@ func TestExitCodes(t *testing.T) {
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
+		{name: "strict", args: []string{"validate", "--strict", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
+		{name: "warnings are problems", args: []string{"validate", "--strict", hollow}, code: 1, stdout: []string{hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}, absent: "valid"},
+		{name: "a replaces of an unknown name is a problem", stdin: "domain: api\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: b}]}}\n", args: []string{"validate", "--strict", "--output=github", "-"}, code: 1, stdout: []string{`::error::descriptors[0].rate_limit.replaces[0].name: no limit of the domain "api" has the name "b"`}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stdout: []string{"read " + odd + "/b.yaml: it is not a regular file; use a regular file or a link to a regular file\n"}},
@@ -231,6 +234,7 @@ func TestHelpIsOneScreen(t *testing.T) {
 	const want = `Weir is a rate limit service for Envoy. Usage: weir <command> [flags]
 
   serve        Serve rate limit requests
+  check        Check everything that serve needs
   validate     Check rules
   explain      Explain what happens to a descriptor
   descriptors  Show which descriptors Envoy sends for a request
