@@ -112,6 +112,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "strict", args: []string{"validate", "--strict", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "warnings are problems", args: []string{"validate", "--strict", hollow}, code: 1, stdout: []string{hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}, absent: "valid"},
 		{name: "a replaces of an unknown name is a problem", stdin: "domain: api\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: b}]}}\n", args: []string{"validate", "--strict", "--output=github", "-"}, code: 1, stdout: []string{`::error::descriptors[0].rate_limit.replaces[0].name: no limit of the domain "api" has the name "b"`}},
+		{name: "syntax", stdin: "domain: api\ndescriptors:\n- key: user\n   value: x\n", args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:4: invalid YAML: mapping values are not allowed in this context\n     2 | descriptors:\n     3 | - key: user\n >   4 |    value: x\n"}},
+		{name: "syntax of a secret", stdin: "swordfish: [\n", args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:1: invalid YAML: "}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stdout: []string{"read " + odd + "/b.yaml: it is not a regular file; use a regular file or a link to a regular file\n"}},

@@ -87,7 +87,7 @@ func (r *report) print(p *program, output string) error {
 			case output == "github":
 				fmt.Fprintln(p.stdout, f.annotation())
 			case f.Severity == "error":
-				fmt.Fprintln(p.stdout, f.Problem)
+				fmt.Fprintf(p.stdout, "%v\n%s", f.Problem, f.Excerpt)
 			default:
 				fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
 			}
