@@ -29,6 +29,7 @@ import (
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no time zone data
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/server"
@@ -116,6 +117,15 @@ func (o *output) Write(p []byte) (int, error) {
 		_, o.err = o.w.Write(p)
 	}
 	return len(p), nil
+}
+
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(w io.Writer) bool {
+	if out, ok := w.(*output); ok {
+		w = out.w
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // run runs the command in args until it finishes or ctx ends, and returns the exit code.

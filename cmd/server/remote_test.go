@@ -89,7 +89,7 @@ var remoteCases = []struct {
 	{golden: "except_add", answer: "exception", args: []string{"except", "add", "api", "user=alice", "--deny", "--for=1d", "--reason=abuse, see chat", "--by=ops"}, asked: "POST /exceptions",
 		body: `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":86400,"by":"ops","reason":"abuse, see chat"}`},
 	{golden: "except_list", answer: "exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all", wide: true},
-	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?servers=this"},
+	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?servers=this", wide: true},
 	{golden: "except_list_none", answer: "no_exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all"},
 	{golden: "except_remove", answer: "exception", args: []string{"except", "remove", "7f3a", "--by=ops"}, asked: "DELETE /exceptions/7f3a?by=ops"},
 }

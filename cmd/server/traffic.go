@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"weir/internal/descriptors"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
@@ -58,14 +56,17 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		_ = os.Remove(list.Name()) // the open file stays usable
 		opts.Denied = list
 	}
-	const clearLine = "\r\x1b[K"
-	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		opts.Progress = func(lines int64) { fmt.Fprintf(p.stderr, "%s%d lines", clearLine, lines) }
+	began, show := time.Now(), p.progress()
+	opts.Progress = func(lines int64, share float64) {
+		if share == 0 {
+			show("%d lines", lines)
+			return
+		}
+		left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
+		show("%d lines, %.0f %%, %v left", lines, 100*share, left)
 	}
 	report, err := simulate.Run(ctx, opts)
-	if opts.Progress != nil {
-		fmt.Fprint(p.stderr, clearLine)
-	}
+	show("")
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, no report was written")
@@ -80,6 +81,15 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		return err
 	}))
 	return errors.Join(err, report.Err())
+}
+
+// progress returns a function that shows a line on the terminal in place of the last one. It does
+// nothing if stderr is no terminal.
+func (p *program) progress() func(format string, args ...any) {
+	if !isTerminal(p.stderr) {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(p.stderr, "\r\x1b[K"+format, args...) }
 }
 
 // options checks the flags and reads all files that they name, except the logs.
@@ -233,7 +243,12 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		}
 		opts.Descriptors = append(opts.Descriptors, list)
 	}
+	show := p.progress()
+	opts.Progress = func(elapsed time.Duration, answers int64) {
+		show("%v of %v, %d answers", elapsed.Round(time.Second), b.Duration, answers)
+	}
 	result, err := bench.Run(ctx, opts)
+	show("")
 	switch {
 	case err != nil:
 		return err

@@ -33,8 +33,9 @@ type Options struct {
 	Plan    plan.Options      // settings of the server
 	Suggest bool              // whether to suggest amounts
 	Denied  io.Writer         // gets a line for each denied request; nil disables it
-	// Progress, if not nil, is called up to five times a second with the number of lines so far.
-	Progress func(lines int64)
+	// Progress, if not nil, is called up to five times a second with the number of lines so far, and
+	// with the share of the logs that was read, or 0 if their size is unknown.
+	Progress func(lines int64, share float64)
 }
 
 // run is the state of one call of Run.
@@ -133,11 +134,24 @@ func (r *run) replay(ctx context.Context) error {
 		}
 		if now := time.Now(); r.Progress != nil && now.Sub(r.shownAt) > 200*time.Millisecond {
 			r.shownAt = now
-			r.Progress(r.report.Lines)
+			r.Progress(r.report.Lines, r.share())
 		}
 	}
 	r.release(math.MaxInt64)
 	return ctx.Err()
+}
+
+// share returns the share of the logs that was read, or 0 if the size of one is unknown.
+func (r *run) share() float64 {
+	var read, size int64
+	for _, s := range r.sources {
+		done, all := s.log.Progress()
+		if all == 0 {
+			return 0
+		}
+		read, size = read+done, size+all
+	}
+	return float64(read) / float64(size)
 }
 
 // release decides the waiting requests up to a time. Earlier lines, if any still come, are late.
