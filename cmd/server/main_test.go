@@ -254,8 +254,9 @@ func TestHelpIsOneScreen(t *testing.T) {
   version      Print the version
   help         Show help for weir or for one command
 
-Without a command, weir serves. Flags and exit codes: weir help <command>
+Without a command, weir serves. Flags and examples: weir help <command>
 Each flag of "weir help serve" is also an environment variable.
+Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 `
 	if lines := strings.Split(want, "\n"); len(lines) > 25 || slices.ContainsFunc(lines, func(line string) bool { return len(line) > 80 }) {
 		t.Error("this is more than a screen")
