@@ -192,7 +192,7 @@ var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 930, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 980, "docs/at-3am.md": 760, "docs/compatibility.md": 220, "docs/console.md": 130,
 	"docs/examples.md": 880, "docs/metrics.md": 730, "docs/operations.md": 2420, "docs/performance.md": 450, "docs/rules.md": 2860,
-	"docs/scale.md": 480, "docs/settings.md": 1000, "docs/simulate.md": 500, "docs/testing-rules.md": 750, "docs/xds.md": 330,
+	"docs/scale.md": 480, "docs/settings.md": 1000, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
 }
 
 // The documents stay short enough to read.

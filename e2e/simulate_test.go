@@ -213,7 +213,7 @@ func TestLargeLog(t *testing.T) {
 	}
 	if *updatePictures {
 		p := newTab(testenv.Browser(t), t, serve(t, http.FileServer(http.Dir(dir))))
-		p.do(chromedp.EmulateViewport(1000, 900))
+		p.do(chromedp.EmulateViewport(1000, 1000))
 		p.open("/report.html")
 		p.picture(filepath.Join(root, "docs/simulate/report.png"), root+"/", "")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -72,11 +73,21 @@ type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`
 }
 
-// help prints the flags of a command. For the program itself it prints one screen, with the
-// first sentence of each command's help.
+// examples has examples for each command, below its name.
+//
+//go:embed examples.txt
+var examples string
+
+// help prints the flags and examples of a command. For the program itself it prints one screen,
+// with the first sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	if ctx.Selected() != nil {
-		return kong.DefaultHelpPrinter(options, ctx)
+	if command := ctx.Selected(); command != nil {
+		err := kong.DefaultHelpPrinter(options, ctx)
+		if _, list, found := strings.Cut(examples, "\n"+command.FullPath()+":\n"); found {
+			list, _, _ = strings.Cut(list, "\n\n")
+			fmt.Fprintf(ctx.Stdout, "\nExamples:\n%s\n", strings.TrimRight(list, "\n"))
+		}
+		return err
 	}
 	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
@@ -84,8 +95,9 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, sentence)
 	}
 	fmt.Fprint(ctx.Stdout, `
-Without a command, weir serves. Flags and exit codes: weir help <command>
+Without a command, weir serves. Flags and examples: weir help <command>
 Each flag of "weir help serve" is also an environment variable.
+Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 `)
 	return nil
 }

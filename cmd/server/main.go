@@ -4,6 +4,7 @@
 //
 //	serve.go       serve: the life of the process and its signals; the log is in log.go, the
 //	               number of processors in processors.go
+//	check.go       check
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
@@ -28,6 +29,7 @@ import (
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no time zone data
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/server"
@@ -40,7 +42,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes of the process.
+// Exit codes of the process, which weir help explains.
 const (
 	exitOK     = 0
 	exitFailed = 1 // also if no rule matches or there is no descriptor
@@ -56,12 +58,13 @@ func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // from its tags. The commands for operators are in operators.go.
 type commandLine struct {
 	Serve       settings.Settings `cmd:"" help:"Serve rate limit requests. This is the default command."`
-	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 if they have problems, which it prints one per line, and 2 if some cannot be read."`
-	Explain     explanation       `cmd:"" help:"Explain what happens to a descriptor. Shows which rules match, which one applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command line or the rules are invalid."`
-	Descriptors descriptorsOf     `cmd:"" help:"Show which descriptors Envoy sends for a request. Reads them from Envoy's own configuration. Exits with 0 if it sends some, 1 if it sends none, and 2 if the command line or the configuration is invalid."`
-	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command line is invalid, there is no test to run, or a signal stopped them."`
-	Simulate    simulation        `cmd:"" help:"Replay access logs against rules before you enforce them. Exits with 0 after the report, and 2 if the command line is invalid or a file cannot be read. If a log is truncated or damaged, the report covers what comes before that, and the exit code is 2."`
-	Bench       benchmark         `cmd:"" help:"Load-test a server of Envoy's RateLimitService. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command line is invalid or a server cannot be reached."`
+	Check       checking          `cmd:"" help:"Check everything that serve needs. Reads settings, secrets, certificates and rules, connects to Redis and to the control plane, and reports all problems. It serves nothing."`
+	Validate    validation        `cmd:"" help:"Check rules."`
+	Explain     explanation       `cmd:"" help:"Explain what happens to a descriptor. Shows which rules match, which one applies, its limits and their counters."`
+	Descriptors descriptorsOf     `cmd:"" help:"Show which descriptors Envoy sends for a request. Reads them from Envoy's own configuration."`
+	Test        ruleTests         `cmd:"" help:"Run unit tests of rules."`
+	Simulate    simulation        `cmd:"" help:"Replay access logs against rules before you enforce them. If a log is damaged, the report covers what comes before the damage."`
+	Bench       benchmark         `cmd:"" help:"Load-test a server of Envoy's RateLimitService."`
 	operatorCommands
 	Schema     schema         `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
 	Completion completion     `cmd:"" help:"Print a completion script for a shell. The script asks this program for completions."`
@@ -116,6 +119,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(w io.Writer) bool {
+	if out, ok := w.(*output); ok {
+		w = out.w
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // run runs the command in args until it finishes or ctx ends, and returns the exit code.
 // Every command fails if its output cannot be printed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
@@ -130,6 +142,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	helped := false
 	parser := newParser(&line, out, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(normalize(args))
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok && line.Check.Invalid != nil {
+		parsed, err = failed.Context, nil // check reports these problems beside others
+	}
 	switch {
 	case helped: // even if other arguments are invalid
 		return exitOK

@@ -92,22 +92,28 @@ func TestExitCodes(t *testing.T) {
 	runCommands(t, nil, []commandTest{
 		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: serve(), stderr: []string{"listening"}},
+		{name: "misspelt variable", env: "REDIS_ULR=redis://:swordfish@redis", args: serve("--config=" + dir), stderr: []string{`msg="a variable has no effect" variable=REDIS_ULR value=(hidden) instead="did you mean REDIS_URL?"`}},
 		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--drain-timeout=1m30s", "--config="+dir), stderr: []string{`"level":"info","@message":"draining","timeout":"1m30s"}`}},
 		{name: "bad rules as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + wrong), code: 1, stderr: []string{`"level":"error","@message":"weir exits","reason":"cannot start","problems":["`}},
-		{name: "bad flag as JSON", env: "LOG_FORMAT=json", args: []string{"--port=http"}, code: 2, stderr: []string{`"reason":"invalid flags, variables or arguments","problems":["--port: `}},
+		{name: "bad flag as JSON", env: "LOG_FORMAT=json", args: []string{"--port=http"}, code: 2, stderr: []string{`"reason":"invalid flags, variables or arguments","problems":["--port ($PORT): `}},
 		{name: "bad rules", args: serve("--config=" + wrong), code: 1, stderr: []string{"\n" + wrong + "/a.yaml:4:", "minuet", "\n" + wrong + "/a.yaml:6:", "colour"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command explode\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
 		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces\n\nUsage: weir serve [flags]\n"}},
-		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port; use 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
-		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "use 0 to 65535", "enableServiceLinks: false ($GRPC_PORT)\n\nUsage: weir serve [flags]\n"}},
-		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: expected duration but got \"abc\""}},
+		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port ($PORT): \"http\" is not a port; use 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
+		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port ($GRPC_PORT): ", "use 0 to 65535", "enableServiceLinks: false\n\nUsage: weir serve [flags]\n"}},
+		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: \"abc\" is not a duration; use a number"}},
 		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--decision-log-rate=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "--decision-log-rate ($DECISION_LOG_RATE): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): is required"}},
-		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX\n\nUsage: weir serve [flags]\n"}},
+		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis:0"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX\n\nUsage: weir serve [flags]\n"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
+		{name: "strict", args: []string{"validate", "--strict", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
+		{name: "warnings are problems", args: []string{"validate", "--strict", hollow}, code: 1, stdout: []string{hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}, absent: "valid"},
+		{name: "a replaces of an unknown name is a problem", stdin: "domain: api\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: b}]}}\n", args: []string{"validate", "--strict", "--output=github", "-"}, code: 1, stdout: []string{`::error::descriptors[0].rate_limit.replaces[0].name: no limit of the domain "api" has the name "b"`}},
+		{name: "syntax", stdin: "domain: api\ndescriptors:\n- key: user\n   value: x\n", args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:4: invalid YAML: mapping values are not allowed in this context\n     2 | descriptors:\n     3 | - key: user\n >   4 |    value: x\n"}},
+		{name: "syntax of a secret", stdin: "swordfish: [\n", args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:1: invalid YAML: "}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this file contains tests: run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stdout: []string{"read " + odd + "/b.yaml: it is not a regular file; use a regular file or a link to a regular file\n"}},
@@ -230,6 +236,7 @@ func TestHelpIsOneScreen(t *testing.T) {
 	const want = `Weir is a rate limit service for Envoy. Usage: weir <command> [flags]
 
   serve        Serve rate limit requests
+  check        Check everything that serve needs
   validate     Check rules
   explain      Explain what happens to a descriptor
   descriptors  Show which descriptors Envoy sends for a request
@@ -247,8 +254,9 @@ func TestHelpIsOneScreen(t *testing.T) {
   version      Print the version
   help         Show help for weir or for one command
 
-Without a command, weir serves. Flags and exit codes: weir help <command>
+Without a command, weir serves. Flags and examples: weir help <command>
 Each flag of "weir help serve" is also an environment variable.
+Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 `
 	if lines := strings.Split(want, "\n"); len(lines) > 25 || slices.ContainsFunc(lines, func(line string) bool { return len(line) > 80 }) {
 		t.Error("this is more than a screen")

@@ -20,15 +20,15 @@ import (
 
 // operatorCommands are the commands that query or change a running server.
 type operatorCommands struct {
-	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second. Exits with 0, or 2 if the server does not answer."`
-	Top     query[client.Top]     `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Peek    query[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
-	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
+	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second."`
+	Top     watched               `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server."`
+	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server."`
+	Peek    query[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server."`
+	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
 	Except  struct {
-		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires. Exits with 0 if it was added, and 2 if not."`
-		List   query[client.Exceptions] `cmd:"" help:"List the exceptions in force, newest first. Exits with 0, or 2 if the server does not answer."`
-		Remove query[client.Remove]     `cmd:"" help:"Remove an exception. Exits with 0 if it was removed, 1 if there is none, and 2 if the server does not answer."`
+		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires."`
+		List   query[client.Exceptions] `cmd:"" help:"List the exceptions in force, newest first."`
+		Remove query[client.Remove]     `cmd:"" help:"Remove an exception."`
 	} `cmd:"" help:"Add, list or remove exceptions to the rules. They apply on all servers that share a Redis."`
 }
 
@@ -69,7 +69,31 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 	if answer.Note != "" {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
+	answer.Terminal = isTerminal(p.stdout)
 	return p.print(a.Output, answer, !answer.NoRule)
+}
+
+// watched is the command top.
+type watched struct {
+	query[client.Top]
+	Watch bool `help:"Show it again every two seconds, until Ctrl-C."`
+}
+
+func (w watched) Run(ctx context.Context, p *program) error {
+	for {
+		err := w.query.Run(ctx, p)
+		if !w.Watch || err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+		if isTerminal(p.stdout) {
+			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
+		}
+	}
 }
 
 func (r remote) connect(p *program) (*client.Client, error) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
@@ -85,8 +86,10 @@ var remoteCases = []struct {
 	{golden: "peek_none", answer: "none", args: []string{"reset", "api", "user=alice", "--by=ops"}, code: 1, asked: "POST /reset?by=ops"},
 	{golden: "except_add", answer: "exception", args: []string{"except", "add", "api", "user=alice", "--deny", "--for=3h", "--reason=abuse, see chat", "--by=ops"}, asked: "POST /exceptions",
 		body: `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":10800,"by":"ops","reason":"abuse, see chat"}`},
+	{golden: "except_add", answer: "exception", args: []string{"except", "add", "api", "user=alice", "--deny", "--for=1d", "--reason=abuse, see chat", "--by=ops"}, asked: "POST /exceptions",
+		body: `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":86400,"by":"ops","reason":"abuse, see chat"}`},
 	{golden: "except_list", answer: "exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all", wide: true},
-	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?servers=this"},
+	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?servers=this", wide: true},
 	{golden: "except_list_none", answer: "no_exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all"},
 	{golden: "except_remove", answer: "exception", args: []string{"except", "remove", "7f3a", "--by=ops"}, asked: "DELETE /exceptions/7f3a?by=ops"},
 }
@@ -132,6 +135,18 @@ func TestRemoteCommands(t *testing.T) {
 				t.Errorf("got %v of %v", got, want)
 			}
 		})
+	}
+}
+
+// An exception may end at a time of this machine's time zone.
+func TestExceptUntil(t *testing.T) {
+	server := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json"))
+	until := time.Now().Add(25 * time.Hour).Truncate(time.Minute)
+	code, _, stderr := call(t, "except", "add", "api", "user=alice", "--allow", "--reason=why", "--until="+until.Format("2006-01-02T15:04"), "--server="+server.URL)
+	var sent operators.NewException
+	testenv.OK(t, json.Unmarshal([]byte(server.body), &sent))
+	if left := time.Until(until).Seconds(); code != exitOK || sent.For < left || sent.For > left+60 {
+		t.Errorf("exit code %d, for %v, want %v\n%s", code, sent.For, left, stderr)
 	}
 }
 

@@ -28,8 +28,11 @@ func TestRemoteBadInput(t *testing.T) {
 		{name: "bad domain of a list", args: []string{"top", `\x`}, code: 2, stderr: []string{`weir: [<domain>]: "\\x": \x needs two hexadecimal digits`}},
 		{name: "no effect", args: except(), code: 2, stderr: []string{"weir: one of --allow, --deny and --amount is required\n"}},
 		{name: "bad amount", args: except("--amount=ten"), code: 2, stderr: []string{`weir: --amount: "ten" is not a number; use 0.001x to 1000000x, such as 10x` + "\n"}},
-		{name: "bad duration", args: except("--allow", "--for=tomorrow"), code: 2, stderr: []string{`weir: --for: expected duration but got "tomorrow"`}},
-		{name: "usage", args: except("--allow", "--for=1d"), code: 2, stderr: []string{"Usage: weir except add --for=2h --reason=TEXT <domain> <descriptor>"}},
+		{name: "bad duration", args: except("--allow", "--for=tomorrow"), code: 2, stderr: []string{`weir: --for: "tomorrow" is not a duration; use a number and a unit`}},
+		{name: "usage", args: except("--allow", "--for=1w"), code: 2, stderr: []string{"Usage: weir except add --reason=TEXT <domain> <descriptor>"}},
+		{name: "no end", args: append(except("--allow")[:5:5], "--allow", "--reason=why"), code: 2, stderr: []string{"weir: one of --for and --until is required\n"}},
+		{name: "two ends", args: except("--allow", "--until=2026-11-30T08:00"), code: 2, stderr: []string{"--for and --until can't be used together"}},
+		{name: "bad time", args: append(except("--allow")[:5:5], "--allow", "--reason=why", "--until=monday"), code: 2, stderr: []string{`weir: --until: "monday" is not a time; use a form such as 2026-11-30T08:00`}},
 		{name: "no such exception", args: []string{"except", "remove", "x", "--server=" + notThere}, code: 1, stderr: []string{"weir: not found by the server at " + notThere + ": there is no exception x\n"}},
 		{name: "no command", args: []string{"except"}, code: 2, stderr: []string{"Usage: weir except <command>"}},
 	})

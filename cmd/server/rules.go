@@ -31,10 +31,11 @@ func (schema) Run(p *program) error {
 type validation struct {
 	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them; - is the standard input. Warnings go to stderr."`
 	settings.Reading
+	Strict bool   `help:"Treat warnings as problems."`
 	Output string `enum:"text,json,github" default:"text" help:"Format of the report: text, json, or github, which GitHub shows in pull requests."`
 }
 
-// report is the result of validate.
+// report is the result of validate and check.
 type report struct {
 	Valid    bool      `json:"valid"`
 	Files    int       `json:"files"`
@@ -62,27 +63,10 @@ const standardInput = "stdin"
 // Run checks the rules as serve would load them. If a path cannot be read, it still checks
 // the others.
 func (v validation) Run(p *program) error {
-	r := v.check()
-	if v.Output == "json" {
-		if err := writeJSON(p.stdout, r); err != nil {
-			return err
-		}
-	} else {
-		for _, f := range r.Problems {
-			switch {
-			case v.Output == "github":
-				fmt.Fprintln(p.stdout, f.annotation())
-			case f.Severity == "error":
-				fmt.Fprintln(p.stdout, f.Problem)
-			default:
-				fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
-			}
-		}
-		if r.Valid {
-			fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
-		}
-	}
-	switch {
+	r := v.check(descriptors.ReadFiles)
+	switch err := r.print(p, v.Output); {
+	case err != nil:
+		return err
 	case r.unread:
 		return exit(exitUsage)
 	case !r.Valid:
@@ -91,8 +75,33 @@ func (v validation) Run(p *program) error {
 	return nil
 }
 
-func (v validation) check() report {
-	r := report{Problems: []finding{}}
+// print prints all findings, and a summary if the rules are valid.
+func (r *report) print(p *program, output string) error {
+	if output == "json" {
+		if err := writeJSON(p.stdout, r); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range r.Problems {
+			switch {
+			case output == "github":
+				fmt.Fprintln(p.stdout, f.annotation())
+			case f.Severity == "error":
+				fmt.Fprintf(p.stdout, "%v\n%s", f.Problem, f.Excerpt)
+			default:
+				fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
+			}
+		}
+		if r.Valid {
+			fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
+		}
+	}
+	return nil
+}
+
+// check loads the files that read finds at the paths.
+func (v validation) check(read func(paths ...string) ([]descriptors.File, []string, error)) *report {
+	r := &report{Problems: []finding{}}
 	var files []descriptors.File
 	for _, path := range v.Paths {
 		var err error
@@ -100,7 +109,7 @@ func (v validation) check() report {
 		if path == "-" {
 			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
 		} else {
-			found, skipped, err = descriptors.ReadFiles(path)
+			found, skipped, err = read(path)
 		}
 		if err != nil {
 			r.unread = true
@@ -119,12 +128,23 @@ func (v validation) check() report {
 	case invalid:
 		r.add("error", problems...)
 	case err == nil:
-		r.Valid, r.Domains, r.Rules = !r.unread, tree.Domains(), tree.Rules()
-		r.add("warning", tree.Warnings()...)
+		r.Valid = !r.unread
+		r.addTree(tree, v.Strict)
 	case !r.unread:
 		r.add("error", descriptors.Problem{Message: err.Error()})
 	}
 	return r
+}
+
+// addTree adds the size of a tree, and its warnings, which are problems if strict.
+func (r *report) addTree(tree *descriptors.Tree, strict bool) {
+	r.Domains, r.Rules = tree.Domains(), tree.Rules()
+	if warnings := tree.Warnings(); strict && len(warnings) > 0 {
+		r.Valid = false
+		r.add("error", warnings...)
+	} else {
+		r.add("warning", warnings...)
+	}
 }
 
 // GitHub's workflow commands escape these characters in messages and in properties.

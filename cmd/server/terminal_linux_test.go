@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,23 +28,75 @@ func terminal(t *testing.T) (shown, end *os.File) {
 	return shown, end
 }
 
-// On a terminal, the progress is cleared before the report.
-func TestSimulateOnTerminal(t *testing.T) {
-	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines)
+// runOnTerminal runs the program on a terminal, and returns what it shows.
+func runOnTerminal(t *testing.T, args ...string) string {
+	t.Helper()
 	shown, end := terminal(t)
-	args := []string{"simulate", dir + "/a.yaml", dir + "/access.log", "--envoy=" + dir + "/envoy.yaml"}
-	_, want, _ := call(t, args...)
 	command := inProcess(args...)
 	command.Stdout, command.Stderr = end, end
 	testenv.OK(t, command.Start())
 	_ = end.Close()
 	data, _ := io.ReadAll(shown) // fails when the program has closed the other end
 	testenv.OK(t, command.Wait())
+	return strings.ReplaceAll(string(data), "\r\n", "\n")
+}
+
+// On a terminal, the progress is cleared before the report.
+func TestSimulateOnTerminal(t *testing.T) {
+	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines)
+	args := []string{"simulate", dir + "/a.yaml", dir + "/access.log", "--envoy=" + dir + "/envoy.yaml"}
+	_, want, _ := call(t, args...)
 	const clear = "\r\x1b[K"
-	text := strings.ReplaceAll(string(data), "\r\n", "\n")
+	text := runOnTerminal(t, args...)
 	at := strings.LastIndex(text, clear)
-	if !strings.Contains(text, "2 lines"+clear) || text[at+len(clear):] != want {
+	if !strings.Contains(text, "2 lines, 100 %, 0s left"+clear) || text[at+len(clear):] != want {
 		t.Errorf("shown is %q, want %q after the progress", text, want)
+	}
+	stdin := inProcess(append(args[:2:2], "-", args[3])...) // the size of a pipe is unknown
+	shown, end := terminal(t)
+	stdin.Stdin, stdin.Stderr = strings.NewReader(userLines), end
+	testenv.OK(t, stdin.Run())
+	_ = end.Close()
+	data, _ := io.ReadAll(shown)
+	if got := string(data); got != clear+"2 lines"+clear {
+		t.Errorf("shown is %q", got)
+	}
+	addr := oracle{}.start(t)
+	if got := runOnTerminal(t, "bench", addr, "--duration=300ms"); !regexp.MustCompile(`\x1b\[K0s of 300ms, \d+ answers\r\x1b\[Ktarget +` + addr).MatchString(got) {
+		t.Errorf("shown is %q", got)
+	}
+}
+
+// On a terminal, top has bars and colours, unless NO_COLOR is set, and cuts long names. Elsewhere it
+// has neither, and cuts nothing. With --watch, it clears the terminal for each answer.
+func TestTopOnTerminal(t *testing.T) {
+	answer := readText(t, "testdata/remote/denials.json")
+	server := answering(t, http.StatusOK, answer)
+	args := []string{"top", "--server=" + server.URL}
+	_, piped, _ := call(t, args...)
+	shown := runOnTerminal(t, args...)
+	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(shown, "")
+	t.Setenv("NO_COLOR", "1")
+	if got := runOnTerminal(t, args...); got != plain || plain == shown || strings.ContainsAny(piped, "█\x1b") {
+		t.Errorf("with NO_COLOR\n%s\nwithout\n%s\nelsewhere\n%s", got, shown, piped)
+	}
+	for _, want := range []string{"\x1b[1m    DENIED ", " \x1b[31m██████████\x1b[0m  ", " \x1b[31m█\x1b[0m  "} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not in\n%s", want, shown)
+		}
+	}
+
+	end, other := terminal(t)
+	command := inProcess(append(args, "--watch")...)
+	command.Stdout = other
+	testenv.OK(t, command.Start())
+	_ = other.Close()
+	seen := new(testenv.Log)
+	go func() { _, _ = io.Copy(seen, end) }()
+	testenv.Until(t, "it is shown three times", func() bool { return strings.Count(seen.String(), "\x1b[H\x1b[2JDenied ") == 2 })
+	testenv.OK(t, command.Process.Signal(os.Interrupt))
+	if err := command.Wait(); err != nil || !strings.HasPrefix(seen.String(), "Denied ") {
+		t.Errorf("%v, %q", err, seen)
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors"
 	"weir/internal/offline/bench"
@@ -35,13 +36,34 @@ type simulation struct {
 	Format accesslog.Format `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which detects the format of each line."`
 	Fields []string         `placeholder:"NAME=FIELD" help:"Names of the fields in JSON lines, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
 
-	Suggest bool   `help:"For each limit, show the smallest that would ever deny 0 %, 0.1 % and 1 % of clients."`
-	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES but not by these, and the reverse."`
-	Output  string `enum:"text,json" default:"text" help:"Format of the report: text or json."`
-	HTML    string `name:"html" placeholder:"FILE" help:"Also write the report to this file, as an HTML page with charts."`
-	Denied  string `placeholder:"FILE" help:"Write each request that would be denied to this file: its log and line, the rule, the limit and the client."`
+	Suggest suggestion `placeholder:"SHARE" help:"For each limit, show the smallest that would ever deny 0 %, 0.1 % and 1 % of clients, and this share if given, such as 0.05."`
+	Compare string     `placeholder:"OLD_RULES" help:"Show who would be denied by RULES but not by these, and the reverse."`
+	Output  string     `enum:"text,json" default:"text" help:"Format of the report: text or json."`
+	HTML    string     `name:"html" placeholder:"FILE" help:"Also write the report to this file, as an HTML page with charts. It implies --suggest."`
+	Denied  string     `placeholder:"FILE" help:"Write each request that would be denied to this file: its log and line, the rule, the limit and the client."`
 
 	likeServer
+}
+
+// suggestion is the flag --suggest, with or without a share.
+type suggestion struct {
+	on    bool
+	share float64
+}
+
+// Decode implements kong.MapperValue.
+func (s *suggestion) Decode(ctx *kong.DecodeContext) (err error) {
+	s.on = true
+	token := ctx.Scan.Peek()
+	s.share, err = strconv.ParseFloat(token.String(), 64)
+	switch {
+	case err == nil && s.share >= 0 && s.share < 1:
+		ctx.Scan.Pop()
+		return nil
+	case err == nil || token.Type == kong.FlagValueToken:
+		return fmt.Errorf("%q is not allowed; use a share of clients from 0 to 1, such as 0.05 for 5 %%", token)
+	}
+	return nil
 }
 
 func (s simulation) Run(ctx context.Context, p *program) error {
@@ -58,14 +80,17 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		_ = os.Remove(list.Name()) // the open file stays usable
 		opts.Denied = list
 	}
-	const clearLine = "\r\x1b[K"
-	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		opts.Progress = func(lines int64) { fmt.Fprintf(p.stderr, "%s%d lines", clearLine, lines) }
+	began, show := time.Now(), p.progress()
+	opts.Progress = func(lines int64, share float64) {
+		if share == 0 {
+			show("%d lines", lines)
+			return
+		}
+		left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
+		show("%d lines, %.0f %%, %v left", lines, 100*share, left)
 	}
 	report, err := simulate.Run(ctx, opts)
-	if opts.Progress != nil {
-		fmt.Fprint(p.stderr, clearLine)
-	}
+	show("")
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, no report was written")
@@ -82,9 +107,18 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return errors.Join(err, report.Err())
 }
 
+// progress returns a function that shows a line on the terminal in place of the last one. It does
+// nothing if stderr is no terminal.
+func (p *program) progress() func(format string, args ...any) {
+	if !isTerminal(p.stderr) {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(p.stderr, "\r\x1b[K"+format, args...) }
+}
+
 // options checks the flags and reads all files that they name, except the logs.
 func (s simulation) options() (opts simulate.Options, err error) {
-	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Suggest: s.Suggest}
+	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Suggest: s.Suggest.on || s.HTML != "", Share: s.Suggest.share}
 	read := append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && s.Format != accesslog.Auto && s.Format != accesslog.JSON {
 		return opts, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
@@ -233,7 +267,12 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		}
 		opts.Descriptors = append(opts.Descriptors, list)
 	}
+	show := p.progress()
+	opts.Progress = func(elapsed time.Duration, answers int64) {
+		show("%v of %v, %d answers", elapsed.Round(time.Second), b.Duration, answers)
+	}
 	result, err := bench.Run(ctx, opts)
+	show("")
 	switch {
 	case err != nil:
 		return err

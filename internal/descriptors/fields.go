@@ -74,7 +74,7 @@ func newTables(d *decoder) *tables {
 		newTable(
 			field{"unit", d.unit, "", true},
 			field{"unit_multiplier", &l.UnitMultiplier, "", true},
-			field{"requests_per_unit", func(n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
+			field{"requests_per_unit", d.amount, "", false},
 			field{"unlimited", &l.Unlimited, "", false},
 			field{"name", &l.Name, "", false},
 			field{"replaces", d.replaces, "", false},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +73,10 @@ func isEmptyList(n *yaml.Node) bool {
 
 // limit reads one limit. It returns nil if the limit is invalid.
 func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
+	if n.Kind == yaml.ScalarNode {
+		d.Problem(strictyaml.At(n), "%s is not allowed; use a mapping, such as {unit: minute, requests_per_unit: 100}", strictyaml.Describe(n))
+		return nil
+	}
 	f, found := &d.limitFields, d.Found()
 	*f = limitFields{}
 	f.given = d.fields(n, &d.tables.limit, func(name string, n *yaml.Node) bool {
@@ -123,6 +128,14 @@ func (d *decoder) checkLimit(f *limitFields) {
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
 		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q); use the name of another limit", f.Name)
 	}
+}
+
+func (d *decoder) amount(n *yaml.Node) {
+	if part, err := strconv.ParseFloat(n.Value, 64); err == nil && 0 < part && part < 1 {
+		d.Problem(strictyaml.At(n), "%s is not allowed; use requests_per_unit: 1 with unit_multiplier: %.0f", strictyaml.Describe(n), 1/part)
+		return
+	}
+	d.limitFields.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount)
 }
 
 func (d *decoder) unit(n *yaml.Node) {

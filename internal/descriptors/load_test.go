@@ -49,7 +49,7 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 		t.Fatalf("got a %T, want Problems", err)
 	}
 	want := Problems{
-		{File: "a.yaml", Line: 1, Message: "invalid YAML: did not find expected node content"},
+		{File: "a.yaml", Line: 1, Message: "invalid YAML: did not find expected node content", Excerpt: " >   1 | domain: [\n     2 | \n"},
 		{File: "b.yaml", Line: 3, Column: 5, Path: "descriptors[0].key", Message: "add a key, or a rate_limit for everything that no other rule on this level matches"},
 		{File: "d.yaml", Line: 1, Column: 9, Path: "domain", Message: `"api" is already the domain of b.yaml:1:9; use another, or set MERGE_DOMAIN_CONFIG=true`},
 	}

@@ -48,21 +48,21 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		errs, names = append(errs, err), append(names, source.Variable)
 		s.list = append(s.list, secret{source, text})
 	}
-	if err := errors.Join(errs...); err != nil {
+	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	s.settings = s.now()
-	if err := s.settings.Check(); err != nil {
+	if err := s.settings.Check(); err != nil && len(names) > 0 {
 		return nil, fmt.Errorf("with the secrets of %s: %w", strings.Join(names, ", "), err)
 	}
 	for _, secret := range s.list {
 		life.background("secrets", secret.Run)
 	}
-	s.access, err = api.NewAccess(s.settings.Listen.AdminTokenFile, o.Registry, o.Logger)
-	if err == nil && s.access.Token != nil {
+	if s.access.Token != nil {
 		life.background("token", s.access.Token.Run)
 	}
-	return s, err
+	return s, nil
 }
 
 // now returns the settings with the current secrets.

@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"weir/internal/descriptors/spelling"
 )
 
 // AfterApply checks what types cannot check, and completes the settings. The error lists all
@@ -19,6 +22,13 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var errs []error
 	flags := slices.DeleteFunc(ctx.Flags(), func(f *kong.Flag) bool { return len(f.Envs) == 0 })
 	for _, flag := range flags {
+		value := flag.Mapper.(*tolerant)
+		err := value.err
+		value.given, value.err = false, nil // for the next use of the parser
+		if err != nil {
+			errs = append(errs, wrong(flag.Envs[0], "%w", err))
+			continue
+		}
 		errs = append(errs, checkFlag(flag))
 		if variable := flag.Envs[0]; !s.Redis.Main.Named() && strings.HasPrefix(variable, "REDIS_") && os.Getenv(variable) != "" {
 			s.Redis.Variables = append(s.Redis.Variables, variable)
@@ -32,7 +42,8 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	s.Listen.complete()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	return errors.Join(append(errs, err)...)
+	s.Invalid = errors.Join(append(errs, err)...)
+	return s.Invalid
 }
 
 // complete sets the address of the debug listener if it is unset: this machine only if there is
@@ -122,6 +133,7 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 			s.Warnings = append(s.Warnings, Warning{v.variable, value, v.instead})
 		}
 	}
+	s.Warnings = append(s.Warnings, misspelt(os.Environ(), slices.Collect(maps.Keys(set)))...)
 	var errs []error
 	for _, flag := range flags {
 		variable, with := flag.Envs[0], flag.Tag.Get("with")
@@ -140,6 +152,26 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	return errors.Join(errs...)
 }
 
+// misspelt returns a warning for each variable whose name is nearly the name of a setting. It hides
+// the value, which may be a secret. It ignores names without an underscore, such as HOME, because
+// they are too short to tell from the names of other programs.
+func misspelt(environ, names []string) (list []Warning) {
+	for _, v := range ignoredVariables {
+		names = append(names, v.variable)
+	}
+	slices.Sort(names)
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if value == "" || !strings.Contains(name, "_") || slices.Contains(names, name) {
+			continue
+		}
+		if near := spelling.Nearest(strings.ToUpper(name), names); near != "" {
+			list = append(list, Warning{name, Secret(value).String(), fmt.Sprintf("did you mean %s?", near)})
+		}
+	}
+	return list
+}
+
 // Warning names a variable that is set but has no effect.
 type Warning struct {
 	Variable, Value string
@@ -156,6 +188,14 @@ var ignoredVariables = []ignored{
 	// The reference's examples and Envoy Gateway use that mapping. Its names and labels are Weir's.
 	{"PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml", "metrics have the names and labels of the reference's mapping"},
 	{"DESCRIPTOR_KEY_CONFIG", "", "limits sent by requests share one series per domain"},
+
+	// Settings of earlier versions of Weir.
+	{"CONFIG_POLL_INTERVAL", "", "files of rules are compared several times a second"},
+	{"DECISION_LOG_SAMPLE", "1", "DECISION_LOG_RATE bounds the records"},
+	{"LOCAL_CACHE_MAX_AGE", "1s", "used-up limits are denied without Redis for a second"},
+	{"MEMORY_MAX_COUNTERS", "", "the container's memory limit or GOMEMLIMIT decides"},
+	{"REDIS_AUTH_COMMAND_INTERVAL", "5m", "the command runs every 5 minutes and when Redis rejects the password"},
+	{"REDIS_OP_TIMEOUT", "", "REDIS_TIMEOUT and the deadline of the request decide"},
 
 	{"REDIS_PERSECOND_TLS_CACERT", "", bothRedis},
 	{"REDIS_PERSECOND_TLS_CLIENT_CERT", "", bothRedis},

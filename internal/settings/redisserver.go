@@ -196,6 +196,8 @@ func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 			return a, errURL
 		case s.SocketType == "unix" || strings.HasPrefix(text, "/"):
 			text = "unix://" + text
+		case text != "" && !strings.ContainsAny(text, ":/"):
+			return a, errors.New("redis URL has no port; add a port, such as :6379")
 		case !strings.Contains(text, ":") || strings.Contains(text, "/"):
 			return a, errURL
 		default:

@@ -25,6 +25,7 @@ func (p place) server() RedisServer {
 // TestBadAddresses checks that errors show no part of the URL.
 func TestBadAddresses(t *testing.T) {
 	const (
+		addPort     = "redis URL has no port; add a port, such as :6379"
 		noPort      = "redis URL has a password but no port, which it needs then"
 		parameter   = "redis URL has an unknown parameter; use db, username and password"
 		single      = "redis URL has a unix socket or a database, which needs type single"
@@ -35,14 +36,15 @@ func TestBadAddresses(t *testing.T) {
 	)
 	for want, places := range map[string][]place{
 		errURL.Error(): {
-			{url: ""}, {url: "redis"}, {url: "redis:6379/1"}, {url: "user:swordfish@redis:6379"}, {url: "redis:port"}, {url: "redis:0"}, {url: ":6379"}, {url: "redis:"},
+			{url: ""}, {url: "redis:6379/1"}, {url: "user:swordfish@redis:6379"}, {url: "redis:port"}, {url: "redis:0"}, {url: ":6379"}, {url: "redis:"},
 			{url: "redis://"}, {url: "rediss://:swordfish@:6379/1"}, {url: "redis://redis:99999"}, {url: "redis:63 79"}, {url: "redis:6379", socket: "unix"}, {url: "redis.sock", socket: "unix"}, {url: "one:6379,two:6379"}, {url: "redis://one:6379,two:6379"},
 			{url: "http://redis:6379"}, {url: "redis://:sword/fish@redis:6379"}, {url: "redis://:swordfish"}, {url: "redis://:123456789"}, {url: "redis:6379?password=swordfish"},
 			{url: "redis://redis:6379?password=sword%fish"}, {url: "redis://redis:6379/1#swordfish"}, {url: "redis://redis/one"}, {url: "unix://"}, {url: "unix://:sword@fish/redis.sock"},
 			{url: "//user:swordfish@redis:6379", socket: "unix"}, {url: "/user:swordfish@redis:6379"}, {url: "unix:///user:swordfish@redis:6379"},
-			{kind: sentinelType, url: "main,one:1,two"}, {kind: sentinelType, url: "main,:swordfish@one:1"}, {kind: clusterType, url: ""}, {kind: clusterType, url: "one:1,"},
+			{kind: sentinelType, url: "main,:swordfish@one:1"}, {kind: clusterType, url: ""}, {kind: clusterType, url: "one:1,"},
 			{kind: clusterType, url: "redis://one:1/0,redis://two:swordfish"}, {kind: clusterType, url: "one:swordfish,redis://two:2"},
 		},
+		addPort:   {{url: "localhost"}, {url: "swordfish"}, {kind: sentinelType, url: "main,one:1,two"}, {kind: clusterType, url: "one:1,swordfish"}},
 		noPort:    {{url: "redis://:sword@fish"}, {url: "redis://user:swordfish@redis/1"}},
 		parameter: {{url: "redis://redis:6379?password=swordfish&pool_size=1"}},
 		single: {
@@ -132,7 +134,7 @@ func TestBothRedis(t *testing.T) {
 	}
 	one, two := "--redis-url ($REDIS_URL): "+errURL.Error(), "--redis-persecond-url ($REDIS_PERSECOND_URL): "+errURL.Error()
 	for want, env := range map[string]map[string]string{
-		one + "\n" + two: {"REDIS_URL": "a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"},
+		one + "\n" + two: {"REDIS_URL": "a:0", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"},
 		"<nil>":          {"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, // the second Redis is not in use
 		"--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is": {"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": ""},
 	} {

@@ -25,6 +25,9 @@ type Settings struct {
 
 	// Warnings are about variables that are set but have no effect.
 	Warnings []Warning `kong:"-"`
+
+	// Invalid has the problems of all settings, which AfterApply also returns.
+	Invalid error `kong:"-"`
 }
 
 // Listen has the addresses of the listeners. If a port is 0, the system chooses one.

@@ -78,6 +78,7 @@ func TestSettings(t *testing.T) {
 		{"switch off by flag", env{"MERGE_DOMAIN_CONFIG": "true"}, []string{"--merge-domain-config=false"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, false},
 		{"letter of a switch by flag", env{"REDIS_TLS": "yes"}, []string{"--redis-tls=f"}, func(s Settings) any { return s.Redis.Main.TLS }, false},
 		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
+		{"days", env{"DRAIN_TIMEOUT": "1d"}, []string{"--drain-delay=2d1h30m"}, func(s Settings) any { return s.Process.DrainTimeout + s.Process.DrainDelay }, 73*time.Hour + 30*time.Minute},
 		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, Word("warn")},
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, "127.0.0.1:0"},
 		{"IPv6 host in brackets", env{"DEBUG_HOST": "[::]"}, nil, func(s Settings) any { return s.Listen.DebugPort.On(s.Listen.DebugHost) }, "[::]:6070"},
@@ -126,6 +127,30 @@ func TestSettings(t *testing.T) {
 				t.Errorf("got %v, want %v", got, r.want)
 			}
 		})
+	}
+}
+
+// TestMisspeltVariables warns of names that are nearly those of settings, hides their values, and
+// knows the settings of earlier versions. It does not warn of common variables of other programs.
+func TestMisspeltVariables(t *testing.T) {
+	s := testenv.Must(parse(t, map[string]string{
+		"REDIS_ULR": "swordfish", "redis_url": "x", "LOG_LEVELL": "x", "GRPC_PROT": "x", "MEMORY_MAX_COUNTERS": "5", "REDIS_ATUH": "",
+		"HOME": "/", "HOSTNAME": "weir-0", "PATH": "/bin", "PWD": "/", "TERM": "xterm", "LC_ALL": "C", "LANG": "C", "DEBUG": "1", "LOG": "1", "SSL_CERT_FILE": "/x", "POD_NAME": "a", "POD_NAMESPACE": "b",
+		"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_SERVICE_PORT": "6379", "REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "WEIR_PORT": "tcp://10.0.0.2:8081", "WEIR_SERVICE_PORT_GRPC": "8081",
+		"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_PORT": "tcp://10.0.0.1:443", "HTTP_PROXY": "x", "NO_PROXY": "x", "GOMEMLIMIT": "1GiB", "WEIR_SERVER": "x", "WEIR_TOKEN_FILE": "/x", "OTEL_SERVICE_NAME": "x", "OTEL_EXPORTER_OTLP_ENDPOINT": "x",
+	}))(t)
+	var got []string
+	for _, w := range s.Warnings {
+		got = append(got, fmt.Sprintf("%s=%s: %s", w.Variable, w.Value, w.Instead))
+	}
+	slices.Sort(got)
+	want := []string{
+		"GRPC_PROT=(hidden): did you mean GRPC_PORT?", "LOG_LEVELL=(hidden): did you mean LOG_LEVEL?",
+		"MEMORY_MAX_COUNTERS=5: the container's memory limit or GOMEMLIMIT decides",
+		"REDIS_ULR=(hidden): did you mean REDIS_URL?", "redis_url=(hidden): did you mean REDIS_URL?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

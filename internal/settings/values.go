@@ -9,13 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
 
 // Parsing returns the options of a parser of Settings. An empty variable counts as unset, because
 // compose files and charts leave variables empty. Switches accept the words of strconv.ParseBool,
-// as in envoyproxy/ratelimit, and yes and no.
+// as in envoyproxy/ratelimit, and yes and no. Durations may have days.
 func Parsing() kong.Option {
 	emptyIsUnset := func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		for _, name := range flag.Envs {
@@ -26,8 +27,75 @@ func Parsing() kong.Option {
 		return nil, nil
 	}
 	return kong.OptionFunc(func(k *kong.Kong) error {
-		return errors.Join(kong.Resolvers(kong.ResolverFunc(emptyIsUnset)).Apply(k), kong.KindMapper(reflect.Bool, switchMapper{}).Apply(k))
+		return errors.Join(
+			kong.Resolvers(kong.ResolverFunc(emptyIsUnset)).Apply(k),
+			kong.KindMapper(reflect.Bool, switchMapper{}).Apply(k),
+			kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)).Apply(k),
+			kong.PostBuild(makeTolerant).Apply(k),
+		)
 	})
+}
+
+// tolerant lets the parser continue after a value that a setting does not allow, so that
+// Settings.AfterApply can report the problems of all settings.
+type tolerant struct {
+	kong.Mapper
+	flag  *kong.Flag
+	given bool  // the value comes from a flag, which takes precedence over the variable
+	err   error // of the value that counts
+}
+
+// makeTolerant makes the settings tolerant, but not the flags of other commands.
+func makeTolerant(k *kong.Kong) error {
+	type checked interface{ AfterApply(*kong.Context) error }
+	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
+		if app, ok := v.(*kong.Application); ok {
+			v = app.Node
+		}
+		if node, ok := v.(*kong.Node); ok && node.Target.Addr().Type().Implements(reflect.TypeFor[checked]()) {
+			for _, flag := range node.Flags {
+				if len(flag.Tag.Envs) > 0 {
+					flag.Mapper = &tolerant{Mapper: flag.Mapper, flag: flag}
+				}
+			}
+		}
+		return next(nil)
+	})
+}
+
+// Decode implements kong.Mapper. The parser decodes flags first, and variables directly into
+// the field.
+func (t *tolerant) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	isFlag := target.Addr().Pointer() != t.flag.Target.Addr().Pointer()
+	if err := t.Mapper.Decode(ctx, target); isFlag || !t.given {
+		t.err = err
+	}
+	t.given = t.given || isFlag
+	return nil
+}
+
+// decodeDuration parses a duration as time.ParseDuration does, and days before the other units,
+// such as 1d or 1d12h.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("duration")
+	if err != nil {
+		return err
+	}
+	text := token.String()
+	before, rest, found := strings.Cut(text, "d")
+	days, err := strconv.ParseUint(before, 10, 16)
+	if rest += "0s"; !found || err != nil {
+		days, rest = 0, text
+	}
+	d, err := time.ParseDuration(rest)
+	target.SetInt(int64(d + time.Duration(days)*24*time.Hour))
+	if _, other := strconv.ParseFloat(text, 64); err != nil && other == nil {
+		return fmt.Errorf("%q has no unit; did you mean %[1]ss?", text)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not a duration; use a number and a unit, such as 500ms, 30s, 5m, 12h or 1d", text)
+	}
+	return nil
 }
 
 // Port is a TCP port, 0 to 65535.

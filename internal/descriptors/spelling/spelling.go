@@ -30,23 +30,27 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// editDistance returns the Levenshtein distance of two texts in bytes.
+// editDistance returns the number of bytes to insert, remove, replace or swap with the next one, to
+// turn a into b (optimal string alignment).
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
+	var before, last []int // distances of a[:i-2] and a[:i-1] to each b[:j]
+	for i := range len(a) + 1 {
+		row := make([]int, len(b)+1)
+		for j := range row {
+			if i == 0 || j == 0 {
+				row[j] = i + j
+				continue
+			}
+			replaced := last[j-1]
+			if a[i-1] != b[j-1] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
+			row[j] = min(replaced, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
+		before, last = last, row
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -12,15 +12,16 @@ import (
 
 // Problem is one error or warning about a file.
 type Problem struct {
-	File    string `json:"file,omitempty"`   // as named by the reader of the file, may be empty
-	Line    int    `json:"line,omitempty"`   // from 1, or 0 if unknown
-	Column  int    `json:"column,omitempty"` // in bytes from 1, or 0 if unknown
-	Path    string `json:"path,omitempty"`   // from the root of the file, such as descriptors[0].key
-	Message string `json:"message"`          // the error and the allowed values
+	File    string `json:"file,omitempty"`    // as named by the reader of the file, may be empty
+	Line    int    `json:"line,omitempty"`    // from 1, or 0 if unknown
+	Column  int    `json:"column,omitempty"`  // in bytes from 1, or 0 if unknown
+	Path    string `json:"path,omitempty"`    // from the root of the file, such as descriptors[0].key
+	Message string `json:"message"`           // the error and the allowed values
+	Excerpt string `json:"excerpt,omitempty"` // lines of the file around a syntax error, with their numbers
 }
 
-// String returns the problem as file:line:column: path: message. It omits unknown fields,
-// escapes control characters and cuts long fields.
+// String returns the problem as file:line:column: path: message. It omits unknown fields and the
+// excerpt, escapes control characters and cuts long fields.
 func (p Problem) String() string {
 	const maxShown = 1 << 10 // each field may quote a file
 	var b strings.Builder

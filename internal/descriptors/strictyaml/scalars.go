@@ -68,6 +68,9 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
 		if v, err := strconv.ParseUint(digits, 0, 64); err == nil && least <= v && v <= most {
+			if decimal, err := strconv.ParseUint(digits, 10, 64); err == nil && decimal != v {
+				d.Warn(At(n), "%s is %d, because YAML reads a number that begins with 0 as octal; write %[2]d or %d", Describe(n), v, decimal)
+			}
 			return v
 		}
 	}

@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -37,9 +38,19 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 	} {
 		d := Decoder{Reporter: Reporter{File: "recipe.yaml"}}
 		want := fmt.Sprintf("recipe.yaml:%d: invalid YAML: %s", tt.line, tt.want)
-		if d.Parse([]byte(tt.text), "a name"); d.Problems.Error() != want {
+		if d.Parse([]byte(tt.text), "a name"); d.Problems.Error() != want || d.Problems[0].Excerpt != "" {
 			t.Errorf("%q:\n got %s\nwant %s", tt.text, d.Problems, want)
 		}
+	}
+}
+
+// A file of rules has an excerpt, without control characters and of bounded length.
+func TestExcerpt(t *testing.T) {
+	d := Decoder{}
+	d.Parse([]byte("domain: api\r\ndescriptors:\n  - key: user\n\trate_limit: \u202e"+strings.Repeat("x", 200)+"\n# end\n# more\n"), "a name")
+	want := "     2 | descriptors:\n     3 |   - key: user\n >   4 | \\trate_limit: \\u202e" + strings.Repeat("x", 84) + "... (216 bytes)\n     5 | # end\n"
+	if got := d.Problems[0].Excerpt; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"weir/internal/descriptors/plaintext"
 )
 
 // maxSearched is the maximum size in bytes of a file that is parsed repeatedly to find the line
 // of an error. Such a search takes a second.
 const maxSearched = 1 << 20
 
-// syntaxProblem reports an error of the YAML parser, but not the text of the file, which may be
-// a secret. The parser often names the line where a list or mapping begins. So syntaxProblem
+// syntaxProblem reports an error of the YAML parser. The message quotes no text of the file, which
+// may be a secret, and only a file of rules has an excerpt. The parser often names the line where a list or mapping begins. So syntaxProblem
 // searches for the first line up to which the file has the same error.
 func (d *Decoder) syntaxProblem(err error, data []byte) {
 	line, message, hint := 1, strings.TrimPrefix(err.Error(), "yaml: "), ""
@@ -36,6 +38,20 @@ func (d *Decoder) syntaxProblem(err error, data []byte) {
 		hint = "; the line begins with a tab, indent with spaces"
 	}
 	d.Problem(Position{Line: line}, "invalid YAML: %s%s", message, hint)
+	if bytes.Contains(data, []byte("domain:")) {
+		d.Problems[len(d.Problems)-1].Excerpt = excerpt(lines, line)
+	}
+}
+
+// excerpt returns a line with the two lines before it and the one after it.
+func excerpt(lines [][]byte, line int) string {
+	var text strings.Builder
+	for i := max(line-3, 0); i < min(line+1, len(lines)); i++ {
+		mark := map[bool]string{true: ">"}[i+1 == line]
+		shown := plaintext.Cut(strings.TrimRight(string(lines[i]), "\r\n"), 100)
+		fmt.Fprintf(&text, "%2s%4d | %s\n", mark, i+1, plaintext.Line(shown))
+	}
+	return text.String()
 }
 
 const needsQuotes = "; a value that begins with * or & must be in quotes"

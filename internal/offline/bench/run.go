@@ -103,6 +103,14 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 			}
 		})
 	}
+	if r.opts.Progress != nil {
+		callers.Go(func() {
+			for load.Err() == nil {
+				r.opts.Progress(time.Since(r.start), r.received.Load())
+				pause(load, 200*time.Millisecond)
+			}
+		})
+	}
 	begun, before := r.start, int64(0)
 	if r.opts.Warmup > 0 {
 		select {

@@ -81,6 +81,27 @@ func TestMapping(t *testing.T) {
 	}
 }
 
+// Envoy Gateway sends the address of a client in one of the networks, with a format of the access
+// log. e2e compares this with a real Envoy.
+func TestAddressInNetwork(t *testing.T) {
+	const text = `{descriptor_key: remote_address, descriptor_value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", address_matcher: {ranges: [{address_prefix: 198.51.100.0, prefix_len: 24}, {address_prefix: "2001:db8::", prefix_len: 32}]}}`
+	c := load(t, oneAction("remote_address_match: "+text), Options{})
+	for address, want := range map[string]string{"198.51.100.7": "[d remote_address=198.51.100.7]", "2001:0db8::0:7": "[d remote_address=2001:db8::7]", "192.0.2.1": "[]", "": "[]"} {
+		if got := fmt.Sprint(lines(c.AppendDescriptors(nil, &Request{RemoteAddress: address}))); got != want || len(c.Notes) > 0 {
+			t.Errorf("%s: %s, want %s, notes %v", address, got, want, c.Notes)
+		}
+	}
+}
+
+// A listener may be the file itself, and have only a default filter chain.
+func TestListenerWithDefaultChain(t *testing.T) {
+	_, listener, _ := strings.Cut(oneRoute("match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), "    - name: l\n      filter_chains:\n        - filters:\n")
+	c := load(t, "name: l\ndefault_filter_chain:\n          filters:\n"+listener, Options{})
+	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A request without the properties that a log may lack makes fewer descriptors, and no panic.
 func TestBareRequest(t *testing.T) {
 	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {

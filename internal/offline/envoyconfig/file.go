@@ -134,7 +134,7 @@ func (r *reader) collect(n *node) {
 		r.manifests = append(r.manifests, n)
 	case has("rate_limits") && !has("virtual_hosts"):
 		r.mappings = append(r.mappings, n)
-	case !has("api_version") && slices.ContainsFunc([]string{"virtual_hosts", "static_resources", "dynamic_resources", "configs", "filter_chains"}, has):
+	case !has("api_version") && slices.ContainsFunc([]string{"virtual_hosts", "static_resources", "dynamic_resources", "configs", "filter_chains", "default_filter_chain"}, has):
 		r.envoy = append(r.envoy, n)
 		n.visit(r.find)
 	default:

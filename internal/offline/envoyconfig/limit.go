@@ -168,11 +168,19 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	case *routepb.RateLimit_Action_DestinationCluster_:
 		return action{"destination_cluster", false, func(t *Request) (string, bool) { return t.cluster, true }}, nil
 	case *routepb.RateLimit_Action_RemoteAddressMatch_:
-		if value := s.RemoteAddressMatch.GetDescriptorValue(); strings.Contains(value, "%") {
+		passes, err := r.addressCondition(s.RemoteAddressMatch.GetAddressMatcher())
+		match := constant(s.RemoteAddressMatch, "remote_address_match", passes)
+		switch value := s.RemoteAddressMatch.GetDescriptorValue(); {
+		case value == "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%": // as Envoy Gateway writes it
+			client, _ := r.action(&routepb.RateLimit_Action{ActionSpecifier: new(routepb.RateLimit_Action_RemoteAddress_)}, n)
+			match.value = func(t *Request) (string, bool) {
+				text, ok := client.value(t)
+				return text, ok && passes(t)
+			}
+		case strings.Contains(value, "%"):
 			return action{}, unusable("the descriptor_value %q is a format of Envoy's access log, which is not supported", value)
 		}
-		passes, err := r.addressCondition(s.RemoteAddressMatch.GetAddressMatcher())
-		return constant(s.RemoteAddressMatch, "remote_address_match", passes), err
+		return match, err
 	case *routepb.RateLimit_Action_HeaderValueMatch_:
 		all, err := conditions(s.HeaderValueMatch.GetHeaders(), r.headerCondition)
 		return constant(s.HeaderValueMatch, "header_match", expect(all, s.HeaderValueMatch.GetExpectMatch())), err

@@ -9,6 +9,7 @@
 //	source.go    source: lines of a log -> events, with the hits that Envoy's configuration and the rules make
 //	engine.go    engine: events -> decisions, by limiter.Count
 //	table.go     table: the state of the clients of a limit, and the amount that each needs
+//	curve.go     the curve of a limit: decisions by multiples of it
 //	worst.go     the most denied clients, and the worst minute
 //	compare.go   difference: the requests that one set of rules denies and another admits
 //	report.go    Report; text.go writes it as text and as HTML, both with the phrases of words.tmpl

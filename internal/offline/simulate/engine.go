@@ -174,7 +174,9 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	for i := range hits {
 		h, c := &hits[i], e.clients[i]
 		if h.of.table.suggest {
+			before := c.alone
 			h.of.table.demand(c, &h.Hit, e.now)
+			h.of.table.try(c, &h.Hit, before, e.now, begins && !h.Refund)
 		}
 		if !begins || h.Refund {
 			continue

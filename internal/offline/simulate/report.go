@@ -32,9 +32,9 @@ type Report struct {
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	Suggests  bool    `json:"-"` // whether amounts are suggested
-	cut       []error // errors of logs that cannot be read to their end
-	firstLate string  // location of the first late line
+	Shares    []float64 `json:"-"` // shares of denied clients for which amounts are suggested
+	cut       []error   // errors of logs that cannot be read to their end
+	firstLate string    // location of the first late line
 }
 
 // Counts has numbers of lines.
@@ -95,6 +95,8 @@ type LimitReport struct {
 	WorstMinute   *Minute       `json:"worst_minute,omitempty"`
 	WorstClients  []Client      `json:"worst_clients,omitempty"`
 	Amounts       []Amount      `json:"amounts,omitempty"`
+	Curve         []Point       `json:"curve,omitempty"` // only if amounts are suggested
+	Today         uint64        `json:"-"`               // amount in the rules
 	Series        *SeriesReport `json:"series,omitempty"`
 }
 
@@ -143,9 +145,6 @@ type Difference struct {
 	WorstClients []Client `json:"worst_clients,omitempty"`
 	By, Others   string   `json:"-"` // names of the rules that deny, and of the rules that admit
 }
-
-// shares are the shares of denied clients for which a report suggests amounts.
-var shares = []float64{0, 0.001, 0.01}
 
 // shownClients is the maximum number of clients in a list of the worst.
 const shownClients = 10
@@ -223,6 +222,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
 	p.Rule, p.Location, p.Name = ruleName(c), plaintext.Line(c.rule.Location()), plaintext.Line(c.limit.Name)
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
+	p.Today = c.limit.RequestsPerUnit
 	p.Clients, p.ClientsDenied = uint64(len(c.table.states)), uint64(len(c.table.denied))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))
 	p.WorstClients = c.worst.top(shownClients)
@@ -232,6 +232,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	if !o.Suggest || p.Clients == 0 {
 		return p
 	}
+	shares := o.shares()
 	for i, amount := range c.table.amounts(shares) {
 		a := Amount{Share: shares[i], Amount: amount}
 		if c.limit.Burst > 0 {
@@ -239,6 +240,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 		}
 		p.Amounts = append(p.Amounts, a)
 	}
+	p.Curve = c.curve(p.Amounts)
 	return p
 }
 

@@ -60,6 +60,9 @@ func TestReports(t *testing.T) {
 			}
 			const compared = " rules never deny "
 			drawn := fmt.Sprintf(`<rect class="denied" x="0" width="1" height="%d"/>`, r.Limits[0].Denied)
+			if strings.Count(page, `class="today"`) != strings.Count(page, `class="clients"`) || strings.Contains(page, "NaN") || len(r.Limits[0].Amounts) > 0 && !strings.Contains(page, "<b>1 %</b>") {
+				t.Errorf("the page has no curve, or no limit of today on it:\n%s", page)
+			}
 			if strings.Count(page, `<p class="warning">`) != len(r.Warnings) || strings.Count(page, compared) != strings.Count(got, compared) ||
 				strings.Contains(page, drawn) != (r.Limits[0].Denied > 0) || len(page) > 20_000 {
 				t.Errorf("the page is\n%s", page)

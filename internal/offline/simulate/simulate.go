@@ -32,9 +32,21 @@ type Options struct {
 	Old     *descriptors.Tree // rules to compare with, or nil
 	Plan    plan.Options      // settings of the server
 	Suggest bool              // whether to suggest amounts
+	Share   float64           // suggest an amount for this share of denied clients, too, unless it is 0
 	Denied  io.Writer         // gets a line for each denied request; nil disables it
-	// Progress, if not nil, is called up to five times a second with the number of lines so far.
-	Progress func(lines int64)
+	// Progress, if not nil, is called up to five times a second with the number of lines so far, and
+	// with the share of the logs that was read, or 0 if their size is unknown.
+	Progress func(lines int64, share float64)
+}
+
+// shares returns the shares of denied clients for which to suggest amounts, ascending.
+func (o *Options) shares() []float64 {
+	if !o.Suggest {
+		return nil
+	}
+	shares := []float64{0, 0.001, 0.01, o.Share}
+	slices.Sort(shares)
+	return slices.Compact(shares)
 }
 
 // run is the state of one call of Run.
@@ -67,7 +79,7 @@ const (
 // fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
-	r.report = &Report{Limits: []LimitReport{}, Suggests: opts.Suggest}
+	r.report = &Report{Limits: []LimitReport{}, Shares: opts.shares()}
 	for _, n := range opts.Envoy.Notes {
 		r.report.note("%s", n)
 	}
@@ -133,11 +145,24 @@ func (r *run) replay(ctx context.Context) error {
 		}
 		if now := time.Now(); r.Progress != nil && now.Sub(r.shownAt) > 200*time.Millisecond {
 			r.shownAt = now
-			r.Progress(r.report.Lines)
+			r.Progress(r.report.Lines, r.share())
 		}
 	}
 	r.release(math.MaxInt64)
 	return ctx.Err()
+}
+
+// share returns the share of the logs that was read, or 0 if the size of one is unknown.
+func (r *run) share() float64 {
+	var read, size int64
+	for _, s := range r.sources {
+		done, all := s.log.Progress()
+		if all == 0 {
+			return 0
+		}
+		read, size = read+done, size+all
+	}
+	return float64(read) / float64(size)
 }
 
 // release decides the waiting requests up to a time. Earlier lines, if any still come, are late.

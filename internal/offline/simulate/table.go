@@ -10,7 +10,7 @@ import (
 )
 
 // table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
-// only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
+// only some clients have are in separate maps, and all maps but hulls and trials are without pointers for the garbage collector.
 type table struct {
 	limit   *limiter.Limit
 	suggest bool // whether amounts are suggested
@@ -18,6 +18,11 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
+
+	multiples []*limiter.Limit // by factors; nil unless amounts are suggested, and for requests in flight
+	trials    map[uint64]*trials
+	overs     [len(factors)]uint64 // denied hits, by factors
+	hits      uint64
 }
 
 // peak has the state of a client for demand, which counts all its requests as admitted.
@@ -30,14 +35,26 @@ type peak struct {
 type client struct {
 	state limiter.State
 	peak
-	hull *hull // nil if the limit is no token bucket
+	hull   *hull   // nil if the limit is no token bucket
+	trials *trials // nil if not needed
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
-	return &table{l, suggest, map[uint64]limiter.State{}, map[uint64]struct{}{}, map[uint64]peak{}, map[uint64]*hull{}}
+	t := &table{
+		limit: l, suggest: suggest, states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{},
+		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}, trials: map[uint64]*trials{},
+	}
+	for _, factor := range factors {
+		if suggest && l.Algorithm != limiter.Concurrency {
+			t.multiples = append(t.multiples, l.Times(factor))
+		}
+	}
+	return t
 }
 
-func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
+func (t *table) get(hash uint64) client {
+	return client{t.states[hash], t.peaks[hash], t.hulls[hash], t.trials[hash]}
+}
 
 func (t *table) put(hash uint64, c *client) {
 	t.states[hash] = c.state
@@ -46,6 +63,9 @@ func (t *table) put(hash uint64, c *client) {
 	}
 	if c.hull != nil {
 		t.hulls[hash] = c.hull
+	}
+	if c.trials != nil {
+		t.trials[hash] = c.trials
 	}
 }
 

@@ -26,7 +26,7 @@ var (
 	reportHTML string
 
 	functions = map[string]any{
-		"number": plaintext.Number, "share": percent, "shares": func() []float64 { return shares },
+		"number": plaintext.Number, "share": percent, "last": func(p []Point) Point { return p[len(p)-1] },
 		"most": slices.Max[[]uint64], "time": func(t time.Time) string { return t.Format(time.DateTime) },
 		"ratio": func(part, all uint64) float64 { return float64(part) / float64(all) },
 		"least": func(c Client) uint64 { return c.Denied - c.Uncertain }, // denials that are certainly the client's

@@ -146,9 +146,21 @@ type Add struct {
 	Allow  bool          `xor:"effect" help:"Allow everything."`
 	Deny   bool          `xor:"effect" help:"Deny everything."`
 	Amount factor        `xor:"effect" placeholder:"10x" help:"Multiply all limits, by 0.001x to 1000000x."`
-	For    time.Duration `required:"" placeholder:"2h" help:"How long it applies, such as 30m or 12h."`
+	For    time.Duration `xor:"end" placeholder:"2h" help:"How long it applies, such as 30m, 12h or 7d."`
+	Until  moment        `xor:"end" placeholder:"TIME" help:"When it ends instead, such as 2026-11-30T08:00, in the time zone of this machine."`
 	Reason string        `required:"" placeholder:"TEXT" help:"Why, for others and for the audit log of the server."`
 	By
+}
+
+// moment is a time of this machine's time zone.
+type moment struct{ time.Time }
+
+// UnmarshalText parses a date with the time of day.
+func (m *moment) UnmarshalText(text []byte) (err error) {
+	if m.Time, err = time.ParseInLocation("2006-01-02T15:04", string(text), time.Local); err != nil {
+		return fmt.Errorf("%q is not a time; use a form such as 2026-11-30T08:00", text)
+	}
+	return nil
 }
 
 // factor multiplies limits.
@@ -165,6 +177,12 @@ func (f *factor) UnmarshalText(text []byte) error {
 }
 
 func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
+	switch {
+	case !q.Until.IsZero():
+		q.For = time.Until(q.Until.Time)
+	case q.For == 0:
+		return nil, errors.New("one of --for and --until is required")
+	}
 	e := operators.NewException{Descriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
 	switch {
 	case q.Allow:

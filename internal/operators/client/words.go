@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -25,6 +27,7 @@ type Answer struct {
 	Value           any
 	Window          *operators.Window // of Value, to be shown
 	Reset           bool              // Value is the state after a reset
+	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options
 
@@ -56,15 +59,33 @@ var answers = template.Must(template.New("").Funcs(api.Words).Funcs(template.Fun
 // WriteText writes the answer for people.
 func (a *Answer) WriteText(w io.Writer) error {
 	var aligned bytes.Buffer
-	columns := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	if err := answers.ExecuteTemplate(columns, a.text, a); err != nil {
+	columns, text := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0), answers
+	if !a.Terminal {
+		text = template.Must(text.Clone()).Funcs(template.FuncMap{"short": func(s string, _ int) string { return api.Short(s, 500) }})
+	}
+	if err := text.ExecuteTemplate(columns, a.text, a); err != nil {
 		return err
 	}
 	_ = columns.Flush() // cannot fail: it writes to memory
-	for line := range strings.Lines(aligned.String()) {
+	shown := aligned.String()
+	if a.Terminal && os.Getenv("NO_COLOR") == "" {
+		shown = header.ReplaceAllString(bar.ReplaceAllString(shown, "\x1b[31m$0\x1b[0m"), "\x1b[1m$0\x1b[0m")
+	}
+	for line := range strings.Lines(shown) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	return nil
+}
+
+// The parts of a text that are coloured: the names of columns, and bars.
+var header, bar = regexp.MustCompile(`(?m)^ *[A-Z]+(?:  +[A-Z ]+)+$`), regexp.MustCompile("█+")
+
+// Bar returns a bar whose length is proportional to n, at most 10 for most, on a terminal.
+func (a *Answer) Bar(n, most uint64) string {
+	if !a.Terminal {
+		return ""
+	}
+	return " " + strings.Repeat("█", int(max(10*n/max(most, 1), 1)))
 }
 
 // Left returns the time between two times, for people.

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -85,6 +86,8 @@ type Parser struct {
 	fields  map[string][]field // see fieldsOf
 	json    fastjson.Parser
 	numbers []byte   // memory for numbers of the line, as text
+	inner   []byte   // memory for a line in a wrapper
+	own     []string // properties in the mapping
 	parts   []string // parts of a text line
 }
 
@@ -99,15 +102,39 @@ func NewParser(format Format, mapping Mapping) *Parser {
 	for is, own := range mapping {
 		fields[is] = []field{own}
 	}
-	return &Parser{format: cmp.Or(format, Auto), fields: fields}
+	return &Parser{format: cmp.Or(format, Auto), fields: fields, own: slices.Collect(maps.Keys(mapping))}
 }
 
-var errFormat = errors.New("unknown format")
+var (
+	errFormat    = errors.New("unknown format")
+	errNoRequest = errors.New("no field of a request, such as method, path or status")
+)
 
-// Parse parses a line into r, which keeps references to line. If Parse fails, r is invalid.
-func (p *Parser) Parse(line []byte, r *Record) (err error) {
+// unwrap returns a line as the proxy wrote it, without the additions of kubectl logs --prefix, of
+// Docker's json-file driver, of container runtimes in Kubernetes (CRI), and of Emissary.
+func (p *Parser) unwrap(line string) string {
+	if strings.HasPrefix(line, "[pod/") {
+		_, line, _ = strings.Cut(line, "] ")
+	}
+	if strings.HasPrefix(line, `{"log":`) {
+		if v, err := p.json.Parse(line); err == nil && v.Exists("stream") {
+			p.inner = append(p.inner[:0], v.GetStringBytes("log")...) // p.json will be reused
+			line = strings.TrimRight(asString(p.inner), "\r\n")
+		}
+	}
+	if _, rest, found := strings.Cut(line, " "); found && strings.HasPrefix(rest, "std") {
+		if stream, text, _ := strings.Cut(rest, " F "); stream == "stdout" || stream == "stderr" {
+			line = text
+		}
+	}
+	return strings.TrimPrefix(line, "ACCESS ")
+}
+
+// Parse parses a line as written into r, which keeps references to it. If Parse fails, r is invalid.
+func (p *Parser) Parse(written []byte, r *Record) (err error) {
 	*r = Record{Duration: -1, parser: p}
-	if len(line) == 0 {
+	line := p.unwrap(asString(written))
+	if line == "" {
 		return errFormat
 	}
 	format := p.format
@@ -121,12 +148,12 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 		}
 	}
 	if format == JSON {
-		r.json, err = p.json.ParseBytes(line)
+		r.json, err = p.json.Parse(line)
 		p.numbers = p.numbers[:0]
 		if err != nil || r.json.Type() != fastjson.TypeObject {
 			return errors.New("not a JSON object")
 		}
-	} else if r.layout = p.parseText(asString(line), format); r.layout == nil {
+	} else if r.layout = p.parseText(line, format); r.layout == nil {
 		return errFormat
 	}
 	at, time, _ := r.find(timeField)
@@ -142,12 +169,21 @@ func (p *Parser) Parse(line []byte, r *Record) (err error) {
 			r.At -= r.Duration
 		}
 	}
-	r.readRequest()
+	if !r.readRequest() && r.layout == nil && !slices.ContainsFunc(p.own, r.has) {
+		return errNoRequest
+	}
 	return nil
 }
 
-// readRequest sets Method, Path and NoRequest.
-func (r *Record) readRequest() {
+// has reports whether the line has a field of a property that only requests have.
+func (r *Record) has(is string) bool {
+	_, _, there := r.find(is)
+	return there && is != timeField && is != durationField
+}
+
+// readRequest sets Method, Path and NoRequest. It reports whether the line has a usual field of a
+// request.
+func (r *Record) readRequest() bool {
 	r.Method, _, _ = r.find(":method")
 	path, _, saysPath := r.find(":path")
 	r.Path = path
@@ -165,6 +201,7 @@ func (r *Record) readRequest() {
 		r.NoRequest = true
 	}
 	r.NoRequest = r.NoRequest || saysAuthority && authority == ""
+	return saysPath || saysAuthority || slices.ContainsFunc(requestFields, r.has)
 }
 
 // splitRequest splits a request line such as "GET /a HTTP/1.1". The path may contain spaces. It is empty for CONNECT.

@@ -79,6 +79,30 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// The same lines, as kubectl, Docker, a container runtime and Emissary write them.
+func TestWrappedLines(t *testing.T) {
+	inJSON := func(line string) string {
+		quoted := testenv.Must(json.Marshal(line + "\n"))(t)
+		return `{"log":` + string(quoted) + `,"stream":"stdout","time":"2016-10-05T00:00:30.082640485Z"}`
+	}
+	for name, test := range lines {
+		for _, format := range []Format{Auto, test.format} {
+			p := NewParser(format, Mapping{})
+			for wrapper, line := range map[string]string{
+				"kubectl logs --prefix": "[pod/envoy-default-eg-e41e7b31-7c6d9c5b8f-x2x9k/envoy] " + test.line,
+				"Docker's json-file":    inJSON(test.line),
+				"CRI":                   "2016-10-06T00:17:09.669794202Z stdout F " + test.line,
+				"CRI, stderr":           "2016-10-06T00:17:09.669794202+02:00 stderr F " + test.line,
+				"Emissary":              "ACCESS " + test.line,
+				"kubectl and Emissary":  "[pod/emissary-ingress-5c9b6c7d4-abcde/ambassador] ACCESS " + test.line,
+				"Docker and Emissary":   inJSON("ACCESS " + test.line),
+			} {
+				t.Run(name+" "+wrapper, func(t *testing.T) { check(t, p, line, test.want) })
+			}
+		}
+	}
+}
+
 func check(t *testing.T, p *Parser, line string, w want) {
 	t.Helper()
 	var r Record
@@ -143,15 +167,18 @@ func TestForgedFields(t *testing.T) {
 func TestOtherFormats(t *testing.T) {
 	envoy := lines["envoy"].line
 	for name, line := range map[string]string{
-		"log of a node":               `2026-11-02T09:00:00.1Z stdout F ` + envoy,
-		"address after the time":      strings.Replace(envoy, "] ", "] 10.0.0.1 ", 1),
-		"more fields than envoy's":    envoy + ` a b c d e f g h i`,
-		"one more than envoy's":       envoy + ` "a"`,
-		"one less than envoy's":       strings.TrimSuffix(envoy, ` "tcp://10.0.2.1:80"`),
-		"more fields than istio's":    lines["istio"].line + ` "a"`,
-		"name in place of address":    strings.Replace(lines["nginx"].line, "203.0.113.9", "host.example.com", 1),
-		"virtual host before nginx's": `www.example.com ` + lines["nginx"].line,
-		"common, not combined":        `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
+		"first part of a long line":    `2016-10-06T00:17:09.669794202Z stdout P ` + envoy,
+		"Docker's line of an operator": `{"log":"{\"level\":\"info\",\"ts\":\"2026-11-02T09:00:00Z\",\"msg\":\"starting\"}\n","stream":"stderr","time":"2026-11-02T09:00:00.000000001Z"}`,
+		"Docker's line of other text":  `{"log":"starting\n","stream":"stderr","time":"2026-11-02T09:00:00.000000001Z"}`,
+		"line of an operator":          `{"level":"info","ts":1700000000.5,"logger":"controller","msg":"Reconciler error","namespace":"default","name":"gateway","error":"not found"}`,
+		"address after the time":       strings.Replace(envoy, "] ", "] 10.0.0.1 ", 1),
+		"more fields than envoy's":     envoy + ` a b c d e f g h i`,
+		"one more than envoy's":        envoy + ` "a"`,
+		"one less than envoy's":        strings.TrimSuffix(envoy, ` "tcp://10.0.2.1:80"`),
+		"more fields than istio's":     lines["istio"].line + ` "a"`,
+		"name in place of address":     strings.Replace(lines["nginx"].line, "203.0.113.9", "host.example.com", 1),
+		"virtual host before nginx's":  `www.example.com ` + lines["nginx"].line,
+		"common, not combined":         `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
 	} {
 		var r Record
 		for _, format := range []Format{Auto, Envoy, Istio, Nginx} {
@@ -205,7 +232,7 @@ func TestNoRequest(t *testing.T) {
 		`{"start_time":1,"request":"\u0016\u0003"}`:                   "none",
 		`{"start_time":1,"request":"GET / HTTP/1.1"}`:                 "GET /",
 		`{"start_time":1,"method":"GET","path":"/"}`:                  "GET /",
-		`{"start_time":1,"user":"ann"}`:                               " ",
+		`{"start_time":1,"user":"ann","response_code":200}`:           " ",
 	} {
 		var r Record
 		err := NewParser(Auto, Mapping{}).Parse([]byte(line), &r)
@@ -247,8 +274,8 @@ func TestMapping(t *testing.T) {
 	ended := testenv.Must(ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"}))(t)
 	check(t, NewParser(Auto, ended), `{"ts":1700000000.5,"rt":"0.250","m":"GET"}`, want{at: "2023-11-14T22:13:20.25Z", duration: 250 * time.Millisecond})
 	began := testenv.Must(ParseMapping([]string{"time=ts", "duration_seconds=rt"}))(t)
-	check(t, NewParser(Auto, began), `{"ts":1.7e9,"rt":2}`, want{at: "2023-11-14T22:13:20Z", duration: 2 * time.Second})
-	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-"}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
+	check(t, NewParser(Auto, began), `{"ts":1.7e9,"rt":2,"status":200}`, want{at: "2023-11-14T22:13:20Z", duration: 2 * time.Second})
+	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-","user_agent":null}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
 	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {
 		last := pairs[len(pairs)-1]
 		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q repeats what %q says", last, pairs[0]) {
@@ -258,7 +285,7 @@ func TestMapping(t *testing.T) {
 	for pair, message := range map[string]string{
 		"time":       `"time" is not NAME=FIELD, such as time=ts`,
 		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
-		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; use one of time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, or header:NAME`,
+		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; use one of time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, status, or header:NAME`,
 	} {
 		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
 			t.Errorf("%s: %v, want %s", pair, err, message)
@@ -310,7 +337,7 @@ func TestTimes(t *testing.T) {
 			line = fmt.Sprintf(`{"start_time":%s}`, testenv.Must(json.Marshal(line))(t))
 		}
 		var r Record
-		err := NewParser(Auto, Mapping{}).Parse([]byte(line), &r)
+		err := NewParser(Auto, Mapping{}).Parse([]byte(strings.Replace(line, "}", `,"status":200}`, 1)), &r)
 		if got := time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano); (err == nil) != (at != "") || err == nil && got != at {
 			t.Errorf("%s is at %s, %v, want %q", line, got, err, at)
 		}

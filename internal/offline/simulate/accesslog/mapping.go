@@ -16,7 +16,11 @@ const (
 	timeField     = ":time"
 	durationField = ":duration"
 	requestField  = ":request"
+	statusField   = ":status"
 )
+
+// requestFields are properties, beside path and authority, that only requests have.
+var requestFields = []string{":method", statusField, RemoteAddress, DirectAddress, RouteName, "x-forwarded-for", "user-agent"}
 
 // These are names in mappings of another kind of time and duration, and JSON fields whose name implies the kind.
 const (
@@ -47,6 +51,7 @@ var known = []struct {
 	{"route_name", RouteName, []string{"route_name"}},
 	{"direct_remote_address", DirectAddress, []string{"downstream_direct_remote_address"}},
 	{"request", requestField, []string{"request"}},
+	{"status", statusField, []string{"response_code", "status", ":status"}},
 }
 
 // field is a field of JSON lines.

@@ -42,6 +42,17 @@ func Open(name string) (*Source, error) {
 // Close closes the file.
 func (s *Source) Close() error { return s.file.Close() }
 
+// Progress returns the number of bytes that were read of the file, and its size, which is 0 if
+// unknown, as of a pipe.
+func (s *Source) Progress() (read, size int64) {
+	info, err := s.file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, 0
+	}
+	read, _ = s.file.Seek(0, io.SeekCurrent)
+	return read, info.Size()
+}
+
 // begin sets up the reader, which decompresses a gzip log, and skips a byte order mark.
 func (s *Source) begin() error {
 	s.in = bufio.NewReaderSize(s.file, maxLine)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/server"
+	"weir/internal/settings"
+)
+
+// checking is the command check. Its settings may be invalid.
+type checking struct {
+	settings.Settings
+	Output string `enum:"text,json" default:"text" help:"Format of the report: text or json."`
+}
+
+// Run reports all problems of the settings and of everything that they name.
+func (c checking) Run(ctx context.Context, p *program) error {
+	counters, tree, err := server.Check(ctx, server.Options{
+		Settings: c.Settings, Logger: slog.New(slog.DiscardHandler), Stdout: io.Discard,
+		Registry: prometheus.NewRegistry(), Build: build(), Hurry: ctx,
+	})
+	r := &report{Problems: []finding{}, Valid: true}
+	if c.XDS.Enabled() {
+		r.addTree(cmp.Or(tree, new(descriptors.Tree)), false)
+	} else {
+		rules := validation{Paths: []string{c.Rules.Path()}, Reading: c.Rules.Reading}
+		r = rules.check(func(...string) ([]descriptors.File, []string, error) { return server.ReadRules(c.Rules.RulesPath) })
+	}
+	for _, err := range []error{c.Invalid, err} {
+		if err == nil {
+			continue
+		}
+		r.Valid = false
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.add("error", descriptors.Problem{Message: line})
+		}
+	}
+	for _, w := range c.Warnings {
+		r.add("warning", descriptors.Problem{Message: fmt.Sprintf("$%s has no effect: %s", w.Variable, w.Instead)})
+	}
+	if counters != "" {
+		r.add("notice", descriptors.Problem{Message: "counters are in " + counters})
+	}
+	if err := r.print(p, c.Output); err != nil || r.Valid {
+		return err
+	}
+	return exit(exitFailed)
+}

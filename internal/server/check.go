@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+// Check reads what New reads, except rules in files, and connects to Redis and to the control plane.
+// It binds no listener and serves nothing. The error lists all problems, and does not repeat
+// Settings.Invalid. counters says where the counters are, or is empty if the settings are invalid.
+// tree has the rules of a control plane, or is nil.
+func Check(ctx context.Context, o Options) (counters string, tree *descriptors.Tree, err error) {
+	life := new(lifecycle)
+	var errs []error
+	add := func(err error) bool { errs = append(errs, err); return err == nil }
+	secrets, err := openSecrets(o, life)
+	if add(err) {
+		o.Settings = secrets.settings
+	}
+	_, err = openCredentials(o, life)
+	add(err)
+	_, err = NewKeys(o.Settings.Store.Keys, o.Settings.Redis.Main.Named() && o.Settings.Redis.Clustered())
+	add(err)
+	_, _, err = openTelemetry(o, life)
+	add(err)
+	if secrets != nil && o.Settings.Check() == nil { // otherwise the addresses or passwords are invalid
+		counters = "memory of each server, because REDIS_URL is not set"
+		st, err := openStore(o, life, secrets, func(bool) {})
+		if add(err) && st.redis != nil {
+			counters = "Redis at " + st.redisNames()
+			if err := st.redis.Ping(ctx); err != nil {
+				add(fmt.Errorf("redis at %s (see REDIS_URL): %w", st.redisNames(), err))
+			}
+		}
+		if o.Settings.XDS.Enabled() {
+			tree, err = askControlPlane(ctx, o, life, secrets)
+			add(err)
+		}
+	}
+	add(life.stop(grace))
+	return counters, tree, errors.Join(errs...)
+}
+
+// askControlPlane returns the first rules that the control plane sends. It waits for 10 s at most.
+func askControlPlane(ctx context.Context, o Options, life *lifecycle, secrets *secrets) (*descriptors.Tree, error) {
+	r := newRules(RuleOptions(o.Settings.Rules.Reading), func(iter.Seq[*limiter.Limit]) {}, func() {}, o.Logger, o.Registry)
+	c, err := openControlPlane(o, life, secrets, r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for {
+		switch link := c.client.Status(); {
+		case r.tree.Load() != nil:
+			return r.tree.Load(), nil
+		case r.report().Problems != "":
+			return nil, fmt.Errorf("rules from %s:\n%s", c.path, r.report().Problems)
+		case link.Err != nil:
+			return nil, fmt.Errorf("%s (see CONFIG_GRPC_XDS_SERVER_URL): %w", c.path, link.Err)
+		case !pause(ctx, 20*time.Millisecond):
+			return nil, fmt.Errorf("%s sends no rules for this node (see CONFIG_GRPC_XDS_NODE_ID)", c.path)
+		}
+	}
+}
