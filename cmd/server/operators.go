@@ -21,7 +21,7 @@ import (
 // operatorCommands are the commands that query or change a running server.
 type operatorCommands struct {
 	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second. Exits with 0, or 2 if the server does not answer."`
-	Top     query[client.Top]     `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Top     query[client.Top]     `cmd:"" help:"Show who is denied most, and by which rule. With --budgets, shows which budgets are used most. Asks a running server. Exits with 0, or 2 if the server does not answer."`
 	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
 	Peek    query[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
 	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command line is invalid or the server does not answer."`
