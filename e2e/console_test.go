@@ -74,6 +74,7 @@ func TestConsole(t *testing.T) {
 	}
 	run("now", func(t *testing.T, p *tab) { showsNow(p, w, rules) })
 	run("rules", func(t *testing.T, p *tab) { showsRules(p, w) })
+	run("budgets", func(t *testing.T, p *tab) { showsBudgets(p) })
 	t.Run("pictures", func(t *testing.T) { takePictures(browser, t) })
 	run("exception by keyboard", func(t *testing.T, p *tab) { letsPass(p, w) })
 	run("typed text stays", func(t *testing.T, p *tab) { keepsText(p, w) })
@@ -124,6 +125,18 @@ func showsRules(p *tab, w *weir) {
 	p.do(chromedp.SendKeys(chromedp.ID("filter"), "EXPORT"+kb.Enter))
 	p.wants("panel-rules", "1 of 3 rules.", "path=/export/*")
 	p.lacks("#panel-rules", "user")
+}
+
+// showsBudgets checks that the page of budgets shows what is used, and leads to a descriptor.
+func showsBudgets(p *tab) {
+	p.open("/console/budgets")
+	p.wants("panel-budgets", "user=mallory", "100 %", "of 3", "used up", "00:00 UTC", "3 per day", "as 1 server counted them")
+	p.lacks("#panel-budgets", "1000 per minute")
+	if points := p.get(`document.querySelector(".day polyline").getAttribute("points")`); points != "46,1.0 48,1.0 " {
+		p.t.Errorf("the line has the points %q", points)
+	}
+	p.do(chromedp.Click(chromedp.CSS(`#panel-budgets a[href*="mallory"]`)))
+	p.wants("panel-explain", "user=mallory", "0 of 3")
 }
 
 // letsPass adds an exception for a key with the keyboard alone, and removes it again.
@@ -220,7 +233,7 @@ func showsAsText(p *tab, w *weir) {
 
 // fits checks the width, contrasts and names of each page in two widths and colour schemes.
 func fits(p *tab) {
-	pages := []string{"", "?window=hour&servers=all", "rules", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
+	pages := []string{"", "?window=hour&servers=all", "rules", "budgets", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
 	for _, scheme := range []string{"light", "dark"} {
 		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
 		for _, width := range []int64{360, 1280} {
@@ -344,7 +357,7 @@ func takePictures(browser context.Context, t *testing.T) {
 		p, rules = underLoad(browser, t)
 	}
 	document := readDocument(t, "docs/console.md")
-	for name, path := range map[string]string{"now": "", "rules": "rules", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
+	for name, path := range map[string]string{"now": "", "rules": "rules", "budgets": "budgets", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
 		if !strings.Contains(document, "console/"+name+".png") {
 			t.Errorf("docs/console.md does not show %s", name)
 		}
@@ -372,12 +385,13 @@ func (p *tab) picture(file, rules, say string) {
 // underLoad opens a tab on a server that has been under load for five minutes. The load
 // continues until the test ends. rules is the directory of the rules.
 func underLoad(browser context.Context, t *testing.T) (p *tab, rules string) {
-	rules = writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1))
+	rules = writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1)+
+		"  - key: calls_of_team\n    rate_limit: {unit: month, requests_per_unit: 1000, algorithm: calendar, notify: [80, 100]}\n")
 	w := startWeir(t, rules, onRedis(testenv.RedisServer(t))...)
 	o := operator{t, t.TempDir(), w.debug}
 	o.shell(`weir except add api user=nightly --amount 10x --for 6h --reason "import of Monday"`)
 	o.shell(`weir except add api user=eve --deny --for 2h --reason "stolen key"`)
-	for descriptor, rate := range map[string]int{"user=mallory": 8, "user=nightly": 4, "user=eve": 1, "tenant=acme": 18, "user=user{}": 20} {
+	for descriptor, rate := range map[string]int{"user=mallory": 8, "user=nightly": 4, "user=eve": 1, "tenant=acme": 18, "user=user{}": 20, "calls_of_team=red": 4, "calls_of_team=blue": 3, "calls_of_team=green": 1} {
 		run(t, "", nil, program(t), "bench", w.grpc, "--descriptor="+descriptor, fmt.Sprint("--rate=", rate), "--keys=30", "--duration=1h")
 	}
 	testenv.Pass(5 * time.Minute)

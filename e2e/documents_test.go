@@ -48,6 +48,7 @@ var blockTests = []blockTest{
 	{document: "docs/rules.md", language: "yaml", test: "TestRuleReferenceLoads"},
 	{document: "docs/rules.md", language: "json", start: "{\n  \"domain\"", test: "TestDocumentedJSONRequest"},
 	{document: "docs/rules.md", language: "json", start: "{\"domain\"", test: "TestDocumentedMetadata"},
+	{document: "docs/rules.md", language: "json", start: "{\"specversion\"", test: "TestBudgetEvents"},
 	{document: "docs/rules.md", start: "config/api.yaml:7:15", test: "TestProblemsInDocuments"},
 	{document: "docs/testing-rules.md", test: "TestDocument"},
 	{document: "docs/xds.md", start: "CONFIG_TYPE=GRPC_XDS_SOTW", test: "TestRulesFromControlPlane"},
@@ -190,9 +191,9 @@ func TestMakeCommands(t *testing.T) {
 // old one.
 var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 930, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
-	"docs/README.md": 150, "docs/algorithms.md": 980, "docs/at-3am.md": 760, "docs/compatibility.md": 220, "docs/console.md": 130,
-	"docs/examples.md": 880, "docs/metrics.md": 730, "docs/operations.md": 2420, "docs/performance.md": 450, "docs/rules.md": 2860,
-	"docs/scale.md": 480, "docs/settings.md": 1000, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
+	"docs/README.md": 150, "docs/algorithms.md": 980, "docs/at-3am.md": 860, "docs/compatibility.md": 220, "docs/console.md": 170,
+	"docs/examples.md": 910, "docs/metrics.md": 760, "docs/operations.md": 2450, "docs/performance.md": 450, "docs/rules.md": 3100,
+	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
 }
 
 // The documents stay short enough to read.

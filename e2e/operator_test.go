@@ -144,12 +144,14 @@ var at3AM = map[string][]string{
 	"weir denials api user=alice": {`(?m)^\d\d:\d\d:\d\d +7 +\d\d:\d\d:\d\d .* 5 per minute +\S+api.yaml:6:5 +api user=alice$`},
 	"weir peek api user=alice":    {`50? per minute +\d+ of 50?`},
 	`weir except add api user=alice --amount 10x --for 6h --reason "import of Monday"`: {`10x api user=alice until .*\(6 h left\)`},
+	"weir top --budgets": {`80 % +20 of 100 .* api path=/files/\*`},
+	`weir except add api user=alice --allow --for 12h --reason "month end"`: {`allow api user=alice until .*\(12 h left\)`},
 	"weir reset api user=alice": {`Set 1 counter to zero`},
 	`weir except add api user=mallory --deny --for 1h --reason "scraping"`: {`deny api user=mallory until`},
 	"weir status":                 {`health +OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
 	"weir explain api user=alice": {`user`},
 	"weir validate /rules":        {`valid`},
-	"weir except list":            {`2 exceptions`, `import of Monday`},
+	"weir except list":            {`3 exceptions`, `import of Monday`},
 	"curl --fail-with-body -X POST http://127.0.0.1:6070/-/reload": {`rules loaded`},
 }
 
@@ -159,6 +161,7 @@ func TestAt3AM(t *testing.T) {
 	root, redis := testenv.Repository(t), testenv.RedisServer(t)
 	w := startWeir(t, filepath.Join(root, "config"), onRedis(redis)...)
 	askFor(t, w, 12, "user", "alice")
+	askFor(t, w, 80, "path", "/files/a")
 	o := operator{t, root, w.debug}
 	left := maps.Clone(at3AM)
 	for _, b := range codeBlocks(t, "docs/at-3am.md") {

@@ -73,7 +73,7 @@ func checkShown(t *testing.T, flag *kong.Flag, args []string, environment ...str
 	t.Helper()
 	before := []string{
 		"REDIS_URL=127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1",
-		"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10",
+		"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10", "EVENTS_URL=http://127.0.0.1:1",
 	}
 	if prefix, _, ok := strings.Cut(flag.Envs[0], "SENTINEL_"); ok {
 		before = append(before, prefix+"TYPE=sentinel", prefix+"URL=weir,127.0.0.1:1")

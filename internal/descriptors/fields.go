@@ -85,6 +85,7 @@ func newTables(d *decoder) *tables {
 			field{"charge", &l.Charge, limiter.ChargeOption, true},
 			field{"deny_for", d.denyFor, limiter.DenyForOption, true},
 			field{"failure_mode", &l.FailureMode, "", true},
+			field{"notify", d.notify, limiter.NotifyOption, true},
 			field{"shadow_mode", func(n *yaml.Node) {
 				if d.Flag(n) {
 					l.Mode = limiter.Shadow

@@ -125,6 +125,9 @@ func (d *decoder) checkLimit(f *limitFields) {
 	if f.DenyFor > 0 && f.Mode == limiter.Shadow {
 		d.WarnIn("deny_for", f.given.At("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
+	if f.Notify != nil && f.Unit > 0 && f.Period() < limiter.MinNotified {
+		d.ProblemIn("notify", f.given.At("notify"), "notify needs a period of at least a minute: remove it, or use a longer unit")
+	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
 		d.ProblemIn("replaces", f.given.At("replaces"), "a limit cannot replace itself (%q); use the name of another limit", f.Name)
 	}
@@ -176,6 +179,20 @@ func (d *decoder) denyFor(n *yaml.Node) {
 	d.limitFields.DenyFor = ban
 }
 
+func (d *decoder) notify(n *yaml.Node) {
+	percents, last := &d.limitFields.Notify, 0
+	d.Items(n, func(n *yaml.Node) {
+		percent := int(d.Whole(n, 1, 100))
+		if percent <= last {
+			d.Problem(strictyaml.At(n), "%d is not above %d; list percentages in ascending order", percent, last)
+		}
+		*percents, last = append(*percents, percent), percent
+	})
+	if len(*percents) > limiter.MaxNotify {
+		d.Problem(strictyaml.At(n), "the list has %d percentages, at most %d are allowed", len(*percents), limiter.MaxNotify)
+	}
+}
+
 func (d *decoder) replaces(n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
 		const needed = "a name is required; use the name of another limit"
@@ -210,6 +227,7 @@ func describeLimit(l *limiter.Limit) []string {
 	}
 	f.add(l.DenyFor > 0, "deny_for", SpellDuration(l.DenyFor))
 	f.add(l.FailureMode != limiter.FailureByDefault, "failure_mode", l.FailureMode)
+	f.add(l.Notify != nil, "notify", l.Notify)
 	f.add(l.Name != "", "name", word(l.Name))
 	for _, name := range l.Replaces {
 		f.add(true, "replaces", word(name))

@@ -40,9 +40,9 @@ var algorithms = [...]struct {
 	spacing spacing                       // how the retry times of denied requests are spaced, see RetrySpread
 	new     func(*Spec) (counting, error) // makes the counting of a limit
 }{
-	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption}, byWindow, newFixedWindow},
-	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption}, byWindow, newFirstHit},
-	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption}, byWindow, newCalendarWindow},
+	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFixedWindow},
+	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFirstHit},
+	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption, NotifyOption}, byWindow, newCalendarWindow},
 	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
 	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
@@ -76,6 +76,7 @@ const (
 	ChargeOption   Option = "charge"
 	DenyForOption  Option = "deny_for"
 	HoldOption     Option = "hold"
+	NotifyOption   Option = "notify"
 )
 
 // Algorithms returns the words of the algorithms that take the option, separated by commas.

@@ -120,6 +120,7 @@ type Spec struct {
 	Mode            Mode        // how the request is affected if the limit is exceeded
 	Veto            bool        // the limit denies for an exception or an invalid value: its amount of 0 outweighs quotas and failure modes
 	FailureMode     FailureMode // how hits are decided while the store fails
+	Notify          []int       // percentages of the amount at which operators are notified, ascending
 	Replaces        []string    // names of the limits that do not count beside this one, sorted
 	Series          Series      // labels of the metrics; limits with equal labels share them
 

@@ -138,10 +138,10 @@ func (p *subWindow) window(from time.Time) Window {
 		if !known {
 			index = len(w.Limits)
 			indexes[c.Group] = index
-			g, labels := p.keys.Groups[c.Group], v.limit.Series.Labels()
-			w.Limits = append(w.Limits, LimitDenials{Denied: g.Count, Error: g.Error, OthersAtMost: g.Floor, Source: Source{
-				Domain: v.shown.Domain, Rule: labels.Rule, Limit: labels.Limit, Rate: v.limit.Rate(), Shadow: v.shadow, Series: v.limit.Series,
-			}})
+			g := p.keys.Groups[c.Group]
+			w.Limits = append(w.Limits, LimitDenials{
+				Denied: g.Count, Error: g.Error, OthersAtMost: g.Floor, Source: newSource(v.limit, v.shown.Domain, v.shadow),
+			})
 		}
 		k := KeyDenials{Denied: c.Count, Error: c.Error, Key: Key{
 			Descriptor: v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(),
@@ -169,7 +169,7 @@ type Window struct {
 	OthersAtMost uint64         `json:"others_at_most"` // bound of the denials of any limit not in Limits
 }
 
-// Source identifies the limit that denied.
+// Source identifies a limit.
 type Source struct {
 	Domain   string `json:"domain"`
 	Rule     string `json:"rule"`               // its keys and values, or "override" if the request sent the limit
@@ -179,6 +179,11 @@ type Source struct {
 	Shadow   bool   `json:"shadow,omitempty"`   // a shadow mode kept requests from being denied
 
 	Series limiter.Series `json:"-"`
+}
+
+func newSource(l *limiter.Limit, domain string, shadow bool) Source {
+	labels := l.Series.Labels()
+	return Source{Domain: domain, Rule: labels.Rule, Limit: labels.Limit, Rate: l.Rate(), Shadow: shadow, Series: l.Series}
 }
 
 // LimitDenials has the denials of one limit, the keys with the most denials first.

@@ -30,6 +30,7 @@ type Desk struct {
 	Plan   plan.Options // how requests become hits
 
 	Recorder *Recorder
+	Spending *Spending
 	InForce  *ExceptionStore
 	Servers  *Servers // or nil if this server does not share its counters
 }
@@ -56,6 +57,17 @@ func (d *Desk) denialsHere() Denials {
 	return here
 }
 
+// Budgets returns the counters of budgets with the largest used shares, of this server or of all
+// servers. If the other servers cannot be asked, the error says so, and the list is of this server.
+func (d *Desk) Budgets(ctx context.Context, all bool) (BudgetList, error) {
+	others, err := d.others(ctx, all)
+	lists := []BudgetList{d.Spending.list(time.Now())}
+	for _, r := range others {
+		lists = append(lists, r.Budgets)
+	}
+	return mergeBudgets(lists...), err
+}
+
 // others returns the reports of the other servers if all is set.
 func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	if !all || d.Servers == nil {
@@ -73,7 +85,7 @@ const reportBytes = 300 << 10
 
 // Report returns this server's report to the others.
 func (d *Desk) Report() Report {
-	report := Report{Denials: d.denialsHere(), Uses: map[string]uint64{}}
+	report := Report{Denials: d.denialsHere(), Budgets: mergeBudgets(d.Spending.list(time.Now())), Uses: map[string]uint64{}}
 	report.Denials.fit(reportBytes)
 	for _, e := range d.InForce.All() {
 		if used := e.Used(); used > 0 {
@@ -174,6 +186,7 @@ type Servers struct {
 // Report is one server's share of an answer for all servers.
 type Report struct {
 	Denials Denials           `json:"denials"`
+	Budgets BudgetList        `json:"budgets"`
 	Uses    map[string]uint64 `json:"uses"` // of each exception that was used, by ID
 }
 

@@ -10,6 +10,9 @@
 //	observer.go     Observer: denials and decisions of each request
 //	denials.go      Recorder: recent denials by key; Denials: the same as JSON, of one server
 //	                or merged
+//	budgets.go      Spending: the counters with the largest used shares; BudgetList: the same as
+//	                JSON, of one server or merged
+//	events.go       Events: CloudEvents of reached thresholds
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
 //	exceptions.go   ExceptionStore: exceptions in force, shared with other servers; their bounds

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"weir/internal/descriptors"
@@ -33,10 +34,11 @@ type fixture struct {
 
 func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	t.Helper()
-	f := &fixture{T: t, Observer: Observer{Recorder: NewRecorder(began), Hashed: hashed}}
+	f := &fixture{T: t, Observer: Observer{Recorder: NewRecorder(began), Spending: NewSpending(prometheus.NewRegistry()), Hashed: hashed}}
 	f.load(rules)
 	f.Desk = &Desk{
-		Tree: func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
+		Spending: f.Observer.Spending,
+		Tree:     func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
 		Plan:  plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce},
 		Store: memory.New(memory.Options{Now: func() time.Time { return began }}),
 	}
@@ -75,10 +77,15 @@ func (f *fixture) ask(ctx context.Context, times int, words string) (denials int
 
 func (f *fixture) decide(ctx context.Context, r *plan.Request) (denied bool) {
 	f.Helper()
+	return f.decideAt(ctx, began, r)
+}
+
+func (f *fixture) decideAt(ctx context.Context, now time.Time, r *plan.Request) (denied bool) {
+	f.Helper()
 	var result plan.Result
 	decider := plan.Decider{Planner: plan.New(f.Plan), Rules: f.Tree, Store: f.Store}
 	testenv.OK(f.T, decider.Decide(ctx, r, &result))
-	f.Observe(ctx, began, r, &result)
+	f.Observe(ctx, now, r, &result)
 	return result.Denied
 }
 

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,18 +10,22 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	grpcmetadata "google.golang.org/grpc/metadata"
 
+	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
 // Observer passes the denials of requests to a Recorder, and their decisions to a DecisionLog.
 type Observer struct {
 	Recorder *Recorder
+	Spending *Spending
+	Events   *Events      // or nil to send no events
 	Log      *DecisionLog // or nil to log no decisions
 	Hashed   bool         // show digests instead of values
 }
 
 // Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
+	ob.observeBudgets(now, r, p)
 	all := ob.Log != nil && ob.Log.opts.All
 	if !all && !p.AnyOver() {
 		return
@@ -36,6 +41,32 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 		}
 		if ob.Log != nil && (isDenial || all) && ob.Log.admit(now) {
 			ob.Log.add(ob.record(ctx, now, r, o, id))
+		}
+	}
+}
+
+// observeBudgets notes each counter of a budget whose used percentage a request has changed, or whose
+// limit it has exceeded.
+func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Result) {
+	hits, i := p.Plan.Hits, 0 // index of the next outcome's hit
+	if !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.IsBudget() }) {
+		return
+	}
+	for o := range p.Outcomes(r) {
+		if o.Hit == nil {
+			continue
+		}
+		if i++; !o.Hit.Limit.IsBudget() {
+			continue
+		}
+		before, after := limiter.Passed(hits, p.Decisions, i-1)
+		if before == after && !o.Decision.Over {
+			continue
+		}
+		asked := Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
+		ob.Spending.observe(now, &asked, o.Hit, o.Decision, before, after)
+		if ob.Events != nil {
+			ob.Events.reach(now, &asked, o.Hit, o.Decision, before, after)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Shared is the data that the servers on one Redis share: exceptions, and reports that expire.
+// Shared is the data that the servers on one Redis share: exceptions, and reports and marks that expire.
 // Each call is bounded by its context, and may have had an effect if it fails.
 type Shared interface {
 	// Exceptions returns the texts of exceptions by their IDs.
@@ -19,4 +19,9 @@ type Shared interface {
 	// Reports asks all servers to report during wanted, and returns those reports that are
 	// stored now by the servers' names.
 	Reports(ctx context.Context, wanted time.Duration) (map[string]string, error)
+	// Claim sets a mark that expires and returns "". If the mark is set, it returns the mark's text,
+	// which is never empty.
+	Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error)
+	// Mark sets a mark that expires.
+	Mark(ctx context.Context, name, text string, lasts time.Duration) error
 }

@@ -113,7 +113,9 @@ func build(o Options, life *lifecycle) (*App, error) {
 		Planner: plan.New(desk.Plan), Rules: rules.tree.Load,
 		Store: store, Spread: limiter.NewRetrySpread(time.Now), Failover: store.failover, Usage: usage,
 	}
-	requests := newService(o, decider, operators.Observer{Recorder: desk.Recorder, Log: decisions, Hashed: planning.Keys.Digests}, serviceMetrics)
+	requests := newService(o, decider, operators.Observer{
+		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: decisions, Hashed: planning.Keys.Digests,
+	}, serviceMetrics)
 	rates := newRates(requests.Totals)
 	life.background("rates", rates.run)
 	transport, err := openCredentials(o, life)

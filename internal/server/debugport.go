@@ -20,7 +20,7 @@ import (
 func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time) *operators.Desk {
 	desk := &operators.Desk{
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
-		Recorder: operators.NewRecorder(started), InForce: operators.NewExceptionStore(store.shared, o.Registry, o.Logger),
+		Recorder: operators.NewRecorder(started), Spending: operators.NewSpending(o.Registry), InForce: operators.NewExceptionStore(store.shared, o.Registry, o.Logger),
 	}
 	desk.Plan.Exceptions = &desk.InForce.Current
 	if store.shared != nil {

@@ -29,12 +29,12 @@ func document(t *testing.T, name string) string {
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
-		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
+		"      - {unit: day, requests_per_unit: 3, notify: [80, 100]}\n      - {unit: week, requests_per_unit: 9}\n"
 	shown := map[string]map[string]bool{}
 	plane := testenv.StartControlPlane(t)
 	plane.Set("v1", sent("x", 3))
 	rules := "--config=" + directory(t, twoLimits)
-	for _, args := range [][]string{{rules, "--decision-log=denied"}, {rules, "--redis-url=" + miniredis.RunT(t).Addr()}, fromControlPlane(plane)} {
+	for _, args := range [][]string{{rules, "--decision-log=denied", "--events-url=http://" + testenv.OwnAddr(t)}, {rules, "--redis-url=" + miniredis.RunT(t).Addr()}, fromControlPlane(plane)} {
 		f := startWithStdout(t, io.Discard, args...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3)                                                // metrics by rule appear with the first request

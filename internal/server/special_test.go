@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -66,6 +67,11 @@ func TestSpecialValues(t *testing.T) {
 		"USE_PROMETHEUS":              nil, // TestListenersToDoWithout
 
 		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": nil, // TestChargeAsSet
+		"EVENTS_URL": func(t *testing.T) {
+			if o := options(t, io.Discard); openEvents(o, nil, nil, nil) != nil {
+				t.Error("events are sent")
+			}
+		},
 		"GRPC_MAX_CONNECTION_AGE": func(t *testing.T) {
 			outlasts(t, []string{"--grpc-max-connection-age=0s", "--grpc-max-connection-age-grace=50ms"}, []string{"--grpc-max-connection-age=50ms", "--grpc-max-connection-age-grace=50ms"})
 		},

@@ -74,6 +74,7 @@ var forms = map[string]struct {
 }{
 	"address":     {regexp.MustCompile(":" + portPattern + "$"), "host:port or :port"},
 	"path":        {regexp.MustCompile(`^(/[^/{} ?#]*[^./{} ?#][^/{} ?#]*)*/?$`), "the path of a URL, such as /metrics"},
+	"endpoint":    {regexp.MustCompile(`^https?://[^/@?#\s]+([/?][^#\s]*)?$`), "a URL with http:// or https://, without a user or a password"},
 	"header":      {regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$"), "the name of a header"},
 	"prefix":      {regexp.MustCompile(`^[^|\x{FFFD}]*$`), "UTF-8 without '|'"},
 	"secret file": {regexp.MustCompile(`^\.?/`), "the path of a file, which begins with / or ./"},
@@ -219,6 +220,9 @@ func (s *Settings) Check() error {
 	_, err := s.XDS.HeaderValues()
 	if err != nil {
 		err = wrong("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "%w", err)
+	}
+	if err == nil && !headerValue.MatchString(string(s.Events.Auth)) {
+		err = wrong("EVENTS_AUTH", "is not the value of a header; use printable ASCII")
 	}
 	return errors.Join(s.Redis.check(), err)
 }

@@ -24,6 +24,7 @@ func (s *Settings) sources() []SecretSource {
 	r := &s.Redis
 	all := append(r.Main.sources("REDIS_", r.Main.Named()), r.PerSecond.sources("REDIS_PERSECOND_", r.Main.Named() && r.UsePerSecond)...)
 	all = append(all, SecretSource{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", s.XDS.HeadersFile, nil, s.XDS.Enabled(), &s.XDS.Headers})
+	all = append(all, SecretSource{"EVENTS_AUTH_FILE", s.Events.AuthFile, nil, s.Events.URL != "", &s.Events.Auth})
 	return slices.DeleteFunc(all, func(r SecretSource) bool { return r.File == "" && r.Command == nil })
 }
 

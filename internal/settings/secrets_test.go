@@ -12,7 +12,7 @@ import (
 // secretsEverywhere are the variables with which all secrets are in use, without the secrets.
 var secretsEverywhere = map[string]string{
 	"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "CONFIG_TYPE": "GRPC_XDS_SOTW",
-	"TRACING_ENABLED": "true", "DECISION_LOG": "all", "DECISION_LOG_TO": "otlp",
+	"TRACING_ENABLED": "true", "DECISION_LOG": "all", "DECISION_LOG_TO": "otlp", "EVENTS_URL": "http://a",
 }
 
 // TestEverySecretMayBeInAFile sets one file at a time, for every setting that is secret.
@@ -49,8 +49,8 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, secrets(&got), secrets(&want))
 		}
 	}
-	if found != 7 {
-		t.Errorf("%d settings hold secrets, want 7", found)
+	if found != 8 {
+		t.Errorf("%d settings hold secrets, want 8", found)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 func secrets(s *Settings) string {
 	one, two := s.Redis.Main, s.Redis.PerSecond
 	return fmt.Sprintf("%q", []string{
-		string(one.URL), string(one.Auth), string(one.SentinelAuth), string(two.URL), string(two.Auth), string(two.SentinelAuth), string(s.XDS.Headers),
+		string(one.URL), string(one.Auth), string(one.SentinelAuth), string(two.URL), string(two.Auth), string(two.SentinelAuth), string(s.XDS.Headers), string(s.Events.Auth),
 	})
 }
 

@@ -20,6 +20,7 @@ type Settings struct {
 	Tracing Tracing `embed:"" group:"Traces:"`
 
 	DecisionLog DecisionLog `embed:"" group:"Decision log:"`
+	Events      Events      `embed:"" group:"Events:"`
 
 	Process Process `embed:"" group:"Process:"`
 
@@ -198,6 +199,13 @@ type DecisionLog struct {
 	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all"`
 	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Maximum number of records a second; others are counted."`
 	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp"`
+}
+
+// Events configures where events of reached thresholds are sent.
+type Events struct {
+	URL      string `form:"endpoint" name:"events-url" env:"EVENTS_URL" placeholder:"URL" help:"Where to POST a CloudEvent when a counter reaches a percentage in notify. Unset: nowhere."`
+	Auth     Secret `name:"events-auth" env:"EVENTS_AUTH" placeholder:"VALUE" help:"Header Authorization of events, such as Bearer TOKEN."`
+	AuthFile string `with:"EVENTS_URL" form:"secret file" name:"events-auth-file" env:"EVENTS_AUTH_FILE" placeholder:"FILE" help:"File with this header, for the next events."`
 }
 
 // Process configures the log and the end of the process.

@@ -94,7 +94,7 @@ func TestAlerts(t *testing.T) {
 
 const rules = `domain: api
 descriptors:
-  - {key: user, rate_limit: {unit: day, requests_per_unit: 7}}
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 7, notify: [80, 100]}}
   - {key: tried, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 
@@ -122,7 +122,7 @@ func startServers(t *testing.T) *servers {
 	file := filepath.Join(dir, "rules", "api.yaml")
 	write(t, file, rules)
 	return &servers{redis: redis, plane: plane, rules: file, all: []*weir{
-		startWeir(t, program, "REDIS_URL="+redis.Addr(), "CONFIG_PATH="+filepath.Dir(file), "DECISION_LOG=denied"),
+		startWeir(t, program, "REDIS_URL="+redis.Addr(), "CONFIG_PATH="+filepath.Dir(file), "DECISION_LOG=denied", "EVENTS_URL=http://"+testenv.OwnAddr(t)),
 		startWeir(t, program, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Addr,
 			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+filepath.Join(dir, "tls.crt"), "GRPC_SERVER_TLS_KEY="+filepath.Join(dir, "tls.key")),
 	}}

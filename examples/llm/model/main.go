@@ -1,15 +1,18 @@
 // Command model is the upstream of the example. It sends a fixed answer like a
 // language model and reports as many tokens as the request permits
-// (max_tokens). If the request sets stream, the answer consists of events.
+// (max_tokens). If the request sets stream, the answer consists of events. It is
+// also the receiver of Weir's events: GET /events returns the last one.
 package main
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
+	"sync/atomic"
 )
 
 func main() {
@@ -21,6 +24,15 @@ func main() {
 	}
 	log.Printf("listening on %s", listener.Addr())
 	http.HandleFunc("POST /v1/chat/completions", complete)
+	var event atomic.Value
+	http.HandleFunc("POST /events", func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		event.Store(text)
+	})
+	http.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := event.Load().([]byte)
+		_, _ = w.Write(text)
+	})
 	log.Fatal(http.Serve(listener, nil))
 }
 

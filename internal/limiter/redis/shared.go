@@ -14,7 +14,7 @@ import (
 )
 
 // Shared is the data that servers with the same main Redis and the same prefix of keys share
-// beside the counters: exceptions, and reports that expire. It implements operators.Shared. It
+// beside the counters: exceptions, and reports and marks that expire. It implements operators.Shared. It
 // has connections of its own, so that no decision waits for it. Each method sets a deadline,
 // because go-redis only limits each of up to four attempts in a cluster. After an error, which
 // wraps limiter.ErrUnavailable, the call may have had its effect.
@@ -124,6 +124,29 @@ func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]
 		err = c.HDel(ctx, s.key("servers"), silent...).Err()
 	}
 	return reports, s.failed(err)
+}
+
+// Claim sets a mark that expires and returns "". If the mark is set, it returns the mark's text. A
+// mark that expires during the call has the text "expired".
+func (s *Shared) Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
+	defer cancel()
+	c, key := s.client.Current(), s.key("mark:"+name)
+	if isSet, err := c.SetNX(ctx, key, text, lasts).Result(); isSet || err != nil {
+		return "", s.failed(err)
+	}
+	found, err := c.MGet(ctx, key).Result() // a command that decisions need, too
+	if err == nil && found[0] != nil {
+		return found[0].(string), nil
+	}
+	return "expired", s.failed(err)
+}
+
+// Mark sets a mark that expires.
+func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
+	defer cancel()
+	return s.failed(s.client.Current().Set(ctx, s.key("mark:"+name), text, lasts).Err())
 }
 
 // failed converts an error of go-redis for callers.

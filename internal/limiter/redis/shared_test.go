@@ -93,6 +93,28 @@ func testSharedReports(t *testing.T, o Server) {
 	})
 }
 
+// TestSharedMarks claims marks on two servers. Only one of them sets a mark, until it expires.
+func TestSharedMarks(t *testing.T) {
+	r := testenv.RedisServer(t)
+	a, b, foreign := openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "q:")
+	claim := func(s *Shared, text, want string) {
+		t.Helper()
+		if other, err := s.Claim(t.Context(), "x", text, time.Hour); other != want || err != nil {
+			t.Errorf("got %q, error %v, want %q", other, err, want)
+		}
+	}
+	claim(a, "1", "")
+	claim(b, "2", "1")
+	claim(foreign, "3", "")
+	testenv.OK(t, b.Mark(t.Context(), "x", "4", time.Hour))
+	claim(a, "5", "4")
+	testenv.OK(t, a.Mark(t.Context(), "x", "released", time.Millisecond))
+	testenv.Until(t, "the mark expires", func() bool {
+		other, err := b.Claim(t.Context(), "x", "6", time.Hour)
+		return err == nil && other == ""
+	})
+}
+
 // TestSharedOnARedisThatFails expects errors in time, and that exceptions can be changed in a
 // full Redis.
 func TestSharedOnARedisThatFails(t *testing.T) {
@@ -101,9 +123,11 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		_, exceptions := s.Exceptions(ctx)
 		_, wanted := s.ReportsWanted(ctx)
 		_, reports := s.Reports(ctx, reportsWanted)
+		_, claim := s.Claim(ctx, "x", "", time.Second)
 		return map[string]error{
 			"Exceptions": exceptions, "SetExceptions": s.SetExceptions(ctx, map[string]string{"x": "2"}), "RemoveExceptions": s.RemoveExceptions(ctx, "x"),
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
+			"Claim": claim, "Mark": s.Mark(ctx, "x", "", time.Second),
 		}
 	}
 	// wantErrors expects errors of all calls except the named ones.

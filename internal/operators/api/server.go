@@ -72,6 +72,7 @@ func (s *Server) endpoints() []Endpoint {
 		{Method: "GET", Path: "/stats", Help: "the metrics", Handler: s.Metrics.ServeHTTP},
 		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules), func() time.Time { return s.Status().Rules.LoadedAt }).ServeHTTP},
 		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: ofAll(s.Denials)},
+		{Method: "GET", Path: "/budgets", Class: Values, Help: "the most used budgets, as all servers know them with ?servers=all", Handler: ofAll(s.Budgets)},
 		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Peek(r.Context(), d)
 		})},

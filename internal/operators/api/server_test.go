@@ -40,7 +40,7 @@ func testServer(t *testing.T, access *Access) *Server {
 	return &Server{
 		Desk: &operators.Desk{
 			Logger: logger, Tree: func() *descriptors.Tree { return tree }, Store: memory.New(memory.Options{Now: time.Now}),
-			Plan: plan.Options{Exceptions: &exceptions.Current}, Recorder: operators.NewRecorder(time.Now()), InForce: exceptions,
+			Plan: plan.Options{Exceptions: &exceptions.Current}, Recorder: operators.NewRecorder(time.Now()), Spending: operators.NewSpending(prometheus.NewRegistry()), InForce: exceptions,
 		},
 		Access:  access,
 		Status:  func() Status { return Status{Version: "v1", Health: "OK", Notes: []string{}} },

@@ -58,13 +58,20 @@ func (s Scope) denials(ctx context.Context, c *Client, text string) (*operators.
 	return d, a, err
 }
 
-// Top asks for the keys with the most denials.
+// Top asks for the keys with the most denials, or for the most used budgets.
 type Top struct {
 	Scope
+	Budgets bool `help:"Show the budgets of which the largest share is used, and when they will be used up."`
+
 	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
 }
 
 func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
+	if q.Budgets {
+		list, a, err := ask[operators.BudgetList](ctx, c, "budgets", http.MethodGet, "/budgets"+q.query(), nil)
+		list.Budgets = slices.DeleteFunc(list.Budgets, func(b operators.Budget) bool { return q.hides(b.Domain) })
+		return a, err
+	}
 	d, a, err := q.denials(ctx, c, "top")
 	a.Window = &d.Hour
 	if q.Window == "minute" {

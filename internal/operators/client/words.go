@@ -52,6 +52,7 @@ var answers = template.Must(template.New("").Funcs(api.Words).Funcs(template.Fun
 	"notes":  notes,
 	"quote":  func(s string) string { return explain.Quote(api.Short(s, 500)) },
 	"short":  api.Short,
+	"spark":  spark,
 	"wait":   wait,
 	"quoted": quoted,
 }).Parse(answersText))
@@ -138,6 +139,14 @@ func count(n, err uint64) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d to %d", n-min(err, n), n)
+}
+
+// spark returns the use of a budget in each of the last hours as blocks.
+func spark(b operators.Budget) (text string) {
+	for _, used := range b.Day {
+		text += string([]rune("▁▂▃▄▅▆▇█")[min(max(used*7/max(int64(b.Amount), 1), 0), 7)])
+	}
+	return text
 }
 
 // limit returns a name and a rate. It omits a name that only repeats the rate's unit.

@@ -53,7 +53,7 @@ var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(wo
 // pages has the template of each page by name.
 var pages = func() map[string]*template.Template {
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"now", "rules", "exceptions", "explain", "signin"} {
+	for _, name := range []string{"now", "rules", "budgets", "exceptions", "explain", "signin"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	return parsed
@@ -93,6 +93,7 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		{Method: "GET", Path: "/console", Class: api.Values, Help: "the console, for browsers", Handler: home, SignIn: signIn},
 		page("/console/{$}", "now", c.now),
 		page("/console/rules", "rules", c.rules),
+		page("/console/budgets", "budgets", c.budgets),
 		page("/console/exceptions", "exceptions", c.exceptions),
 		page("/console/explain", "explain", c.explain),
 		form("/console/exceptions", "exceptions", c.exceptions, c.addException),

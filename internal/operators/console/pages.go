@@ -123,6 +123,24 @@ func (c *console) storeMetrics() map[string]float64 {
 	return byName
 }
 
+func (c *console) budgets(r *http.Request) (any, error) {
+	list, err := c.Budgets(r.Context(), true)
+	return struct {
+		operators.BudgetList
+		Problem error // why the other servers did not answer
+	}{list, err}, nil
+}
+
+// dayLine returns the points of the curve of a budget's last 24 hours, two units wide each. All of
+// the budget is 20 units high.
+func dayLine(b operators.Budget) (points string) {
+	for i, used := range b.Day {
+		x, y := 2*(24-len(b.Day)+i), 21-20*min(float64(used)/float64(b.Amount), 1)
+		points += fmt.Sprintf("%d,%.1f %d,%.1f ", x, y, x+2, y)
+	}
+	return points
+}
+
 func (c *console) exceptions(r *http.Request) (any, error) {
 	list, err := c.Exceptions(r.Context(), true)
 	return struct {
@@ -171,15 +189,16 @@ var words = template.FuncMap{
 		domain, entries, _ := d.Bytes()
 		return spell(domain, entries)
 	},
-	"lines":  plaintext.Lines,
-	"short":  func(s string) string { return api.Short(s, 256) },
-	"mode":   descriptors.ModeWord,
-	"number": plaintext.Number,
-	"rate":   rate,
-	"ago":    func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
-	"until":  func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
-	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"dayLine": dayLine,
+	"lines":   plaintext.Lines,
+	"short":   func(s string) string { return api.Short(s, 256) },
+	"mode":    descriptors.ModeWord,
+	"number":  plaintext.Number,
+	"rate":    rate,
+	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
+	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
+	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }
 
 func kept(domain string, d operators.Excerpt) shown {

@@ -36,6 +36,7 @@ type Limit struct {
 	DecidedAs       string   `json:"decided_as,omitempty"` // mode that applies instead, because of Switch
 	Switch          string   `json:"switch,omitempty"`     // setting of the server that overrides the mode
 	FailureMode     string   `json:"failure_mode,omitempty"`
+	Notify          []int    `json:"notify,omitempty"` // percentages of the amount
 	Replaces        []string `json:"replaces,omitempty"`
 	// ReplacedBy names the limits of the answer that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
@@ -103,6 +104,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	}
 	shown.RequestsPerUnit, shown.Rate = &l.RequestsPerUnit, l.Rate()
 	shown.Period, shown.PeriodSeconds = l.Per(), int64(l.Period()/time.Second)
+	shown.Notify = l.Notify
 	shown.Algorithm, shown.Mode, shown.Hold = l.Algorithm.String(), descriptors.ModeWord(l.Mode), l.HoldKey()
 	shown.FailureMode = cmp.Or(l.FailureMode, q.Failure, limiter.FailureError).String()
 	if l.Algorithm.Takes(limiter.ChargeOption) {

@@ -1,0 +1,65 @@
+package limiter
+
+import (
+	"bytes"
+	"time"
+)
+
+// MaxNotify is the maximum length of Spec.Notify, and MinNotified the shortest period of such a
+// limit.
+const (
+	MaxNotify   = 5
+	MinNotified = time.Minute
+)
+
+// IsBudget reports whether operators see the use of the limit's counters: the limit notifies them,
+// or its period is an hour or more. A limit that a request sends may have a notifying limit's
+// Notify with a shorter period, and is no budget.
+func (s *Spec) IsBudget() bool {
+	period := s.Period()
+	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
+}
+
+// Passed returns the percentages of a budget that the counter of hits[i] had used before and
+// after a decided request, rounded down. They are equal if the request did not change that, and
+// if an earlier hit is on the same counter, so that one of several hits passes a threshold.
+func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
+	h, used, taken := &hits[i], out[i].Used, int64(0)
+	for j := range hits {
+		other := &hits[j]
+		switch {
+		case other.Limit != h.Limit || !bytes.Equal(other.Key, h.Key):
+		case j < i:
+			return 0, 0
+		case other.Refund && out[j].Charged:
+			taken -= other.CountedCost()
+		case out[j].Charged:
+			taken += other.CountedCost()
+		}
+	}
+	size := int64(h.Limit.Size())
+	if after = used * 100 / size; taken > used { // a failure mode admitted it without counting
+		return after, after
+	}
+	return (used - taken) * 100 / size, after
+}
+
+// Window returns the start and end of the window of a counter of l that is unused again after
+// left. now may differ from the time of the store by up to a quarter of a window. If the
+// algorithm has no windows, start is zero, and end is the time at which the counter is unused.
+func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time) {
+	period := l.Period()
+	end = now.Add(left).UTC()
+	if left > period { // because of a ban
+		end = now.Add(period / 2).UTC()
+	}
+	switch w, _ := l.counting.(fixedWindow); {
+	case w.calendar != nil:
+		of := w.calendar.Windows(end.Add(-period / 4).UnixMicro())
+		return time.UnixMicro(of.Start).In(w.calendar.zone), time.UnixMicro(of.Next).In(w.calendar.zone)
+	case w.grid > 0:
+		end = time.UnixMicro((end.UnixMicro() + w.grid/2) / w.grid * w.grid).UTC()
+		return end.Add(-period), end
+	}
+	return time.Time{}, now.Add(left).UTC()
+}

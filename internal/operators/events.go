@@ -1,0 +1,255 @@
+package operators
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+)
+
+// EventOptions are the options of Events.
+type EventOptions struct {
+	URL        string
+	Auth       func() string // value of the header Authorization, or "" for none
+	Shared     Shared        // or nil if no other server has the same counters
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// Events sends a CloudEvent when a counter reaches a threshold of notify: one event in each window
+// for all servers, and lower thresholds first. No request waits for it. It tries again until the
+// event is accepted or the window ends. It is safe for concurrent use.
+//
+// Servers share a mark for each threshold of a counter: claimed while a server sends the event, then
+// told. A server first sends the events of lower thresholds whose marks are not told. So a server
+// that dies delays others by at most the time of a claim. If the dead server had sent the event, the
+// repeated event has the same ID.
+type Events struct {
+	opts    EventOptions
+	marks   marks
+	client  *http.Client
+	queue   chan *event
+	waiting atomic.Int64 // events in the queue, being sent or waiting for another attempt
+	counted *prometheus.CounterVec
+	warn    rate.Sometimes
+}
+
+const (
+	eventsKept  = 4096 // at most 2 KiB each
+	senders     = 4
+	sendTimeout = 5 * time.Second
+	claimLasts  = 8 * time.Second // more than an attempt
+	lastSends   = 2 * time.Second // for the queued events when the server stops
+	told        = "told"
+	marksBytes  = 1 << 20 // without Redis: room for 30,000 thresholds
+)
+
+// event is the last threshold that a counter has reached, with all lower thresholds.
+type event struct {
+	data     reached
+	counter  string // digest of its key
+	percents []int
+	wait     backoff.ExponentialBackOff
+}
+
+// reached is the data of an event.
+type reached struct {
+	Source
+	Descriptor Excerpt `json:"descriptor"`
+	Threshold  int     `json:"threshold"` // percent
+	Used       int64   `json:"used"`
+	Amount     uint64  `json:"amount"`
+	Window     struct {
+		Start time.Time `json:"start"`
+		End   time.Time `json:"end"`
+	} `json:"window"`
+}
+
+// NewEvents returns an Events that sends nothing until Run.
+func NewEvents(opts EventOptions) *Events {
+	e := &Events{
+		opts: opts, marks: opts.Shared, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
+		client: &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_events_total",
+			Help: "Events of reached thresholds: sent, EVENTS_URL accepted it; full, dropped because too many waited; late, dropped because the window ended.",
+		}, []string{"outcome"}),
+	}
+	if opts.Shared == nil {
+		e.marks = localMarks{limiter.NewRecent[localMark](marksBytes)}
+	}
+	for _, outcome := range []string{"sent", "full", "late"} {
+		e.counted.WithLabelValues(outcome)
+	}
+	opts.Registerer.MustRegister(e.counted)
+	return e
+}
+
+// reach queues an event if a hit has reached a threshold. It keeps nothing of a.
+func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
+	n := 0 // number of thresholds up to after
+	for n < len(h.Limit.Notify) && int64(h.Limit.Notify[n]) <= after {
+		n++
+	}
+	if n == 0 || int64(h.Limit.Notify[n-1]) <= before {
+		return
+	}
+	if e.waiting.Add(1) > eventsKept {
+		e.done("full")
+		return
+	}
+	v := &event{
+		counter: string(limiter.AppendDigest(nil, string(h.Key))), percents: h.Limit.Notify[:n],
+		wait: backoff.ExponentialBackOff{InitialInterval: time.Second, MaxInterval: time.Minute, Multiplier: 2, RandomizationFactor: 0.5},
+		data: reached{Descriptor: a.Excerpt(logText), Used: d.Used, Amount: h.Limit.Size()},
+	}
+	v.data.Source = newSource(h.Limit, v.data.Descriptor.Domain, h.EffectiveMode() == limiter.Shadow)
+	v.data.Window.Start, v.data.Window.End = h.Limit.Window(now, d.ResetAfter)
+	e.queue <- v // has room for all that wait
+}
+
+func (e *Events) done(outcome string) {
+	e.waiting.Add(-1)
+	e.counted.WithLabelValues(outcome).Inc()
+}
+
+// Run sends events until ctx ends, and then the queued events for at most lastSends.
+func (e *Events) Run(ctx context.Context) {
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastSends, cancel) })
+	var running sync.WaitGroup
+	for range senders {
+		running.Go(func() {
+			for sending.Err() == nil && (ctx.Err() == nil || len(e.queue) > 0) {
+				select {
+				case v := <-e.queue:
+					e.handle(sending, v)
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	running.Wait()
+	e.client.CloseIdleConnections()
+}
+
+// handle sends an event, or queues it again after a while.
+func (e *Events) handle(ctx context.Context, v *event) {
+	left := time.Until(v.data.Window.End)
+	if left <= 0 {
+		e.done("late")
+		return
+	}
+	err := e.tell(ctx, v, left)
+	if err == nil {
+		e.waiting.Add(-1)
+		return
+	}
+	if !errors.Is(err, errClaimed) {
+		e.warn.Do(func() {
+			e.opts.Logger.Warn("an event cannot be sent, Weir tries again", "err", plaintext.Line(err.Error()), "waiting", e.waiting.Load())
+		})
+	}
+	time.AfterFunc(min(v.wait.NextBackOff(), left), func() { e.queue <- v })
+}
+
+// errClaimed means that another sender is sending an event of the counter.
+var errClaimed = errors.New("claimed")
+
+// tell sends an event for each threshold whose mark is not told, the lowest first.
+func (e *Events) tell(ctx context.Context, v *event, left time.Duration) error {
+	for _, percent := range v.percents {
+		name := fmt.Sprintf("%s:%d", v.counter, percent)
+		switch mark, err := e.marks.Claim(ctx, name, "claimed", claimLasts); {
+		case err != nil:
+			return err
+		case mark == told:
+			continue
+		case mark != "":
+			return errClaimed
+		}
+		v.data.Threshold = percent
+		if err := e.send(ctx, name, &v.data); err != nil {
+			_ = e.marks.Mark(ctx, name, "released", time.Millisecond) // so that the claim does not delay the next attempt
+			return err
+		}
+		e.counted.WithLabelValues("sent").Inc()
+		// It expires before the window ends, so that it cannot hide an event of the next window.
+		_ = e.marks.Mark(ctx, name, told, max(left-time.Second, time.Millisecond))
+	}
+	return nil
+}
+
+// send sends one event. Its error does not quote the URL, which may be secret.
+func (e *Events) send(ctx context.Context, name string, data *reached) error {
+	body, _ := json.Marshal(map[string]any{ // cannot fail: it has only plain fields
+		"specversion": "1.0", "type": "weir.limit.reached", "source": "/weir", "id": fmt.Sprintf("%s:%d", name, data.Window.Start.Unix()),
+		"time": time.Now().UTC(), "datacontenttype": "application/json", "data": data,
+	})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.opts.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("it is not a URL")
+	}
+	request.Header.Set("Content-Type", "application/cloudevents+json; charset=UTF-8")
+	if auth := e.opts.Auth(); auth != "" {
+		request.Header.Set("Authorization", auth)
+	}
+	response, err := e.client.Do(request)
+	if failed, is := errors.AsType[*url.Error](err); is {
+		return failed.Err
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that the connection can be used again
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("it answers with status %d", response.StatusCode)
+	}
+	return nil
+}
+
+// marks are texts that expire, see Shared.
+type marks interface {
+	Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error)
+	Mark(ctx context.Context, name, text string, lasts time.Duration) error
+}
+
+// localMarks are the marks of a server whose counters no other server has.
+type localMarks struct{ recent *limiter.Recent[localMark] }
+
+type localMark struct {
+	text    string
+	expires time.Time
+}
+
+// Claim implements marks.
+func (m localMarks) Claim(_ context.Context, name, text string, lasts time.Duration) (other string, _ error) {
+	m.recent.Touch([]byte(name), func(mark *localMark) {
+		if now := time.Now(); now.Before(mark.expires) {
+			other = mark.text
+		} else {
+			*mark = localMark{text, now.Add(lasts)}
+		}
+	})
+	return other, nil
+}
+
+// Mark implements marks.
+func (m localMarks) Mark(_ context.Context, name, text string, lasts time.Duration) error {
+	m.recent.Touch([]byte(name), func(mark *localMark) { *mark = localMark{text, time.Now().Add(lasts)} })
+	return nil
+}
