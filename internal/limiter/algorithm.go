@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Algorithm says how a limit counts. It is an index in algorithms.
+// Algorithm is a way in which limits count, and an index into algorithms.
 type Algorithm uint8
 
 const (
@@ -30,15 +30,15 @@ const (
 	Concurrency
 )
 
-// algorithms has a row for each algorithm. Its other parts are found by its word, and tests
-// fail if one is missing: the script redis/wire/lua/<word>.lua, a row in storetest, the exact
+// algorithms has a row for each algorithm. An algorithm's other parts bear its word, and tests
+// fail if one is missing: the script redis/wire/lua/<word>.lua, a row in storetest, an exact
 // counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules
 	letter  string                        // in keys; a fixed window has none, a calendar an @
-	options []Option                      // the options that it takes
-	spacing spacing                       // how the retry times of denied requests are spaced, see RetrySpread
-	new     func(*Spec) (counting, error) // makes the counting of a limit
+	options []Option                      // allowed options
+	spacing spacing                       // of the retry times of denied requests, see RetrySpread
+	new     func(*Spec) (counting, error) // returns the counting of a limit
 }{
 	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFixedWindow},
 	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFirstHit},
@@ -48,7 +48,7 @@ var algorithms = [...]struct {
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
 }
 
-// AlgorithmNames lists the words that rules have for algorithms, in the order of the constants.
+// AlgorithmNames lists the words for algorithms in rules, in the order of the constants.
 func AlgorithmNames() []string {
 	var names []string
 	for a := range algorithms {
@@ -60,8 +60,8 @@ func AlgorithmNames() []string {
 // String returns the word for a in rules.
 func (a Algorithm) String() string { return algorithms[a].word }
 
-// Takes reports whether limits that count by a may have the option. An undefined algorithm
-// takes all options, so that it is reported once and not for each of them.
+// Takes reports whether limits that count by a may have the option. An undefined algorithm takes
+// all options, so that it is reported once, not once for each option.
 func (a Algorithm) Takes(o Option) bool {
 	return int(a) >= len(algorithms) || slices.Contains(algorithms[a].options, o)
 }
@@ -91,9 +91,9 @@ func (o Option) Algorithms() string {
 }
 
 // State is the stored state of a counter. Its zero value is an unused counter, which a store
-// need not keep. The algorithm gives the numbers except Until their meaning; none of the four
-// exceeds MaxExact or is negative. They do not depend on the limit's amount, so that used units
-// stay used when the amount changes.
+// need not keep. The algorithm defines the meaning of each number except Until; all four are
+// from 0 to MaxExact. They do not depend on the limit's amount, so that used units stay used
+// when the amount changes.
 type State struct {
 	At    int64 // number or start of the window, or the time of the bucket's level
 	Used  int64 // units used in the window, or in the bucket
@@ -101,52 +101,51 @@ type State struct {
 	Until int64 // end of the counter's ban in microseconds since the epoch, or 0 if it has none
 }
 
-// unused reports whether s has no use, at any time. It may have a ban.
+// unused reports whether s has no use, whatever the time. It may have a ban.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
-// MaxExact is the largest integer up to which Lua counts exactly. No number that a store in Lua
+// MaxExact bounds the integers that Lua represents exactly. No number that a store in Lua
 // computes may exceed it, see NewLimit.
 const MaxExact = 1 << 53
 
-// second is the number of microseconds in a second.
+// second is a second in microseconds.
 const second = 1_000_000
 
-// counting is an algorithm with the numbers of one limit. It is pure, and knows nothing of
-// bans: add and giveBack keep State.Until, and Limit.roll overwrites the Until that roll
-// returns. All times are in microseconds, now since the epoch. Costs are at most the first
-// result of numbers.
+// counting is an algorithm with the numbers of one limit. Its methods are pure and ignore bans:
+// add and giveBack keep State.Until, and Limit.roll overwrites the Until that roll returns. All
+// times are in microseconds; now is since the epoch. Costs are at most maxCost, see numbers.
 //
 // The package relies on three properties: an unused state has room for any cost up to
-// Limit.Size; costs that are added one after the other use as much as their sum; a denied
-// request leaves nothing in a state except a ban.
+// Limit.Size; costs added one after the other use as much as their sum; a hit that does not fit
+// leaves nothing in a state except a ban.
 type counting interface {
 	// roll returns s as it is at now. If the clock stepped back, s may be from the future. Its
-	// use then counts as use at now, so that the step costs no more than new use would, and
-	// loses none. The other methods take rolled states, except where they say otherwise.
+	// use then counts as use at now: none is lost, and none lasts longer than new use would. The
+	// other methods take rolled states, unless stated otherwise.
 	roll(s State, now int64) State
 	// wait returns the time until cost more units fit if nothing else happens: 0 if they fit
-	// now, never if they exceed the limit, and the time until the next try if it is unknown.
+	// now, never if they exceed the limit, or a time to try again if it is unknown.
 	wait(s State, now, cost int64) int64
 	// add uses cost units, whether they fit or not. A negative cost is a refund, down to an
 	// unused state.
 	add(s State, cost int64) State
 	// giveBack reverses the part of an earlier charge of cost that would still count in s if
-	// nothing else had happened since. charged is the state that the charge left, and remains
-	// is that state rolled to now.
+	// nothing else had happened since. charged is the state just after that charge, and remains
+	// is charged rolled to now.
 	giveBack(s, remains, charged State, cost int64) State
-	// usage returns the used units, and the time until nothing is used any more. The second
-	// result is also right for states that are not rolled, at any time.
+	// usage returns the used units, and the time until none is used. reset is also correct for a
+	// state that is not rolled, whatever now is.
 	usage(s State, now int64) (used, reset int64)
-	// numbers returns the largest cost that is distinguished from larger ones, and the
-	// arguments of the function limit in the algorithm's script.
+	// numbers returns the cost that stands for all larger costs, and the arguments of the
+	// function limit in the algorithm's script.
 	numbers() (maxCost int64, constants [4]int64)
 }
 
 const never = -1
 
-// inexact is the error of a limit that needs numbers above 2^53. The product of a time in
-// microseconds and a large amount would exceed that, so Lua multiplies the whole seconds and
-// the rest of the time separately. Limits are refused if even these products are too large.
+// inexact returns the error for a limit that needs numbers above 2^53. The product of a time in
+// microseconds and a large amount would exceed that, so Lua multiplies the whole seconds and the
+// rest of the time separately. Limits are refused if even these products are too large.
 func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
@@ -163,8 +162,8 @@ func (l *Limit) roll(s State, now int64) State {
 	return rolled
 }
 
-// leaveBan returns s, a rolled state that is about to be written, with the counter's ban until
-// a time. Without it, a limit that has no bans would remove a ban in force.
+// leaveBan returns s, a rolled state that is about to be written, with the counter's ban in
+// force, which ends at until. Without it, a limit without bans would remove that ban.
 func (s State) leaveBan(until, now int64) State {
 	if s.Until == 0 && until > now {
 		s.Until = until
@@ -172,7 +171,7 @@ func (s State) leaveBan(until, now int64) State {
 	return s
 }
 
-// wait is counting.wait, for a state that may be banned.
+// wait is counting.wait, but also waits for the end of a ban.
 func (l *Limit) wait(s State, now, cost int64) int64 {
 	wait := l.counting.wait(s, now, cost)
 	if s.Until > 0 && wait != never {
@@ -191,15 +190,14 @@ func (l *Limit) Expiry(s State) int64 {
 	return max(reset, s.Until)
 }
 
-// GiveBack reverses a charge on a counter in state s, as if it had never been made, for a store
-// that learns only after a charge that the request is denied. charged is the state that the
-// charge of cost left.
+// GiveBack reverses a charge of cost on a counter in state s, for a store that learns only after
+// the charge that the request is denied. charged is the state just after the charge.
 //
 // It removes the part of the charge that would still count if nothing else had happened since,
-// so that a late call never removes the use of others. That is exact for windows. From a bucket
-// that ran dry in between it may remove less, by what drained since the charge, but never more.
-// If s or charged is from after now, GiveBack returns s: the clock stepped back, and the age of
-// the charge is unknown. A ban stays.
+// so that a late call never removes the use of others. This is exact for windows. From a bucket
+// that was empty in between, it may remove too little, by the units that drained since the
+// charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
+// stepped back, and the age of the charge is unknown. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || remains.At < charged.At {
@@ -208,8 +206,8 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
-// Constants returns the numbers of the limit's algorithm, for a store that counts elsewhere. A
-// limit with a Calendar also needs the windows around now.
+// Constants returns the constants of the limit, for a store that counts in Lua. A limit with a
+// Calendar also needs the windows around now.
 func (l *Limit) Constants() [4]int64 {
 	_, constants := l.counting.numbers()
 	return constants

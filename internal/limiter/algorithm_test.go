@@ -13,9 +13,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// Every part of an algorithm exists: without some of them, a limit would be loaded but count on
-// the counters of another algorithm, or not at all. The packages redis and storetest test their
-// own parts.
+// Every algorithm has all its parts. Without some of them, a limit would be loaded but would
+// count on the counters of another algorithm, or not at all. The packages redis and storetest
+// test their own parts.
 func TestEveryAlgorithmIsComplete(t *testing.T) {
 	letters := map[string]string{string(vetoLetter): "what an exception denies"}
 	for i, row := range algorithms {
@@ -58,7 +58,7 @@ func extremes() []Spec {
 				for a := range algorithms {
 					s := Spec{RequestsPerUnit: amount, Unit: unit, UnitMultiplier: multiplier, Algorithm: Algorithm(a)}
 					if s.Algorithm == ByCalendar && multiplier > 1 {
-						continue // it may not divide the calendar
+						continue // the multiple may not divide the calendar
 					}
 					for _, burst := range []uint64{0, 1, 1000, prime, math.MaxUint32, 1 << 40, MaxAmount - 27, MaxAmount} {
 						if s.Burst = burst; burst == 0 || s.Algorithm.Takes(BurstOption) {
@@ -73,7 +73,7 @@ func extremes() []Spec {
 }
 
 // No number that a store in Lua computes exceeds 2^53, up to which Lua's numbers are exact. A
-// limit is refused only if one would, or if a Duration could not represent its times.
+// limit is refused only if a number would, or if a Duration could not represent its times.
 func TestNumbersAreExact(t *testing.T) {
 	accepted, refused := 0, 0
 	for _, s := range extremes() {
@@ -94,9 +94,9 @@ func TestNumbersAreExact(t *testing.T) {
 	}
 }
 
-// largest returns the largest number that a store in Lua computes for the limit. It multiplies
-// units by whole seconds first, and then by the rest of a time, up to a second's microseconds.
-// To that product it adds the remainder of the first, in microseconds.
+// largest returns the largest number that a store in Lua computes for the limit. Lua multiplies
+// units by whole seconds, and then by the remaining microseconds, up to a second. To the second
+// product, it adds the remainder of the first one, in microseconds.
 func largest(s *Spec) *big.Int {
 	seconds, second := big.NewInt(int64(s.Period()/time.Second)), big.NewInt(1_000_000)
 	amount := big.NewInt(max(int64(s.RequestsPerUnit), 1))
@@ -105,7 +105,7 @@ func largest(s *Spec) *big.Int {
 	within := func(units *big.Int) *big.Int { return sum(product(units, second), product(seconds, second)) }
 	switch s.Algorithm {
 	case SlidingWindow:
-		debt := product(amount, big.NewInt(2)) // must be countable
+		debt := product(amount, big.NewInt(2)) // the largest use, which must be countable
 		return slices.MaxFunc([]*big.Int{product(debt, seconds), within(debt)}, (*big.Int).Cmp)
 	case TokenBucket:
 		divisor := new(big.Int).GCD(nil, nil, amount, seconds)
@@ -129,9 +129,8 @@ func refill(s *Spec) time.Duration {
 	return time.Duration(micros.Int64()) * time.Microsecond
 }
 
-// checkEnd checks that the window that is current in a distant year ends at a time that Lua can
-// represent, and that a counter with the largest use is reset in a time that Lua and a Duration
-// can represent.
+// checkEnd checks that a window of a distant year ends at a time that Lua can represent, and
+// that a counter with the largest use is reset in a time that Lua and a Duration can represent.
 func checkEnd(t *testing.T, l *Limit) {
 	t.Helper()
 	now := time.Date(2110, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()

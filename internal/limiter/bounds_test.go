@@ -41,14 +41,14 @@ var bounded = []Spec{
 }
 
 // TestBounds sends requests as greedily as possible, in bursts and at odd times, on a steady
-// clock and on one that steps back again and again, by fractions of a period and by many
-// periods. It compares the admissions in every span of real time with the promises of
-// docs/algorithms.md, in exact numbers and to the microsecond:
+// clock and on a clock that repeatedly steps back, by fractions of a period or by many periods.
+// It compares the admissions in every span of real time with the promises of docs/algorithms.md,
+// exactly and to the microsecond:
 //
 //   - A bucket, a sliding window and a window from the first hit admit no more in any span than
-//     on a steady clock.
+//     they would on a steady clock.
 //   - Any window that the clock shows admits at most the amount, including the use that was
-//     carried into it. So a step back admits at most one amount more, when the window that the
+//     carried into it. So a step back admits at most one more amount, when a window that the
 //     clock has left begins again.
 //   - A denied client waits no longer than the algorithm's longest wait, and is admitted at its
 //     retry time.
@@ -78,8 +78,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestAMomentInTheFuture puts the clock forward for a moment and back again: use from that
-// moment counts, and no client waits for that time.
+// TestAMomentInTheFuture puts the clock forward for a moment and back again: use from the future
+// counts, but no client waits until then.
 func TestAMomentInTheFuture(t *testing.T) {
 	for _, spec := range bounded {
 		l := must(spec)
@@ -87,7 +87,7 @@ func TestAMomentInTheFuture(t *testing.T) {
 			c := newSteppedClient(t, l, uint64(forward))
 			c.takeAll()
 			if forward > (1<<52)-c.clock() {
-				continue // Redis cannot represent that time either
+				continue // Redis could not represent that time either
 			}
 			c.offset += forward
 			c.takeAll()
@@ -113,11 +113,11 @@ type steppedClient struct {
 	state State
 
 	real   int64 // elapsed real time, in microseconds
-	offset int64 // of the clock to real time
+	offset int64 // of the clock from real time
 
-	admitted []admission // at real times
+	admitted []admission // in real time
 	steps    int64       // number of steps back
-	stepped  []int64     // steps before each admission
+	stepped  []int64     // number of steps back before each admission
 	window   admission   // current window of the clock, with the use carried and admitted into it
 }
 
@@ -169,7 +169,7 @@ func (c *steppedClient) wait() {
 	c.real += []int64{c.decide(0).RetryAfter.Microseconds(), 1, c.Int64N(1000), c.Int64N(c.limit.Period().Microseconds()), 0}[c.IntN(5)]
 }
 
-// stepBack sets the clock back, and then sometimes checks the retry time.
+// stepBack sets the clock back, and sometimes checks the retry time.
 func (c *steppedClient) stepBack() {
 	period := c.limit.Period().Microseconds()
 	before := c.decide(0)
@@ -184,8 +184,8 @@ func (c *steppedClient) stepBack() {
 	}
 }
 
-// mustWaitAsPromised checks the bounds of the current times, and that one unit is admitted
-// after RetryAfter and not before, although other requests are denied until then.
+// mustWaitAsPromised checks the bounds of the current times. It also checks that one unit is
+// admitted after RetryAfter and not before, although other requests are denied until then.
 func (c *steppedClient) mustWaitAsPromised() {
 	c.Helper()
 	d := c.decide(0)
@@ -216,7 +216,7 @@ func (c *steppedClient) mustWaitAsPromised() {
 	}
 }
 
-// checkBounds checks the sum of every run of admissions.
+// checkBounds checks the sum of every sequence of admissions.
 func (c *steppedClient) checkBounds() {
 	r := newRule(c.limit)
 	for i, from := range c.admitted {
@@ -241,7 +241,7 @@ var promises = map[Algorithm]string{
 	TokenBucket:   "B + L · t / W in any time t",
 }
 
-// bound returns the promised bound of a span with a number of steps back, or nil if there is
+// bound returns the promised bound for a span with a number of steps back, or nil if there is
 // none.
 func (r *rule) bound(span, steps int64) *big.Rat {
 	refill := new(big.Rat).Mul(r.amount, big.NewRat(span, r.period))

@@ -14,8 +14,7 @@ import (
 // clocks of a time zone show.
 //
 // Windows of up to an hour begin at full minutes and hours, and whenever the clocks change: an
-// hour that is shown twice is two windows, and the rest of an hour that is skipped in part is
-// one window.
+// hour that is shown twice is two windows, and the rest of a partly skipped hour is one window.
 //
 // Longer windows begin when the clocks show their beginning, or a later time, for the first
 // time. So a day has 23 or 25 hours when the clocks change, begins at 01:00 where midnight is
@@ -30,8 +29,8 @@ type Calendar struct {
 // Windows are a window and the one after it, in microseconds since the epoch.
 type Windows struct{ Start, Next, End int64 }
 
-// onCalendar has for each unit how many make the next larger one, or 1 if that varies. The
-// other fields are the distance between the beginnings of longer windows.
+// onCalendar has, by unit, the parts: the number of units in the next larger unit, or 1 if that
+// varies. The other fields are the distance between the starts of long windows.
 var onCalendar = [...]struct{ parts, years, months, days, hours int }{
 	Second: {parts: 60},
 	Minute: {parts: 60},
@@ -48,8 +47,8 @@ type calendarOf struct {
 	count uint32
 }
 
-// calendars caches each Calendar that rules ever used: the data of a time zone are slow to load
-// and large, and there may be many rules. There are a few hundred zones.
+// calendars caches every Calendar that rules have used: time zone data are large and slow to
+// load, and many rules may share them. There are only a few hundred zones.
 var calendars sync.Map // calendarOf -> *Calendar
 
 // newCalendar returns an error for an unknown time zone, or for a multiple of a unit that does
@@ -69,7 +68,7 @@ func newCalendar(s *Spec) (*Calendar, error) {
 		return nil, fmt.Errorf("windows of %s do not divide the calendar evenly, allowed values of unit_multiplier with algorithm calendar are %s", s.Per(), strings.Join(divisors, ", "))
 	}
 	zone, err := time.LoadLocation(of.zone)
-	// The local zone of this machine is refused: other servers may have another.
+	// The local zone is refused, because it may differ between servers.
 	if err != nil || of.zone == "Local" || of.zone == "localtime" {
 		return nil, fmt.Errorf("%w %q; use a name of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, of.zone)
 	}
@@ -92,8 +91,8 @@ func (c *Calendar) Windows(now int64) Windows {
 	return *w
 }
 
-// window returns the start and end of the window that contains now, all in seconds since the
-// epoch.
+// window returns the start and end of the window that contains now. All three are in seconds
+// since the epoch.
 func (c *Calendar) window(now int64) (start, end int64) {
 	if c.unit < Hour || c.unit == Hour && c.count == 1 {
 		return c.shortWindow(now)
@@ -104,12 +103,12 @@ func (c *Calendar) window(now int64) (start, end int64) {
 		if end = c.first(next.Unix()); end > now {
 			return c.first(begin.Unix()), end
 		}
-		begin = next // the clocks showed the beginning of next before they were put back
+		begin = next // the clocks had shown the start of next before they were put back
 	}
 }
 
-// begin returns the time that the clocks show, or would show, at the beginning of t's window.
-// The result shows that time in UTC.
+// begin returns the clock time at the start of t's window, as a time in UTC. The clocks may skip
+// it.
 func (c *Calendar) begin(t time.Time) time.Time {
 	year, month, day := t.Date()
 	hour := 0
@@ -126,7 +125,7 @@ func (c *Calendar) begin(t time.Time) time.Time {
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
 }
 
-// first returns when the clocks first show a time, or a later one.
+// first returns the moment at which the clocks first show the time shown or a later one.
 func (c *Calendar) first(shown int64) int64 {
 	const day = 24 * 60 * 60 // more than any zone differs from UTC
 	before, after := shown-day, shown+day
@@ -141,7 +140,8 @@ func (c *Calendar) first(shown int64) int64 {
 	return max(change, shown-c.ahead(change))
 }
 
-// shortWindow is window for windows that changes of the clocks may shorten, never extend.
+// shortWindow is window for short windows, which changes of the clocks may shorten but never
+// extend.
 func (c *Calendar) shortWindow(now int64) (start, end int64) {
 	length, ahead := int64(c.unit.Duration()/time.Second)*int64(c.count), c.ahead(now)
 	start = now - ((now+ahead)%length+length)%length
@@ -155,14 +155,15 @@ func (c *Calendar) shortWindow(now int64) (start, end int64) {
 	return start, end
 }
 
-// ahead returns by how many seconds the clocks are ahead of UTC.
+// ahead returns the number of seconds by which the clocks are ahead of UTC at t.
 func (c *Calendar) ahead(t int64) int64 {
 	_, offset := time.Unix(t, 0).In(c.zone).Zone()
 	return int64(offset)
 }
 
-// change returns when the clocks change between two times that are at most two days apart. They
-// must change exactly once. Time.ZoneBounds would be wrong about the last day of some years.
+// change returns the time between from and to, which are at most two days apart, at which the
+// clocks change. They must change exactly once. Time.ZoneBounds is wrong about the last day of
+// some years.
 func (c *Calendar) change(from, to int64) int64 {
 	ahead := c.ahead(from)
 	return from + int64(sort.Search(int(to-from), func(i int) bool { return c.ahead(from+int64(i)) != ahead }))

@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// zones are time zones that make calendars hard, with the first of ten tested years.
+// zones are difficult time zones for calendars, each with the first of ten tested years.
 var zones = []struct {
 	name  string
 	since int
@@ -34,9 +34,9 @@ var zones = []struct {
 }
 
 // shift is a span of time between two changes of a zone's clocks.
-type shift struct{ from, to, ahead int64 } // seconds since the epoch, and ahead of UTC
+type shift struct{ from, to, ahead int64 } // from and to in seconds since the epoch, ahead in seconds ahead of UTC
 
-// shifts finds the changes of a zone's clocks by looking at them.
+// shifts finds the changes of a zone's clocks by trying times.
 func shifts(zone *time.Location, from, to int64) (list []shift) {
 	ahead := func(t int64) int64 {
 		_, offset := time.Unix(t, 0).In(zone).Zone()
@@ -85,8 +85,8 @@ func shownStarts(unit Unit, count int, from, to int64) (shown []int64) {
 	return shown
 }
 
-// longStarts simulates the clocks of a zone and notes when they first show each start, or have
-// skipped it. The first result is the beginning of the list.
+// longStarts simulates the clocks of a zone and returns the times at which they first show each
+// start, or have skipped it. The first result is the start of the list.
 func longStarts(list []shift, shown []int64) (starts []int64) {
 	latest := int64(math.MinInt64)
 	for _, s := range list {
@@ -102,8 +102,8 @@ func longStarts(list []shift, shown []int64) (starts []int64) {
 	return slices.Compact(starts)
 }
 
-// shortStarts returns the starts of windows of some seconds, which also start whenever the
-// clocks change. The first result is the beginning of the list.
+// shortStarts returns the starts of windows of length seconds, which also start whenever the
+// clocks change. The first result is the start of the list.
 func shortStarts(list []shift, length int64) (starts []int64) {
 	for _, s := range list {
 		starts = append(starts, s.from)
@@ -114,7 +114,7 @@ func shortStarts(list []shift, length int64) (starts []int64) {
 	return starts
 }
 
-// around returns the part of a list within fifty windows of length seconds before and after at.
+// around returns the part of a list within fifty windows of length seconds around at.
 func around(list []shift, at, length int64) (near []shift) {
 	for _, s := range list {
 		s.from, s.to = max(s.from, at-50*length), min(s.to, at+50*length)
@@ -157,7 +157,7 @@ func TestCalendarFollowsTheZone(t *testing.T) {
 	}
 }
 
-// checkWindows checks the windows that begin at starts, except the first and the last ones.
+// checkWindows checks the windows that begin at starts, except the first and the last.
 func checkWindows(t *testing.T, zone string, unit Unit, count uint32, starts []int64) {
 	t.Helper()
 	c := testenv.Must(newCalendar(&Spec{Unit: unit, UnitMultiplier: count, TimeZone: zone}))(t)
@@ -181,7 +181,7 @@ func inZone(w Windows, zone *time.Location) string {
 	return fmt.Sprint(show(w.Start), " ", show(w.Next), " ", show(w.End))
 }
 
-// Start and end of windows that are easy to look up.
+// The starts and ends of windows that are easy to verify.
 func TestKnownWindowsOfCalendars(t *testing.T) {
 	for _, tc := range []struct {
 		zone             string
@@ -191,21 +191,21 @@ func TestKnownWindowsOfCalendars(t *testing.T) {
 	}{
 		{"UTC", 1, Month, "2024-02-29T12:00:00Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z"},
 		{"UTC", 1, Week, "2026-03-29T23:59:59Z", "2026-03-23T00:00:00Z", "2026-03-30T00:00:00Z"},
-		// A day of 23 hours, and one of 25.
+		// A day of 23 hours, and a day of 25 hours.
 		{"Europe/Berlin", 1, Day, "2026-03-29T12:00:00+02:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
 		{"Europe/Berlin", 1, Day, "2026-10-25T12:00:00+01:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00"},
-		// An hour that is skipped, and one that is shown twice.
+		// An hour that is skipped, and an hour that is shown twice.
 		{"Europe/Berlin", 1, Hour, "2026-03-29T01:59:59+01:00", "2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00"},
 		{"Europe/Berlin", 1, Hour, "2026-10-25T02:59:59+02:00", "2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"},
-		// Half an hour of an hour.
+		// An hour of which half is shown twice, or skipped.
 		{"Australia/Lord_Howe", 1, Hour, "2026-04-05T01:45:00+10:30", "2026-04-05T01:30:00+10:30", "2026-04-05T02:00:00+10:30"},
 		{"Australia/Lord_Howe", 1, Hour, "2026-10-04T02:45:00+11:00", "2026-10-04T02:30:00+11:00", "2026-10-04T03:00:00+11:00"},
-		// No midnight, and two.
+		// A day without midnight, and a day with two.
 		{"America/Sao_Paulo", 1, Day, "2018-11-04T01:00:00-02:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
 		{"America/Havana", 1, Day, "2026-11-01T00:30:00-05:00", "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
-		// The day before returns when the new one is a minute old.
+		// The previous day returns when the new day is a minute old.
 		{"America/St_Johns", 1, Day, "2010-11-06T23:30:00-03:30", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
-		// A day that was skipped.
+		// The day after a skipped day.
 		{"Pacific/Apia", 1, Day, "2011-12-31T00:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
 	} {
 		l := must(Spec{RequestsPerUnit: 1, Unit: tc.unit, UnitMultiplier: tc.count, Algorithm: ByCalendar, TimeZone: tc.zone})
@@ -221,8 +221,8 @@ func micros(t *testing.T, text string) int64 {
 	return testenv.Must(time.Parse(time.RFC3339, text))(t).UnixMicro()
 }
 
-// A state whose window started at another time, by the time zone data of another program,
-// counts in this window, so that two programs do not keep resetting it.
+// A state whose window started at another time, according to the time zone data of another
+// program, counts in this window, so that two programs do not keep resetting a counter.
 func TestStartWithinAWindow(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Algorithm: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")

@@ -2,19 +2,19 @@ package limiter
 
 import "container/list"
 
-// concurrency admits an amount at once: each hit takes a hold, which a refund with the same
-// name releases, or which expires after the period. The names are in Holds, or in the store;
-// the state has only their number, which is all that a decision needs. Count makes sure that a
-// hold is taken once and released once.
+// concurrency admits an amount at once: each hit takes a hold, until a refund with the same name
+// releases it or it expires after the period. Holds, or the store, has the names; the state has
+// only the number of holds, which suffices for a decision. Count ensures that a hold is taken
+// once and released once.
 //
-// State: At is the time at which the holds were counted, in microseconds since the epoch, or
-// the time of the newest hold, which is no later; Used is their number. States of one call have
-// the same At, so window.giveBack reverses a charge of that call.
+// State: At is the time at which the holds were counted, or the earlier time of the newest hold,
+// in microseconds since the epoch; Used is their number. States of one call have the same At, so
+// window.giveBack reverses a charge of that call.
 type concurrency struct{ window }
 
 func newConcurrency(s *Spec) (counting, error) { return concurrency{s.window()}, nil }
 
-// roll lets holds from after now last for a period from now.
+// roll makes holds that are later than now last for a period from now.
 func (c concurrency) roll(s State, now int64) State {
 	if s.unused() || now >= s.At+c.period {
 		return State{At: now}
@@ -36,10 +36,10 @@ func (c concurrency) usage(s State, now int64) (used, reset int64) {
 // HoldSize is the length in bytes of a hold's name, a digest of the request's value.
 const HoldSize = 16
 
-// Holds are the holds of one Concurrency counter. They are not safe for concurrent use. Times
-// are in microseconds since the epoch.
+// Holds has the holds of one Concurrency counter. It is not safe for concurrent use. Times are
+// in microseconds since the epoch.
 type Holds struct {
-	period int64                            // after which a hold expires
+	period int64                            // time until a hold expires
 	order  list.List                        // of *hold, oldest first
 	byName map[[HoldSize]byte]*list.Element // elements of order
 }
@@ -57,8 +57,8 @@ func NewHolds(l *Limit) *Holds {
 // Len returns the number of holds at the last call of State or toggle.
 func (h *Holds) Len() int { return len(h.byName) }
 
-// State removes expired holds and returns the state of the counter at now. If the clock has
-// stepped back, holds from after now count as taken at now.
+// State removes expired holds and returns the state of the counter at now. Holds that are later
+// than now, because the clock stepped back, count as taken at now.
 func (h *Holds) State(now int64) State {
 	for e := h.order.Back(); e != nil && e.Value.(*hold).taken > now; e = e.Prev() {
 		e.Value.(*hold).taken = now
@@ -75,7 +75,7 @@ func (h *Holds) State(now int64) State {
 
 func (h *Holds) has(name []byte) bool { return h.byName[[HoldSize]byte(name)] != nil }
 
-// toggle takes the hold of a name, or releases it if it is taken.
+// toggle takes the named hold, or releases it if it is taken.
 func (h *Holds) toggle(name []byte, now int64) {
 	key := [HoldSize]byte(name)
 	if e := h.byName[key]; e != nil {

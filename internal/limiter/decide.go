@@ -28,29 +28,29 @@ type Store interface {
 // CounterStore is a Store whose counters operators read and reset.
 type CounterStore interface {
 	Store
-	// Peek returns the counters of hits, in the order of hits. Only the Limit, Key and Hold of
-	// a hit matter; for a Concurrency limit, any Hold will do. Peek reads the store itself,
-	// even if a process remembers some of its counters, changes nothing and begins no ban. The
-	// counters need not be read at the same moment. ctx and the error are as in Decide.
+	// Peek returns the counters of hits, in the order of hits. Only the Limit, Key and Hold of a
+	// hit matter; for a Concurrency limit, any Hold will do. Peek changes nothing and begins no
+	// ban. It reads the store itself, even if this process remembers some counters. The counters
+	// need not be read at the same moment. ctx and the error are as in Decide.
 	Peek(ctx context.Context, hits []Hit) ([]Counter, error)
 	// Reset makes the counters of hits unused, without bans and holds, one by one. When it
-	// returns, this process no longer denies anything because of a remembered state of them.
+	// returns, this process no longer denies requests by remembered states of these counters.
 	// Only the Limit and Key of a hit matter. After an error, which wraps ErrUnavailable, some
 	// counters may be reset and others not.
 	Reset(ctx context.Context, hits []Hit) error
 }
 
 // ErrUnavailable means that a store could not decide: it is down, too slow, or refuses to work.
-// The error that wraps it says which.
+// The error that wraps it gives the reason.
 var ErrUnavailable = errors.New("store unavailable")
 
 // Left returns an error that wraps ErrUnavailable if the caller of a request has left. It
-// returns nil if the caller waits, or if the request has a hit that is written even if it is
-// denied.
+// returns nil if the caller still waits, or if the request has a hit that is written even if the
+// request is denied.
 //
-// A store calls it just before it accepts a request, when no other can come between. So the
-// release of a hold, sent because the caller has left, never arrives before the hold is taken:
-// that hold would stay taken for its full period.
+// A store calls it just before it accepts a request, when no other request can come between. So
+// if a caller leaves and the release of its hold is sent, that release never arrives before the
+// hold is taken. Otherwise the hold would stay taken for its full period.
 func Left(ctx context.Context, hits []Hit) error {
 	if ctx.Err() == nil || slices.ContainsFunc(hits, func(h Hit) bool { return h.Unconditional() }) {
 		return nil
@@ -59,20 +59,20 @@ func Left(ctx context.Context, hits []Hit) error {
 }
 
 // Decide decides the hits of one request, all or nothing. It is the specification of every
-// store. It is pure: the time is an argument, in microseconds since the epoch.
+// store. It reads no clock; the time is an argument, in microseconds since the epoch.
 //
 // states[i] is the state of the counter of hits[i]; hits on one counter share one pointer.
-// Decide changes the states that are written, and states from after now. It fills out, which
-// has the length of hits, and reports whether the request is denied.
+// Decide changes the states that it writes, and corrects states that are later than now. It
+// fills out, which has the length of hits, and reports whether the request is denied.
 //
 // Every hit is checked against a state that includes the earlier hits of the same request. If
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// holds[i] are the holds of the counter of hits[i] if that hit names one: the state is derived
-// from them, and they change with it. Taking or asking for a hold that is taken changes
-// nothing, nor does releasing a hold that is not taken. All three are admitted. If holds is nil,
-// each hit takes one more.
+// If hits[i] names a hold, holds[i] has the holds of its counter: the state is derived from
+// them, and they change with it. Taking or asking for a hold that is taken changes nothing, nor
+// does releasing a hold that is not taken. All three are admitted. If holds is nil, each hit
+// takes one more hold.
 func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
@@ -81,11 +81,11 @@ func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisi
 	return denied
 }
 
-// Count is Decide without the fields of Describe. It makes all changes of states, which is all
-// that a store must do under its locks. It copies the resulting states to after, which has the
-// length of hits.
+// Count is Decide without the fields of Describe. It makes all changes of states, so that a
+// store need not hold its locks for Describe. It copies the resulting states to after, which has
+// the length of hits.
 func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
-	before := after // shares its memory: after is filled last
+	before := after // shares the memory of after, which is filled last
 	for i := range hits {
 		h, s, held := &hits[i], states[i], holdsAt(holds, i)
 		out[i].Already = false
@@ -96,7 +96,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
 		if rolled.At < s.At {
-			*s = rolled // also if the request is denied: otherwise no time would pass for it
+			*s = rolled // even if the request is denied; otherwise no time would pass for the state
 		}
 		s.Until = until
 		before[i] = *s
@@ -110,7 +110,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		for i := len(hits) - 1; i >= 0; i-- {
 			h, held := &hits[i], holdsAt(holds, i)
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
-				held.toggle(h.Hold, now) // the time does not matter: refunds are written again below
+				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
 			}
 		}
 		for i := range hits {
@@ -167,11 +167,11 @@ func (h *Hit) write(s State, held *Holds, now int64) State {
 
 // Verdict sums up the hits of a request that were added to it.
 type Verdict struct {
-	Vetoed             bool // an enforced limit is exceeded, which no other limit can outweigh
+	Vetoed             bool // an enforced limit is exceeded, so that no other limit matters
 	quotas, quotasOver int
 }
 
-// Add adds a hit by its mode and by whether it is over its limit.
+// Add adds a hit, given its mode and whether it is over its limit.
 func (v *Verdict) Add(mode Mode, over bool) {
 	switch mode {
 	case Enforced:

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Describe fills in the fields of out except Over, Charged and Already, which are known.
-// states[i] is the state of the counter of hits[i] after the request, now the time of the
+// Describe fills in the fields of out except Over, Charged and Already, which must be set.
+// states[i] is the state of the counter of hits[i] after the request; now is the time of the
 // decision in microseconds since the epoch.
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var buf [few]demand
@@ -39,8 +39,8 @@ func duration(micros int64) time.Duration {
 
 // demand is the total demand of the hits on one counter.
 type demand struct {
-	taken  int64 // units that all of them take, if they fit
-	needed int64 // units that must be free for all of them to fit, each after the earlier ones
+	taken  int64 // units that all hits together take if they fit
+	needed int64 // units that must be free for all hits to fit, one after the other
 }
 
 // namedHold identifies a hold by the index of the first hit on its counter.
@@ -49,8 +49,8 @@ type namedHold struct {
 	name  [HoldSize]byte
 }
 
-// demandsOf appends to dst, for each hit, the demand on its counter. A hold that several hits
-// take counts once.
+// demandsOf returns, for each hit, the demand on its counter, in the memory of dst if it
+// suffices. A hold that several hits take counts once.
 func demandsOf(hits []Hit, dst []demand) []demand {
 	var buf [few]int
 	firsts := Firsts(hits, buf[:0])
@@ -86,19 +86,19 @@ type Counter struct {
 	Used, Remaining int64
 	RetryAfter      time.Duration // until one more unit is admitted
 	WholeIn         time.Duration // until the counter has neither use nor a ban
-	BannedFor       time.Duration // until the counter's ban ends, 0 without one
+	BannedFor       time.Duration // until the counter's ban ends, or 0 without a ban
 }
 
 // Counter describes a counter of l in state s. now is in microseconds since the epoch.
 func (l *Limit) Counter(s State, now int64) Counter {
-	d := []Decision{{Over: true}} // so that Describe works out when a peek would pass
+	d := []Decision{{Over: true}} // so that Describe computes when a peek would pass
 	Describe([]Hit{{Limit: l}}, []State{s}, now, d)
 	c := Counter{Used: d[0].Used, Remaining: d[0].Remaining, RetryAfter: d[0].RetryAfter, WholeIn: d[0].ResetAfter}
 	if end := l.roll(s, now).Until; end > 0 {
 		c.BannedFor = duration(end - now)
 	}
 	if c.Used == 0 {
-		c.WholeIn = c.BannedFor // also if some of the window is left
+		c.WholeIn = c.BannedFor // even if some of the window is left
 	}
 	return c
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The exact counters of the judge, one type for each algorithm. An empty counter equals an
-// unused one, even if it has seen a later time.
+// unused counter, even if it has seen a later time.
 
 // newExactCounter has a constructor of empty counters for each algorithm.
 var newExactCounter = map[Algorithm]func() exactCounter{
@@ -74,8 +74,8 @@ func (b exactWindow) end(r *rule) int64 {
 func (b exactWindow) used(*rule) *big.Rat { return b.use }
 func (b exactWindow) empty() bool         { return b.use.Sign() == 0 }
 
-// exactSliding is the use of each window. The previous window counts with the share that a span
-// of one period up to now covers.
+// exactSliding has the use of each window. The previous window counts by the share that the
+// period that ends now covers.
 type exactSliding struct {
 	now    int64
 	window int64 // number of the newest window seen
@@ -86,7 +86,7 @@ func (b exactSliding) turn(r *rule, now int64) exactCounter {
 	b.now = now
 	if window := now / r.period; window > b.window || b.empty() {
 		b.window = window
-		b.uses = map[int64]*big.Rat{window: b.of(window), window - 1: b.of(window - 1)} // others never matter again
+		b.uses = map[int64]*big.Rat{window: b.of(window), window - 1: b.of(window - 1)} // other windows never matter again
 	}
 	return b
 }
@@ -130,7 +130,7 @@ type exactBucket struct {
 }
 
 func (b exactBucket) turn(r *rule, now int64) exactCounter {
-	level := within(b.level, sum(r.size, r.drain)) // lower if the limit was lowered
+	level := within(b.level, sum(r.size, r.drain)) // less if the limit was lowered
 	if now > b.at {
 		drained := big.NewRat(now-b.at, r.period)
 		level = within(difference(level, drained.Mul(drained, r.drain)), level)
@@ -149,7 +149,7 @@ func (b exactBucket) write(r *rule, change *big.Rat) exactCounter {
 func (b exactBucket) used(*rule) *big.Rat { return b.level }
 func (b exactBucket) empty() bool         { return b.level.Sign() == 0 }
 
-// exactHolds has the expiry of each hold by its name.
+// exactHolds has the expiry of each hold by name.
 type exactHolds struct{ ends map[string]int64 }
 
 func (b exactHolds) turn(_ *rule, now int64) exactCounter {
@@ -166,7 +166,8 @@ func (b exactHolds) back(r *rule, now int64) exactCounter {
 	return exactHolds{ends}.turn(r, now) // expired holds do not come back when the clock steps back
 }
 
-// isAlready reports whether h would change nothing.
+// isAlready reports whether h would change nothing, because its hold is taken or, for a refund,
+// not taken.
 func (b exactHolds) isAlready(h *Hit) bool {
 	_, held := b.ends[string(h.Hold)]
 	return held != h.Refund

@@ -7,7 +7,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// A request is admitted by all of its limits, or takes nothing from any of them.
+// A request is admitted by all its limits, or takes nothing from any of them.
 func ExampleDecide() {
 	minute := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute})
 	hour := limiter.MustLimit(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})

@@ -5,19 +5,19 @@ package limiter
 // never extend them. A hit that leaves a window unused, such as a peek or a full refund, starts
 // none.
 //
-// State: At is the start of the window, as a multiple of grid since the epoch, Used its use. On
-// a calendar, a start that lies within a window stands for that window: programs with different
-// versions of the time zone data may disagree about the start.
+// State: At is the start of the window, as a multiple of grid since the epoch; Used is the use
+// of the window. On a calendar, any time within a window stands for that window, because
+// programs with different versions of the time zone data may disagree about its start.
 type fixedWindow struct {
 	window             // on a calendar, its period is only approximate
-	grid     int64     // windows start at multiples of it: the period, a microsecond or a second
+	grid     int64     // windows start at its multiples: the period, a microsecond or a second
 	calendar *Calendar // nil without a calendar
 }
 
 // window is the common part of fixed and sliding windows.
 type window struct{ period, amount int64 }
 
-// maxUsed is the largest Used, and the largest Prev. The sum of both is exact.
+// maxUsed is the largest Used and the largest Prev, so that the sum of both is exact.
 const maxUsed = MaxExact / 2
 
 func (s *Spec) window() window { return window{s.Period().Microseconds(), int64(s.RequestsPerUnit)} }
@@ -35,7 +35,8 @@ func (w window) giveBack(s, remains, _ State, cost int64) State {
 	return w.add(s, -min(cost, remains.Used))
 }
 
-// waitFor is wait for algorithms that return later if cost does not fit now.
+// waitFor is counting.wait for an algorithm whose wait is later if cost fits the limit but not
+// now.
 func (w window) waitFor(later int64, s State, cost int64) int64 {
 	switch {
 	case cost > w.amount:
@@ -84,7 +85,7 @@ func (w fixedWindow) roll(s State, now int64) State {
 	case s.unused() || isOver:
 		return State{At: current / w.grid}
 	case now < at:
-		return State{At: current / w.grid, Used: s.Used} // in the current window, or in a new one from now on
+		return State{At: current / w.grid, Used: s.Used} // in the current window of the grid, or in a window from now
 	default:
 		return s
 	}
@@ -96,7 +97,7 @@ func (w fixedWindow) usage(s State, now int64) (used, reset int64) {
 	return s.Used, w.end(s) - now
 }
 
-// numbers returns only the amount for a calendar: its windows depend on the time, see
+// numbers returns only the amount for a calendar, whose windows depend on the time; see
 // Limit.Calendar.
 func (w fixedWindow) numbers() (int64, [4]int64) {
 	if w.calendar != nil {

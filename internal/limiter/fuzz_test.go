@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// draw reads small numbers from fuzzed bytes, and 0 after their end.
+// draw makes small numbers of fuzzed bytes, and 0 after the last byte.
 type draw struct{ rest []byte }
 
 func (d *draw) below(n int) int {
@@ -22,8 +22,8 @@ func (d *draw) below(n int) int {
 	return int(b) % n
 }
 
-// drawn has, for the counters that hits are drawn from, the fields of limits that keys contain.
-// It covers every algorithm.
+// drawn has, for each counter, the fields of limits that are part of its key. It covers every
+// algorithm.
 var drawn = func() (specs []Spec) {
 	for a := range algorithms {
 		for _, s := range []Spec{
@@ -46,7 +46,6 @@ var drawn = func() (specs []Spec) {
 	return specs
 }()
 
-// bans are lengths of bans.
 var bans = []time.Duration{0, 10 * time.Minute, 0, MinBan, time.Hour, 10 * time.Minute, 0, MaxPeriod}
 
 // limit draws a limit of any amount for a counter, with the given ban.
@@ -60,7 +59,7 @@ func (d *draw) limit(counter int, ban time.Duration) *Limit {
 		s.Burst = []uint64{0, 0, 1, 5, 20, 1000, math.MaxUint32, MaxAmount}[d.below(8)]
 	}
 	l, err := NewLimit(s)
-	for err != nil { // its numbers are too large
+	for err != nil { // because its numbers are too large
 		s.RequestsPerUnit, s.Burst = s.RequestsPerUnit/10, s.Burst/100
 		l, err = NewLimit(s)
 	}
@@ -87,7 +86,7 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 	return h
 }
 
-// step draws a step of the clock, within and across windows and backwards.
+// step draws a step of the clock, within a window, across windows or backwards.
 func (d *draw) step() time.Duration {
 	return []time.Duration{
 		0, 0, 0, time.Microsecond, -time.Microsecond, 999 * time.Microsecond, 300 * time.Millisecond, time.Second, 7 * time.Second,
@@ -95,7 +94,7 @@ func (d *draw) step() time.Duration {
 	}[d.below(17)]
 }
 
-// clock returns now after a drawn step, between the epoch and a century from now.
+// clock returns now after a drawn step, at least the epoch and at most a century ahead.
 func (d *draw) clock(now int64) int64 {
 	return min(max(now+d.step().Microseconds(), 0), at(MaxPeriod))
 }
@@ -146,7 +145,7 @@ func FuzzDecide(f *testing.F) {
 		for n := 0; len(d.rest) > 0; n++ {
 			now = d.clock(now)
 			var hits []Hit
-			ban := bans[d.below(len(bans))] // one for all hits, because the rules give a counter one ban; 0 is also an exception's
+			ban := bans[d.below(len(bans))] // one for all hits, because rules give a counter one ban; an exception has 0, too
 			for range 1 + d.below(4) {
 				counter := (first + d.below(4)) % len(drawn)
 				l := d.limit(counter, ban)

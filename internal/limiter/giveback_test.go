@@ -13,7 +13,7 @@ func TestGiveBack(t *testing.T) {
 		name   string
 		how    Algorithm
 		before int64   // units used when the charge is made
-		other  int64   // units charged by others in between
+		other  int64   // units that others charge in between
 		when   float64 // second of the others' charge
 		back   float64 // second at which the charge is reversed
 		want   int64   // units used then, rounded up
@@ -53,7 +53,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// The charge or the stored state is from after now, because the clock stepped back.
+// The charge or the stored state is later than now, because the clock stepped back.
 func TestGiveBackAfterAStepBack(t *testing.T) {
 	const minute = 60_000_000
 	for _, spec := range []Spec{{}, {Algorithm: FirstHit}, {Algorithm: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {

@@ -10,13 +10,13 @@ import (
 // herdLimits are limits that 100 workers share.
 var herdLimits = []struct {
 	spec      Spec
-	inSeconds float64 // maximum time of workers that wait in whole seconds, relative to the least time that the limit allows
+	inSeconds float64 // maximum time of workers that wait for whole seconds, relative to the least time that the limit allows
 }{
 	{Spec{RequestsPerUnit: 50, Unit: Second}, 1.2},
 	{Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: FirstHit}, 1.2},
-	// Workers that begin together and wait in whole seconds always come in the same part
-	// of a second. Once a second, a sliding window then admits 25 to 50 requests, and a
-	// bucket its burst. No answer can improve that.
+	// Workers that begin together and wait for whole seconds always come in the same part of a
+	// second. Once a second, a sliding window then admits 25 to 50 requests, and a bucket its
+	// burst. No retry time can improve that.
 	{Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: SlidingWindow}, 2.1},
 	{Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: TokenBucket, Burst: 5}, 10.1},
 	{Spec{RequestsPerUnit: 50, Unit: Minute}, 1.2},
@@ -27,10 +27,10 @@ var herdLimits = []struct {
 const (
 	herdWorkers = 100
 	herdJobs    = 500
-	herdTries   = 3 // maximum average of a job
+	herdTries   = 3 // maximum average number of tries for a job
 )
 
-// TestHerdOfWorkers has workers that share a limit do jobs one after the other. A denied
+// TestHerdOfWorkers has workers that share a limit and do jobs one after the other. A denied
 // worker waits for the retry time, which its client rounds up to a unit.
 func TestHerdOfWorkers(t *testing.T) {
 	for _, l := range herdLimits {
@@ -40,7 +40,7 @@ func TestHerdOfWorkers(t *testing.T) {
 			for _, w := range []struct {
 				unit        time.Duration
 				jitter      float64 // maximum random change of the time to wait, relative to it
-				most, tries float64 // the workers' time relative to the least time, and the tries of a job
+				most, tries float64 // time of the workers relative to the least time, and tries for a job
 			}{
 				{time.Millisecond, 0, 1.2, herdTries}, {time.Second, 0.5, 1.2, herdTries}, {time.Second, 0, l.inSeconds, 4 * herdTries},
 			} {
@@ -69,15 +69,15 @@ type herd struct {
 	tries  int
 }
 
-// newHerd returns a herd whose workers begin at a time after the start of a minute.
+// newHerd returns a herd whose workers begin at phase after the start of a minute.
 func newHerd(t *testing.T, limit *Limit, unit time.Duration, jitter float64, phase time.Duration) *herd {
 	h := &herd{spreading: newSpreading(t), limit: limit, unit: unit, jitter: jitter, random: rand.New(rand.NewPCG(1, 2))}
 	h.began = h.now.Truncate(time.Minute).Add(time.Minute + phase)
 	return h
 }
 
-// try requests a job at the given time. It returns whether the job is admitted and, if
-// not, how long to wait.
+// try requests a job at the given time. It reports whether the job is admitted and, if not,
+// returns the time to wait.
 func (h *herd) try(at time.Time) (admitted bool, wait time.Duration) {
 	h.now = at
 	h.tries++
@@ -86,9 +86,9 @@ func (h *herd) try(at time.Time) (admitted bool, wait time.Duration) {
 	return !denied, time.Duration(float64(wait) * (1 + h.jitter*(2*h.random.Float64()-1)))
 }
 
-// run has workers do the jobs, and returns the time that they took. A request and its
-// answer each travel for less than travels microseconds. A single worker with travels 1
-// always asks at the right time, and so needs the least time that the limit allows.
+// run has workers do the jobs, and returns the time that they take. A request and its answer
+// each travel for less than travels microseconds. A single worker with travels 1 always asks at
+// the right time, and so needs the least time that the limit allows.
 func (h *herd) run(workers, travels int) time.Duration {
 	travel := func() time.Duration { return time.Duration(h.random.IntN(travels)) * time.Microsecond }
 	arrives := make([]time.Time, workers)

@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// Hit asks one limit for units on behalf of one descriptor of a request. Its bytes belong to
-// the caller, who may reuse their memory after the decision.
+// Hit asks one limit for units on behalf of one descriptor of a request. The caller may reuse
+// the memory of its byte slices after the decision.
 type Hit struct {
 	Limit *Limit
 	Key   []byte // key of the counter, see Keys
-	// Cost is the number of units that the hit asks for. 0 is a peek, which writes nothing: it
-	// asks whether one more unit, or its hold, would pass or, with Always, whether the use is
-	// within the limit. Costs too large to be counted exactly, all far above the limit, count
-	// as one large number.
+	// Cost is the number of units that the hit asks for. A hit of cost 0 is a peek, which writes
+	// nothing: it asks whether one more unit, or its hold, would pass or, with Always, whether
+	// the use is within the limit. All costs too large to be counted exactly count as one number
+	// far above the limit.
 	Cost   uint64
 	Refund bool // refunds Cost: always admitted and written, but no counter falls below 0
-	Always bool // writes Cost even if it does not fit or its request is denied, because it has been used
+	Always bool // writes Cost even if it does not fit or its request is denied, because the units are already used
 	// Hold is the name of the hold to take or release, of HoldSize bytes, or nil unless the
 	// limit counts by Concurrency. One hold costs 1, even if Cost is more.
 	Hold []byte
-	// Mode, unless it is Enforced, replaces the mode of the limit, for SHADOW_MODE and
-	// QUOTA_MODE; see package plan.
+	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
+	// QUOTA_MODE set it; see package plan.
 	Mode Mode
-	// Labels are the metrics' labels of the rule's levels for this request, each followed by
-	// LevelEnd, if they contain values of the request. If nil, the limit's Series applies.
+	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
+	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
 }
 
 // EffectiveMode returns the mode that decides how an exceeded limit affects the request.
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
-// cost returns Cost, at most a number that is larger than any limit and small enough for sums.
+// cost returns Cost, capped at a number that is larger than any limit and small enough for sums.
+// With a hold, it is at most 1.
 func (h *Hit) cost() int64 {
 	if h.Hold != nil {
 		return int64(min(h.Cost, 1))
@@ -41,12 +42,12 @@ func (h *Hit) cost() int64 {
 	return int64(min(h.Cost, MaxExact/2))
 }
 
-// CountedCost returns the units that the hit takes or refunds: its cost, at most the largest
-// that its limit counts exactly.
+// CountedCost returns the units that the hit takes or refunds: its cost, capped at the largest
+// cost that its limit counts exactly.
 func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.maxCost) }
 
-// least returns the units that a peek asks for. Where usage is charged although it does not
-// fit, a peek for one unit would deny requests that the charge itself permits.
+// least returns the units that a peek asks for. With Always, a peek for one unit would deny
+// requests that the charge itself permits.
 func (h *Hit) least() int64 {
 	if h.Always {
 		return 0
@@ -62,19 +63,19 @@ const Never time.Duration = -1
 
 // Decision is the outcome of one hit.
 type Decision struct {
-	Over       bool // the hit did not fit its limit; its mode decides what that means for the request
+	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
 	Charged    bool // the cost was written or, for a refund, refunded
 	Already    bool // the hold was taken before or, for a refund, was not taken: nothing changed
 	Remembered bool // the hit was decided by a remembered state, without asking the store
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
-	// if usage was charged that did not fit, or if the limit was lowered.
+	// after a charge that did not fit, or if the limit was lowered.
 	Used       int64
-	Remaining  int64         // units that the limit still admits then, 0 while the counter is banned
-	ResetAfter time.Duration // until the limit is fully available again, without a ban
+	Remaining  int64         // units that the limit still admits after the request, 0 while the counter is banned
+	ResetAfter time.Duration // until the limit is fully available again and no ban is in force
 	// RetryAfter is the time after which this counter would admit all of the request's hits on
-	// it, if nothing else happened: Never if they will never fit, 0 if the hit fitted or would
-	// fit now that the request's refunds are written. For a Concurrency limit it is a second,
-	// because the time of the next release is unknown.
+	// it if nothing else happened: Never if they will never fit, 0 if the hit fitted, or if it
+	// would fit now that the request's refunds are written. For a Concurrency limit it is a
+	// second, because the time of the next release is unknown.
 	RetryAfter time.Duration
 }
 
@@ -82,8 +83,8 @@ type Decision struct {
 const few = 16
 
 // Firsts appends to dst, for each hit, the index of the first hit on its counter. A request of
-// few hits, the usual case, needs no map. A request of many hits, which a client may send to do
-// harm, takes time in proportion to them.
+// few hits, the usual case, needs no map. The time is proportional to the number of hits, so
+// that a client cannot do harm with many hits.
 func Firsts(hits []Hit, dst []int) []int {
 	var indexes map[string]int // nil for few hits
 	dst = slices.Grow(dst, len(hits))

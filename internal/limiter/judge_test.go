@@ -10,23 +10,22 @@ import (
 )
 
 // judge decides by the wording of the specification, with exact rational numbers and by trying
-// everything on a copy. It is slow, and independent of Decide. It finds retry and reset times
-// by looking at later times, not by a formula.
+// everything on a copy. It is slow, and independent of Decide. It finds retry and reset times by
+// trying later times, not by a formula.
 type judge struct {
 	counters map[string]exactCounter // by counter
-	bans     map[string]int64        // end of the ban by counter, even if it has passed
+	bans     map[string]int64        // end of the ban by counter, even in the past
 }
 
 func newJudge() *judge {
 	return &judge{counters: map[string]exactCounter{}, bans: map[string]int64{}}
 }
 
-// exactCounter is the content of a counter, at any time from its last write on. No method
-// changes its receiver.
+// exactCounter is the content of a counter after its last write. No method changes its receiver.
 type exactCounter interface {
 	// turn returns the counter at now.
 	turn(r *rule, now int64) exactCounter
-	// back returns the counter with all of its use at now if it is from after now, because the
+	// back returns the counter with all its use at now if it is later than now, because the
 	// clock stepped back, and otherwise the counter itself.
 	back(r *rule, now int64) exactCounter
 	// used returns the exact use, in units.
@@ -41,15 +40,15 @@ type exactCounter interface {
 type rule struct {
 	limit        *Limit
 	period, ban  int64
-	amount, size *big.Rat // admitted in a period, and at once
-	drain        *big.Rat // drained by a bucket in a period
+	amount, size *big.Rat // units admitted in a period, and at once
+	drain        *big.Rat // units that drain from a bucket in a period
 }
 
 func newRule(l *Limit) *rule {
 	seconds := map[Unit]int64{
 		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
 	}[l.Unit]
-	if l.Algorithm == ByCalendar && l.Unit >= Day { // a calendar window can be shorter by this much
+	if l.Algorithm == ByCalendar && l.Unit >= Day { // a calendar window can be this much shorter
 		seconds -= map[Unit]int64{Day: 3600, Week: 3600, Month: 2*86400 + 3600}[l.Unit]
 	}
 	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, ban: int64(l.DenyFor / time.Microsecond)}
@@ -70,7 +69,7 @@ func (r *rule) fits(b exactCounter, units *big.Rat) bool {
 type verdict struct {
 	over, charged   bool
 	used, remaining *big.Int
-	reset, retry    int64 // in microseconds; retry -1: never
+	reset, retry    int64 // in microseconds; a retry of -1 means never
 }
 
 func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) {
@@ -80,7 +79,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		if b := j.counters[key]; b != nil && !b.empty() {
 			j.counters[key] = b.back(r, now)
 		}
-		if r.ban > 0 && j.bans[key] > now { // no ban is longer than those of the limit that is asked
+		if r.ban > 0 && j.bans[key] > now { // no ban is longer than the bans of the asked limit
 			j.bans[key] = min(j.bans[key], now+r.ban)
 		}
 	}
@@ -180,7 +179,7 @@ func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64
 	}
 }
 
-// ban says that nothing is admitted for left microseconds.
+// ban sets the verdict on a counter whose ban lasts for left microseconds.
 func (v *verdict) ban(left int64) {
 	v.remaining, v.reset = new(big.Int), max(v.reset, left)
 	if v.over && v.retry >= 0 {
@@ -203,8 +202,8 @@ func (r *rule) admits(b exactCounter, hits []Hit, i int) bool {
 	return true
 }
 
-// first returns the time until b is good, or -1 if it never will be. A counter without new use
-// only gets better, so bisection works.
+// first returns the time until b is good, or -1 if it never will be. Without new use, a counter
+// that is good stays good, so bisection works.
 func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) int64 {
 	at := func(wait int64) bool { return good(b.turn(r, now+wait)) }
 	drained := new(big.Rat).SetInt64(r.period)
@@ -228,8 +227,8 @@ func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) in
 	return high
 }
 
-// wish returns the units that must be free for h. A peek needs one unit, unless the usage is
-// always charged.
+// wish returns the units that must be free for h. A peek needs one unit, unless h is always
+// charged.
 func wish(h *Hit) *big.Rat {
 	if h.Hold != nil || h.Cost == 0 && !h.Always {
 		return rat(1)
@@ -245,7 +244,7 @@ func change(h *Hit) *big.Rat {
 	return rat(h.Cost)
 }
 
-// differs returns how d differs from the verdict.
+// differs describes the differences between d and the verdict.
 func (v verdict) differs(d Decision) string {
 	var diff strings.Builder
 	check := func(name string, got, want any) {

@@ -24,26 +24,26 @@ type Entry struct {
 // for example "w1|api|user=alice|path=/login|1m". The period is a whole number of days, hours,
 // minutes or seconds, in the largest of these units that divides it, since every byte of a key
 // takes memory in Redis. The kind is the letter of the algorithm; a fixed window has none. A
-// calendar window has units of the calendar instead, such as 1M for a month, then @ and the
-// time zone unless it is UTC. If limits of a rule count alike, the second has 2: in front, the
-// third 3:, regardless of their modes: so a trial that is enforced, or replaces the first,
-// keeps its count. A denial by an exception or an invalid value has an x. Different inputs
-// never have the same key, whatever bytes they contain:
+// calendar window has units of the calendar instead, such as 1M for a month, then @ and the time
+// zone unless it is UTC. If limits of a rule count alike, the second has 2: in front, the third
+// 3:, regardless of their modes, so that a limit in shadow mode keeps its count when it becomes
+// enforced or replaces the first. A limit that denies for an exception or an invalid value has
+// an x. Different inputs never have the same key, whatever bytes they contain:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
 //   - If a wildcard's pattern replaces its values, ~ replaces =.
-//   - A key that is still long has # and one digest of all parts except prefix and kind.
+//   - A key that is still too long has # and one digest of all parts except prefix and kind.
 //
 // In a cluster, a hash tag follows the first entry, {00} to {7F}: the counter's bucket, derived
-// from the text in front of the tag without the prefix. Counters of one bucket share a hash
-// slot and are decided in one call; so are all counters of a tenant named by the first entry.
+// from the text between the prefix and the tag. Counters of one bucket share a hash slot and are
+// decided in one call. So are all counters of a tenant whom the first entry names.
 //
 // w1 is the version of this spelling and of the stored state. The amount of a limit is not in
 // its key, so that a changed amount keeps the count.
 type Keys struct {
 	Prefix  string // separates deployments on one Redis; must not contain '|'
-	Digests bool   // spell digests instead of values, for privacy
+	Digests bool   // write digests instead of values, for privacy
 	Cluster bool   // add hash tags; the prefix must not contain '{' then
 }
 
@@ -78,19 +78,19 @@ func (k Keys) Check() error {
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
 // SharedKey returns the key of shared data other than counters, such as "servers". No counter
-// has it, because counters' keys have another |. These keys share a slot of a cluster.
+// has it, because counters' keys have another |. These keys share a hash slot.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
 // Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
-// appends the rest. A patterns[i] that is not empty replaces the value of entries[i]; patterns
-// may be shorter than entries, or have one more, which stands for all further entries.
+// appends the rest. If patterns[i] is not empty, it replaces the value of entries[i]. patterns
+// may be shorter than entries, or have one element more, which stands for all further entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string) []byte {
 	dst = append(dst, k.Prefix...)
 	start, bucket := len(dst), uint32(0)
 	dst = append(dst, formatVersion...)
 	dst = appendPart(append(dst, '|'), domain, false)
 	for i := range max(len(entries), len(patterns)) {
-		var e Entry // no entry of a request has an empty key
+		var e Entry // stands for the extra pattern: no entry of a request has an empty key
 		if i < len(entries) {
 			e = entries[i]
 		}
@@ -136,7 +136,7 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	dst = append(dst, algorithms[s.Algorithm].letter...)
 	if s.Algorithm == ByCalendar {
 		dst = strconv.AppendUint(dst, uint64(max(s.UnitMultiplier, 1)), 10)
-		dst = append(dst, "-smhdwMy"[s.Unit], '@') // other kinds have no @
+		dst = append(dst, "-smhdwMy"[s.Unit], '@') // no other kind has an @
 		if s.TimeZone != "UTC" {
 			dst = appendPart(dst, s.TimeZone, false)
 		}
@@ -154,7 +154,7 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	return append(strconv.AppendUint(dst, n, 10), letter)
 }
 
-// isEscaped has true for the bytes that are written as %XX.
+// isEscaped is true for the bytes that are written as %XX.
 var isEscaped = func() (is [256]bool) {
 	for c := range is {
 		is[c] = c <= ' ' || strings.IndexByte("%|=~#{}\x7f", byte(c)) >= 0
@@ -178,7 +178,8 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 
 // AppendDigest appends the digest that replaces a text in a key.
 func AppendDigest(dst []byte, s string) []byte {
-	// The bytes of s are only read. A copy could be as long as a client likes.
+	// This avoids a copy, which could be as long as a client likes. The bytes of s are only
+	// read.
 	return appendDigest(dst, sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))))
 }
 

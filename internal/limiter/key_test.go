@@ -71,8 +71,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Keys with the same domain and first entry share a slot, regardless of the rest and of their
-// length.
+// Keys with the same domain and first entry share a slot, regardless of their other parts and
+// their length.
 func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
 	keys := Keys{Prefix: "shop:", Cluster: true}
 	spell := func(domain, tenant, pattern string, others int, limit *Limit) []byte {
@@ -102,7 +102,7 @@ func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
 	}
 }
 
-// A cluster divides the slots into ranges of about the same size.
+// The nodes of a cluster have ranges of slots of about the same size.
 func TestBucketsLoadAClusterEvenly(t *testing.T) {
 	for nodes := 1; nodes <= 16; nodes++ {
 		on := make([]int, nodes)
@@ -143,7 +143,7 @@ type input struct {
 	Period         int
 }
 
-// readInput makes an input of arbitrary bytes: NUL ends a string, and a value that begins with
+// readInput makes an input from arbitrary bytes: NUL ends a string, and a value that begins with
 // * is a pattern.
 func readInput(data string) input {
 	fields := strings.Split(data, "\x00")

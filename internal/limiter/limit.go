@@ -51,11 +51,11 @@ type Mode uint8
 // The modes.
 const (
 	Enforced Mode = iota // denies the request
-	Shadow               // is counted and measured but never denies
-	Quota                // denies the request only if all quota limits of it are exceeded
+	Shadow               // is counted and shown in metrics but denies nothing
+	Quota                // denies the request only if all its quota limits are exceeded
 )
 
-// Charge says whether the cost of a denied hit is written.
+// Charge determines whether the cost of a denied hit is written.
 type Charge uint8
 
 const (
@@ -70,17 +70,17 @@ const (
 	Always
 )
 
-// FailureMode says how the hits on a limit are decided while the store fails. Package failover
-// describes requests with limits of several modes.
+// FailureMode determines how a limit's hits are decided while the store fails. See package
+// failover for requests with limits of several modes.
 type FailureMode uint8
 
 // The failure modes.
 const (
 	FailureByDefault FailureMode = iota // leaves it to the server's setting
 	FailureError                        // leaves the request undecided
-	FailureAllow                        // admits them without counting
+	FailureAllow                        // admits the hits without counting them
 	FailureDeny                         // treats the limit as exceeded
-	FailureLocal                        // counts them in the memory of this process
+	FailureLocal                        // counts the hits in the memory of this process
 )
 
 var failureModes = [...]string{"default", "error", "allow", "deny", "local"}
@@ -92,8 +92,7 @@ func FailureModeNames() []string { return failureModes[FailureError:] }
 func (m FailureMode) String() string { return failureModes[m] }
 
 // MaxPeriod is the longest period of a limit, and the longest time that a full bucket may take
-// to drain. Up to it, the end of any window, in microseconds since the epoch, stays below
-// MaxExact.
+// to drain. It keeps the end of any window, in microseconds since the epoch, below MaxExact.
 const MaxPeriod = 100 * 365 * day
 
 // MinBan is the shortest ban; the longest lasts MaxPeriod.
@@ -117,26 +116,26 @@ type Spec struct {
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
 	Charge          Charge      // whether denied hits are written
-	Mode            Mode        // how the request is affected if the limit is exceeded
-	Veto            bool        // the limit denies for an exception or an invalid value: its amount of 0 outweighs quotas and failure modes
+	Mode            Mode        // effect of an exceeded limit on the request
+	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
 	FailureMode     FailureMode // how hits are decided while the store fails
 	Notify          []int       // percentages of the amount at which operators are notified, ascending
-	Replaces        []string    // names of the limits that do not count beside this one, sorted
-	Series          Series      // labels of the metrics; limits with equal labels share them
+	Replaces        []string    // names of the limits that this limit replaces, sorted
+	Series          Series      // labels in metrics; limits with equal labels share their metrics
 
 	// DenyFor is the length of a ban, during which every hit on the counter except refunds is
-	// over. 0 disables bans. A ban begins when a hit of an enforced limit is over, and its
-	// request is therefore denied: also if another limit denies the request, too, if the hit is
-	// always charged, and if it is a peek of a request, so that clients who ask first and are
-	// charged later are banned like others. A limit in shadow mode or a quota begins no ban,
-	// nor does CounterStore.Peek. A ban in force is not extended, and does not stop hits that
-	// are written even if their request is denied. Limits without bans, such as an exception's,
-	// ignore a ban in force and leave it for other limits on the counter.
+	// over. 0 disables bans. A ban begins when a hit of an enforced limit is over and so denies
+	// its request, even if another limit also denies it or the hit is always charged. A peek of
+	// a request begins a ban, too, so that clients who ask first and are charged later are
+	// banned like others. A limit in shadow or quota mode begins no ban, nor does
+	// CounterStore.Peek. A ban in force is not extended, and does not stop hits that are written
+	// even if their request is denied. Limits without bans, such as an exception's, ignore a ban
+	// in force and leave it for other limits on the counter.
 	DenyFor time.Duration
 }
 
 // Period returns the length of the limit's window, which is approximate for a calendar, or the
-// time in which a bucket drains by the amount.
+// time in which the amount drains from a bucket.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
@@ -216,8 +215,8 @@ func MustLimit(s Spec) *Limit {
 	return l
 }
 
-// NewDenial returns a limit that denies everything, even in quota mode and while the store fails,
-// and is never charged. In metrics, it has the domain and the rule by.
+// NewDenial returns a limit that denies everything, even in quota mode and while the store
+// fails, and is never charged. In metrics, its labels are the domain and the rule by.
 func NewDenial(domain, by string) *Limit {
 	return MustLimit(Spec{
 		Name: "deny", Unit: Day, Veto: true, Charge: Admitted, FailureMode: FailureDeny,
@@ -240,7 +239,7 @@ func (l *Limit) Times(factor float64) *Limit {
 			return times
 		}
 		if factor = math.Sqrt(factor); factor >= 2 {
-			factor = math.Floor(factor) // a bucket can count more if its amount and period have a larger common divisor
+			factor = math.Floor(factor) // a bucket counts larger amounts exactly if amount and period have a larger common divisor
 		}
 	}
 	return l

@@ -12,7 +12,7 @@ import (
 // counter: rarely enough for values that expire within seconds.
 type Recent[V any] struct {
 	seed maphash.Seed
-	sets []recentSet[V] // a power of two
+	sets []recentSet[V] // their number is a power of two
 }
 
 // recentWays is the number of counters in a set.
@@ -38,8 +38,8 @@ func NewRecent[V any](bytes int) *Recent[V] {
 	return &Recent[V]{maphash.MakeSeed(), make([]recentSet[V], n)}
 }
 
-// Touch calls do with the value of a counter, or the zero value if it has none, under a lock
-// that few others wait for. It keeps the value that do leaves.
+// Touch calls do with the value of a counter, or the zero value if it has none, and keeps the
+// changed value. It holds the lock of the counter's set, for which few others wait.
 func (r *Recent[V]) Touch(key []byte, do func(*V)) {
 	set, hash := r.lock(key)
 	defer set.mu.Unlock()

@@ -2,21 +2,21 @@ package limiter
 
 import "time"
 
-// RetrySpread spreads the times at which denied clients retry. It changes only the RetryAfter
-// of denied requests: requests that are denied on one counter get times one after the other, in
-// the order of their denials, so that each finds room when it retries. No time is earlier than
-// the exact RetryAfter, and the first is exact.
+// RetrySpread spreads the times at which denied clients retry. It changes only the RetryAfter of
+// denied requests: requests that one counter denies get successive times, in the order of their
+// denials, so that each finds room when it retries. No time is earlier than the exact
+// RetryAfter, and the first is exact.
 //
-// It cannot identify clients. A client alone on its counter that retries too early, and is
-// denied again and again, looks like many clients. So a limit of few units, of a long period,
-// or with bans, is treated as a per-client limit: its retry times are delayed by less than a
-// second. Retry times of other limits are delayed by at most two periods. A queue that grows
-// that long twice within half a period must have clients that do not wait: until all its times
-// have passed, new times are delayed by at most 10 seconds and at most a period.
+// It cannot identify clients. A lone client of a counter that retries too early, and is denied
+// again and again, looks like many clients. So a limit with few units, a long period or bans is
+// treated as a per-client limit: its retry times are delayed by less than a second. Retry times
+// of other limits are delayed by at most two periods. A queue that grows that long twice within
+// half a period has clients that do not wait: until all its times have passed, new times are
+// delayed by at most 10 seconds and at most a period.
 //
 // Some hits get the exact time and do not join the queue, because no client retries for them: a
 // peek, a hit that is written even if its request is denied, a hit that will never fit, and a
-// hit in shadow mode or of a quota, which denies nothing by itself.
+// hit in shadow or quota mode, which denies nothing by itself.
 type RetrySpread struct {
 	now    func() time.Time
 	start  time.Time
@@ -24,7 +24,7 @@ type RetrySpread struct {
 }
 
 const (
-	// Limits of crowdUnits or more, per crowdPeriod or less, are shared by many clients.
+	// Limits of crowdUnits or more per crowdPeriod or less count as shared by many clients.
 	crowdUnits  = 20
 	crowdPeriod = 60 * second
 	// crowdPushPeriods is the longest delay of such a limit's retry times, in periods. 100
@@ -32,16 +32,16 @@ const (
 	crowdPushPeriods = 2
 	// impatientPush is the longest delay while some clients do not wait.
 	impatientPush = 10 * second
-	// lonePush is the bound of the delay for a per-client limit.
+	// lonePush is the exclusive bound of the delay for a per-client limit.
 	lonePush = second
 )
 
 // queue describes the clients that wait to retry on a counter.
 type queue struct {
-	due       int64 // time of the last client, in microseconds since RetrySpread.start
-	together  int64 // cost of all clients that retry at due, for algorithms with windows
-	full      int64 // when the queue last reached its longest delay, 0 if never
-	impatient int64 // until when some clients are assumed not to wait
+	due       int64 // retry time of the last client; times are in microseconds since RetrySpread.start
+	together  int64 // total cost of the clients that retry at due, for algorithms with windows
+	full      int64 // time at which the queue last reached its longest delay, 0 if never
+	impatient int64 // time until which some clients are assumed not to wait
 }
 
 // NewRetrySpread returns a RetrySpread. now should be a monotonic clock.
@@ -50,7 +50,7 @@ func NewRetrySpread(now func() time.Time) *RetrySpread {
 }
 
 // Spread delays the RetryAfter of a denied request to a time at which it is admitted if all
-// clients wait. If several counters deny it, the longest RetryAfter decides.
+// clients wait. If several counters deny it, the longest RetryAfter is delayed.
 func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	last, longest := -1, time.Duration(-1)
 	for i := range hits {
@@ -75,9 +75,9 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	period, ahead := h.Limit.Period().Microseconds(), int64(0)
 	r.queues.Touch(h.Key, func(q *queue) {
 		ahead, q.together = algorithms[h.Limit.Algorithm].spacing(q.due-free, q.together, cost, period, int64(h.Limit.RequestsPerUnit))
-		if ahead > q.mostAhead(h.Limit, free) { // the queue is full: this client starts it again, at the exact time
+		if ahead > q.mostAhead(h.Limit, free) { // the queue is full: this client begins a new one, at the exact time
 			if q.full > 0 && now-q.full < period/2 {
-				q.impatient = max(q.impatient, q.due) // clients who wait take longer to fill it again
+				q.impatient = max(q.impatient, q.due) // clients that wait would take longer to fill it again
 			}
 			q.full, ahead, q.together = max(now, 1), 0, cost
 		}
@@ -86,7 +86,7 @@ func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
 	out[last].RetryAfter += duration(ahead)
 }
 
-// mostAhead returns the longest delay of a retry that fits from free on.
+// mostAhead returns the longest delay of a retry whose exact time is free.
 func (q *queue) mostAhead(limit *Limit, free int64) int64 {
 	period := limit.Period().Microseconds()
 	switch {
@@ -100,16 +100,16 @@ func (q *queue) mostAhead(limit *Limit, free int64) int64 {
 }
 
 // spacing queues a denied cost, which fits at a time F, behind the costs that were denied
-// earlier. ahead is the time from F to the last queued retry, negative if that is before F, and
-// together the cost of all clients that retry then. It returns both with the new cost included.
-// Times are in microseconds.
+// earlier. ahead is the time from F to the last queued retry, negative if that retry is before
+// F, and together is the total cost of the clients that retry then. The results are both values
+// after the new cost is queued. Times are in microseconds.
 type spacing func(ahead, together, cost, period, amount int64) (newAhead, newTogether int64)
 
 // atOnce delays no retry, because the times of later releases are unknown.
 func atOnce(_, _, _, _, _ int64) (ahead, together int64) { return 0, 0 }
 
-// byWindow lets as many clients retry at the start of a window as it admits. It rounds, because
-// windows from the first hit may begin a bit later than reported.
+// byWindow lets as many clients retry at the start of a window as the window admits. It rounds
+// to windows, because a window from the first hit may begin a bit later than reported.
 func byWindow(ahead, together, cost, period, amount int64) (int64, int64) {
 	windows := (ahead + period/2) / period // from the next window to the last queued one
 	switch {
@@ -132,6 +132,6 @@ func evenly(ahead, _, cost, period, amount int64) (int64, int64) {
 	return max(ahead, 0) + time, 0
 }
 
-// clockTolerance is the largest difference of two readings of the same time, in microseconds:
+// clockTolerance is the largest difference between two readings of one time, in microseconds:
 // the store and RetrySpread read their clocks one after the other.
 const clockTolerance = 1000

@@ -21,7 +21,7 @@ func newSpreading(t testing.TB) *spreading {
 	return p
 }
 
-// ask decides a request, and checks that RetrySpread changes only RetryAfter.
+// ask decides a request, and checks that RetrySpread changes nothing but RetryAfter.
 func (p *spreading) ask(hits ...Hit) (out, exact []Decision, denied bool) {
 	p.Helper()
 	exact = make([]Decision, len(hits))
@@ -92,8 +92,8 @@ func TestRetrySpread(t *testing.T) {
 	}
 }
 
-// oneMinute returns limits of an amount per minute. From 20 on, they count as shared by many
-// clients.
+// oneMinute returns limits of an amount per minute. From an amount of 20, they count as shared
+// by many clients.
 func oneMinute(amount uint64) (limits []*Limit) {
 	for _, a := range []Algorithm{FixedWindow, FirstHit, SlidingWindow} {
 		limits = append(limits, must(Spec{RequestsPerUnit: amount, Unit: Minute, Algorithm: a}))
@@ -118,7 +118,7 @@ func TestLoneClientGetsTheExactTime(t *testing.T) {
 	}
 }
 
-// A client that asks again and again gets nearly the exact time: always from per-client limits,
+// A client that asks again and again gets almost the exact time: always from per-client limits,
 // and for most of ten minutes from limits that many clients share.
 func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 		asks    int
 		every   time.Duration
 		nearly  time.Duration
-		mostFar int // percent of the denials
+		mostFar int // percentage of denials
 	}{
 		{append(
 			oneMinute(3),
@@ -158,8 +158,8 @@ func TestImpatientClientsDelayOthersLittle(t *testing.T) {
 	}
 }
 
-// Two clients ask at a time that is a bit earlier by the store's clock than by RetrySpread's:
-// the second must retry after the first.
+// Two clients ask at a time that is a bit earlier by the store's clock than by RetrySpread's
+// clock. The second client must retry after the first.
 func TestClocksThatDiffer(t *testing.T) {
 	p, l := newSpreading(t), must(Spec{RequestsPerUnit: 50, Unit: Second, Algorithm: TokenBucket})
 	hits, store, out := []Hit{hitOn(l, "k", 50)}, p.now.UnixMicro(), make([]Decision, 1)
@@ -174,8 +174,8 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// A client that does not retry, or not because of this limit, gets the exact time and delays no
-// other client.
+// A client that does not retry, or retries because of another limit, gets the exact time and
+// delays no other client.
 func TestExactTimes(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 20, Unit: Minute})
 	slow, none := must(Spec{RequestsPerUnit: 1, Unit: Day}), must(Spec{Unit: Day})
@@ -201,7 +201,8 @@ func TestExactTimes(t *testing.T) {
 	}
 }
 
-// Random requests on a few counters: ask checks each decision.
+// TestRetrySpreadChangesNoDecision sends random requests on a few counters. ask checks each
+// decision.
 func TestRetrySpreadChangesNoDecision(t *testing.T) {
 	p, random, limits := newSpreading(t), rand.New(rand.NewPCG(3, 4)), oneMinute(50)
 	later := 0

@@ -3,7 +3,7 @@ package limiter
 import "strings"
 
 // LabelSet has the labels of a limit's metrics. They come from the configuration, so that
-// traffic cannot add series, except for rules whose labels contain values of requests: see
+// traffic cannot add series, except for rules whose labels contain values of requests; see
 // Hit.Labels. No label contains LevelEnd.
 type LabelSet struct {
 	Domain string
@@ -19,8 +19,8 @@ const LevelEnd = 0
 
 const labelEnd = string(rune(LevelEnd))
 
-// NewLabelSet returns the labels for a domain and for levels that are spelled like Hit.Labels.
-// Rule and Limit are empty.
+// NewLabelSet returns the labels for a domain and for levels in the form of Hit.Labels. Rule and
+// Limit are empty.
 func NewLabelSet(domain, levels string) LabelSet {
 	l := LabelSet{Domain: domain}
 	l.Key1, levels, _ = strings.Cut(levels, labelEnd)
@@ -29,11 +29,11 @@ func NewLabelSet(domain, levels string) LabelSet {
 	return l
 }
 
-// Series is a LabelSet spelled as one string, because every limit has one. It omits Rule and
-// Limit if both are empty.
+// Series is a LabelSet as one string, which takes less memory for each of many limits. It omits
+// Rule and Limit if both are empty.
 type Series string
 
-// Series returns the spelling of l.
+// Series returns l as one string.
 func (l LabelSet) Series() Series {
 	text := strings.Join([]string{l.Domain, l.Key1, l.Key2, l.More, l.Rule, l.Limit}, labelEnd)
 	if l.Rule == "" && l.Limit == "" {
@@ -52,10 +52,10 @@ func (s Series) Labels() (l LabelSet) {
 	return l
 }
 
-// Domain returns the label Domain.
+// Domain returns the domain of s.
 func (s Series) Domain() string { return string(s.first(1)) }
 
-// Keys returns s without More, Rule and Limit. It differs from every other series.
+// Keys returns s without More, Rule and Limit. It never equals a full series.
 func (s Series) Keys() Series { return s.first(3) }
 
 // Levels returns s without Rule and Limit.

@@ -1,24 +1,24 @@
 package limiter
 
 // slidingWindow estimates the use of the period that ends now: all of the current window, and
-// the share of the previous window that the period still covers, as if it had been used evenly.
-// A hit is admitted if the estimate with it stays within the amount:
+// the share of the previous window that the period still covers, as if its use had been even. A
+// hit is admitted if the estimate with the hit's cost stays within the amount:
 //
 //	prev*rest/period + used + cost <= amount
 //
 // where rest is the time left of the current window. The share is rounded up to a unit, which
-// changes no decision: all other terms are whole units.
+// changes no decision, because all other terms are whole units.
 //
-// State: At is the number of the current window, counted from the epoch, Used and Prev the use
-// of it and of the previous one.
+// State: At is the number of the current window, counted from the epoch; Used is its use, and
+// Prev is the use of the previous window.
 type slidingWindow struct {
 	window
 	simple int64 // largest use for which Lua's products are exact, equal for all amounts
 }
 
-// newSlidingWindow fails unless Lua's products are exact for ordinary uses, up to twice the
-// amount: those with the whole seconds of a period, and those with the microseconds of one
-// second, to which a remainder below the period is added. For larger uses, Lua works out the
+// newSlidingWindow fails unless Lua's two products are exact for ordinary uses, up to twice the
+// amount: the use times the whole seconds of a period, and the use times the microseconds of one
+// second, to which a remainder below the period is added. For larger uses, Lua computes the
 // share bit by bit.
 func newSlidingWindow(s *Spec) (counting, error) {
 	w := slidingWindow{window: s.window()}
@@ -36,8 +36,8 @@ func (w slidingWindow) roll(s State, now int64) State {
 	case current == s.At+1:
 		return State{At: current, Prev: s.Used}
 	case current < s.At:
-		// The current window takes all of the use. The share of the previous one, by the new
-		// time, might be less than it was.
+		// All use moves to the current window, because the new share of the previous window
+		// might be smaller than the share before.
 		return State{At: current, Used: min(s.Used+s.Prev, maxUsed)}
 	default:
 		return State{At: current}
@@ -62,8 +62,9 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	case w.estimate(s, now)+cost <= w.amount:
 		return 0
 	}
-	// It fits once at most free units of a window are covered. That window is the previous one
-	// now, or the current one after it has become the previous one.
+	// The cost fits once the period covers at most free units of a window: of the previous
+	// window or, if that is not enough, of the current window after it has become the previous
+	// one.
 	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
 	if free < 0 {
 		end, free, window = end+w.period, w.amount-cost, s.Used

@@ -38,7 +38,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// If the algorithm cannot count the amount, Times returns an amount that it can count.
+// If the algorithm cannot count the multiplied amount, Times returns a smaller amount.
 func TestTimesStaysCountable(t *testing.T) {
 	for _, of := range []Spec{
 		{RequestsPerUnit: 1_000_000, Unit: Year, Algorithm: SlidingWindow},

@@ -7,16 +7,16 @@ import (
 )
 
 // tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371) as a leaky bucket: hits
-// fill it and time drains it, at the amount per period. A hit is admitted if the bucket does
-// not overflow with it. So any span t admits at most burst + amount*t/period. With the emission
+// fill it and time drains it, at the amount per period. A hit is admitted if it does not
+// overflow the bucket. So any span t admits at most burst + amount*t/period. With the emission
 // interval T = period/amount, the theoretical arrival time is At + level*T.
 //
 // A hit that is charged although it does not fit raises the level above the burst, at most to
-// the brim: a period's amount of debt.
+// the brim: burst plus amount.
 //
-// State: At is the time of the level, in microseconds since the epoch, Used its whole units and
-// Prev the parts of one more. A unit has as many parts as the period has microseconds, so that
-// one microsecond drains as many parts as the amount is: all numbers are whole, for any amount.
+// State: At is the time of the level, in microseconds since the epoch; Used is its whole units
+// and Prev the parts of one more unit. A unit has as many parts as the period has microseconds,
+// so that amount parts drain in a microsecond: all numbers are whole, for any amount.
 type tokenBucket struct {
 	period, amount, burst int64
 	divisor               int64 // greatest common divisor of the amount and the period's seconds
@@ -27,12 +27,12 @@ type tokenBucket struct {
 // to which a remainder below the period is added.
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
-	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains if it is 0; nothing fits then, because burst is 0, too
+	amount := int64(max(s.RequestsPerUnit, 1)) // so that debt drains from a limit of 0, which admits nothing because burst is 0, too
 	b := tokenBucket{period: seconds * second, amount: amount, burst: int64(s.Size())}
 	rate := big.NewRat(amount, seconds)
 	b.divisor = amount / rate.Num().Int64()
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
-	// A Duration has room for twice MaxPeriod, in which the debt of a period drains, too.
+	// A Duration has room for twice MaxPeriod, in which a bucket at the brim drains.
 	if rate.Cmp(big.NewRat(b.burst, int64(MaxPeriod/time.Second))) < 0 {
 		return nil, fmt.Errorf("%s takes too long to refill, at most 100 years are allowed", what())
 	}
@@ -42,10 +42,11 @@ func newTokenBucket(s *Spec) (counting, error) {
 	return b, nil
 }
 
-// brim returns the highest level that is counted, in units.
+// brim returns the highest level, in units.
 func (b tokenBucket) brim() int64 { return b.burst + b.amount }
 
-// clamp lowers a level to the brim. Only a larger amount can have left it above.
+// clamp lowers a level above the brim to the brim. Only a larger earlier amount can have left
+// such a level.
 func (b tokenBucket) clamp(s State) State {
 	if s.Used >= b.brim() {
 		s.Used, s.Prev = b.brim(), 0
@@ -61,15 +62,15 @@ func (b tokenBucket) level(s State) int64 {
 	return s.Used
 }
 
-// drainTime returns how long units and some parts of one more take to drain. They are at most
-// the brim.
+// drainTime returns the time in which units and parts of one more unit drain. Both together are
+// at most the brim.
 func (b tokenBucket) drainTime(units, parts int64) int64 {
 	time, rest := mulDiv(units, b.period, b.amount)
 	return time + ceilDiv(rest+parts, b.amount)
 }
 
-// roll lets the level of a state from after now drain from now on. It does not lower that level
-// to the brim: another limit with a larger amount may need it.
+// roll makes the level of a state that is later than now drain from now on. It does not lower
+// that level to the brim, because another limit with a larger amount may need it.
 func (b tokenBucket) roll(s State, now int64) State {
 	elapsed := now - s.At
 	if s.At = now; elapsed < 0 {
@@ -83,7 +84,7 @@ func (b tokenBucket) roll(s State, now int64) State {
 	return b.without(s, units, parts)
 }
 
-// without returns s with the level lowered by units and parts of one more, at least to empty.
+// without returns s with the level lowered by units and parts of one more unit, but not below 0.
 func (b tokenBucket) without(s State, units, parts int64) State {
 	s.Used, s.Prev = s.Used-units, s.Prev-parts
 	if s.Prev < 0 {
@@ -111,8 +112,7 @@ func (b tokenBucket) add(s State, cost int64) State {
 	return b.clamp(b.without(b.clamp(s), -cost, 0))
 }
 
-// giveBack lowers the level by the cost, or by the rest of the charge if some of it has
-// drained.
+// giveBack lowers the level by the cost, or by the rest of the charge if part of it has drained.
 func (b tokenBucket) giveBack(s, remains, _ State, cost int64) State {
 	if remains.Used >= cost {
 		return b.add(s, -cost)
@@ -125,7 +125,8 @@ func (b tokenBucket) usage(s State, now int64) (used, reset int64) {
 	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// numbers returns the brim: it fills any bucket, as a refund empties any, and never fits.
+// numbers returns the brim as the largest cost: it fills any bucket, its refund empties any, and
+// it never fits.
 func (b tokenBucket) numbers() (int64, [4]int64) {
 	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

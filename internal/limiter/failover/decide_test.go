@@ -22,8 +22,8 @@ func of(mode limiter.FailureMode) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, FailureMode: mode})
 }
 
-// hit asks for one unit of l, on a counter of its own for each failure mode. The functions
-// below change the hit.
+// hit asks for one unit of l, on one counter for each failure mode. The functions below change
+// the hit.
 func hit(l *limiter.Limit) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(l.FailureMode.String()), Cost: 1}
 }
@@ -34,7 +34,7 @@ func refund(h limiter.Hit) limiter.Hit          { h.Refund = true; return h }
 func shadow(h limiter.Hit) limiter.Hit          { h.Mode = limiter.Shadow; return h }
 func quota(h limiter.Hit) limiter.Hit           { h.Mode = limiter.Quota; return h }
 
-// The decisions of the modes, half a minute before the window ends.
+// The decisions of the modes.
 var (
 	allowed = limiter.Decision{Charged: true, Remaining: 3}
 	spared  = limiter.Decision{Remaining: 3} // allowed, but another limit denies
@@ -49,8 +49,8 @@ func TestModes(t *testing.T) {
 	type requests = [][]limiter.Hit
 	for _, c := range []struct {
 		name   string
-		mode   limiter.FailureMode // the server's
-		before requests            // decided first
+		mode   limiter.FailureMode // default of the server
+		before requests            // requests decided before hits
 		hits   []limiter.Hit
 		want   []limiter.Decision // nil for an error
 		denied bool
@@ -128,7 +128,7 @@ func TestModes(t *testing.T) {
 func TestModesAreCounted(t *testing.T) {
 	s, reg := open(limiter.FailureError, nil)
 	for _, hits := range [][]limiter.Hit{
-		{hit(locally), hit(byDefault), hit(erring)}, // undecided: only the hit with mode error counts
+		{hit(locally), hit(byDefault), hit(erring)}, // undecided, which counts only the hit with mode error
 		{hit(locally), hit(locally), shadow(hit(erring))},
 		{hit(denying), hit(allowing), hit(none)},
 	} {

@@ -2,16 +2,15 @@
 //
 // A request that the store could not decide is decided by all its limits:
 //
-//   - If a limit has mode error, the request stays undecided. Exceptions: a limit in shadow
-//     mode, which must never have an effect, counts as mode allow; and a request that an
-//     exception or an invalid value denies is denied in any case.
+//   - If a limit has mode error, the request stays undecided. But a limit in shadow mode, which
+//     must never have an effect, counts as mode allow, and a request that an exception or an
+//     invalid value denies is denied in any case.
 //   - A limit with failure mode deny counts as exceeded; its mode (enforced, shadow, quota)
 //     then decides as usual.
 //   - A limit with mode allow admits its hit, unless it is a limit of 0, which denies
 //     everything with or without a store.
-//   - Limits with mode local are decided together in the memory of this process, all or
-//     nothing: if one of them or a limit with mode deny denies the request, nothing is charged
-//     there except hits that are always charged.
+//   - Limits with mode local are decided together in the memory of this process, all or nothing:
+//     if the request is denied, nothing is charged there except hits that are always charged.
 //
 // Refunds are admitted as usual, but only limits with mode local count them. Each process has
 // its own local counters, which start from 0. If the store did not answer in time, it may have
@@ -33,24 +32,23 @@ import (
 	"weir/internal/limiter"
 )
 
-// calm is the time without local decisions after which the store counts as back. While a part
-// of a store fails, such as a node of a cluster, decisions of other parts must not restart the
-// local counters of that part.
+// calm is the time without local decisions after which the store counts as back. While part of a
+// store fails, such as a node of a cluster, decisions of other parts must not reset the local
+// counters.
 const calm = 10 * time.Second
 
-// Failover decides by failure modes if the store cannot. A nil Failover decides nothing.
+// Failover decides by failure modes when the store cannot. A nil Failover decides nothing.
 type Failover struct {
 	mode      limiter.FailureMode
 	open      func() limiter.CounterStore
 	began     time.Time
 	counted   atomic.Int64                                 // time of the last local decision, since began
-	local     atomic.Pointer[limiter.CounterStore]         // local store of an outage, or nil if there is none
+	local     atomic.Pointer[limiter.CounterStore]         // local store of the current outage, or nil
 	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
 }
 
 // New returns a Failover. mode applies to limits without a failure mode of their own. openLocal
-// returns an empty store in memory, for one outage, and must not fail. reg registers the
-// metrics; nil disables them.
+// returns an empty store in memory for one outage. reg registers the metrics; nil disables them.
 func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg prometheus.Registerer) *Failover {
 	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), open: openLocal, began: time.Now()}
 	decisions := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
@@ -63,8 +61,8 @@ func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg pr
 	return f
 }
 
-// StoreDecided reports that the store has decided a request. It ends an outage in which nothing
-// was decided locally for the time calm.
+// StoreDecided reports that the store has decided a request. It ends an outage if nothing has
+// been decided locally for the time calm.
 func (f *Failover) StoreDecided() {
 	if f == nil {
 		return
@@ -98,9 +96,9 @@ func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return nil
 }
 
-// Decide decides a request that the store could not decide because of cause, and fills in out
-// as limiter.Store does. It returns cause if the request has a limit with mode error, if cause
-// does not wrap limiter.ErrUnavailable, and if the caller has left.
+// Decide decides a request that the store could not decide because of cause, and fills in out as
+// limiter.Store does. It returns cause if the request has a limit with mode error, if cause does
+// not wrap limiter.ErrUnavailable, or if the caller has left.
 func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision, cause error) (denied bool, err error) {
 	switch {
 	case f == nil || !errors.Is(cause, limiter.ErrUnavailable) || !vetoed(hits) && f.undecidable(hits):
@@ -109,7 +107,7 @@ func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter
 		return f.decide(ctx, hits, out)
 	}
 	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {
-		// It reports use that has happened, so it counts even if the caller has left.
+		// The request reports past use, so it counts even if the caller has left.
 		_, _ = f.decide(ctx, hits, out)
 	}
 	return false, cause
@@ -146,8 +144,8 @@ func (f *Failover) undecidable(hits []limiter.Hit) bool {
 }
 
 // decide decides a request without limits of mode error, or a request that an exception denies.
-// For the local store it replaces limits with other modes by limits that admit or deny
-// everything, so that they take part in the decision.
+// For the local store, it replaces limits with other modes by limits that admit or deny
+// everything, so that all take part in one decision.
 func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	questions := make([]limiter.Hit, len(hits))
 	anyLocal := false
@@ -163,7 +161,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 		if mode == limiter.FailureDeny {
 			limit = closed
 		}
-		// It is a peek, which writes nothing.
+		// A peek writes nothing.
 		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode()}
 		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
 	}
@@ -187,13 +185,13 @@ func known(name string, amount uint64) *limiter.Limit {
 	return limiter.MustLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
 }
 
-// retryAfter is the RetryAfter of a limit with mode deny: it is unknown when the store will be
-// back.
+// retryAfter is the RetryAfter of a limit with mode deny, because the time at which the store is
+// back is unknown.
 const retryAfter = time.Second
 
-// assume returns the decision of a hit that is not counted: as for a full counter if over, else
-// as for an unused counter from which nothing is taken. An admitted hit counts as charged, so
-// that metrics count its units as admitted.
+// assume returns the decision of an uncounted hit: as for a full counter if over, else as for an
+// unused counter. An admitted hit counts as charged, so that metrics count its units as
+// admitted.
 func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
 	size := int64(h.Limit.Size())
 	switch {

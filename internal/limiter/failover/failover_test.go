@@ -20,7 +20,7 @@ import (
 // errDown is the error of a store that is down.
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
-// down is a store that is down, so that failure modes decide.
+// down is a store that is always down, so that failure modes decide.
 type down struct{ *Failover }
 
 func (d down) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
@@ -45,7 +45,8 @@ func TestLocalCounters(t *testing.T) {
 	})
 }
 
-// A caller that leaves, or another error, is not a failure of the store.
+// A caller that leaves is not a failure of the store, nor is an error that does not wrap
+// ErrUnavailable.
 func TestErrorsThatAreNotOurs(t *testing.T) {
 	gone, leave := context.WithCancel(context.Background())
 	leave()
@@ -83,8 +84,8 @@ weir_failure_mode_decisions_total{mode="local"} %d
 	}
 }
 
-// Local counters are dropped when the store has worked again for a while, not with the first
-// request that another part of it decides.
+// Local counters are dropped when the store has worked again for a while, not when another part
+// of it decides the first request.
 func TestLocalCountersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(limiter.FailureLocal, nil)

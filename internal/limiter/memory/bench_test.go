@@ -15,7 +15,7 @@ import (
 // keyOf appends a counter's key of 31 bytes.
 func keyOf(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "w1|api|user=%07x|path=/in|1m", n) }
 
-// BenchmarkDecide decides requests of several hits. Each goroutine draws from its own counters.
+// BenchmarkDecide decides requests of several hits. Each goroutine has its own counters.
 func BenchmarkDecide(b *testing.B) {
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Month})
 	for _, c := range []struct{ hits, counters int }{{1, 1}, {10, 10}, {1, 1_000_000}} {

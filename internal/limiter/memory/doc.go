@@ -1,9 +1,8 @@
 // Package memory keeps counters in the memory of this process, for a single server and for
-// tests: processes share nothing, and nothing survives a restart. The hits of a request go in,
-// their decisions come out.
+// tests: processes share nothing, and nothing survives a restart.
 //
 // Read store.go first: it decides a request under the locks of the shards of its counters.
 // shard.go has the counters of one shard, by key and by expiry.
 //
-// There are no goroutines: later requests remove expired counters.
+// The package starts no goroutines: later requests remove expired counters.
 package memory

@@ -20,7 +20,7 @@ func (f *fixture) hold(l *limiter.Limit, key string, n uint64, refund bool) limi
 	return f.decide(limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: name, Refund: refund})
 }
 
-// Clients choose the number of names. Names without a hold take no memory, and holds count as
+// Clients can send any number of names. Names without a hold take no memory, and holds count as
 // counters do.
 func TestHoldsAreBounded(t *testing.T) {
 	f := newFixture(t, 1000)

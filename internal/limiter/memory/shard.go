@@ -9,7 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// shard is a part of the counters under one lock.
+// shard has a part of the counters under one lock.
 type shard struct {
 	mu sync.Mutex
 	counters
@@ -17,36 +17,36 @@ type shard struct {
 	_ [64]byte // keeps shards in separate cache lines
 }
 
-// counters are the counters of a shard, numbered from 1. They refer to each other and to their
-// keys by number, so that the garbage collector has little to scan.
+// counters has the counters of a shard, numbered from 1. Counters refer to each other and to
+// their keys by number, so that the garbage collector has little to scan.
 type counters struct {
 	seed      maphash.Seed
 	max       int
-	index     map[uint32]uint32    // by hash, the first counter of a chain linked by next
+	index     map[uint32]uint32    // by hash, the first counter of a chain that next links
 	blocks    []*[perBlock]counter // counters by number; number 0 is unused
-	made      uint32               // numbers made so far, used or free
-	free      uint32               // first number of the chain of free numbers
+	made      uint32               // numbers so far, used or free; the next new number
+	free      uint32               // first of a chain of free numbers
 	order     []uint32             // heap of counters, soonest to expire first
-	keys      []byte               // of all counters, with gaps where counters were dropped
-	live      int                  // bytes of keys, without the gaps
-	holds     map[uint32]*holds    // by number of the counter, if it has holds
+	keys      []byte               // keys of all counters, with gaps where counters were dropped
+	live      int                  // length of keys without the gaps
+	holds     map[uint32]*holds    // by number of a counter with holds
 	holdsSize int                  // size of all holds, in counters
 }
 
 const perBlock = 16
 
-// counter is the state of one key.
+// counter is the counter of one key.
 type counter struct {
 	state    limiter.State
 	expiry   int64  // when the counter becomes unused, in microseconds since the epoch
 	key      uint32 // offset in keys, which has less than 4 GiB
-	length   uint32 // of the key
+	length   uint32 // length of the key
 	next     uint32 // next counter with the same hash, or next free number
-	position int32  // index in order, added or dropped
+	position int32  // index in order, or added or dropped
 }
 
 const (
-	added   = -1 // by the request that is being decided, not yet in order
+	added   = -1 // by the current request, not yet in order
 	dropped = -2
 )
 
@@ -60,14 +60,15 @@ func newCounters(seed maphash.Seed, maxCounters int) counters {
 	return counters{seed: seed, max: maxCounters, index: map[uint32]uint32{}, made: 1, holds: map[uint32]*holds{}}
 }
 
-// inShard returns the bits of a key's hash that its shard uses. Other bits select the shard.
+// inShard returns the bits of a key's hash that are used within a shard. Other bits select the
+// shard.
 func inShard(hash uint64) uint32 { return uint32(hash >> 32) }
 
 func (s *counters) at(n uint32) *counter { return &s.blocks[n/perBlock][n%perBlock] }
 
 func (s *counters) keyOf(c *counter) []byte { return s.keys[c.key:][:c.length] }
 
-// find returns the counter of a key, or 0 if it has none.
+// find returns the counter of a key, or 0 if there is none.
 func (s *counters) find(hash uint32, key []byte) uint32 {
 	n := s.index[hash]
 	for n != 0 && !bytes.Equal(s.keyOf(s.at(n)), key) {
@@ -96,8 +97,8 @@ func (s *counters) add(hash uint32, key []byte) (n uint32) {
 	return n
 }
 
-// pack copies the keys, without gaps, into new memory with room for more bytes, and for a
-// quarter on top of that.
+// pack copies the keys, without gaps, into new memory with room for more bytes and a quarter in
+// reserve.
 func (s *counters) pack(more int) {
 	packed := make([]byte, 0, (s.live+more)*5/4)
 	for n := uint32(1); n < s.made; n++ {
@@ -110,13 +111,13 @@ func (s *counters) pack(more int) {
 	s.keys = packed
 }
 
-// keep sorts a counter by its expiry, or drops it if it has expired. It returns the number of
-// counters that were evicted although they had not expired.
+// keep inserts a counter into order by its expiry, or drops it if it has expired. It returns the
+// number of counters that it evicted before they expired.
 func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	c := s.at(n)
 	switch {
 	case c.position == dropped:
-		return 0 // by another hit of the request, on the same counter or to make room
+		return 0 // for another hit of the request, on the same counter or to make room
 	case expiry <= now:
 		s.drop(n)
 		return 0
@@ -146,8 +147,8 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	return evictions
 }
 
-// someHolds is the size of a counter's Holds, in counters, in addition to one for each hold. It
-// approximates the memory that they take.
+// someHolds is the size of an empty Holds, in counters; each hold adds one. It approximates the
+// memory.
 const someHolds = 4
 
 // holdsOf returns the holds of a counter of l.
@@ -184,8 +185,8 @@ func (s *counters) drop(n uint32) {
 	c.next, c.position, s.free = s.free, dropped, n
 }
 
-// clear drops up to most expired counters, and frees memory if few counters are left. Numbers
-// of counters are invalid after it.
+// clear drops up to most expired counters, and frees memory if few counters are left. After it,
+// numbers of counters are invalid.
 func (s *counters) clear(now int64, most int) {
 	for ; most > 0 && len(s.order) > 0 && s.at(s.order[0]).expiry <= now; most-- {
 		s.drop(s.order[0])
@@ -196,7 +197,7 @@ func (s *counters) clear(now int64, most int) {
 	old := *s
 	*s = newCounters(old.seed, old.max)
 	s.holdsSize = old.holdsSize
-	for i, n := range old.order { // also a heap in this order
+	for i, n := range old.order { // the same order is a heap again
 		c := old.at(n)
 		key := old.keyOf(c)
 		m := s.add(inShard(maphash.Bytes(s.seed, key)), key)
@@ -226,7 +227,7 @@ func (o *byExpiry) Push(n any) {
 	o.at(o.Len() - 1).position = int32(o.Len() - 1)
 }
 
-// Pop returns nil, because drop knows the removed counter.
+// Pop returns nil, because drop knows which counter it removes.
 func (o *byExpiry) Pop() any {
 	o.order = o.order[:o.Len()-1]
 	return nil

@@ -58,8 +58,8 @@ func TestShardAgainstMap(t *testing.T) {
 	}
 }
 
-// expectKept compares the counters of c with want, from which it removes expired and evicted
-// ones.
+// expectKept compares the counters of c with want, after it removes expired and evicted counters
+// from want.
 func expectKept(t *testing.T, c *counters, want map[string]int64, now int64, evictions int) {
 	t.Helper()
 	soonest := int64(1 << 62)

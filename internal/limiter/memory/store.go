@@ -15,7 +15,7 @@ import (
 )
 
 // DefaultMaxCounters is the default of Options.MaxCounters. A counter takes about 80 bytes and
-// its key: this many with keys of 30 to 70 bytes take 110 to 160 MB.
+// its key, so that a million counters with keys of 30 to 70 bytes take 110 to 160 MB.
 const DefaultMaxCounters = 1_000_000
 
 // Options configure a Store. The zero value works.
@@ -23,30 +23,31 @@ type Options struct {
 	// MaxCounters bounds the number of counters; 0 means DefaultMaxCounters. Each hold counts
 	// as one more counter, and a counter with holds as five.
 	//
-	// When the store is full, a new counter evicts the counter that expires soonest. If that
-	// has not expired yet, its limit starts again from zero, and weir_memory_evictions_total
-	// counts it. Each shard has an equal part of the bound and evicts for itself, so a store of
-	// many counters evicts a few percent before MaxCounters.
+	// When the store is full, a new counter evicts the counter that expires soonest. If the
+	// evicted counter has not expired, its limit starts again from zero, and
+	// weir_memory_evictions_total counts it. Each shard has an equal part of the bound and
+	// evicts on its own, so that a store of many counters evicts a few percent before
+	// MaxCounters.
 	MaxCounters int
-	// Now is the clock. If nil, the store reads the machine's clock once and adds the time that
-	// passes, so that later steps of that clock neither admit nor deny anything.
+	// Now is the clock. If nil, the store reads the machine's clock once and adds elapsed time,
+	// so that steps of that clock neither admit nor deny anything.
 	Now func() time.Time
 	// Registerer registers the metrics; nil disables them.
 	Registerer prometheus.Registerer
 }
 
 const (
-	maxShards     = 64   // bits of the mask of shards
-	minPerShard   = 1024 // with fewer counters in a shard, the bound would be too inexact
-	scratch       = 16   // largest number of hits that is decided without allocation
-	clearedPerHit = 2    // expired counters removed for each hit, which adds at most one
+	maxShards     = 64   // bits of a mask of shards
+	minPerShard   = 1024 // with fewer counters for each shard, the bound would be too inexact
+	scratch       = 16   // largest number of hits that are decided without allocation
+	clearedPerHit = 2    // expired counters removed for each hit, which adds at most one counter
 )
 
 // Store is a limiter.CounterStore in memory. It needs no closing.
 type Store struct {
 	now       func() time.Time
 	seed      maphash.Seed
-	shards    []shard // a power of two
+	shards    []shard // their number is a power of two
 	evictions prometheus.Counter
 }
 
@@ -94,8 +95,8 @@ func (s *Store) size() (n float64) {
 // location is the location of a hit's counter.
 type location struct {
 	shard   *shard
-	hash    uint32 // of the key, within the shard
-	counter uint32 // number in the shard, valid while it is locked
+	hash    uint32 // hash of the key within the shard
+	counter uint32 // number in the shard, valid while the shard is locked
 }
 
 func (s *Store) locate(key []byte) (p location, shard int) {
@@ -123,8 +124,8 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	}
 	limiter.Describe(hits, after, now, out) // outside the locks
 
-	// Clear a random shard, too, unless it is busy, so that traffic on few keys clears all of
-	// them.
+	// Clear a random shard, too, unless it is busy, so that traffic on few keys clears all
+	// shards.
 	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // guessing the shard gains nothing
 		other.clear(now, clearedPerHit*len(hits))
 		other.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 // count calls limiter.Count under the locks of the touched shards. It returns the time of the
 // decision. Its error comes from limiter.Left.
 func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
-	// All requests lock the lowest shard first, so that there is no deadlock.
+	// All requests lock shards in ascending order, so that there is no deadlock.
 	for rest := touched; rest != 0; rest &= rest - 1 {
 		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
 	}
@@ -147,12 +148,11 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, 0, err
 	}
-	// The time is read under the locks, so that the later of two requests on a counter never
-	// has the earlier time.
+	// The time is read under the locks, so that times on a counter never go backwards.
 	now = s.now().UnixMicro()
 
-	// Every hit gets a counter. New counters that stay unused are removed before any other
-	// counter has to make room for them.
+	// Every hit gets a counter. New counters that stay unused are removed, and never displace
+	// others.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
 	var holds []*limiter.Holds

@@ -72,7 +72,7 @@ func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
 	return out[0]
 }
 
-// counted returns the number of counters, and of evictions.
+// counted returns the numbers of counters and of evictions.
 func (f *fixture) counted() (counters, evictions int) {
 	return int(f.size()), int(testutil.ToFloat64(f.evictions))
 }
@@ -116,7 +116,8 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// After a flood, the store frees the memory of expired counters, even if some counters stay.
+// After a flood of counters, the store frees the memory of expired ones, even if some counters
+// stay.
 func TestExpiryFreesMemory(t *testing.T) {
 	const n, stay = 100_000, 1000
 	f := newFixture(t, 0)
@@ -146,7 +147,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Counters take few bytes, and growing by one does not copy all of them again and again.
+// Counters take few bytes, and a growing store does not copy all of them again and again.
 func TestBytesPerCounter(t *testing.T) {
 	const n, most = 200_000, 118
 	f := newFixture(t, 0)
@@ -186,8 +187,8 @@ func TestUnusedCountersAreNotKept(t *testing.T) {
 	f.expect(0, 0)
 }
 
-// When the store is full, the counters that expire soonest make room. Expired ones do not count
-// as evicted.
+// When the store is full, it evicts the counters that expire soonest. Expired counters do not
+// count as evicted.
 func TestEviction(t *testing.T) {
 	f := newFixture(t, 10)
 	used := func(limit *limiter.Limit, key string) int64 { return f.decide(hit(limit, 0, key)).Used }
@@ -221,8 +222,8 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 5)
 }
 
-// A used-up limit starts again after as many other values as there are counters, if they expire
-// no sooner, as docs/operations.md says, and not before.
+// A used-up limit starts again only after as many other values as the store has counters, if
+// these expire no sooner, as docs/operations.md says.
 func TestWhatAResetCosts(t *testing.T) {
 	const kept = 10_000
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket} {
@@ -254,8 +255,8 @@ func TestWhatAResetCosts(t *testing.T) {
 	}
 }
 
-// A request with more new counters than there is room for is still decided, and may evict its
-// own counters.
+// A request with more new counters than the store has room for is still decided, and may evict
+// its own counters.
 func TestEvictionWithinARequest(t *testing.T) {
 	f := newFixture(t, 2)
 	d := f.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))

@@ -12,7 +12,7 @@ import (
 // histories.
 var algorithms = map[limiter.Algorithm]struct {
 	counters []counter
-	drains   bool // use drains gradually; each counter takes longer than lifetime to lose one unit of scale
+	drains   bool // use drains gradually: each counter takes longer than lifetime to lose scale units
 }{
 	limiter.FixedWindow: {counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
@@ -60,7 +60,7 @@ var algorithms = map[limiter.Algorithm]struct {
 	}},
 }
 
-// testRows checks that every algorithm has a row in algorithms and a file in lives.
+// testRows checks that every algorithm has a row in algorithms and steps in lives.
 func testRows(t *testing.T, all []life) {
 	t.Helper()
 	for i, name := range limiter.AlgorithmNames() {

@@ -37,12 +37,12 @@ func (f *fixture) counterStore() limiter.CounterStore {
 	return s
 }
 
-// looked is a counter to peek at after some requests.
+// looked is a test case of Peek: a counter after some requests.
 type looked struct {
 	name     string
 	requests [][]limiter.Hit
 	after    time.Duration
-	hit      limiter.Hit // on the counter
+	hit      limiter.Hit // hit for Peek on the counter
 	want     limiter.Counter
 }
 
@@ -77,7 +77,7 @@ func lookedAt() []looked {
 	}
 }
 
-// testPeek peeks at counters with different keys, twice, because it must change nothing.
+// testPeek peeks at counters with different keys, each twice, because Peek must change nothing.
 func testPeek(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)
@@ -110,7 +110,7 @@ func rekeyed(hits []limiter.Hit, key []byte) []limiter.Hit {
 	return hits
 }
 
-// testReset checks that a reset counter is unused, and a neighbour unchanged.
+// testReset checks that a reset counter is unused and that its neighbour is unchanged.
 func testReset(f *fixture) {
 	for i, c := range lookedAt() {
 		key := fmt.Appendf(nil, "%d", i)
@@ -147,8 +147,8 @@ func testReset(f *fixture) {
 	}
 }
 
-// testResetUnderLoad resets a counter several times while others charge it, and checks that
-// each reset admits at most one more limit.
+// testResetUnderLoad resets a counter several times while requests charge it, and checks that
+// each reset admits at most the amount once more.
 func testResetUnderLoad(f *fixture) {
 	const workers, each, resets = 8, 60, 5
 	key := []byte("busy")

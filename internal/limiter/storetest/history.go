@@ -13,8 +13,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// testHistories runs short random histories. One seed is new each time; add it to the list to
-// repeat its history.
+// testHistories runs short random histories. One seed is random; to repeat its history, add it
+// to the list.
 func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
 	decisions := 10_000
@@ -29,12 +29,12 @@ func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) l
 }
 
 // Differential compares a store with the model, decision by decision, over at least the given
-// number of random decisions, and returns their number. Several players send requests at the
-// same time, each on a few counters of its own, while the clock advances, stands still or steps
-// back.
+// number of random decisions, and returns their number. Several players send requests
+// concurrently, each on a few counters of its own, while the clock advances, stands still or
+// steps back.
 func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, seed uint64, decisions int) (decided int) {
 	t.Helper()
-	const players, requests = 16, 4 // requests of a player per tick of the clock
+	const players, requests = 16, 4 // requests of each player per tick of the clock
 	f := newFixture(t, open)
 	time := &timeline{rand.New(rand.NewPCG(seed, 0)), f.clock, f.clock.now()}
 	all := make([]*player, players)
@@ -78,10 +78,10 @@ type timeline struct {
 	newest time.Time // latest time of the clock
 }
 
-// behind reports whether the clock has stepped back and not caught up.
+// behind reports whether the clock has stepped back and has not caught up.
 func (l *timeline) behind() bool { return l.clock.now().Before(l.newest) }
 
-// tick advances the clock, or leaves it. It reports whether to step back next.
+// tick advances the clock, or reports that the next step is back.
 func (l *timeline) tick() (back bool) {
 	now := l.clock.now()
 	switch n := l.IntN(100); {
@@ -105,14 +105,14 @@ func (l *timeline) tick() (back bool) {
 }
 
 // stepBack sets the clock back, by seconds, hours or months. Every counter must have been
-// renewed before: a store may have forgotten a window that has ended.
+// renewed, because a store may have forgotten a window that has ended.
 func (l *timeline) stepBack() {
 	most := []time.Duration{20 * time.Second, 2 * time.Hour, 2 * time.Hour, 100 * 24 * time.Hour}[l.IntN(4)]
 	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(most)))))
 }
 
-// set sets the clock, but never shortly before the end of a window, because counters written
-// there could expire in real time while the clock stands.
+// set sets the clock, but never to a time shortly before the end of a window, because counters
+// written there could expire in real time while the clock stands still.
 func (l *timeline) set(now time.Time) {
 	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < lifetime {
 		now = next
@@ -123,7 +123,7 @@ func (l *timeline) set(now time.Time) {
 	}
 }
 
-// lifetime is the minimum life of a written counter in real time.
+// lifetime is the minimum time until a written counter expires.
 const lifetime = 10 * time.Second
 
 // player draws requests and compares the decisions of the store and the model.
@@ -166,7 +166,7 @@ func (p *player) play(hits []limiter.Hit) {
 	}
 }
 
-// renewal returns a request that leaves every counter with new use.
+// renewal returns a request that charges every counter.
 func (p *player) renewal() []limiter.Hit {
 	var hits []limiter.Hit
 	for i := range p.counters {
@@ -179,8 +179,8 @@ func (p *player) renewal() []limiter.Hit {
 	return hits
 }
 
-// lower lowers the amount of some counters that drain. Every counter must have been renewed
-// before: a store may have forgotten use that would have drained at the old amount.
+// lower lowers the amounts of some draining counters. Every counter must have been renewed,
+// because a store may have forgotten use that would have drained at the old amount.
 func (p *player) lower() {
 	for i := range p.counters {
 		c := &p.counters[i]
@@ -188,7 +188,7 @@ func (p *player) lower() {
 	}
 }
 
-// request draws one to five hits that leave no counter that expires soon.
+// request draws one to five hits after which no counter expires soon.
 func (p *player) request() []limiter.Hit {
 	for range 20 {
 		var hits []limiter.Hit
@@ -230,8 +230,7 @@ func (p *player) cost(scale uint64) uint64 {
 	}
 }
 
-// counter is a key with limits of one algorithm and period, of several amounts and in every
-// mode.
+// counter is a key with limits of one algorithm and period, in several amounts and every mode.
 type counter struct {
 	key     string
 	amounts [][]*limiter.Limit // by amount, then by mode
@@ -241,8 +240,8 @@ type counter struct {
 	scale   uint64             // of costs
 }
 
-// limit draws one of the limits. If the counter drains, only lower lowers the amount: a store
-// may have forgotten a counter that is empty for the limit asked last.
+// limit draws one of the limits. If the counter drains, limit never lowers the amount, see
+// lower.
 func (p *player) limit(c *counter) *limiter.Limit {
 	amount := p.IntN(len(c.amounts))
 	if algorithms[c.amounts[0][0].Algorithm].drains {
@@ -255,7 +254,7 @@ func (p *player) limit(c *counter) *limiter.Limit {
 		c.bans = !c.bans
 	}
 	modes := c.amounts[amount]
-	if c.bans && p.IntN(4) > 0 { // otherwise an exception, to which no ban applies
+	if c.bans && p.IntN(4) > 0 { // otherwise as for an exception, to which no ban applies
 		modes = c.banning[amount]
 	}
 	return modes[p.IntN(len(modes))]
@@ -273,7 +272,7 @@ func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {
 	return c
 }
 
-// limitsOf returns limits by amount, then by mode.
+// limitsOf returns a limit for each amount and mode.
 func limitsOf(s limiter.Spec, amounts []uint64) (limits [][]*limiter.Limit) {
 	for _, amount := range amounts {
 		var modes []*limiter.Limit

@@ -14,14 +14,14 @@ import (
 	"weir/internal/limiter"
 )
 
-// lives has step-by-step histories of counters that every store must reproduce. A request of
+// lives has histories of counters, step by step, that every store must reproduce. A request of
 // two hits looks like this:
 //
 //	10s denies: a take 1 of 3 per minute => over, used 3, remaining 0, reset 44.322s, retry 44.322s
 //	     and b take 1 of 3 per minute shadow => used 0, remaining 3, reset 44.322s
 //
-// It begins with the time of the request after start and its outcome. Each hit follows with its
-// key, its cost and its limit, and after the arrow its decision.
+// It begins with the time of the request, relative to start, and its outcome. Each hit has its
+// key, its cost and its limit and, after the arrow, its decision.
 //
 //go:embed lives
 var lives embed.FS
@@ -34,7 +34,7 @@ type life struct {
 
 // step is one request and its expected outcome.
 type step struct {
-	at     time.Duration // after start; a clock may step back
+	at     time.Duration // since start; the clock may step back
 	denied bool
 	hits   []limiter.Hit
 	want   []limiter.Decision
@@ -109,7 +109,7 @@ func (l *life) read(text string) error {
 	return errors.Join(w.err, of.err)
 }
 
-// line is the unread words of a line.
+// line has the unread words of a line.
 type line struct {
 	list []string
 	err  error

@@ -29,7 +29,7 @@ func testKeys(f *fixture) {
 	}
 }
 
-// testManyHits sends requests far larger than a store's scratch space.
+// testManyHits sends requests of far more hits than a store decides without allocation.
 func testManyHits(f *fixture) {
 	const n = 200
 	one, all := per(1, limiter.Day), per(n, limiter.Day)
@@ -70,7 +70,7 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// testConcurrent sends 1,000 requests of 1 at the same time to a limit of 100 per day.
+// testConcurrent sends 1,000 concurrent requests of one unit to a limit of 100 per day.
 func testConcurrent(f *fixture) {
 	l := per(100, limiter.Day)
 	var admitted atomic.Int64
@@ -93,8 +93,8 @@ func testConcurrent(f *fixture) {
 }
 
 // testCrossing checks that requests that take counters in opposite orders neither block each
-// other nor charge one counter without the other. If the counters are apart, denied requests
-// may delay others, and fewer are admitted.
+// other nor charge one counter without the other. If the store decides parts of a request
+// separately, charges of denied requests may deny others, so that fewer are admitted.
 func testCrossing(f *fixture) {
 	small, large := per(100, limiter.Day), per(150, limiter.Day)
 	orders := [][]limiter.Hit{
@@ -122,11 +122,11 @@ func testCrossing(f *fixture) {
 	f.expectUsed(large, []int64{three + two, three + two}, "b", "c")
 }
 
-// testCancelled checks that callers whose context has ended, or ends while they wait, get a
+// testCancelled checks that callers whose context is canceled, before or while they wait, get a
 // decision or an error, and that their requests are written completely or not at all.
 func testCancelled(f *fixture) {
 	l := per(1_000_000, limiter.Day)
-	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that a cluster is known: from then on, requests stay in order
+	f.expectUsed(l, []int64{0, 0}, "a", "b") // first, so that the nodes of a cluster are known, which keeps later requests in order
 	gone, cancel := context.WithCancel(f.Context())
 	cancel()
 	var admitted atomic.Int64
@@ -143,7 +143,7 @@ func testCancelled(f *fixture) {
 			if denied, err := f.store.Decide(ctx, hits, out); err == nil && !denied {
 				admitted.Add(1)
 			}
-			copy(hits[0].Key, "x") // the caller owns the memory again, also if it has left
+			copy(hits[0].Key, "x") // the caller owns the memory again, even if it has left
 			hits[1] = limiter.Hit{}
 			out[0] = limiter.Decision{}
 		}
@@ -157,7 +157,7 @@ func testCancelled(f *fixture) {
 	}
 }
 
-// testLeft checks that a request whose caller left before the store accepted it is not charged,
+// testLeft checks that a request is not charged if its caller left before the store accepted it,
 // except for hits that are written in any case.
 func testLeft(f *fixture) {
 	l := per(5, limiter.Day)
@@ -177,8 +177,8 @@ func testLeft(f *fixture) {
 	f.expectUsed(l, []int64{2, 4}, "a", "b")
 }
 
-// testLeftHolds checks that a hold is taken before it is released, or never, if its caller
-// leaves and releases it.
+// testLeftHolds has callers that take a hold, leave and release the hold. It checks that no hold
+// is taken after its release.
 func testLeftHolds(f *fixture) {
 	for n := range uint64(300) {
 		ctx, leave := context.WithCancel(f.Context())
@@ -199,7 +199,7 @@ func testLeftHolds(f *fixture) {
 	}
 }
 
-// testReuse checks that one caller can use the same memory for all requests.
+// testReuse checks that a caller can use the same memory for all requests.
 func testReuse(f *fixture) {
 	l := per(1_000_000, limiter.Day)
 	key := make([]byte, 1)

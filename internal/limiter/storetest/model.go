@@ -15,7 +15,7 @@ type Model struct {
 
 	mu       sync.Mutex
 	counters map[string]*limiter.State
-	holds    map[string]*limiter.Holds // of the counters with holds
+	holds    map[string]*limiter.Holds // by key
 }
 
 // NewModel returns a model without counters. now is its clock.
@@ -23,7 +23,7 @@ func NewModel(now func() time.Time) *Model {
 	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
 }
 
-// Decide decides hits as limiter.Decide does. It fails only if the caller has left.
+// Decide implements limiter.CounterStore. It fails only if the caller has left.
 func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	return nil
 }
 
-// holdsOf returns the holds of the counters of hits that name one.
+// holdsOf returns, for each hit that names a hold, the holds of its counter.
 func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
 	holds := make([]*limiter.Holds, len(hits))
 	for i := range hits {
@@ -77,8 +77,8 @@ func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
 	return holds
 }
 
-// expiresSoon reports whether hits, if they were decided now, would leave a counter that
-// expires within lifetime. It changes nothing. It ignores holds, which last longer.
+// expiresSoon reports whether one of the counters of hits would expire within lifetime if hits
+// were decided now. It changes nothing. It ignores holds, which last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,9 +1,10 @@
-// Package storetest is the conformance suite for every limiter.CounterStore. A store's own test
-// calls Run, and tests its own behaviour (how it expires, connects or evicts).
+// Package storetest is the conformance suite for every limiter.CounterStore. The tests of a
+// store call Run, and cover only what is specific to the store, such as expiry, connections or
+// evictions.
 //
 // The suite sets the store's clock. A store may also expire counters in real time, as Redis
-// does, so no test relies on a counter whose window has less than a few seconds left, nor on a
-// window that the clock has ever passed.
+// does. So no test relies on a counter whose window ends within a few seconds, or on a window
+// that has ever ended by the clock.
 package storetest
 
 import (
@@ -16,9 +17,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// Run checks that a store keeps the contract of limiter.CounterStore. It calls open once per
-// test. open returns a store without counters that uses now as its clock, and closes it with
-// t.Cleanup.
+// Run checks that a store implements limiter.CounterStore. It calls open once per test. open
+// returns a store without counters that uses now as its clock, and closes it with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
 	run(t, open, false)
@@ -26,8 +26,8 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 }
 
 // RunApart checks a store that keeps the counters of one request in several parts. Concurrent
-// requests may see partial charges of each other, but denied requests leave nothing behind in
-// the end. It runs no random histories, in which amounts change: there, it makes a difference
+// requests may see partial charges of each other, but in the end denied requests leave nothing
+// behind. It runs no random histories: their amounts change, so that it makes a difference
 // whether a denied request rolls a bucket.
 func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
@@ -71,7 +71,7 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 	}
 }
 
-// start is the initial time of every test's clock, and minuteLeft the rest of its minute.
+// start is the initial time of every test's clock, and minuteLeft is the rest of that minute.
 var start = time.Date(2026, time.January, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 const minuteLeft = 54*time.Second + 322*time.Millisecond
@@ -87,7 +87,7 @@ type fixture struct {
 	*testing.T
 	store limiter.Store
 	clock *clock
-	apart bool // counters of one request are in several parts
+	apart bool // the counters of one request are kept in several parts
 }
 
 func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *fixture {
@@ -100,7 +100,7 @@ func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limi
 // at sets the clock to d after start.
 func (f *fixture) at(d time.Duration) { f.clock.set(start.Add(d)) }
 
-// decide asks the store. An error fails the test.
+// decide makes the store decide hits. An error fails the test.
 func (f *fixture) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	f.Helper()
 	out = make([]limiter.Decision, len(hits))

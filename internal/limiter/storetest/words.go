@@ -7,8 +7,6 @@ import (
 	"weir/internal/limiter"
 )
 
-// Short names for limits and hits.
-
 // Must makes a limit from a valid Spec.
 func Must(s limiter.Spec) *limiter.Limit { return limiter.MustLimit(s) }
 
@@ -16,7 +14,7 @@ func per(amount uint64, unit limiter.Unit) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 }
 
-// enforced returns a limit per minute.
+// enforced returns an enforced limit per minute.
 func enforced(amount uint64) *limiter.Limit { return per(amount, limiter.Minute) }
 
 const (
@@ -26,9 +24,9 @@ const (
 
 var (
 	three = enforced(3)
-	// banning bans for more than three a minute.
+	// banning bans clients that exceed three per minute.
 	banning = Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, DenyFor: ban})
-	// two admits two holds at once, each for a minute at most.
+	// two admits two holds at once, each for at most a minute.
 	two = Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute, Algorithm: limiter.Concurrency})
 )
 
