@@ -11,7 +11,7 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// At the change of a window, Redis' clock decides, regardless of the clocks of the servers. A
+// When one window follows another, Redis' clock decides, regardless of the clocks of servers. A
 // window keeps its admissions until its last microsecond, and then the next window starts.
 func TestTheVeryChangeOfAWindow(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec   limiter.Spec
 		change time.Time
-		length time.Duration // of the window that starts then
+		length time.Duration // length of the window that starts then
 	}{
 		"the day of 23 hours ends":   {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(3, 29, 22), 24 * time.Hour},
 		"the day of 25 hours begins": {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(10, 24, 22), 25 * time.Hour},

@@ -18,7 +18,7 @@ import (
 
 // cluster is a Redis Cluster of three primaries.
 type cluster struct {
-	o     Options // of a store on it
+	o     Options // options of a store on the cluster
 	admin *redis.ClusterClient
 	nodes []*testenv.Redis
 }
@@ -67,7 +67,7 @@ func (c *cluster) flush(t testing.TB) {
 	}))
 }
 
-// testStoreOnCluster runs the suite with its own keys, each on its own slot.
+// testStoreOnCluster runs the suite with the suite's keys, each in a slot of its own.
 func testStoreOnCluster(t *testing.T, c *cluster) {
 	o := c.o
 	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
@@ -99,7 +99,7 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 }
 
 // TestNodeOfAClusterIsReplaced stops a node whose replica takes over only on command. Otherwise
-// it could take over before the test sends a request.
+// the replica could take over before the test sends a request.
 func TestNodeOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1, "--cluster-replica-no-failover", "yes")

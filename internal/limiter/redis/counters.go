@@ -39,10 +39,11 @@ func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 	return counters, nil
 }
 
-// Reset implements limiter.CounterStore. Other servers may still deny from memory for a second.
+// Reset implements limiter.CounterStore. Other servers may still deny by remembered states for a
+// second.
 func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.memo.reset()
-	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout()) // for all attempts of go-redis
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout()) // for all attempts of go-redis together
 	defer cancel()
 	keys := make(map[*backend][]string)
 	for i := range hits {

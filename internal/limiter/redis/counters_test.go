@@ -14,7 +14,7 @@ import (
 )
 
 // A server that resets counters forgets their denials at once. Other servers forget them when
-// they learn of the reset.
+// they are told of the reset.
 func TestResetEndsRememberedDenials(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, DenyFor: time.Hour})
@@ -74,8 +74,8 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 	}
 }
 
-// testSilentNodes pauses a node of a cluster and a second Redis. Every operation of operators
-// ends within one timeout, and counters on other nodes are reset.
+// testSilentNodes pauses a node of a cluster and a second Redis. Every call for operators
+// returns within one timeout, and counters on other nodes are reset.
 func testSilentNodes(t *testing.T, c *cluster) {
 	o, second := c.o, testenv.RedisServer(t)
 	o.Main.Timeout = 2 * time.Second

@@ -11,7 +11,8 @@ import (
 	"weir/internal/limiter/redis/wire"
 )
 
-// location is the counters that one run of the script can reach: a Redis, or a slot of a cluster.
+// location identifies the counters that one run of the script can reach: all of a Redis, or a
+// slot of a cluster.
 type location struct {
 	backend *backend
 	slot    int
@@ -26,28 +27,29 @@ func (s *Store) locate(h *limiter.Hit) location {
 	return location{b, b.queues.Slot(h.Key)}
 }
 
-// crossSlot is a request whose counters have several locations: slots of a cluster, or the two
-// Redis of Options.PerSecond. No script can reach all of them, so the request is decided in two
-// steps:
+// crossSlot is a request whose counters have several locations: slots of a cluster, or
+// Options.Main and Options.PerSecond. No run of the script can reach all of them, so the request
+// is decided in two steps:
 //
 //  1. The hits of each location are a part. All parts are decided at the same time, each
-//     atomically, and charged unless an enforced limit of the same part is exceeded. Until then a
-//     quota limit counts as a shadow limit, because only all quota limits of the request together
-//     can deny it.
-//  2. Now it is known which hits fit, so that the request is denied or admitted as usual. If it
-//     is denied, or a part failed, the charges of the other parts are released, each in its own
-//     window.
+//     atomically, and charged unless an enforced limit of the part is exceeded. In this step, a
+//     quota limit counts as a shadow limit, because only all quota limits of the request
+//     together can deny it.
+//  2. Given which hits fit, the request is denied or admitted as usual. If it is denied, or a
+//     part failed, the charges of the other parts are released, each from its own window.
 //
 // Between the steps, counters of a denied request are too high. This may deny other requests
-// needlessly, but never admits more than a limit allows. A hit that is charged in any case is not
-// exact if it shares its counter with a released one, because it met a counter that was too high.
+// needlessly, but never admits more than a limit allows. A hit that is charged in any case is
+// not exact if a charge on its counter is released, because its counter was too high when it was
+// decided.
 //
-// The caller waits for both steps if it has the time, so that its next request meets exact
-// counters. Both steps are completed even if it leaves. If Redis fails, or this process ends between
-// the steps, charges stay until their window ends. Like all calls, releases are not repeated.
+// The caller waits for both steps if it has the time, so that its next request finds exact
+// counters. Both steps are completed even if the caller leaves. If Redis fails or this process
+// ends between the steps, charges stay until their window ends. Like all calls, releases are not
+// repeated.
 type crossSlot struct {
-	hits  []limiter.Hit // part by part, with memory of their own
-	index []int         // for each of hits its index in the request
+	hits  []limiter.Hit // part by part, copied from the caller
+	index []int         // for each of hits, its index in the request
 	parts []part
 
 	out    []limiter.Decision // of hits, invalid if err is not nil
@@ -55,10 +57,10 @@ type crossSlot struct {
 	err    error
 
 	decided chan struct{} // closed when out, denied and err are set
-	done    chan struct{} // closed when also the charges are released
+	done    chan struct{} // closed when the charges are released, too
 }
 
-// part is the hits of a crossSlot that have one location.
+// part has the hits of a crossSlot with one location.
 type part struct {
 	location location
 	ticket   queue.Ticket
@@ -77,7 +79,7 @@ func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *cross
 		out: make([]limiter.Decision, len(hits)), decided: make(chan struct{}), done: make(chan struct{}),
 	}
 	hits = cloneHits(hits)
-	indexes := map[location][]int{} // for each location the indexes of its hits in the request
+	indexes := map[location][]int{} // for each location, the indexes of its hits in the request
 	for i := range hits {
 		l := locate(&hits[i])
 		if indexes[l] == nil {
@@ -113,7 +115,7 @@ func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	}
 	r := newCrossSlot(hits, s.locate)
 	for i := range r.parts {
-		if err := r.parts[i].location.backend.health.check(); err != nil {
+		if err := r.parts[i].location.backend.health.refusal(); err != nil {
 			return false, err // before the other parts are charged in vain
 		}
 	}
@@ -206,7 +208,7 @@ func (r *crossSlot) merge() {
 			p.states[first] = h.Limit.GiveBack(p.states[first], release.Charged, h.CountedCost(), now)
 		}
 		if len(p.releases) > 0 {
-			for j := range p.states { // later hits on the same counters
+			for j := range p.states { // for later hits on the same counters
 				p.states[j] = p.states[firsts[j]]
 			}
 		}
@@ -214,10 +216,11 @@ func (r *crossSlot) merge() {
 	}
 }
 
-// releases returns a release for each counter and for each hold that hits have charged although
-// their request is denied, and for each release the index of the first hit on its counter.
+// releases returns a release for each counter and each hold that hits have charged although
+// their request is denied. For each release, charged has the index of the first hit on its
+// counter.
 func releases(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []wire.Release, charged []int) {
-	size := make([]int, len(hits)) // for the first hit on a counter, len(list) with its release, or 0
+	size := make([]int, len(hits)) // by first hit on a counter: length of list just after its release, or 0
 	for i := range hits {
 		h, first := &hits[i], firsts[i]
 		switch {

@@ -21,7 +21,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// pair is a store on two Redis servers, with a clock that moves only by forward.
+// pair is a store on two Redis, with a clock that moves only by forward.
 type pair struct {
 	*Store
 	first, second *miniredis.Miniredis
@@ -45,7 +45,7 @@ func perSeconds(amount uint64) *limiter.Limit {
 }
 
 // TestCrossSlotIsDecidedAsByTheModel sends random requests one after the other. Decisions that
-// involve both Redis servers must equal the decisions of a single store.
+// involve both Redis must equal the decisions of a single store.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
 	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now}
@@ -72,7 +72,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 			p.forward(time.Duration(random.IntN(20_000)) * time.Millisecond)
 		}
 		hits := make([]limiter.Hit, 1+random.IntN(5))
-		always := map[string]bool{} // whether hits on a counter are always charged; a mix is not exact, see crossSlot
+		always := map[string]bool{} // whether the hits on each counter are always charged; a mix is not exact, see crossSlot
 		for i := range hits {
 			l := random.IntN(len(limits))
 			key := fmt.Sprintf("%d %d", l/3, random.IntN(2))
@@ -88,7 +88,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
-		rest(p.Store) // all refunds must be complete before the clock moves and before another store is used
+		rest(p.Store) // all releases must be complete before the clock moves and before another store is used
 		rest(other)
 		wantDenied, _ := model.Decide(t.Context(), hits, want)
 		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
@@ -124,9 +124,9 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 }
 
-// If one Redis denies a request, its charge on the other is refunded: before the caller gets the
-// answer, unless the caller's deadline is too close or the caller has left, and before the store
-// is closed.
+// If one Redis denies a request, the charge on the other Redis is released: before the caller
+// gets the answer, unless its deadline is too close or it has left, and before the store is
+// closed.
 func TestACrossSlotGivesBack(t *testing.T) {
 	for _, what := range []string{"its caller waits", "its caller cannot wait", "its caller leaves", "the store is closed"} {
 		t.Run(what, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestACrossSlotGivesBack(t *testing.T) {
 				}
 			}
 			g.pass <- struct{}{}
-			<-g.keys // the refund
+			<-g.keys // the release
 			if what == "its caller cannot wait" {
 				leave()
 				testenv.OK(t, <-answer)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestDifferential compares a real Redis with the model over random histories. Each run has new
-// histories, with WEIR_DIFFERENTIAL decisions; `make differential` runs a million.
+// histories of WEIR_DIFFERENTIAL decisions; `make differential` runs a million.
 func TestDifferential(t *testing.T) {
 	decisions := differentialDecisions(t)
 	const stores = 4 // each with its own clock and its own database of Redis
@@ -58,8 +58,8 @@ func differentialDecisions(t *testing.T) int {
 	return n
 }
 
-// TestDifferentialBatches compares batches on few counters, so that all, some or none of a
-// batch's hits fit together. The judge decides the requests in the order in the reply.
+// TestDifferentialBatches compares batches on few counters with limiter.Decide, so that all,
+// some or none of a batch's hits fit together.
 func TestDifferentialBatches(t *testing.T) {
 	h := newHistory(t, testenv.RedisServer(t).Addr())
 	for decisions := differentialDecisions(t); h.decided < decisions && !t.Failed(); {
@@ -97,8 +97,8 @@ func newHistory(t *testing.T, addr string) *history {
 	return h
 }
 
-// pass advances the clock, leaves it, or sets it back. No state may expire within the next
-// seconds of real time, because Redis would forget it although the test's clock stands still.
+// pass advances the clock, leaves it, or sets it back. After it, no state may expire within the
+// next seconds, because Redis would forget the state although the test's clock stands still.
 func (h *history) pass() {
 	switch n := h.IntN(100); {
 	case n < 40:
@@ -123,7 +123,7 @@ func (h *history) pass() {
 }
 
 // renew charges all counters. Otherwise Redis may have forgotten a counter of an earlier window
-// when the clock steps back to that window.
+// to which the clock steps back.
 func (h *history) renew() {
 	var hits []limiter.Hit
 	for key, limit := range h.limitOf {
@@ -150,7 +150,7 @@ func (h *history) requests() (requests [][]limiter.Hit) {
 		n := h.IntN(len(kinds))
 		kinds = kinds[n : n+1]
 	}
-	straight := h.IntN(2) == 0 // hits of straight.lua, if the counters have room
+	straight := h.IntN(2) == 0 // hits that straight.lua charges if the counters have room
 	if straight {
 		kinds = kinds[:1]
 	}
@@ -181,7 +181,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	} else if user%2 == 0 {
 		spec.RequestsPerUnit = 2_000_000
 	}
-	if !ordinary && spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(2) == 0 { // so that bans begin, become shorter, and end early
+	if !ordinary && spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(2) == 0 { // so that bans begin, are shortened, and end early
 		spec.DenyFor = []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour}[h.IntN(3)]
 	}
 	cost := 1 + h.Uint64N(3)
@@ -199,7 +199,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 			hit.Always = true
 		}
 		hit.Mode = limiter.Mode(h.IntN(3))
-		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // Redis may forget a bucket that is empty at one of the amounts
+		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // Redis may have forgotten a bucket that is empty at the other amount
 			spec.RequestsPerUnit *= 2
 		}
 	}
@@ -221,7 +221,7 @@ func (h *history) name(names uint64) []byte {
 func (h *history) decide(requests [][]limiter.Hit) {
 	c := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
 	h.decided += c.Batch.Hits()
-	if c.Reply.Together != nil {
+	if c.Reply.Final != nil {
 		h.together += len(requests)
 	} else {
 		h.single += len(requests)

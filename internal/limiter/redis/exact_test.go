@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// faulty contains the Redis servers of a test. Faults affect the last of them.
+// faulty has the Redis of a test, or the nodes of its cluster. Faults affect the last of them.
 type faulty struct {
 	servers []*testenv.Redis
 	admins  []*redis.Client // of servers
@@ -22,16 +22,16 @@ type faulty struct {
 	toMove  []string        // tenants whose slots have not moved
 }
 
-// TestFaultsAdmitNoMoreThanTheLimit disturbs Redis again and again while many callers of two
-// servers share a limit, with batches and a memory of denials. A call whose reply was lost may
-// have been counted and is not repeated, so the callers may get less than the limit, but never
-// more.
+// TestFaultsAdmitNoMoreThanTheLimit repeatedly disturbs Redis while many callers of two stores
+// share a limit, with batches and a memory of denials. A call whose reply was lost may have been
+// counted and is not repeated, so the callers may get less than the limit, but never more.
 func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	testFaults(t, Options{Main: at(r.Addr())}, faulty{servers: []*testenv.Redis{r}, tenants: []string{""}})
 }
 
-// testFaultsOfACluster disturbs the cluster's node that has most tenants, and moves their slots.
+// testFaultsOfACluster disturbs the node of a cluster that has most tenants, and moves their
+// slots.
 func testFaultsOfACluster(t *testing.T, cluster *cluster) {
 	f := faulty{servers: cluster.nodes}
 	for n := 0; len(f.tenants) < 12; n++ { // most of them on the last node
@@ -81,9 +81,9 @@ func testFaults(t *testing.T, o Options, f faulty) {
 	}
 }
 
-// moveSlot moves the slot of the next tenant to the first server, if the slot is on the last
-// server. A slot moves only once: servers that do not know each other's latest epochs may
-// disagree about the owner of a slot that moves back.
+// moveSlot moves the slot of the next tenant to the first node, if the slot is on the last node.
+// A slot moves only once: nodes that do not know each other's latest epochs may disagree about
+// the owner of a slot that moves back.
 func (f *faulty) moveSlot(t *testing.T) {
 	if len(f.toMove) == 0 {
 		return
@@ -128,7 +128,7 @@ func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []
 		}
 	}
 
-	for n := range tenants { // because a cluster refuses keys that do not exist while their slot moves
+	for n := range tenants { // creates the keys, because a cluster refuses new keys of a slot that moves
 		decide(patient, n)
 	}
 	done := make(chan struct{})

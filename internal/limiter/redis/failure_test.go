@@ -26,7 +26,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	mustAsk(t, s, "k", perYear)
 
 	r.Stop()
-	for range 40 { // after one failure for each possible connection, here 4, go-redis fails without dialing
+	for range 40 { // after one failure for each possible connection, 4 here, go-redis would fail without dialing
 		mustFail(t, s)
 	}
 	if err := s.Ping(t.Context()); !errors.Is(err, limiter.ErrUnavailable) {
@@ -36,7 +36,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	untilDecides(t, s) // the breaker is open
 }
 
-// With TLS, go-redis does not see that the other side has closed a connection.
+// With TLS, go-redis does not notice that the peer has closed a connection.
 func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	server, client := certificates(t)
 	r := miniredis.NewMiniRedis()
@@ -52,8 +52,8 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 
 func TestRedisIsLoading(t *testing.T) {
 	t.Parallel()
-	// Each key takes a tenth of a second to load, after which Redis accepts clients. All keys
-	// together take longer than a request.
+	// Each key takes a tenth of a second to load, and Redis accepts clients between two keys.
+	// All keys together take longer than a request.
 	const keys = 500
 	f := newFixture(t, Options{}, "--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
 	for i := range keys {
@@ -73,7 +73,7 @@ func TestRedisIsLoading(t *testing.T) {
 	untilDecides(t, f)
 }
 
-// silent returns the address of a server that accepts connections and never replies.
+// silent returns the address of a listener that accepts connections and never replies.
 func silent(t *testing.T) string {
 	t.Helper()
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -81,7 +81,7 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestWhatRedisSaysLastIsTold has a server that sends an error before it closes the connection,
+// TestWhatRedisSaysLastIsTold has a peer that sends an error before it closes the connection,
 // either at once or after the first byte of a command.
 func TestWhatRedisSaysLastIsTold(t *testing.T) {
 	for _, c := range []struct{ name, says, want string }{
@@ -91,12 +91,12 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 		{"the password", "-ERR what is swordfish", "ERR what is ***"},
 		{"its beginning", "-ERR unknown command 'AUTH', with args beginning with: 'swordf", "ERR unknown command 'AUTH'"},
 	} {
-		for _, asked := range []bool{false, true} { // whether the server reads a byte first
+		for _, asked := range []bool{false, true} { // whether the peer reads a byte first
 			t.Run(fmt.Sprint(c.name, ", asked ", asked), func(t *testing.T) {
 				addr := listen(t, func(conn net.Conn) {
 					_, _ = conn.Write([]byte(c.says + "\r\n"))
 					if asked {
-						_, _ = conn.Read(make([]byte, 1)) // of several
+						_, _ = conn.Read(make([]byte, 1)) // leaves the other bytes unread
 					}
 					_ = conn.Close() // the system resets a connection with unread bytes
 				})
@@ -110,7 +110,7 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 	}
 }
 
-// checkTold checks that a text is one line of at most 500 bytes with the words want.
+// checkTold checks that text is one line of at most 500 bytes that contains want.
 func checkTold(t *testing.T, text, want string) {
 	t.Helper()
 	if !strings.Contains(text, want) {

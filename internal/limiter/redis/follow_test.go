@@ -15,7 +15,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// changing returns a server whose latest version is now.
+// changing returns a Server whose latest version is now.
 func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
 	now = new(atomic.Pointer[Server])
 	now.Store(&first)
@@ -24,7 +24,7 @@ func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
 	return first, now
 }
 
-// TestPasswordWhereThereWasNone sets a password in Redis before the server gets it.
+// TestPasswordWhereThereWasNone sets a password in Redis before the store learns it.
 func TestPasswordWhereThereWasNone(t *testing.T) {
 	r := testenv.RedisServer(t)
 	o, now := changing(Server{Addr: r.Addr(), Timeout: long})
@@ -44,8 +44,8 @@ func TestPasswordWhereThereWasNone(t *testing.T) {
 	}
 }
 
-// TestRefusalIsShort has a Redis that rejects the server's password. A call must return that
-// error before its timeout, and without the password.
+// TestRefusalIsShort has a Redis that rejects the store's password. A call must return the error
+// of Redis before its timeout, and without the password.
 func TestRefusalIsShort(t *testing.T) {
 	r := testenv.RedisServer(t, "--requirepass", "swordfish")
 	o, _ := changing(Server{Addr: r.Addr(), Username: "weir", Password: "halibut", Timeout: time.Second})
@@ -75,7 +75,7 @@ func testRotations(t *testing.T, c *cluster) {
 		setUser("resetpass", ">"+next.Password)
 		now.Store(&next)
 		testenv.OK(t, s.main.client.Update(t.Context()))
-		for _, key := range []string{"{a}k", "{b}k", "{c}k"} { // one on each node
+		for _, key := range []string{"{a}k", "{b}k", "{c}k"} { // one key on each node
 			used[key]++
 			if d := mustAsk(t, s, key, yearly(1000)); d.Used != used[key] {
 				t.Fatalf("%s: %d used, want %d", key, d.Used, used[key])

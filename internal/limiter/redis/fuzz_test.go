@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzDecide compares the script with the specification on batches with arbitrary hits, keys and
+// FuzzDecide compares the script with limiter.Decide on batches with arbitrary hits, keys and
 // times.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte("the same counter twice, in two batches"))
@@ -32,7 +32,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// FuzzGiveBack compares the script with limiter.GiveBack on refunds of charges, with arbitrary
+// FuzzGiveBack compares the script with Limit.GiveBack on releases of charges, with arbitrary
 // limits, times and charges in between.
 func FuzzGiveBack(f *testing.F) {
 	var now int64
@@ -75,7 +75,7 @@ func FuzzGiveBack(f *testing.F) {
 		now = in.time(now)
 		c := queue.NewCall(0, 0)
 		c.Batch.AddRelease(r)
-		// An expired state equals an unused one, whatever its numbers are. Without use, only the
+		// An expired state equals an unused state, whatever its numbers. Without use, only the
 		// ban matters.
 		plain := func(s limiter.State) limiter.State {
 			if hit.Limit.Expiry(s) <= now {
@@ -92,7 +92,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// startFuzzing adds seeds to f, and starts a Redis and a store with the clock now.
+// startFuzzing adds seeds to f, and starts a Redis and a store whose clock is now.
 func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	f.Helper()
 	f.Add([]byte(nil))
@@ -107,7 +107,7 @@ func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	return redis, open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(*now) }})
 }
 
-// counters has the states and the holds of all counters by key.
+// counters has the states and holds of all counters by key.
 type counters struct {
 	states map[string]*limiter.State
 	holds  map[string]*limiter.Holds
@@ -154,7 +154,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 	return c
 }
 
-// input makes requests from bytes. After the last byte, it reads zeros.
+// input makes requests of bytes. After the last byte, it reads zeros.
 type input struct{ data []byte }
 
 func (in *input) byte() byte {
@@ -166,7 +166,7 @@ func (in *input) byte() byte {
 	return b
 }
 
-// number returns a number of any size, more often a small one.
+// number returns a number of any size, mostly small.
 func (in *input) number() uint64 {
 	var bytes [8]byte
 	for i := range in.byte() % 9 {
@@ -175,7 +175,7 @@ func (in *input) number() uint64 {
 	return binary.LittleEndian.Uint64(bytes[:])
 }
 
-// time returns a time of the years 1970 to 2150 in microseconds since the epoch: any time, or a
+// time returns a time of the years 1970 to 2150, in microseconds since the epoch: any time, or a
 // time somewhat before or after now.
 func (in *input) time(now int64) int64 {
 	const hour = uint64(time.Hour / time.Microsecond)
@@ -207,7 +207,7 @@ func (in *input) hit() limiter.Hit {
 	how := in.byte()
 	spec := limiter.Spec{
 		RequestsPerUnit: min(in.number(), limiter.MaxAmount),
-		Unit:            limiter.Month, // so that hits of different amounts meet on few counters
+		Unit:            limiter.Month, // one unit, so that hits of different amounts share few counters
 		Mode:            limiter.Mode(how % 3),
 		Algorithm:       limiter.Algorithm(int(how) / 3 % len(limiter.AlgorithmNames())),
 	}
@@ -227,7 +227,7 @@ func (in *input) hit() limiter.Hit {
 		spec.DenyFor = []time.Duration{0, limiter.MinBan, time.Hour, limiter.MaxPeriod}[in.byte()%4]
 	}
 	limit, err := limiter.NewLimit(spec)
-	for err != nil { // its numbers are too large
+	for err != nil { // because its numbers are too large
 		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
 		limit, err = limiter.NewLimit(spec)
 	}

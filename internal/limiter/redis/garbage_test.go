@@ -18,7 +18,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// Marks in a reply that make the fake do more than send the text.
+// Marks in a reply that change the behaviour of the fake.
 const (
 	thenCloses = "(closes)"  // closes the connection after the text before the mark
 	endless    = "(endless)" // sends the text after the mark again and again
@@ -45,13 +45,13 @@ var subscribed = "*3" + strings.TrimPrefix(bulk("subscribe", "+switch-master"), 
 // most is the largest length of an array or a string that 64 bits can represent.
 const most = "9223372036854775807"
 
-// TestWhateverRedisRepliesIsSurvived has a server that sends an invalid reply to one command. The
-// process must survive in bounded memory, callers must get an error or a decision in time, and
-// later requests must work when a real Redis is back.
+// TestWhateverRedisRepliesIsSurvived has a fake Redis that sends an invalid reply to one
+// command. The process must survive in bounded memory, callers must get an error or a decision
+// in time, and requests must work again when a real Redis replaces the fake.
 func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	real := testenv.RedisServer(t).Addr()
 	for _, c := range []struct {
-		name, to string // to is the command, or empty for the script
+		name, to string // to is the command, empty for the script
 		reply    string
 	}{
 		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
@@ -144,7 +144,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		{name: "no slots", to: "cluster slots", reply: "*0\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var p *proxy // to the fake as Redis and as a sentinel
+			var p *proxy // leads to the fake, as Redis and as a sentinel
 			fake := func(to, reply string) string {
 				return listen(t, func(conn net.Conn) { serveFake(t.Context(), conn, p.addr, to, reply) })
 			}
@@ -155,9 +155,9 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				main.Type = conn.Cluster
 			case c.to == "subscribe", strings.HasPrefix(c.to, "sentinel"):
 				main.Type, main.Primary = conn.Sentinel, "weir"
-				t.Parallel() // go-redis waits for a second after it found no primary
+				t.Parallel() // go-redis waits for a second after it has found no primary
 			}
-			if strings.Contains(c.reply, endless) { // longer than it takes to send too many bytes
+			if strings.Contains(c.reply, endless) { // longer than sending too many bytes takes
 				main.Timeout = long
 			}
 			s := open(t, Options{Main: main})
@@ -175,7 +175,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				cancel()
 			}
 			runtime.ReadMemStats(&after)
-			if n := after.TotalAlloc - before.TotalAlloc; n > 16*conn.MaxReply { // by six calls
+			if n := after.TotalAlloc - before.TotalAlloc; n > 16*conn.MaxReply { // for six calls
 				t.Errorf("%d MiB were allocated", n>>20)
 			}
 			back := real
@@ -192,7 +192,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				d, err := ask(t.Context(), s, c.name, perYear)
 				return err == nil && d.Used > 0 // the fake never replies with this
 			})
-			fresh := 0 // requests without a reply in time may have been counted
+			fresh := 0 // new keys, because a request without a reply in time may have been counted
 			testenv.Until(t, "a new counter begins with 1", func() bool {
 				fresh++
 				d, err := ask(t.Context(), s, fmt.Sprint(c.name, fresh), perYear)
@@ -202,8 +202,8 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	}
 }
 
-// serveFake replies with a text to one command, or to the script if to is empty. It replies to
-// other commands as a Redis does, and as a sentinel whose primary is at addr.
+// serveFake replies with a text to the command to, or to the script if to is empty. It replies
+// to other commands as Redis does, and as a sentinel whose primary is at addr.
 func serveFake(ctx context.Context, conn net.Conn, addr, to, reply string) {
 	defer conn.Close()
 	context.AfterFunc(ctx, func() { conn.Close() })

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker; they take half a second by default
-	probeEvery    = 250 * time.Millisecond // time between two probes while the breaker is open
-	reminder      = time.Minute            // least time between two warnings, so that a Redis that fails some calls does not flood the log
+	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker, half a second by default
+	probeEvery    = 250 * time.Millisecond // interval of probes while the breaker is open
+	reminder      = time.Minute            // minimum interval of warnings, so that a Redis that fails some calls does not flood the log
 )
 
 var errOpen = fmt.Errorf("%w: Redis does not answer, so it gets no requests until it does", limiter.ErrUnavailable)
 
 // health observes the calls to one Redis. It logs outages and is a circuit breaker, which keeps
 // requests from waiting for a Redis that does not answer: while the breaker is open, no call is
-// made, and background probes find out when Redis answers again.
+// made, and background probes notice when Redis answers again.
 //
-// Only silence opens the breaker: calls that timed out or found no connection. A Redis that replies
-// with errors delays nothing, and one that refuses writes can still deny. A cluster has no breaker,
-// because its healthy nodes must get their requests.
+// Only silence opens the breaker: calls that timed out or found no connection. Error replies
+// cause no delay, and a Redis that refuses writes can still deny. A cluster has no breaker,
+// because its healthy nodes must still get requests.
 type health struct {
 	client   *conn.Client
 	queues   *queue.Queues
@@ -47,7 +47,7 @@ type health struct {
 	warn       rate.Sometimes
 	logged     bool // the current outage is logged
 	failures   int  // since the last warning
-	unanswered int  // consecutive calls
+	unanswered int  // consecutive unanswered calls
 
 	probes sync.WaitGroup
 	ctx    context.Context // of probes
@@ -56,9 +56,9 @@ type health struct {
 
 // State is the state of a Redis.
 type State struct {
-	WorkedAt     time.Time // of the last successful call, zero if there was none
-	FailingSince time.Time // of the first failed call after that, zero if there was none
-	FailedAt     time.Time // of the last failed call, zero if there was none
+	WorkedAt     time.Time // time of the last successful call, or zero
+	FailingSince time.Time // time of the first failed call after WorkedAt, or zero
+	FailedAt     time.Time // time of the last failed call, or zero
 	Kind         string    // kind of the last error, as in metrics
 	Problem      string    // text of the last error, without passwords
 	Breaker      string    // "closed", "open" while Redis gets no requests, or "" for a cluster
@@ -70,7 +70,6 @@ func newHealth(client *conn.Client, probeKey string, gauge prometheus.Gauge, log
 	return h
 }
 
-// current returns the current state.
 func (h *health) current() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,18 +82,18 @@ func (h *health) current() State {
 	return state
 }
 
-// check returns errOpen while the breaker is open, else nil.
-func (h *health) check() error {
+// refusal returns errOpen while the breaker is open, else nil.
+func (h *health) refusal() error {
 	if h.open.Load() {
 		return errOpen
 	}
 	return nil
 }
 
-// called observes the outcome of a call that could take as long as patience.
+// called observes the outcome of a call with the time limit patience.
 func (h *health) called(err error, patience time.Duration) {
 	h.observe(err)
-	h.decide(err, patience)
+	h.setBreaker(err, patience)
 }
 
 // observe updates the state. It logs when Redis starts to fail, repeatedly while it fails, and when
@@ -122,8 +121,8 @@ func (h *health) observe(err error) {
 	})
 }
 
-// decide opens or closes the breaker after a call or probe that could take as long as patience.
-func (h *health) decide(err error, patience time.Duration) {
+// setBreaker opens or closes the breaker after a call or probe with the time limit patience.
+func (h *health) setBreaker(err error, patience time.Duration) {
 	if h.gauge == nil {
 		return
 	}
@@ -148,8 +147,8 @@ func (h *health) decide(err error, patience time.Duration) {
 	}
 }
 
-// probeUntilClosed probes Redis until it answers or close is called. A probe may take as long as
-// the last call, because a slower Redis is of no use.
+// probeUntilClosed probes Redis until it answers or close is called. A probe has the time limit
+// of the last call, because a slower Redis is of no use.
 func (h *health) probeUntilClosed(patience time.Duration) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -162,7 +161,7 @@ func (h *health) probeUntilClosed(patience time.Duration) {
 		ctx, cancel := context.WithTimeout(h.ctx, patience)
 		err := h.ping(ctx)
 		cancel()
-		if h.decide(err, patience); !h.open.Load() {
+		if h.setBreaker(err, patience); !h.open.Load() {
 			return
 		}
 	}
@@ -171,19 +170,19 @@ func (h *health) probeUntilClosed(patience time.Duration) {
 // ping returns nil if Redis can decide.
 func (h *health) ping(ctx context.Context) error {
 	err := h.client.Failed(h.client.Probe(ctx, h.probeKey, h.probeCounter))
-	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) { // but not if the caller canceled
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) { // a cancellation says nothing about Redis
 		h.observe(err)
 	}
 	return queue.Unavailable(err)
 }
 
-// probeLimit is the limit of the counter that probes charge. It is too high to be reached, and its
-// window begins with the first charge, so that the second charge is surely in the same window.
+// probeLimit is the limit of the counter that probes charge. It is too high to be reached. Its
+// window begins with the first charge, so that the second charge falls into the same window.
 var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
 
-// probeCounter charges a counter as requests do, first a new one and then an existing one, and
-// refunds both charges. This runs each command of the script except INCRBY, which the script can do
-// without, by both EVAL (the second charge) and EVALSHA.
+// probeCounter charges a counter as requests do, when it is new and when it exists, and refunds
+// both charges. This runs every command of the script except INCRBY, which the script can do
+// without, and uses EVALSHA and, for the second charge, EVAL.
 func (h *health) probeCounter(ctx context.Context, key string) error {
 	for i, hit := range []limiter.Hit{{Cost: 1}, {Cost: 1}, {Cost: 2, Refund: true}} {
 		hit.Limit, hit.Key = probeLimit, []byte(key)
@@ -200,7 +199,7 @@ func (h *health) probeCounter(ctx context.Context, key string) error {
 	return nil
 }
 
-// close ends the probes. No call may end afterwards.
+// close stops the probes. called must not be called after it.
 func (h *health) close() {
 	h.cancel()
 	h.probes.Wait()

@@ -52,8 +52,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// Callers do not wait for a Redis that hangs, although the timeout is long. They use it again
-// when it replies.
+// Callers do not wait for a Redis that hangs, although the timeout is long. They use that Redis
+// again when it replies.
 func TestBreakerOnRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	const opTimeout = 500 * time.Millisecond
@@ -92,7 +92,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	}
 }
 
-// While the Redis of limits per second fails, requests without such limits work, and requests
+// While the Redis for limits per second fails, requests without such limits work, and requests
 // with both kinds of limits charge nothing.
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	second := testenv.RedisServer(t)
@@ -118,7 +118,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	}
 }
 
-// An outage is logged at once and then once a minute. The log of its end is as rare.
+// An outage is logged at once and then once a minute. Its end is logged only if the outage was.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 	const fails = `WARN "redis is failing, failure modes apply" kind=timeout err="no answer: context deadline exceeded" `
@@ -140,7 +140,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 			{30 * time.Second, timeout, fails + "failed_calls=2 for=1m0s"},
 			{time.Second, timeout, ""},
 			{time.Second, nil, `INFO "redis works again" after=1m2s`},
-			// A failure soon after another is logged only if it lasts.
+			// A second outage soon after another is logged only if it lasts.
 			{time.Second, timeout, ""},
 			{time.Second, nil, ""},
 			{time.Second, timeout, ""},
@@ -192,10 +192,10 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		args       []string // of redis-server
-		ping, want string   // in the errors of Ping and Decide, or "" for none
+		ping, want string   // text in the errors of Ping and Decide, or "" for no error
 		kind       conn.Kind
-		mend       []any  // command after which it works
-		login      Server // the user and password
+		mend       []any  // command after which Redis works
+		login      Server // user and password
 	}{
 		{name: "primary"},
 		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: conn.KindReadOnly,

@@ -70,12 +70,12 @@ func TestExpiryOfHolds(t *testing.T) {
 		after  time.Duration
 		hold   int
 		refund bool
-		want   time.Duration // until the key expires, 0 if there is none
+		want   time.Duration // time until the key expires, 0 if there is no key
 		used   int64
 	}{
 		{0, 1, false, time.Hour, 1},
 		{10 * time.Minute, 2, false, time.Hour, 2},
-		{10 * time.Minute, 1, false, 50 * time.Minute, 2}, // already held, so not renewed
+		{10 * time.Minute, 1, false, 50 * time.Minute, 2}, // already taken, so not renewed
 		{30 * time.Minute, 2, true, 20 * time.Minute, 1},
 		{10 * time.Minute, 3, false, time.Hour, 1}, // exactly when the first hold ends
 		{time.Minute, 3, true, 0, 0},
@@ -91,7 +91,8 @@ func TestExpiryOfHolds(t *testing.T) {
 	}
 }
 
-// A bucket expires when it would be empty at the old amount, even if the amount is lowered.
+// A bucket expires at the time at which it would be empty at the old amount, even if the amount
+// was lowered.
 func TestExpiryOfALoweredBucket(t *testing.T) {
 	r := miniredis.RunT(t)
 	now := time.UnixMicro(1_767_323_045_678_900)
@@ -112,8 +113,8 @@ func TestExpiryOfALoweredBucket(t *testing.T) {
 	}
 }
 
-// A full Redis accepts no new hold, but still denies requests and releases holds. A request that
-// fails leaves no hold.
+// A full Redis accepts no new hold, but still denies requests and releases holds. A failed
+// request leaves no hold.
 func TestHoldsInAFullRedis(t *testing.T) {
 	s, one := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), atOncePerHour(1)
 	mustDecide(t, s, holding("k", one, 1, false))
@@ -134,7 +135,7 @@ func TestHoldsInAFullRedis(t *testing.T) {
 }
 
 // Even if many holds have expired, or were taken before the clock stepped back, one request
-// changes only some of them. Its decision does not depend on the rest.
+// changes only some of them. Its decision does not depend on the others.
 func TestManyHoldsAreChangedInParts(t *testing.T) {
 	const many, part = 20_000, 1000
 	now := time.Now()

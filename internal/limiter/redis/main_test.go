@@ -27,7 +27,8 @@ const long = 20 * time.Second
 
 var (
 	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
-	// perYear is for tests that count by Redis' own clock, because no window ends during a test.
+	// perYear is for tests that count by Redis' own clock. Its window does not end during a
+	// test.
 	perYear      = yearly(100)
 	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.FirstHit})
 	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
@@ -37,8 +38,8 @@ var (
 // at returns options for the Redis at url.
 func at(url string) Server { return Server{Addr: url, Timeout: long} }
 
-// open returns a store that is closed when the test ends. By default, its callers wait for as
-// long as a call may take.
+// open returns a store that is closed when the test ends. By default, its callers wait for the
+// time limit of a call.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
@@ -61,11 +62,11 @@ type fixture struct {
 	testing.TB
 	*Store
 	redis *testenv.Redis
-	admin *redis.Client // with which a test changes Redis directly
+	admin *redis.Client // for direct changes of Redis
 	reg   *prometheus.Registry
 }
 
-// newFixture starts a Redis with further arguments, and opens a store on it.
+// newFixture starts a Redis with additional arguments, and opens a store on it.
 func newFixture(t testing.TB, o Options, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{TB: t, redis: testenv.RedisServer(t, args...), reg: prometheus.NewRegistry()}
@@ -75,7 +76,7 @@ func newFixture(t testing.TB, o Options, args ...string) *fixture {
 	return f
 }
 
-// do sends a command to Redis, which must succeed.
+// do sends a command to Redis. The command must succeed.
 func (f *fixture) do(args ...any) any {
 	f.Helper()
 	return do(f, f.admin, args...)
@@ -90,7 +91,7 @@ func (f *fixture) value(name string, k conn.Kind) float64 {
 // calls returns the number of the store's calls to Redis.
 func (f *fixture) calls() int { return int(f.value("weir_redis_calls_total", "")) }
 
-// openAs opens a store of a user with access to all keys and with the given rules.
+// openAs opens a store as a user with access to all keys and the given ACL rules.
 func (f *fixture) openAs(t testing.TB, rules ...string) *Store {
 	t.Helper()
 	command := []any{"acl", "setuser", "weir", "reset", "on", ">pw", "~*"}
@@ -107,8 +108,8 @@ func (f *fixture) pause() {
 	f.do("client", "pause", 2*long.Milliseconds(), "write")
 }
 
-// listen calls serve, which must close it, for each connection to the returned address, until the
-// test ends.
+// listen calls serve for each connection to the returned address until the test ends. serve must
+// close the connection.
 func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -125,7 +126,7 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// connect returns a client with which a test changes Redis directly.
+// connect returns a client of r for direct changes.
 func connect(t testing.TB, r *testenv.Redis) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: long})
@@ -133,7 +134,7 @@ func connect(t testing.TB, r *testenv.Redis) *redis.Client {
 	return c
 }
 
-// do sends a command, which must succeed.
+// do sends a command. The command must succeed.
 func do(t testing.TB, c *redis.Client, args ...any) any {
 	t.Helper()
 	reply, err := c.Do(context.Background(), args...).Result()
@@ -155,7 +156,7 @@ func ask(ctx context.Context, s limiter.Store, key string, limit *limiter.Limit)
 	return out[0], err
 }
 
-// mustAsk is ask for a request that must not fail.
+// mustAsk is like ask, but an error fails the test.
 func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) limiter.Decision {
 	t.Helper()
 	d, err := ask(context.Background(), s, key, limit)
@@ -165,7 +166,7 @@ func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) li
 	return d
 }
 
-// mustDecide decides a request, which must not fail.
+// mustDecide decides a request. An error fails the test.
 func mustDecide(t testing.TB, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	t.Helper()
 	out = make([]limiter.Decision, len(hits))
@@ -196,7 +197,7 @@ func yearly(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
 }
 
-// mustFail sends a request, which must fail because the store is unavailable.
+// mustFail sends a request that must fail because the store is unavailable.
 func mustFail(t testing.TB, s limiter.Store) error {
 	t.Helper()
 	_, err := ask(context.Background(), s, "k", perYear)
@@ -206,7 +207,7 @@ func mustFail(t testing.TB, s limiter.Store) error {
 	return err
 }
 
-// value returns a counter or gauge by its name, and by its kind unless k is empty.
+// value returns a counter or gauge by its name and, unless k is empty, its kind.
 func value(t testing.TB, reg prometheus.Gatherer, name string, k conn.Kind) float64 {
 	t.Helper()
 	families := testenv.Must(reg.Gather())(t)

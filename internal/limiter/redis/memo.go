@@ -10,41 +10,43 @@ import (
 )
 
 // memo remembers the counters of requests that Redis denied, so that a used-up counter costs no
-// call while the denial applies, for at most memoAge. Its answers are those of Redis, because other
-// servers only make a counter fuller and a denied request charges nothing. They differ for at most
-// memoAge after another server refunded units or deleted a counter. Refunds of this server take
-// effect at once.
+// call while the denial applies, for at most memoAge. Redis would give the same answers, because
+// other servers only make a counter fuller and a denied request charges nothing. Answers may
+// differ for at most memoAge after another server refunded units or deleted a counter. Refunds
+// of this server take effect at once.
 //
-// It remembers states of counters, not denials: a request is denied if limiter.Decide denies it on
-// the remembered states, for example not after its limit was raised. The other decisions of the
-// answer show the last known states. A counter that this server has not seen lately shows as
-// unused, so that a client over its limit does not reach Redis by varying another value. Redis gets
-// the requests that begin or shorten a ban on the remembered states.
+// It remembers states of counters, not denials: a request is denied if limiter.Decide denies it
+// by the remembered states, so that a raised limit applies at once. The other decisions of the
+// answer show the last known states. A counter that this server has not seen recently shows as
+// unused, so that a client over its limit cannot reach Redis by varying another value. A request
+// that would begin or shorten a ban goes to Redis.
 type memo struct {
 	now     func() time.Time
-	start   time.Time // origin of the other times, before any state was seen
+	start   time.Time // origin of the other times, earlier than all of them
 	calls   atomic.Int64
-	newest  atomic.Int64          // begin of the last call that denied a request, 0 if there was none
-	since   atomic.Int64          // number of the first call after the last reset, which outdates earlier states
+	newest  atomic.Int64          // start of the last call that denied a request, 0 if there was none
+	since   atomic.Int64          // number of the first call after the last reset; states of earlier calls do not count
 	seen    *limiter.Recent[seen] // nil to remember nothing
 	charged bool                  // see Options.DenyCharged
 }
 
-// memoAge limits the time for which a state denies. No clock drifts noticeably in it.
+// memoAge limits the time for which a remembered state denies. Clocks do not drift noticeably in
+// this time.
 const memoAge = time.Second
 
-// seen is the state of a counter after a call. It is zero after a refund whose state is not known.
+// seen is the state of a counter after a call. The state is zero if a refund left it unknown.
 type seen struct {
 	state   limiter.State
 	call    int64         // number of the call
 	at      int64         // time of the decision, in microseconds since the epoch
-	began   time.Duration // begin of the call, or an earlier time
+	began   time.Duration // start of the call, or an earlier time
 	request int32         // index of the request in the call
 	denies  bool          // the request was denied
 }
 
-// newMemo returns a memo of about the given bytes, and half as many for counters of admitted
-// requests. If bytes is not positive, it remembers nothing and so denies nothing.
+// newMemo returns a memo with about the given bytes for counters of denied requests, and half as
+// many for other counters. If bytes is not positive, the memo remembers nothing and so denies
+// nothing.
 func newMemo(bytes int, charged bool, now func() time.Time) *memo {
 	m := &memo{now: now, start: now().Add(-memoAge), charged: charged}
 	if bytes > 0 {
@@ -53,13 +55,13 @@ func newMemo(bytes int, charged bool, now func() time.Time) *memo {
 	return m
 }
 
-// isFresh reports whether a state of a call that began at began may deny at now. The clock may
-// have stepped.
+// isFresh reports whether a state from a call that began at began may deny at now. The clock may
+// have stepped in between.
 func isFresh(began, now time.Duration) bool { return now >= began && now-began <= memoAge }
 
 // deny reports whether hits are known to be denied, and decides them if so. They are if the
-// remembered counters deny them in any state of the others, and no ban changes. It reports false
-// for requests that are charged even if they are denied.
+// remembered counters deny them whatever the states of the other counters, and no ban changes.
+// It reports false for requests with hits that are charged even if denied.
 func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if m.newest.Load() == 0 {
 		return false
@@ -73,14 +75,14 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	known, before, now := knownBuf[:0], beforeBuf[:0], int64(0)
 	for i := range hits {
 		h := &hits[i]
-		if h.Unconditional() || h.Hold != nil { // Redis must be charged, or knows the holds
+		if h.Unconditional() || h.Hold != nil { // Redis must charge it, or only Redis knows the holds
 			return false
 		}
 		s := m.last(h.Key)
 		known, before = append(known, s.denies && isFresh(s.began, local)), append(before, s.state)
 		if known[i] {
-			// The clocks of several locations may differ. With the latest of them, no denial
-			// applies for too long.
+			// The clocks of several locations may differ. With the latest of the times, no
+			// denial applies for too long.
 			now = max(now, s.at+(local-s.began).Microseconds())
 		}
 	}
@@ -105,9 +107,9 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	return v.Denied()
 }
 
-// decideUsedUp decides the hits on fixed windows that are known to be used up, returns the indexes
-// of the other hits, and reports whether it decided any. It decides none if a hit depends on
-// others because it is not always charged or shares its counter.
+// decideUsedUp decides the hits on fixed windows that are known to be used up. It returns the
+// indexes of the other hits and whether it decided any. It decides none if a hit depends on
+// others, because it is not always charged or shares its counter.
 func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others []int, some bool) {
 	if !m.charged || m.newest.Load() == 0 {
 		return nil, false
@@ -124,8 +126,8 @@ func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others 
 	return others, len(others) < len(hits)
 }
 
-// isUsedUp decides a hit and reports whether Redis, now and later, would decide the same without
-// being charged the hit: a fixed window without a remaining unit admits nothing until it ends.
+// isUsedUp decides a hit and reports whether Redis need not be charged for it, because it would
+// decide the same now and later: a used-up fixed window admits nothing until it ends.
 func (m *memo) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Duration) bool {
 	s := m.last(h.Key)
 	isFixed := slices.Contains([]limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.ByCalendar}, h.Limit.Algorithm)
@@ -139,7 +141,7 @@ func (m *memo) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Durati
 	return out.Over && out.Used-h.CountedCost() >= int64(h.Limit.Size()) && state.Until == s.state.Until
 }
 
-// last returns the last state of a counter since it was reset, or a zero value.
+// last returns the last state of a counter after the last reset, or a zero value.
 func (m *memo) last(key []byte) seen {
 	if s := m.seen.Get(key); s.call >= m.since.Load() {
 		return s
@@ -147,18 +149,18 @@ func (m *memo) last(key []byte) seen {
 	return seen{}
 }
 
-// reset forgets the states of all calls that have begun, because counters were reset. The states
-// of calls in flight may be from before that.
+// reset forgets the states of all calls that have begun, because counters were reset. Calls in
+// flight may still return states from before the reset.
 func (m *memo) reset() { raise(&m.since, m.calls.Add(1)) }
 
-// raise sets a to n if that is larger.
+// raise sets a to n if n is larger.
 func raise(a *atomic.Int64, n int64) {
 	for last := a.Load(); last < n && !a.CompareAndSwap(last, n); {
 		last = a.Load()
 	}
 }
 
-// nextNumber returns the number of a call, which is larger than all earlier ones.
+// nextNumber returns the number for a call, which is larger than all earlier numbers.
 func (m *memo) nextNumber() int64 { return m.calls.Add(1) }
 
 // isNews reports whether Redis decided the request of t after last, and after the last reset.
@@ -168,9 +170,10 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 	return call >= m.since.Load() && (call > last.call || call == last.call && int32(t.Request) >= last.request)
 }
 
-// note remembers the states of the counters of a request, or of a part of one, after its call.
-// Requests may arrive in another order than Redis decided them. The counters of a denied request
-// may deny from now on. Holds are not remembered, because any server may release one.
+// note remembers the states of the counters of a request, or of a part of a request, after its
+// call. Requests may reach note in another order than Redis decided them. From now on, the
+// counters of a denied request may deny. Holds are not remembered, because any server may
+// release one.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if m.seen == nil {
 		return
@@ -192,8 +195,9 @@ func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, 
 	}
 }
 
-// noteCredits replaces the states of counters that a call has lowered, before any caller learns of
-// it. If the call failed, it forgets them, because Redis may have lowered them.
+// noteCredits replaces the states of counters that a call has lowered, before any caller learns
+// of the call. If the call failed, the states are forgotten, because Redis may have lowered the
+// counters.
 func (m *memo) noteCredits(c *queue.Call) {
 	if m.seen == nil {
 		return

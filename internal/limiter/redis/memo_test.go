@@ -16,21 +16,22 @@ import (
 	"weir/internal/testenv"
 )
 
-// checked repeats each request that its memory denies on a store without memory, and returns that
-// decision. It can repeat them because denied requests take nothing.
+// checked is a store with a memory of denials. It repeats each request that the memory denies on
+// a store without memory, which is possible because denied requests take nothing, and returns
+// that decision.
 type checked struct {
 	*testing.T
 	store, plain limiter.CounterStore
-	others       sync.RWMutex // locked while no other request may charge or reset a counter
+	others       sync.RWMutex // write-locked while no other request may charge or reset a counter
 	remembered   atomic.Int64 // denials from memory
 }
 
-// openChecked returns a store with a memory, and a store that fills this memory but does not deny
-// by it, so that both know of replies after a step of the clock.
+// openChecked opens a store with a memory, and a store that fills this memory but does not deny
+// by it, so that the memory has the replies to both stores even after a step of the clock.
 func openChecked(t *testing.T, o Options) *checked {
 	plain := open(t, o)
-	// The memory is large enough that no counter replaces another. With 1 MiB, in one of a
-	// hundred runs five of the 500 counters would share a set of limiter.Recent.
+	// The memory is so large that no counter replaces another. With 1 MiB, in one of a hundred
+	// runs, five of the 500 counters would share a set of limiter.Recent.
 	o.DenyMemory = 8 << 20
 	store := open(t, o)
 	for _, b := range plain.backends {
@@ -40,8 +41,8 @@ func openChecked(t *testing.T, o Options) *checked {
 }
 
 // Decide compares a denial from memory twice: first only whether Redis denies the request, too,
-// because concurrent requests may charge its other counters, and then without concurrent requests
-// all of the decisions.
+// because concurrent requests may charge its other counters, and then, without concurrent
+// requests, all decisions.
 func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
 	c.others.RLock()
 	denied, remembered, err := c.decide(ctx, hits, out, false)
@@ -85,7 +86,7 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return c.store.Reset(ctx, hits)
 }
 
-// memoryFixture is a store that counts by Redis' clock but remembers by the test's clock, and a
+// memoryFixture has a store that counts by Redis' clock but remembers by the test's clock, and a
 // second store without memory, which stands for another server.
 type memoryFixture struct {
 	*fixture
@@ -203,7 +204,7 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestUnseenCountersDoNotHideADenial has a denied client that varies another value of its
+// TestUnseenCountersDoNotHideADenial has a denied client that varies another value in its
 // requests.
 func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	f := newMemoryFixture(t)
@@ -230,8 +231,8 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
 }
 
-// TestKnownDenialTellsWhatWasSeenOfOthers denies a request by one of its counters from memory.
-// Its other counters have only admitted requests so far.
+// TestKnownDenialTellsWhatWasSeenOfOthers denies a request from memory because of one of its
+// counters. The other counters have only admitted requests so far.
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f := &memoryFixture{now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
 	f.fixture = newFixture(t, Options{DenyMemory: 1 << 20, local: f.clock, Now: f.clock})
@@ -262,8 +263,8 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f.want("what is told denies nobody", true, 1, b)
 }
 
-// TestChargedDenialsAreRememberedIfAsked charges used-up windows with hits that are always
-// charged, like the reference's local cache.
+// TestChargedDenialsAreRememberedIfAsked sends hits that are always charged to used-up windows.
+// The memory answers them, as envoyproxy/ratelimit's local cache does.
 func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 	charge := func(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 		return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost, Always: true}
@@ -307,7 +308,7 @@ func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 }
 
 // TestMemoryOfALongLife starts with the call numbers of months and years. Refunds and resets are
-// among the calls at which the numbers get another digit.
+// among the calls around large powers of two.
 func TestMemoryOfALongLife(t *testing.T) {
 	one := yearly(1)
 	for _, end := range []int64{1 << 31, 1 << 32, 1 << 53, math.MaxInt64 - 100} {
@@ -332,7 +333,7 @@ func TestMemoryOfALongLife(t *testing.T) {
 	}
 }
 
-// TestGivingBackIsKnownAtOnce refunds the charge that filled a counter while a denial by this
+// TestGivingBackIsKnownAtOnce refunds the charge that filled a counter, while a denial by this
 // counter is remembered.
 func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	l := yearly(1)
@@ -368,8 +369,8 @@ func banning(amount uint64, denyFor time.Duration) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, DenyFor: denyFor})
 }
 
-// A ban is stored in the counter's key, which expires when both have ended. Deleting the key
-// lifts the ban.
+// A ban is stored in the counter's key, which expires when both the window and the ban have
+// ended. Deleting the key lifts the ban.
 func TestABanCostsNoSecondKey(t *testing.T) {
 	p := newPair(t)
 	for _, c := range []struct {
@@ -398,8 +399,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 	}
 }
 
-// A ban is remembered until it ends. A request begins a ban although its counter is known to be
-// used up.
+// A ban is remembered until it ends. Redis is asked only to begin a ban or to shorten it.
 func TestAKnownBanCostsNoCall(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := banning(2, time.Hour)

@@ -16,12 +16,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// commands returns the names of the commands that the scripts call, and of the commands that run
-// scripts.
+// commands returns the names of the commands that the scripts call or that run scripts.
 func commands(t *testing.T) []string {
 	t.Helper()
 	names := map[string]bool{"evalsha": true, "eval": true}
-	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // (...) passes on a command that is named elsewhere
+	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // call(...) has a command that is named elsewhere
 	for _, text := range []string{wire.Script, setScript} {
 		found := literal.FindAllStringSubmatch(text, -1)
 		if n := len(calls.FindAllString(text, -1)); n != len(found) {
@@ -34,8 +33,8 @@ func commands(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestAUserWhoLacksACommand forbids each command of the scripts. Either Ping fails, or everything
-// works without the command, except that requests with holds may fail, but only completely.
+// TestAUserWhoLacksACommand forbids each command of the scripts in turn. Either Ping fails, or
+// everything works without the command. Only requests with holds may fail, and then completely.
 func TestAUserWhoLacksACommand(t *testing.T) {
 	able, two := newFixture(t, Options{}), atOncePerHour(2)
 	forHolds := []string{"zrange", "zcount", "zcard", "zscore", "zadd", "pexpire", "zrem"}
@@ -64,7 +63,7 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 	}
 }
 
-// TestDocumentedPermissions has a user with exactly the permissions in docs/operations.md.
+// TestDocumentedPermissions has a user with only the permissions in docs/operations.md.
 func TestDocumentedPermissions(t *testing.T) {
 	text := string(testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docs/operations.md")))(t))
 	_, text, _ = strings.Cut(text, "**The user** needs ")
@@ -79,7 +78,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	checkWhole(t, able, s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
 	testSharedExceptions(t, user)
 	shared := openShared(t, user, "")
-	for range 2 { // the first asks for reports, the second finds one
+	for range 2 { // the first call asks for reports, the second finds one
 		testenv.Must(shared.Reports(t.Context(), reportsWanted))(t)
 		testenv.OK(t, shared.Report(t.Context(), "a", []byte("{}")))
 	}
@@ -95,8 +94,8 @@ func TestDocumentedPermissions(t *testing.T) {
 	testenv.OK(t, s.Reset(t.Context(), hits))
 }
 
-// checkWhole decides requests of every kind on four counters. Each request must be counted
-// completely, in every part of the script.
+// checkWhole decides requests on four counters in every part of the script. Each request must be
+// counted completely.
 func checkWhole(t *testing.T, able *fixture, s *Store, limits []*limiter.Limit) {
 	t.Helper()
 	keys := []string{"a", "b", "c", "d"}

@@ -16,9 +16,9 @@ import (
 	"weir/internal/testenv"
 )
 
-// BenchmarkPrice alternates between calls with the requests of several callers on known counters,
-// and calls of a minimal script with as many keys. It reports Redis' CPU time for a decision,
-// with all of its work, also as a multiple of the minimal script's.
+// BenchmarkPrice alternates between calls with requests of several callers on existing counters,
+// and calls of a minimal script with as many keys. It reports Redis' total CPU time for a
+// decision, also as a multiple of the time of the minimal script.
 func BenchmarkPrice(b *testing.B) {
 	text := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua")))(b)
 	leastScript := redis.NewScript(string(text))
@@ -28,9 +28,9 @@ func BenchmarkPrice(b *testing.B) {
 		name    string
 		callers int
 		specs   limits
-		users   int // in turn
+		users   int // number of users, whose requests alternate
 		rules   int // each with its own amount, for the users in turn
-		over    int // one of this many users exceeds a limit, or 0 if none does
+		over    int // every n-th user is over a limit; 0 means none
 	}{
 		{"limits=1", 22, limits{fixed}, 1000, 1, 0},
 		{"limits=3", 22, limits{fixed, fixed, fixed}, 1000, 1, 0},

@@ -18,7 +18,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// untilWaiting waits until a call is in flight and the next call has this number of hits.
+// untilWaiting waits until a call is in flight and the given number of hits wait for the next
+// calls.
 func (s *Store) untilWaiting(t testing.TB, hits int) {
 	t.Helper()
 	testenv.Until(t, fmt.Sprintf("%d hits wait", hits), func() bool {
@@ -34,10 +35,10 @@ func rest(s *Store) {
 	}
 }
 
-// gate is a hook that holds every call of the script before it reaches Redis.
+// gate is a hook that stops every call of the script before it reaches Redis.
 type gate struct {
-	keys chan []string // keys of a held call
-	pass chan struct{} // releases the call
+	keys chan []string // keys of a stopped call
+	pass chan struct{} // lets the call pass
 }
 
 func newGate(t *testing.T, s *Store) gate {
@@ -110,7 +111,7 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-// A full queue rejects further requests. Its requests are decided in calls of queue.MaxBatch
+// A full queue rejects more requests. The queued requests are decided in calls of queue.MaxBatch
 // hits.
 func TestAFullQueueRefuses(t *testing.T) {
 	s := newFixture(t, Options{})
@@ -173,7 +174,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 
 func TestCloseIsBounded(t *testing.T) {
 	s := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
-	for range queue.MaxQueue / queue.MaxBatch { // their calls take longer than Close may wait
+	for range queue.MaxQueue / queue.MaxBatch { // their calls together take longer than Close may wait
 		_, _ = s.main.queues.Of(nil).Add(t.Context(), 0, request(queue.MaxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {

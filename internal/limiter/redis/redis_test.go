@@ -38,7 +38,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	}
 }
 
-// A counter that exists is incremented, which takes Redis half the time of SET and keeps the
+// An existing counter is incremented, which takes Redis half the time of SET and keeps the
 // expiry. Counters of requests that are not admitted together are set.
 func TestKnownCountersAreIncremented(t *testing.T) {
 	s, l := newFixture(t, Options{}), yearly(3_000_000)
@@ -80,7 +80,7 @@ func (f *fixture) commands() map[string]int {
 	return calls
 }
 
-// A counter expires at the end of its window or shortly after, never before.
+// A counter expires at the end of its window or shortly after it, never before it.
 func TestCountersExpireWithTheirWindow(t *testing.T) {
 	s := newFixture(t, Options{})
 	for _, unit := range []limiter.Unit{limiter.Minute, limiter.Day, limiter.Year} {
@@ -104,7 +104,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 	}
 }
 
-// A counter expires when it equals an unused one, rounded up to a millisecond.
+// A counter expires when it equals an unused counter, rounded up to a millisecond.
 func TestExpiry(t *testing.T) {
 	start := time.UnixMicro(1_767_323_045_678_900) // 54.3211 s before a full minute
 	minute := limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute}
@@ -155,8 +155,8 @@ type expiryStep struct {
 	want  int64 // milliseconds until the counter expires, 1 if it is unused
 }
 
-// checkExpiry decides each step alone, and in a second run beside a peek, which another part of
-// the script decides.
+// checkExpiry decides each step alone, and then in a second run beside a peek, so that another
+// part of the script decides.
 func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []expiryStep) {
 	t.Helper()
 	for _, alone := range []bool{true, false} {
@@ -232,8 +232,8 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	}
 }
 
-// A counter takes little memory. Redis stores most windows as an integer, which takes least. Both
-// forms are read as they were written.
+// A counter takes little memory. Redis stores most windows as integers, which take the least.
+// Both forms are read as they were written.
 func TestMemoryOfACounter(t *testing.T) {
 	s := newFixture(t, Options{})
 	year := func(l limiter.Spec) *limiter.Limit {

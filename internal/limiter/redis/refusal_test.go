@@ -14,8 +14,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// A full Redis rejects writes. Denials in the same call must not fail, or a flood of new keys
-// could switch off used-up limits.
+// A full Redis rejects writes. Denials in the same call must not fail. Otherwise a flood of new
+// keys could disable used-up limits.
 func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	s, two := newFixture(t, Options{}, "--maxmemory-policy", "noeviction"), yearly(2)
 	mustAsk(t, s, "full", two)
@@ -32,9 +32,9 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("full", two, 1)}, denied: true},
 		{hits: []limiter.Hit{hit("new", two, 1)}, fails: true},
 		{hits: []limiter.Hit{hit("full", two, 0)}, denied: true},
-		{hits: []limiter.Hit{hit("half", two, 0)}, fails: true}, // shares its counter with the next
+		{hits: []limiter.Hit{hit("half", two, 0)}, fails: true}, // shares its counter with the next request
 		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true},
-		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // exceeds the limit only by a unit that is not stored
+		{hits: []limiter.Hit{hit("half", two, 1)}, fails: true}, // over the limit only because of a unit that is not stored
 		{hits: []limiter.Hit{hit("other", two, 1), hit("full", two, 1)}, denied: true},
 	}
 	for _, q := range requests {
@@ -72,7 +72,7 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// After a failover, an address may lead to another server while open connections still lead to
+// After a failover, an address may lead to another Redis while open connections still lead to
 // the old one.
 func TestADemotedPrimaryIsLeft(t *testing.T) {
 	t.Parallel()

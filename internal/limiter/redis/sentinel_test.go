@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// steady makes a sentinel tolerate slow servers.
+// steady makes a sentinel tolerate a slow Redis.
 const steady = "sentinel down-after-milliseconds weir 600000"
 
 func TestSentinelPromotesAReplica(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		server Server
-		want   string // in the error, or "" for none
+		want   string // text in the error, or "" for no error
 		kind   conn.Kind
 	}{
 		{"all right", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},

@@ -13,23 +13,23 @@ import (
 	"weir/internal/limiter/redis/queue"
 )
 
-// Shared is the data that servers with the same main Redis and the same prefix of keys share
-// beside the counters: exceptions, and reports and marks that expire. It implements operators.Shared. It
-// has connections of its own, so that no decision waits for it. Each method sets a deadline,
-// because go-redis only limits each of up to four attempts in a cluster. After an error, which
-// wraps limiter.ErrUnavailable, the call may have had its effect.
+// Shared is the data other than counters that servers with the same main Redis and key prefix
+// share: exceptions, and reports and marks that expire. It implements operators.Shared. It has
+// its own connections, so that no decision waits for it. Each method sets a deadline, because in
+// a cluster go-redis makes up to four attempts and limits only each of them. Errors wrap
+// limiter.ErrUnavailable; after an error, the call may have had its effect.
 type Shared struct {
 	client    *conn.Client
 	keyPrefix string
 }
 
-// OpenShared returns the data of servers with this prefix of keys in main. It does not connect.
+// OpenShared returns the data of servers with this key prefix in main. It does not connect.
 func OpenShared(main Server, keyPrefix string) *Shared {
-	main.Timeout = max(main.Timeout, time.Second) // no request of Envoy waits for it
+	main.Timeout = max(main.Timeout, time.Second) // may be longer than for decisions, because no request of Envoy waits for it
 	return &Shared{conn.Open(main, slog.New(slog.DiscardHandler)), keyPrefix}
 }
 
-// Close ends all connections. Calls in flight fail.
+// Close closes all connections. Calls in flight fail.
 func (s *Shared) Close() error { return s.client.Close() }
 
 func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
@@ -42,7 +42,7 @@ func (s *Shared) Exceptions(ctx context.Context) (map[string]string, error) {
 	return texts, s.failed(err)
 }
 
-// setScript is sent as text, because calls are few and Redis may have lost a loaded script.
+// setScript is sent as text, because calls are rare and Redis may have lost a loaded script.
 //
 //go:embed set.lua
 var setScript string
@@ -65,20 +65,20 @@ func (s *Shared) RemoveExceptions(ctx context.Context, ids ...string) error {
 	return s.failed(s.client.Current().HDel(ctx, s.key("exceptions"), ids...).Err())
 }
 
-// ReportsWanted reports whether the time of a call of Reports lasts.
+// ReportsWanted reports whether a server has called Reports and its time wanted has not passed.
 func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // a command that decisions need, too
+	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // a command for which decisions need the permission, too
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
 const (
-	reportLasts   = 2 * time.Second // then a report expires
-	reportsAtOnce = 32              // in one reply, which must not exceed conn.MaxReply
+	reportLasts   = 2 * time.Second // life of a report
+	reportsAtOnce = 32              // reports in one reply, which must not exceed conn.MaxReply
 )
 
-// Report stores the report of a server for reportLasts.
+// Report stores a server's report for the time reportLasts.
 func (s *Shared) Report(ctx context.Context, server string, report []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -89,8 +89,8 @@ func (s *Shared) Report(ctx context.Context, server string, report []byte) error
 	return s.failed(err)
 }
 
-// Reports asks all servers to report during wanted, and returns those reports that are stored
-// now by the servers' names.
+// Reports asks all servers to report during the next wanted, and returns the stored reports by
+// name of the server.
 func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -120,14 +120,14 @@ func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]
 			}
 		}
 	}
-	if len(silent) > 0 { // stopped servers; a running one returns with its next report
+	if len(silent) > 0 { // stopped servers; a running server adds itself again with its next report
 		err = c.HDel(ctx, s.key("servers"), silent...).Err()
 	}
 	return reports, s.failed(err)
 }
 
-// Claim sets a mark that expires and returns "". If the mark is set, it returns the mark's text. A
-// mark that expires during the call has the text "expired".
+// Claim sets a mark that expires and returns "". If the mark is already set, Claim returns its
+// text, or "expired" if the mark expires during the call.
 func (s *Shared) Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -135,19 +135,18 @@ func (s *Shared) Claim(ctx context.Context, name, text string, lasts time.Durati
 	if isSet, err := c.SetNX(ctx, key, text, lasts).Result(); isSet || err != nil {
 		return "", s.failed(err)
 	}
-	found, err := c.MGet(ctx, key).Result() // a command that decisions need, too
+	found, err := c.MGet(ctx, key).Result() // a command for which decisions need the permission, too
 	if err == nil && found[0] != nil {
 		return found[0].(string), nil
 	}
 	return "expired", s.failed(err)
 }
 
-// Mark sets a mark that expires.
+// Mark sets a mark that expires, even if the mark is already set.
 func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	return s.failed(s.client.Current().Set(ctx, s.key("mark:"+name), text, lasts).Err())
 }
 
-// failed converts an error of go-redis for callers.
 func (s *Shared) failed(err error) error { return queue.Unavailable(s.client.Failed(err)) }

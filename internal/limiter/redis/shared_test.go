@@ -65,7 +65,7 @@ func testSharedExceptions(t *testing.T, o Server) {
 
 func TestSharedReports(t *testing.T) { testSharedReports(t, at(testenv.RedisServer(t).Addr())) }
 
-// testSharedReports stores reports that another server wants, and checks that they expire.
+// testSharedReports stores reports that another server asks for, and checks that they expire.
 func testSharedReports(t *testing.T, o Server) {
 	a, b := openShared(t, o, ""), openShared(t, o, "")
 	report := strings.Repeat("\x00\xff", 128<<10)
@@ -93,7 +93,7 @@ func testSharedReports(t *testing.T, o Server) {
 	})
 }
 
-// TestSharedMarks claims marks on two servers. Only one of them sets a mark, until it expires.
+// TestSharedMarks claims a mark on two servers. Until the mark expires, only one of them gets it.
 func TestSharedMarks(t *testing.T) {
 	r := testenv.RedisServer(t)
 	a, b, foreign := openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "q:")
@@ -115,8 +115,8 @@ func TestSharedMarks(t *testing.T) {
 	})
 }
 
-// TestSharedOnARedisThatFails expects errors in time, and that exceptions can be changed in a
-// full Redis.
+// TestSharedOnARedisThatFails expects errors in time. In a full Redis, exceptions can be
+// changed.
 func TestSharedOnARedisThatFails(t *testing.T) {
 	calls := func(s *Shared) map[string]error {
 		ctx := context.Background()

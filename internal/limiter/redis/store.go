@@ -15,7 +15,7 @@ import (
 	"weir/internal/limiter/redis/queue"
 )
 
-// Server describes a Redis deployment and how to reach it.
+// Server describes a Redis deployment and its connections.
 type Server = conn.Server
 
 // Type is a kind of Redis deployment.
@@ -25,34 +25,34 @@ type Type = conn.Type
 type Options struct {
 	// Main is the Redis that keeps the counters.
 	Main Server
-	// PerSecond, if not nil, is a second Redis, for limits of unit second.
+	// PerSecond, if not nil, is a second Redis, for limits with unit second.
 	PerSecond *Server
-	// Wait limits the wait of a caller without a deadline, which is never longer than the Timeout
-	// of its Redis. 0 means 100 milliseconds.
+	// Wait limits how long a caller without a deadline waits; the Timeout of its Redis does,
+	// too. 0 means 100 milliseconds.
 	Wait time.Duration
 	// KeyPrefix is the prefix of all keys. A user may be restricted to it.
 	KeyPrefix string
-	// DenyMemory is about how many bytes remember used-up counters, which Redis is not asked about
-	// for a second. Half as many more remember other counters. 0 disables it.
+	// DenyMemory is the approximate memory in bytes for used-up counters, about which Redis is
+	// not asked for a second. Other counters take half as much again. 0 disables both.
 	DenyMemory int
-	// DenyCharged makes the memory also answer hits that are always charged, if their fixed window
-	// is used up. Redis does not count these hits then, as with envoyproxy/ratelimit.
+	// DenyCharged makes this memory also answer hits that are always charged, if their fixed
+	// window is used up. Redis does not count these hits, as with envoyproxy/ratelimit.
 	DenyCharged bool
-	// Now returns the time of decisions in tests. nil means the clock of Redis.
+	// Now returns the time of decisions in tests. If nil, Redis provides the time.
 	Now func() time.Time
 	// Logger logs outages of Redis. nil disables it.
 	Logger *slog.Logger
 	// Registerer registers the metrics. nil disables them.
 	Registerer prometheus.Registerer
 
-	local func() time.Time // clock of this server in tests; nil means Now, or time.Now
+	local func() time.Time // clock of this server in tests; if nil, Now or else time.Now
 }
 
 // Store is a limiter.CounterStore on Redis. Decide returns in time even if Redis hangs, see
 // queue.Queues.Timeout.
 type Store struct {
 	main     *backend
-	backends []*backend // main, and the Redis of limits per second if they have one
+	backends []*backend // main, and the Redis for limits per second if there is one
 	memo     *memo
 }
 
@@ -61,7 +61,7 @@ type backend struct {
 	client *conn.Client
 	queues *queue.Queues
 	health *health
-	memo   *memo // of the store
+	memo   *memo // shared by all backends
 }
 
 // New returns a store on the Redis that o names. It does not connect, so Redis need not be reachable
@@ -90,7 +90,7 @@ func New(o Options) *Store {
 		b := &backend{client: client, health: h, memo: memo}
 		b.queues = queue.New(queue.Options{
 			Client: client, Patience: min(cmp.Or(o.Wait, 100*time.Millisecond), client.Timeout()), Now: o.Now, Local: o.local,
-			Metrics: metrics, Log: log, Check: h.check, Called: h.called,
+			Metrics: metrics, Log: log, Check: h.refusal, Called: h.called,
 			NextNumber: func() int64 { return b.memo.nextNumber() }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
 		})
 		h.queues = b.queues
@@ -105,8 +105,8 @@ func New(o Options) *Store {
 }
 
 // Decide implements limiter.CounterStore, except that a request whose counters are in several
-// slots of a cluster, or in both Redis, is all or nothing only eventually, see crossSlot. All
-// errors wrap limiter.ErrUnavailable, and if the caller left also the cause of that.
+// slots of a cluster, or in both deployments, is all or nothing only eventually; see crossSlot.
+// All errors wrap limiter.ErrUnavailable. If the caller has left, they also wrap the cause.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.memo.deny(hits, out) {
 		return true, nil
@@ -129,9 +129,9 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	}
 	if err := b.queues.Wait(ctx, timeout, t.Call.Done); err != nil {
 		t.Leave()
-		copies := cloneHits(hits) // the caller uses hits again
+		copies := cloneHits(hits) // the caller may reuse hits
 		b.queues.WhenDecided(ctx, t.Call.Done, func() error {
-			// The memo must also learn the denials of a Redis that is slower than all callers.
+			// The memo must learn denials even if Redis is slower than all callers.
 			_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
 			return t.Call.Err
 		})
@@ -141,8 +141,8 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return b.result(t, hits, out)
 }
 
-// decideOthers makes Redis decide the hits with the indexes others. The other hits are decided
-// already. All hits are charged even if the request is denied.
+// decideOthers makes Redis decide the hits with the indexes others. The remaining hits are
+// already decided. All hits are charged even if the request is denied.
 func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
@@ -172,9 +172,9 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	return denied, nil
 }
 
-// Ping returns nil if each Redis can decide, within the Timeout of Options.Main: it must be a
-// primary and accept charges, for which Ping charges a counter of its own that expires within
-// a second. In a cluster all primaries must answer and all slots be served. A Redis that is
+// Ping returns nil if each Redis can decide within the Timeout of Options.Main: it must be a
+// primary and accept charges, which Ping tries on a counter of its own that expires within a
+// second. In a cluster, all primaries must answer and all slots must be served. A Redis that is
 // out of memory can decide, because it still denies.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.Timeout())
@@ -187,7 +187,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// State returns the state of Redis as of the last call. If one of two fails, it is its state.
+// State returns the state of Redis as of the last call. If one of two fails, its state is
+// returned.
 func (s *Store) State() State {
 	for _, b := range s.backends {
 		if state := b.health.current(); !state.FailingSince.IsZero() {
@@ -197,7 +198,7 @@ func (s *Store) State() State {
 	return s.main.health.current()
 }
 
-// Names returns the addresses of the one or two Redis, without passwords.
+// Names returns the addresses of the one or two deployments, without passwords.
 func (s *Store) Names() (names []string) {
 	for _, b := range s.backends {
 		names = append(names, b.client.Name())
@@ -205,7 +206,7 @@ func (s *Store) Names() (names []string) {
 	return names
 }
 
-// Refused returns why a Redis rejects a changed URL, user or password, or nil.
+// Refused returns the reasons for which Redis rejects a changed URL, user or password, or nil.
 func (s *Store) Refused() error {
 	var errs []error
 	for _, b := range s.backends {

@@ -13,7 +13,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// With one server, a memory of denials changes no decision.
+// With a single server, a memory of denials changes no decision.
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	for _, remembers := range []bool{false, true} {
@@ -40,7 +40,7 @@ func TestRequestsOfAnySize(t *testing.T) {
 			for i := range n {
 				hits = append(hits, hit(fmt.Sprintf("%v of %d: %d", l.Algorithm, n, i), l, 1))
 			}
-			for _, amount := range []uint64{100, 0, 100} { // of the last limit
+			for _, amount := range []uint64{100, 0, 100} { // amounts of the last limit
 				hits[n-1].Limit = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: l.Algorithm})
 				if _, denied := mustDecide(t, s, hits...); denied != (amount == 0) {
 					t.Errorf("%d hits: denied is %v", n, denied)

@@ -35,7 +35,7 @@ func TestRedisOverTLS(t *testing.T) {
 		name   string
 		config *tls.Config
 		fails  bool
-		names  bool // whether the error names the authority of the server
+		names  bool // whether the error names the authority of Redis
 	}{
 		{"the authorities of the system", new(tls.Config), true, true},
 		{"an authority that did not issue the server's certificate", clientOf(t, theirs, ours), true, true},

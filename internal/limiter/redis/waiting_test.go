@@ -19,7 +19,7 @@ import (
 // TestTimeoutOfACaller waits for a call that never ends, on the clock of a bubble.
 func TestTimeoutOfACaller(t *testing.T) {
 	for _, c := range []struct {
-		timeout, deadline, want time.Duration // of Redis and of the caller, or 0 for none
+		timeout, deadline, want time.Duration // timeout of Redis, deadline of the caller, 0 for none
 	}{
 		{0, 0, 100 * time.Millisecond},
 		{0, 20 * time.Millisecond, 15 * time.Millisecond}, // Envoy's default
@@ -58,7 +58,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 }
 
 // TestLateAnswersAreCounted has a Redis that replies after the callers' deadlines. It must not
-// count as silent.
+// count as a Redis that does not reply.
 func TestLateAnswersAreCounted(t *testing.T) {
 	for name, hits := range map[string][]limiter.Hit{
 		"in one place":      {hit("k", perYear, 1)},
@@ -96,13 +96,13 @@ func TestLateAnswersAreCounted(t *testing.T) {
 	}
 }
 
-// TestCallersThatLeaveAreCounted cancels requests. Requests in flight are counted, and so are
-// waiting requests if their batch has a request that must be decided. Other waiting requests need
-// no call, and requests that were canceled before are not counted.
+// TestCallersThatLeaveAreCounted cancels requests. Canceled requests in flight are charged, and
+// so are waiting requests if their batch has a request that must be decided. Other waiting
+// requests need no call, and requests that were canceled before Decide are not charged.
 func TestCallersThatLeaveAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		last limiter.Hit // of the last request that waits
+		last limiter.Hit // hit of the last request that waits
 		stay bool
 		want int64
 	}{
@@ -154,7 +154,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 	for name, other := range map[string]*limiter.Limit{"a request in one place": yearly(5), "a request in several places": perSeconds(5)} {
 		t.Run(name, func(t *testing.T) {
-			frozen := time.Now() // so that a slow machine does not forget denials
+			frozen := time.Now() // so that no denial is forgotten on a slow machine
 			s := newFixture(t, Options{DenyMemory: 1 << 20, local: func() time.Time { return frozen }, PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
 			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
 			mustDecide(t, s, request...)
@@ -168,12 +168,12 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
 				left <- err
 			}()
-			s.untilWaiting(t, 0) // before, the request would not be sent
+			s.untilWaiting(t, 0) // otherwise the request would not be sent
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v of a caller who left", err)
 			}
-			copy(hits[0].Key, "gone") // the caller uses the memory again
+			copy(hits[0].Key, "gone") // the caller reuses the memory
 			copy(hits[1].Key, "again")
 			s.do("client", "unpause")
 			rest(s.Store)

@@ -1,6 +1,6 @@
-// Package conn is a client of one Redis deployment: a single server, the primary that sentinels
-// know, or a cluster. It connects, follows changed passwords, classifies errors, and sends
-// commands without repeating any. It knows nothing of limits, and only it imports go-redis.
+// Package conn is a client of one Redis deployment: a single Redis, a primary behind sentinels,
+// or a cluster. It connects, follows changed passwords, classifies errors, and sends commands
+// without repeating any. It knows nothing of limits. Only it imports go-redis.
 package conn
 
 import (
@@ -20,20 +20,21 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Server describes a Redis deployment and how to reach it.
+// Server describes a Redis deployment and its connections.
 type Server struct {
 	// Type is the kind of deployment. The zero value means Single.
 	Type Type
 	// Network is "tcp" or "unix". Empty means tcp.
 	Network string
-	// Addr is the address of Redis: host:port or a path. For Sentinel and Cluster it may list
-	// several, separated by commas: the sentinels, or some of the nodes.
+	// Addr is the address of Redis: host:port or a path. For Sentinel and Cluster, it may list
+	// several addresses, separated by commas: the sentinels, or some of the nodes.
 	Addr string
 	// Primary is the name that the sentinels use for the primary.
 	Primary string
 	// DB is the number of the database.
 	DB int
-	// Username and Password are sent to Redis. A password alone belongs to the default user.
+	// Username and Password are sent to Redis. A password without a user is for the default
+	// user.
 	Username, Password string
 	// SentinelUsername and SentinelPassword are sent to the sentinels.
 	SentinelUsername, SentinelPassword string
@@ -42,20 +43,21 @@ type Server struct {
 	// PoolSize limits the connections to each node of a cluster; 0 means 10.
 	PoolSize int
 	// Timeout limits a call, and the time to connect, which continues in the background if the
-	// call gives up first. 0 means a second. A call on a dead connection delays all requests.
+	// call gives up first. 0 means a second. Until it passes, a call on a dead connection delays
+	// all requests.
 	Timeout time.Duration
-	// Latest, if not nil, returns the server with its current address, users and passwords.
-	// The other fields must not change.
+	// Latest, if not nil, returns the Server with its current address, users and passwords. The
+	// other fields must not change.
 	Latest func() Server
-	// Renew reads the sources of Latest again, because Redis refused a login. It is required
-	// with Latest and returns when ctx is done.
+	// Renew makes Latest current after Redis refused a login, by reading its sources again. It
+	// is required with Latest and returns when ctx is done.
 	Renew func(ctx context.Context)
 }
 
 // Type is a kind of Redis deployment.
 type Type string
 
-// The types of deployment: one server, a primary that sentinels know, or a cluster.
+// The types of deployment: one Redis, a primary behind sentinels, or a cluster.
 const (
 	Single   Type = "single"
 	Sentinel Type = "sentinel"
@@ -68,8 +70,8 @@ func (s Server) isSame(t Server) bool {
 		s.SentinelUsername == t.SentinelUsername && s.SentinelPassword == t.SentinelPassword
 }
 
-// Client is a client of one Redis deployment. When the address or a password changes, a new client
-// of go-redis replaces the current one; see follow.go.
+// Client is a client of one Redis deployment. When the address or a password changes, a new
+// go-redis client replaces the current one; see follow.go.
 type Client struct {
 	server Server // as passed to Open
 	log    *slog.Logger
@@ -81,10 +83,10 @@ type Client struct {
 
 	changing sync.Mutex               // held during a change
 	secrets  atomic.Pointer[[]string] // the last 32 passwords sent, which error texts must not show
-	refused  atomic.Pointer[error]    // why the latest server is not in use, or nil
+	refused  atomic.Pointer[error]    // reason for which the latest server is not in use, or nil
 }
 
-// connected is a client of go-redis with the server that it was made for.
+// connected is a go-redis client and its server.
 type connected struct {
 	client redis.UniversalClient
 	server Server
@@ -108,7 +110,7 @@ func Open(s Server, log *slog.Logger) *Client {
 // silence turns off the logger of go-redis, whose format differs from ours.
 var silence = sync.OnceFunc(logging.Disable)
 
-// newConnected returns a client of go-redis for s and adds the passwords of s to c.secrets.
+// newConnected returns a go-redis client for s and adds the passwords of s to c.secrets.
 func (c *Client) newConnected(s Server) *connected {
 	for _, secret := range []string{s.Password, s.SentinelPassword} {
 		if known := *c.secrets.Load(); secret != "" && !slices.Contains(known, secret) {
@@ -116,7 +118,7 @@ func (c *Client) newConnected(s Server) *connected {
 			c.secrets.Store(&last)
 		}
 	}
-	size := 4 // one for calls, which are made one at a time, one for probes, and two being opened
+	size := 4 // one for calls, which are made one at a time, one for probes, and two in case new ones are being opened
 	if s.Type == Cluster {
 		size = cmp.Or(s.PoolSize, 10)
 	}
@@ -136,8 +138,8 @@ func (c *Client) newConnected(s Server) *connected {
 		PipelinePoolSize: -1,              // none
 		ConnMaxIdleTime:  3 * time.Minute, // load balancers and NAT silently forget idle connections after some minutes
 
-		// Send nothing beside the commands: no CLIENT SETINFO, no CLIENT MAINT_NOTIFICATIONS;
-		// and receive no pushed messages.
+		// Send nothing but the commands, so neither CLIENT SETINFO nor CLIENT
+		// MAINT_NOTIFICATIONS, and receive no pushed messages.
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -146,7 +148,7 @@ func (c *Client) newConnected(s Server) *connected {
 	switch s.Type {
 	case Cluster:
 		cluster := o.Cluster()
-		// The first key routes EVALSHA; go-redis need not ask Redis about its commands.
+		// EVALSHA is routed by its first key, so go-redis need not ask Redis about its commands.
 		cluster.DisableRoutingPolicies = true
 		next.client = redis.NewClusterClient(cluster)
 	case Sentinel:
@@ -157,7 +159,7 @@ func (c *Client) newConnected(s Server) *connected {
 	return next
 }
 
-// Current returns the current client of go-redis, for commands that may be repeated.
+// Current returns the current go-redis client, for commands that may be repeated.
 func (c *Client) Current() redis.UniversalClient { return c.now.Load().client }
 
 // cluster returns the current client if Redis is a cluster, else nil.
@@ -169,17 +171,17 @@ func (c *Client) cluster() *redis.ClusterClient {
 // IsCluster reports whether the deployment is a cluster.
 func (c *Client) IsCluster() bool { return c.server.Type == Cluster }
 
-// Node is a primary of a cluster. nil stands for the deployment, which in a cluster routes each
-// command by its first key.
+// Node is a primary of a cluster. A nil Node stands for the deployment; in a cluster, it routes
+// each command by its first key.
 type Node = *redis.Client
 
-// NodeOf returns the primary of a cluster that has the slot of key. It may wait until the
-// cluster has replied once.
+// NodeOf returns the primary that has the slot of key in a cluster. It may wait for the first
+// reply of the cluster.
 func (c *Client) NodeOf(key string) (Node, error) {
 	return c.cluster().MasterForKey(context.Background(), key)
 }
 
-// Timeout returns the limit of a call.
+// Timeout returns the time limit of a call.
 func (c *Client) Timeout() time.Duration { return c.server.Timeout }
 
 // Name returns the address of Redis, without user and password.
@@ -195,8 +197,8 @@ func (c *Client) Name() string {
 	return name
 }
 
-// Failed returns err with a text that is safe to show; see clean. If another primary may explain
-// err, as after a failover, it makes the client look up the primary again.
+// Failed returns err with a text that is safe to show; see clean. If a new primary may be the
+// cause of err, as after a failover, it makes the client look up the primary again.
 func (c *Client) Failed(err error) error {
 	if err == nil {
 		return nil
@@ -213,7 +215,7 @@ func (c *Client) Failed(err error) error {
 	return c.clean(err)
 }
 
-// Close ends all connections. Calls in flight fail at once.
+// Close closes all connections. Calls in flight fail at once.
 func (c *Client) Close() error {
 	c.stop()
 	c.running.Wait()

@@ -15,13 +15,13 @@ import (
 
 // dialer opens connections for go-redis.
 //
-// It never returns an error but a connection that fails with that error. go-redis counts dial
-// errors over the life of its pool and, once they are as many as the pool has room for, refuses
-// to dial for a second after each, so that a Redis that is back would not be asked.
+// Instead of an error, it returns a connection that fails with that error. go-redis counts dial
+// errors over the life of its pool. Once there are as many as the pool has room for, go-redis
+// refuses to dial for a second after each, so that a Redis that is back would not be asked.
 type dialer struct {
 	network string             // tcp or unix
 	tls     func() *tls.Config // nil disables TLS
-	age     atomic.Int64       // connections from before its last increment must be replaced
+	age     atomic.Int64       // incremented when all existing connections must be replaced
 }
 
 func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -35,13 +35,13 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	c := &connection{dialer: d, age: d.age.Load()}
 	var err error
 	if c.Conn, err = connect(ctx, d.network, addr); err != nil {
-		pipe, _ := net.Pipe() // has no other end
+		pipe, _ := net.Pipe() // a connection without a peer
 		return failedConn{pipe, err}, nil
 	}
 	return c, nil
 }
 
-// failedConn stands for a connection that could not be opened. All calls return its error.
+// failedConn stands for a connection that could not be opened. Read and Write return the error.
 type failedConn struct {
 	net.Conn
 	err error
@@ -50,14 +50,15 @@ type failedConn struct {
 func (c failedConn) Read([]byte) (int, error)  { return 0, c.err }
 func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
 
-// connection is a connection that go-redis can inspect, also below TLS. If the last message of
-// Redis was an error, the connection's errors quote it, because Redis explains itself before it
-// closes a connection. An invalid reply makes the connection fail before go-redis sees the reply.
+// connection is a connection that go-redis can inspect, even below TLS. If the last reply was an
+// error, the connection's errors quote it, because Redis replies with the reason before it
+// closes a connection. An invalid reply makes the connection fail before go-redis sees the
+// reply.
 type connection struct {
 	net.Conn
 	dialer  *dialer
-	age     int64  // of the dialer when the connection was opened
-	said    string // quotes the last error of Redis, or is empty
+	age     int64  // the dialer's age when the connection was opened
+	said    string // quotes the last reply if it was an error, else empty
 	replies framing
 	invalid error // error of the first invalid reply, kept because go-redis ignores the errors of some reads
 }
@@ -80,8 +81,8 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, c.explain(err)
 }
 
-// SetReadDeadline also marks the start of a call: go-redis sets the deadline before it reads the
-// replies to each call.
+// SetReadDeadline also marks the start of a call, because go-redis sets the deadline before it
+// reads the replies to a call.
 func (c *connection) SetReadDeadline(t time.Time) error {
 	c.replies.size = 0
 	return c.Conn.SetReadDeadline(t)
@@ -94,14 +95,14 @@ func (c *connection) Write(p []byte) (int, error) {
 }
 
 func (c *connection) explain(err error) error {
-	if err == nil || c.said == "" || errors.Is(err, os.ErrDeadlineExceeded) { // Redis does not explain why it is slow
+	if err == nil || c.said == "" || errors.Is(err, os.ErrDeadlineExceeded) { // a slow Redis gives no reason
 		return err
 	}
 	return fmt.Errorf("%w%s", err, c.said)
 }
 
-// SyscallConn returns the socket. go-redis inspects it before each call and, if the peer has
-// closed the connection or SyscallConn fails, opens another connection for the call.
+// SyscallConn returns the socket. go-redis inspects the socket before each call. If the peer has
+// closed the connection, or if SyscallConn fails, go-redis uses another connection for the call.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	if c.age != c.dialer.age.Load() {
 		return nil, errors.New("the connection is to be replaced")

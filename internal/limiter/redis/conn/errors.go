@@ -20,9 +20,9 @@ type Kind string
 const (
 	KindTimeout    Kind = "timeout"    // no answer in time
 	KindConnection Kind = "connection" // no connection, or a broken one
-	KindNoScript   Kind = "noscript"   // Redis does not have the script, which is no failure of a call
+	KindNoScript   Kind = "noscript"   // Redis does not have the script; the call is repeated with its text
 	KindReadOnly   Kind = "readonly"   // a replica, usually after a failover
-	KindLoading    Kind = "loading"    // Redis has just started and is reading its data
+	KindLoading    Kind = "loading"    // Redis has just started and loads its data
 	KindOOM        Kind = "oom"        // maxmemory is reached
 	KindCluster    Kind = "cluster"    // a cluster is down or moving slots, or the type of deployment is wrong
 	KindAuth       Kind = "auth"       // wrong user or password, or a missing permission
@@ -49,11 +49,11 @@ func Classify(err error) Kind {
 	return KindConnection
 }
 
-// noCluster is part of the error with which a Redis outside a cluster refuses CLUSTER INFO.
+// noCluster is part of the error with which a Redis outside of a cluster refuses CLUSTER INFO.
 const noCluster = "cluster support disabled"
 
-// classifyReply returns the kind of an error that Redis replied. Before Redis 7, the code of an
-// error inside a script may be anywhere in the text.
+// classifyReply returns the kind of an error reply. Before Redis 7, the code of an error inside
+// a script may be anywhere in the text.
 func classifyReply(err redis.Error) Kind {
 	for _, c := range []struct {
 		kind  Kind
@@ -76,7 +76,7 @@ func classifyReply(err redis.Error) Kind {
 	case strings.Contains(text, noCluster):
 		return KindCluster
 	case strings.Contains(text, "The user executing the script can't"), strings.Contains(text, "ACL failure in script"):
-		return KindAuth // for a command or key inside a script, until and since Redis 7.0
+		return KindAuth // a command or key inside a script, before Redis 7.0 or since
 	}
 	return KindOther
 }
@@ -86,7 +86,7 @@ func Answered(err error) bool {
 	return err == nil || !slices.Contains([]Kind{KindTimeout, KindConnection}, Classify(err))
 }
 
-// isRefused reports whether Redis refused a login, so that it has executed nothing.
+// isRefused reports whether err is a refused login, so that Redis has executed nothing.
 func isRefused(err error) bool {
 	return err != nil && (redis.IsAuthError(err) || strings.Contains(err.Error(), "failed to authenticate"))
 }
@@ -106,15 +106,15 @@ var plainly = strings.NewReplacer(
 	"redis: all sentinels specified in configuration are unreachable", "asking the sentinels for the primary",
 	"redis: nil", "the sentinels know no primary of this name")
 
-// clean returns err, or nil if err is nil. Its text is one line of a few hundred bytes without
-// passwords. The text may come from anything that listens at the address of Redis,
-// and a Redis without AUTH repeats the arguments of AUTH in its error.
+// clean returns err, or nil if err is nil, with a text of one line of a few hundred bytes
+// without passwords. The original text may come from anything that listens at the address of
+// Redis, and a Redis without AUTH repeats the arguments of AUTH in its error.
 func (c *Client) clean(err error) error {
 	if err == nil {
 		return nil
 	}
 	text, _, _ := strings.Cut(plainly.Replace(err.Error()), ", with args beginning with")
-	// A shorter password may be part of a longer one, so the longest goes first.
+	// The longest password goes first, because it may contain a shorter one.
 	longestFirst := func(a, b string) int { return cmp.Compare(len(b), len(a)) }
 	for _, secret := range slices.SortedFunc(slices.Values(*c.secrets.Load()), longestFirst) {
 		text = strings.ReplaceAll(text, secret, "***")

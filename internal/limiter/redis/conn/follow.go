@@ -10,19 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The address, users and passwords of a Redis may change at run time. Then a new client of
-// go-redis is made and, once Redis accepts its login, makes all further calls. So a password may
-// be changed here first or in Redis first, and no connection outlives its password or token by
-// more than a few seconds.
+// The address, users and passwords of a Redis may change at run time. Then a new go-redis client
+// is made. Once Redis accepts its login, it makes all further calls. So a password may be
+// changed first here or first in Redis, and no connection outlives its password or token by more
+// than a few seconds.
 
 const (
-	followEvery = time.Second            // between two checks for a change
-	firstPause  = 5 * time.Millisecond   // before a refused call is first repeated
-	lastPause   = 100 * time.Millisecond // longest pause before it is repeated again
+	followEvery = time.Second            // interval of checks for a change
+	firstPause  = 5 * time.Millisecond   // first pause before a refused call is repeated
+	lastPause   = 100 * time.Millisecond // longest such pause
 )
 
 // follow checks for a change every followEvery until ctx is done. It logs accepted changes, and
-// each new reason for which Redis refuses one.
+// each new reason for a refusal.
 func (c *Client) follow(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func (c *Client) follow(ctx context.Context) {
 	}
 }
 
-// Refused returns the reason for which the latest server is not in use, or nil.
+// Refused returns the reason for which Redis refuses the latest server, or nil.
 func (c *Client) Refused() error {
 	if err := c.refused.Load(); err != nil {
 		return *err
@@ -56,8 +56,8 @@ func (c *Client) Refused() error {
 	return nil
 }
 
-// Update makes further calls go to the latest server if that is new and accepts the login, or
-// returns why it does not. Calls in flight finish on the previous connections.
+// Update directs further calls to the latest server if it is new and accepts the login. It
+// returns the error of a refused login. Calls in flight finish on the previous connections.
 func (c *Client) Update(ctx context.Context) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -84,18 +84,18 @@ func (c *Client) update(ctx context.Context) error {
 		case <-time.After(2 * c.server.Timeout): // no call takes longer
 		case <-c.stopped:
 		}
-		_ = before.client.Close() // its calls have ended
+		_ = before.client.Close() // its calls are done
 	})
 	return nil
 }
 
-// login returns nil if Redis accepts the login. Some primaries of a cluster may be down, but none
-// may refuse it.
+// login returns nil if Redis accepts the login. In a cluster, some primaries may be down, but
+// none may refuse the login.
 func (c *connected) login(ctx context.Context) error {
 	ping := func(ctx context.Context, client redis.UniversalClient) error {
 		err := client.Ping(ctx).Err()
 		if _, ok := errors.AsType[redis.Error](err); ok && !isRefused(err) && !errors.Is(err, redis.Nil) {
-			return nil // the user may log in but not PING; redis.Nil means that the sentinels know no primary
+			return nil // the login succeeded, but the user may not PING; redis.Nil means that the sentinels know no primary
 		}
 		return err
 	}
@@ -120,8 +120,9 @@ func (c *connected) login(ctx context.Context) error {
 }
 
 // retryLogin is called after Redis refused the login of a call that began at the given time. It
-// waits for a pause, applies a change, and reports whether the call may be repeated. It reports
-// false after three quarters of the call's time, so that callers learn of the refusal in time.
+// waits for pause, applies a change if there is one, and reports whether the call may be
+// repeated. It reports false after three quarters of the call's time, so that callers learn of
+// the refusal before their deadlines.
 func (c *Client) retryLogin(ctx context.Context, began time.Time, pause time.Duration) bool {
 	deadline, _ := ctx.Deadline()
 	end := began.Add(deadline.Sub(began) * 3 / 4)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// changing returns a server whose latest version is now.
+// changing returns a Server whose latest version is now.
 func changing(first Server) (s Server, now *atomic.Pointer[Server]) {
 	now = new(atomic.Pointer[Server])
 	now.Store(&first)
@@ -26,7 +26,7 @@ func changing(first Server) (s Server, now *atomic.Pointer[Server]) {
 	return first, now
 }
 
-// command returns a function that sends a command to r, which must succeed.
+// command returns a function that sends a command to r. The command must succeed.
 func command(t *testing.T, r *testenv.Redis) func(args ...any) any {
 	c := redis.NewClient(&redis.Options{Addr: r.Addr()})
 	t.Cleanup(func() { c.Close() })
@@ -76,8 +76,8 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestSentinelsAreReplaced first names an unknown primary, and then other sentinels with another
-// primary. No call fails.
+// TestSentinelsAreReplaced changes to an unknown primary, and then to other sentinels with
+// another primary. No call fails.
 func TestSentinelsAreReplaced(t *testing.T) {
 	t.Parallel() // it waits for sentinels
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)

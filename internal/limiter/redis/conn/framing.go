@@ -7,14 +7,15 @@ import (
 	"strconv"
 )
 
-// MaxReply limits the claimed bytes of all replies to one call. go-redis allocates the claimed
-// size of a reply before the reply has arrived, and calls itself for each nested array, so that
-// a few bytes could crash the process. Valid replies are far smaller. The largest have five
-// integers for each of thousands of hits, the slots of a cluster, or the reports of many servers.
+// MaxReply limits the total size that the replies to one call claim, in bytes. go-redis
+// allocates the claimed size of a reply before the reply has arrived, and recurses into nested
+// arrays, so that a few bytes could crash the process. Valid replies are far smaller. The
+// largest have five integers for each of thousands of hits, the slots of a cluster, or the
+// reports of many servers.
 const MaxReply = 32 << 20
 
 const (
-	perArray   = 512      // bytes for each array, some of them on the stack
+	perArray   = 512      // bytes for each array, partly on the stack
 	perElement = 64       // bytes for each element of an array
 	maxLine    = 64 << 10 // bytes of a line, and of a sentinel's reply
 )
@@ -24,8 +25,8 @@ var (
 	errReplyTooBig = errors.New("the reply of Redis claims too many bytes or elements")
 )
 
-// sentinelReplies are the valid replies to the commands that go-redis sends to sentinels. Its
-// goroutines use the parts of these replies without checking how many there are.
+// sentinelReplies are the valid replies to the commands that go-redis sends to sentinels.
+// go-redis uses the parts of these replies without checking their number.
 var sentinelReplies = []struct {
 	command string // prefix of the command
 	pattern *regexp.Regexp
@@ -36,17 +37,17 @@ var sentinelReplies = []struct {
 		`subscribe\r\n\$\d+\r\n[^\r\n]*\r\n:\d+|message\r\n\$\d+\r\n[^\r\n]*\r\n\$\d+\r\n\S+( \S+){4,}))\r\n$`)},
 }
 
-// framing parses the replies on a connection before go-redis reads them. It understands version 2
-// of Redis' protocol and the parts of version 3 that sentinels use, because go-redis always
-// speaks version 3 to sentinels.
+// framing parses the replies on a connection before go-redis reads them. It accepts version 2 of
+// Redis' protocol and the parts of version 3 that sentinels use, because go-redis always uses
+// version 3 with sentinels.
 type framing struct {
-	line []byte // line so far, if its end has not arrived
+	line []byte // received part of an incomplete line
 	skip int    // remaining bytes of a string
 	left int    // remaining elements of the reply, on all levels
-	size int    // claimed bytes of the replies to the current call
+	size int    // claimed size of the replies to the current call, in bytes
 
-	pattern *regexp.Regexp // of a sentinel's reply, or nil
-	text    []byte         // sentinel's reply so far
+	pattern *regexp.Regexp // pattern of a sentinel's reply, or nil
+	text    []byte         // received part of that reply
 }
 
 // expect prepares f for the reply to a command.
@@ -58,7 +59,8 @@ func (f *framing) expect(command []byte) {
 	}
 }
 
-// follow parses the next piece of the replies, of any size. After an error f must not be used.
+// follow parses the next bytes of the replies, which may end anywhere. After an error, f must
+// not be used.
 func (f *framing) follow(p []byte) error {
 	for len(p) > 0 {
 		n := min(f.skip, len(p))
@@ -92,7 +94,7 @@ func (f *framing) follow(p []byte) error {
 	return nil
 }
 
-// element parses the first line of a reply or of an element of an array.
+// element parses the first line of a reply, or of an array's element.
 func (f *framing) element(line []byte) error {
 	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || len(line) == 0 {

@@ -17,7 +17,7 @@ func bulk(words ...string) string {
 }
 
 // TestFramingFollowsPieces cuts replies into pieces of any length. The result must not depend on
-// them.
+// the pieces.
 func TestFramingFollowsPieces(t *testing.T) {
 	const address, subscribe = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nweir\r\n", "*3\r\n$9\r\nsubscribe\r\n"
 	const subscribed = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"

@@ -26,8 +26,8 @@ var (
 	errNoCluster   = unfit{KindCluster, "redis does not run in cluster mode; set REDIS_TYPE=SINGLE or SENTINEL"}
 )
 
-// Probe returns nil if every server that keeps counters is a primary of the configured type and
-// write succeeds for a key on each: key, or in a cluster key with a hash tag for each primary.
+// Probe returns nil if every Redis that keeps counters is a primary of the configured type and
+// write succeeds on each. write gets key or, in a cluster, key with a hash tag for the primary.
 func (c *Client) Probe(ctx context.Context, key string, write func(ctx context.Context, key string) error) error {
 	cluster := c.cluster()
 	if cluster == nil {
@@ -42,7 +42,7 @@ func (c *Client) Probe(ctx context.Context, key string, write func(ctx context.C
 		if err := check(ctx, primary, true); err != nil {
 			return err
 		}
-		for n := 0; ctx.Err() == nil; n++ { // a few tags suffice to reach any primary
+		for n := 0; ctx.Err() == nil; n++ { // a few tags suffice to find a key of any primary
 			tagged := fmt.Sprintf("%s{%d}", key, n)
 			if found, err := cluster.MasterForKey(ctx, tagged); err != nil {
 				return err
@@ -61,8 +61,8 @@ func (c *Client) Probe(ctx context.Context, key string, write func(ctx context.C
 	return err
 }
 
-// check returns nil if a server is a primary and is in a cluster if and only if clustered is set.
-// Information that the server lacks or refuses to give is not an error.
+// check returns nil if a Redis is a primary, and is in a cluster if and only if clustered is
+// set. It ignores information that this Redis lacks or refuses.
 func check(ctx context.Context, server redis.UniversalClient, clustered bool) error {
 	info, err := server.Info(ctx).Result()
 	has := func(field string) bool { return slices.Contains(strings.Fields(info), field) }

@@ -15,8 +15,8 @@ type Answer struct {
 }
 
 // Send sends commands to a node, all at once, and returns the answer to each. It never repeats a
-// command that Redis may have executed: only a cluster's redirection and, for a nil Node, a
-// refused login make it send the commands again, see retryLogin.
+// command that Redis may have executed: it sends commands again only after a cluster's
+// redirection and, for a nil Node, after a refused login, see retryLogin.
 func (c *Client) Send(ctx context.Context, node Node, commands [][]any) []Answer {
 	began := time.Now()
 	answers := c.exchange(ctx, node, commands)
@@ -50,7 +50,7 @@ func (c *Client) exchange(ctx context.Context, node Node, commands [][]any) []An
 		cmd := &cmds[i]
 		answers[i] = Answer{cmd.Val(), cmd.Err()}
 		if !cmd.ended {
-			answers[i].Err = err // for example of AUTH, which precedes the commands
+			answers[i].Err = err // for example the error of AUTH, which precedes the commands
 		}
 	}
 	return answers
@@ -64,8 +64,8 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// piped is a command of a pipeline that keeps its first result, because go-redis sets the error of a
-// connection that breaks later for all commands.
+// piped is a command of a pipeline that keeps its first result. If the connection breaks later,
+// go-redis sets that error for all commands of the pipeline.
 type piped struct {
 	once
 	ended bool
@@ -79,11 +79,12 @@ func (c *piped) SetErr(err error) {
 	}
 }
 
-// IsNoScript reports whether Redis did nothing because it does not have the script.
+// IsNoScript reports whether err means that Redis did nothing because it does not have the
+// script.
 func IsNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// IsElsewhere reports whether a node did nothing because another node has the slot, because the
-// node has left the cluster, or because the password may have changed.
+// IsElsewhere reports whether err means that a node did nothing because another node has the
+// slot, because the node has left the cluster, or because the password may have changed.
 func (c *Client) IsElsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || errors.Is(err, redis.ErrClosed) ||
 		c.server.Latest != nil && isRefused(err)

@@ -21,19 +21,19 @@ import (
 // Call is a batch with the callers that wait for it.
 type Call struct {
 	Batch  wire.Batch
-	Number int64      // in the order of calls, from Options.NextNumber
+	Number int64      // from Options.NextNumber, in the order of calls
 	Began  time.Time  // by the local clock
 	Reply  wire.Reply // valid if the call is done and Err is nil
 	Err    error
 	Done   chan struct{} // closed when Reply or Err is set
 
 	slot     int          // hash slot of all counters in a cluster
-	waiting  atomic.Int64 // requests whose callers have not left, and releases
-	until    time.Time    // the last caller leaves
-	deadline time.Time    // a later start is too late for all callers
+	waiting  atomic.Int64 // number of requests whose callers have not left, and of releases
+	until    time.Time    // time at which the last caller leaves
+	deadline time.Time    // start after which the call is too late for all callers
 	required bool         // it has hits or releases to be written even if no caller waits
 
-	redisTime int64 // about the time of Redis at Began, in microseconds since the epoch
+	redisTime int64 // approximate time of Redis at Began, in microseconds since the epoch
 }
 
 // NewCall returns a call with room for n requests of one hit.
@@ -41,16 +41,16 @@ func NewCall(slot, n int) *Call {
 	return &Call{Batch: wire.MakeBatch(n), slot: slot, Done: make(chan struct{})}
 }
 
-// Ticket stands for a request, or a part of one, in a call.
+// Ticket stands for a request, or a part of a request, in a call.
 type Ticket struct {
 	Call    *Call
 	Request int // index in Call.Batch
 }
 
-// Leave says that the caller does not wait any more. Other callers of the call still do.
+// Leave says that the caller no longer waits. Other callers of the call may still wait.
 func (t Ticket) Leave() { t.Call.waiting.Add(-1) }
 
-// Outcomes sets Over and Already of the request's hits in out and appends the states of their
+// Outcomes sets Over and Already of the request's hits in out, and appends the states of their
 // counters to states. The call must be done.
 func (t Ticket) Outcomes(out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
 	if t.Call.Err != nil {
@@ -82,12 +82,12 @@ func (q *Queues) callEach(calls []*Call) {
 	running.Wait()
 }
 
-// call makes a node decide calls, in one pipeline, and sets the reply or error of each. It returns
-// the calls that a primary did not execute because another node has their slot by now.
+// call makes a node decide calls, in one pipeline, and sets the reply or error of each. It
+// returns the calls that a primary did not execute because another node now has their slot.
 func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
-	// The context is no caller's, because a call continues when its callers leave. It lasts as long
-	// as the most patient of them, and at least as long as a caller without a deadline, because
-	// later requests profit from late replies.
+	// The context is not a caller's, because a call continues when its callers leave. It lasts
+	// as long as the longest wait of a caller, and at least as long as the wait of a caller
+	// without a deadline, because late replies help later requests.
 	start := time.Now()
 	patience := q.options.Patience
 	for _, c := range calls {
@@ -127,9 +127,10 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	return elsewhere
 }
 
-// Run sends calls to a node at once, past the queues, by EVALSHA or EVAL, and sets their replies or
-// errors. Calls that did nothing are repeated: with the text of the script if Redis did not have
-// it, and with other windows if the time of Redis was outside of the windows of a calendar.
+// Run sends calls to a node at once, bypassing the queues, by EVALSHA or EVAL, and sets their
+// replies or errors. Calls that did nothing are repeated: with the text of the script if Redis
+// did not have it, and with other calendar windows if the time of Redis was outside of the
+// first.
 func (q *Queues) Run(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
 	q.send(ctx, node, calls, eval)
 	for range 2 {
@@ -172,10 +173,10 @@ func (q *Queues) send(ctx context.Context, node conn.Node, calls []*Call, eval b
 	}
 }
 
-// kindQueueFull is the kind of error of requests that were rejected without asking Redis.
+// kindQueueFull is the error kind of requests that were rejected without asking Redis.
 const kindQueueFull conn.Kind = "queue_full"
 
-// Metrics measures the calls to Redis.
+// Metrics has the metrics of the calls to Redis.
 type Metrics struct {
 	calls    prometheus.Counter
 	requests prometheus.Histogram
@@ -183,7 +184,7 @@ type Metrics struct {
 	errors   map[conn.Kind]prometheus.Counter
 }
 
-// NewMetrics registers the metrics with reg, unless reg is nil.
+// NewMetrics registers the metrics with reg; nil disables them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	create := promauto.With(reg)
 	errors := create.NewCounterVec(prometheus.CounterOpts{

@@ -1,8 +1,8 @@
 // Package queue batches requests into calls to Redis: requests that arrive during a call wait and
 // share the next one.
 //
-// Read Queue.Add first and go on to run, then call.go. Queues finds the queue of a counter, and
-// waiting.go is the view of a caller, who may leave before its request is decided.
+// Read Queue.Add first, then Queue.run, then call.go. Queues finds the queue of a counter.
+// waiting.go is the view of a caller, which may leave before its request is decided.
 package queue
 
 import (
@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// MaxBatch limits the hits of one call; a larger request gets a call of its own. A call of this
-	// size keeps Redis busy for one to three milliseconds (BenchmarkPrice). Larger calls would save
-	// round trips of large requests, but delay small ones.
+	// MaxBatch limits the hits of one call; a larger request gets a call of its own. A call of
+	// this size keeps Redis busy for one to three milliseconds (BenchmarkPrice). Larger calls
+	// would save round trips of large requests, but delay small requests.
 	MaxBatch = 256
-	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs 30
-	// to 80 ms for them, so more would not be answered within the default wait.
+	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs
+	// 30 to 80 ms for them, so more hits would not be answered within the default wait.
 	MaxQueue = 32 * MaxBatch
 )
 
@@ -36,28 +36,29 @@ var (
 	ErrClosed = fmt.Errorf("%w: the Redis store is closed", limiter.ErrUnavailable)
 )
 
-// Queue is the waiting requests for one node: a single Redis or one primary of a cluster. It
-// makes one call at a time, in a cluster as a pipeline with a batch for each slot, so that the
-// slots of a primary share writes, reads and wake-ups.
+// Queue has the waiting requests for one node: a single Redis or one primary of a cluster. It
+// makes one call at a time. In a cluster, it sends a pipeline with a batch for each slot, so
+// that the slots of a primary share writes, reads and wake-ups.
 //
 // A full queue refuses requests, but not releases, because an unreleased charge counts until its
 // window ends. There are at most as many releases as requests waiting in other queues.
 type Queue struct {
 	queues   *Queues
 	node     conn.Node
-	isRouter bool   // the queue of a cluster for calls whose primary is not known
+	isRouter bool   // in a cluster, the queue of calls whose primary is unknown
 	firstKey string // key of the counter for which the queue was created
 
 	mu      sync.Mutex
 	calls   []*Call // waiting, oldest first
 	hits    int     // in calls
-	last    int     // hits of the call taken out last
+	last    int     // hits of the call that was removed last
 	closed  bool
 	running bool // run is making calls
 }
 
-// Add adds a request, or a part of one, to the next call. All its counters must be in slot. Its
-// caller can wait for timeout. Add refuses a request whose caller has left; see limiter.Left.
+// Add adds a request, or a part of a request, to the next call. All its counters must be in
+// slot. timeout is how long its caller can wait. Add refuses a request whose caller has left;
+// see limiter.Left.
 func (q *Queue) Add(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,7 +83,7 @@ func (q *Queue) Add(ctx context.Context, slot int, hits []limiter.Hit, isPart bo
 	return Ticket{c, c.Batch.Requests() - 1}, nil
 }
 
-// Release adds releases of charges in one slot to the next call, which it returns.
+// Release adds releases in one slot to the next call, and returns that call.
 func (q *Queue) Release(slot int, releases []wire.Release) *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,8 +95,8 @@ func (q *Queue) Release(slot int, releases []wire.Release) *Call {
 	return c
 }
 
-// callFor returns the waiting call for n more hits, whose caller can wait for timeout: the newest
-// call of the slot if it has room, or a new one. q.mu must be held.
+// callFor returns the waiting call for n more hits, whose caller can wait for timeout: the
+// newest call of the slot if it has room, or a new call. q.mu must be held.
 func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	q.hits += n
 	var c *Call
@@ -113,12 +114,12 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	if until := now.Add(timeout); until.After(c.until) {
 		c.until = until
 	}
-	// The call itself needs the last quarter. Otherwise, under overload, each request would be sent
-	// at the last moment and none be answered in time.
+	// The last quarter is for the call itself. Otherwise, under overload, each request would be
+	// sent at the last moment, and none would be answered in time.
 	if deadline := now.Add(timeout * 3 / 4); deadline.After(c.deadline) {
 		c.deadline = deadline
 	}
-	q.trigger() // now, so that run starts on another core while the hits are added
+	q.trigger() // before the hits are added, so that run starts on another core in parallel
 	return c
 }
 
@@ -140,12 +141,12 @@ func (q *Queue) trigger() {
 	}
 }
 
-// run makes calls, one after the other, until none waits. While the breaker is open, calls fail
-// at once.
+// run makes calls, one at a time, until none waits. While the breaker is open, calls fail at
+// once.
 func (q *Queue) run() {
 	for {
-		// Let goroutines whose requests have arrived, but which have not run yet, add them:
-		// a fifth fewer calls on busy processors, and no delay on idle ones.
+		// Let goroutines that have not run yet add requests that have arrived: this saves a
+		// fifth of the calls on busy processors and costs no delay on idle ones.
 		runtime.Gosched()
 		calls := q.next()
 		if calls == nil {
@@ -172,11 +173,12 @@ func (q *Queue) run() {
 	}
 }
 
-// next takes out the oldest calls, as many as are sent at once. If none waits, it marks the queue
-// as not running and returns nil.
+// next removes the oldest calls from the queue, as many as are sent at once. If none waits, it
+// marks the queue as not running and returns nil.
 //
-// A call that is too late for all its callers fails: Redis would decide it in vain, while younger
-// calls become late in turn. But if nothing else waits, it is sent as long as a caller waits.
+// A call that is too late for all its callers fails: Redis would decide it in vain, while
+// younger calls became late in turn. But if no other call waits, it is sent as long as a caller
+// waits.
 func (q *Queue) next() (calls []*Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

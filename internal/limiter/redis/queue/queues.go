@@ -14,15 +14,15 @@ import (
 	"weir/internal/limiter/redis/conn"
 )
 
-// Queues is the queues of one Redis deployment: one queue, or in a cluster one for each primary
-// and one for calls whose primary is not known.
+// Queues has the queues of one Redis deployment: one queue or, in a cluster, one for each
+// primary and one for calls whose primary is unknown.
 type Queues struct {
 	options Options
 	ahead   atomic.Int64 // microseconds by which the clock of Redis was ahead at the last correction
-	late    atomic.Int64 // timeouts that are not logged yet
+	late    atomic.Int64 // number of timeouts that are not logged yet
 	lateLog rate.Sometimes
 
-	fallback *Queue      // the only queue; in a cluster the queue of calls whose primary is not known
+	fallback *Queue      // the only queue or, in a cluster, the queue of calls whose primary is unknown
 	located  atomic.Bool // the client of a cluster knows the primaries of slots
 
 	mu      sync.RWMutex
@@ -40,9 +40,9 @@ type Options struct {
 	Metrics    *Metrics
 	Log        func() *slog.Logger                     // logger with the current address of Redis
 	Check      func() error                            // returns the error with which calls fail at once, or nil
-	NextNumber func() int64                            // returns a number for a call, larger than all earlier ones
-	Called     func(err error, patience time.Duration) // observes the error, or nil, of a call that could take so long
-	Decided    func(*Call)                             // observes a call before its callers do
+	NextNumber func() int64                            // returns a number for a call, larger than all earlier numbers
+	Called     func(err error, patience time.Duration) // observes the error, or nil, of a call with the time limit patience
+	Decided    func(*Call)                             // observes a done call before its callers do
 }
 
 // New returns queues without requests.
@@ -64,7 +64,7 @@ func (q *Queues) Slot(key []byte) int {
 }
 
 // Of returns the queue for a counter. It never waits for a cluster. When it creates a queue, it
-// removes the queues of former clients, which a new password or a new primary has replaced.
+// removes the queues of nodes that a new password or a new primary has replaced.
 func (q *Queues) Of(key []byte) *Queue {
 	if q.queues == nil || !q.located.Load() {
 		return q.fallback
@@ -105,7 +105,8 @@ func (q *Queues) Enter() bool {
 // Exit must be called after Enter returned true.
 func (q *Queues) Exit() { q.working.Done() }
 
-// Close makes all queues refuse requests. Waiting calls are still made while a caller waits.
+// Close makes all queues refuse requests. Waiting calls are still made as long as a caller
+// waits.
 func (q *Queues) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

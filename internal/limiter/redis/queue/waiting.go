@@ -10,9 +10,10 @@ import (
 	"weir/internal/limiter/redis/conn"
 )
 
-// Timeout returns how long a caller can wait for Redis: until shortly before its deadline, so that
-// the answer of the failure mode arrives in time, but at most as long as a call may take. An answer
-// needs 5 ms on a busy machine, which leaves 15 of Envoy's default timeout of 20 ms to Redis.
+// Timeout returns how long a caller can wait for Redis: until shortly before its deadline, so
+// that the answer of the failure mode arrives in time, but at most the time limit of a call. An
+// answer needs 5 ms on a busy machine, which leaves Redis 15 ms of Envoy's default timeout of 20
+// ms.
 func (q *Queues) Timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -36,7 +37,7 @@ func (q *Queues) Wait(ctx context.Context, timeout time.Duration, done <-chan st
 		err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}
 	select {
-	case <-done: // as well, and select chose at random
+	case <-done: // both were ready, and select chose at random
 		return nil
 	default:
 		return err
@@ -44,9 +45,9 @@ func (q *Queues) Wait(ctx context.Context, timeout time.Duration, done <-chan st
 }
 
 // WhenDecided calls finish when done is closed, for a request whose caller has left. finish
-// returns the error of the request. WhenDecided counts the request as a timeout if its caller ran
-// out of time; a caller that canceled may not have waited for long. It does nothing if the queues
-// are closed.
+// returns the error of the request. WhenDecided counts the request as a timeout if its caller's
+// deadline passed, but not if the caller canceled, perhaps after a short wait. It does nothing
+// if the queues are closed.
 func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish func() error) {
 	late := !errors.Is(ctx.Err(), context.Canceled)
 	if !q.Enter() {
@@ -56,23 +57,23 @@ func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish f
 		defer q.Exit()
 		<-done
 		err := finish()
-		if late && (err == nil || errors.Is(err, errLate)) { // other errors of calls are counted by call
+		if late && (err == nil || errors.Is(err, errLate)) { // other errors are counted once for each call
 			q.countTimeout()
 		}
 	}()
 }
 
-// CountLate counts a request whose error, if it is not nil, may be that its call was too late for
-// all callers.
+// CountLate counts a request if its error is that the call was too late for all callers. err may
+// be nil.
 func (q *Queues) CountLate(err error) {
 	if errors.Is(err, errLate) {
 		q.options.Metrics.errors[kindQueueFull].Inc()
 	}
 }
 
-// countTimeout counts a request that Redis decided, or would have decided, after its caller left.
-// It logs the first and then one line a minute while there are more. The breaker ignores timeouts
-// of callers, because Redis answers.
+// countTimeout counts a request that Redis decided, or would have decided, after its caller
+// left. It logs the first and then at most once a minute. The breaker ignores these timeouts,
+// because Redis answers.
 func (q *Queues) countTimeout() {
 	q.options.Metrics.errors[conn.KindTimeout].Inc()
 	q.late.Add(1)

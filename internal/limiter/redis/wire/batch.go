@@ -12,15 +12,15 @@ import (
 	"weir/internal/limiter"
 )
 
-// Batch is the requests and releases that one call of the script decides. It keeps no memory of
-// the hits, whose callers may leave before the call.
+// Batch has the requests and releases that one call of the script decides. It copies what it
+// needs of the hits, because their callers may leave before the call.
 type Batch struct {
 	limits   []definition // the distinct limits
 	counters []counter    // the distinct counters
 	keys     strings.Builder
-	index    *index  // nil once the batch is sealed
+	index    *index  // nil when the batch is sealed
 	hits     []hit   // of all requests, in order
-	ends     []int32 // 0, and for each request the index in hits at which it ends
+	ends     []int32 // 0, then for each request the end of its hits in hits
 	order    []int32 // indexes in counters in the order of KEYS, set by Command
 	names    []byte  // names of holds as holds.lua reads them, nil if there are none
 }
@@ -33,19 +33,19 @@ type definition struct {
 	ban       time.Duration     // 0 if the limit does not ban
 }
 
-// counter is a counter that at least one hit charges.
+// counter is a counter of at least one hit.
 type counter struct {
 	key      string
 	limit    int32 // index of the limit of its first hit
 	separate bool  // its hits cannot be charged as one sum
-	sum      int64 // of the costs of its hits, at most maxSum
+	sum      int64 // sum of the costs of its hits, at most maxSum
 }
 
 // hit is a limiter.Hit as the script reads it.
 type hit struct {
 	how            int8 // mode + 3 * charge, as decide.lua reads it
 	limit, counter int32
-	cost           int64          // for a hold, twice the number of its name from 1, plus 1 unless it is a peek
+	cost           int64          // for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
 	charged        *limiter.State // set for releases
 }
 
@@ -56,13 +56,13 @@ type Release struct {
 	Charged limiter.State // state of the counter after the charge
 }
 
-// index finds the limits and counters of an unsealed batch.
+// index finds the limits and counters of an unsealed batch by their contents.
 type index struct {
 	limits   map[definition]int32
 	counters map[string]int32 // by key
 }
 
-// indexes holds indexes of sealed batches for reuse, because growing maps is expensive.
+// indexes has cleared indexes of sealed batches, because growing maps is expensive.
 var indexes = sync.Pool{New: func() any { return &index{make(map[definition]int32), make(map[string]int32)} }}
 
 // MakeBatch returns an empty batch with room for n requests of one hit.
@@ -79,11 +79,11 @@ func (b *Batch) Hits() int { return len(b.hits) }
 // Requests returns the number of requests and releases.
 func (b *Batch) Requests() int { return len(b.ends) - 1 }
 
-// IsSealed reports whether Command was called, so that nothing may be added.
+// IsSealed reports whether Command was called. After that, nothing may be added.
 func (b *Batch) IsSealed() bool { return b.index == nil }
 
-// Add appends a request. If isPart is set, hits are only the part of a request whose counters
-// are in one location, so that a quota limit cannot deny it.
+// Add appends a request. If isPart is set, hits are only the hits of a request on counters in
+// one location, so that a quota limit cannot deny them.
 func (b *Batch) Add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		b.addHit(&hits[i], how(&hits[i], isPart), nil)
@@ -113,11 +113,11 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 // hitsOf returns the hits of a request.
 func (b *Batch) hitsOf(request int) []hit { return b.hits[b.ends[request]:b.ends[request+1]] }
 
-// limit returns the index of the definition of l, which it adds if it is new.
+// limit returns the index of l's definition, which it adds if it is new.
 func (b *Batch) limit(l *limiter.Limit) int32 {
 	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
 	if d.algorithm == limiter.ByCalendar && d.calendar == nil {
-		d.algorithm = limiter.FixedWindow // of at most a minute, which is the same in every calendar
+		d.algorithm = limiter.FixedWindow // windows of at most a minute are the same in every calendar
 	}
 	n, known := b.index.limits[d]
 	if !known {
@@ -129,7 +129,7 @@ func (b *Batch) limit(l *limiter.Limit) int32 {
 }
 
 // counter returns the index of the counter with this key, which it adds if it is new. limit is
-// the index of the limit of the hit.
+// the index of the hit's limit.
 func (b *Batch) counter(key []byte, limit int32) int32 {
 	n, known := b.index.counters[string(key)]
 	if !known {
@@ -142,7 +142,7 @@ func (b *Batch) counter(key []byte, limit int32) int32 {
 	return n
 }
 
-// Charges of a hit in hit.how. 0 charges the hit if its request is admitted.
+// Charges of a hit, part of hit.how. 0 charges the hit if its request is admitted.
 const (
 	alwaysCharge  = 1 // charges the hit even if its request is denied
 	refundCharge  = 2
@@ -163,8 +163,8 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
-// Credits calls do for each hit without a hold that lowers a counter, with the number of hits of its
-// request and its index among them.
+// Credits calls do for each hit without a hold that lowers a counter. hits is the number of hits
+// of its request, and hit its index among them.
 func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
 	for request := range b.Requests() {
 		hits := b.hitsOf(request)
@@ -176,9 +176,9 @@ func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
 	}
 }
 
-// Command seals the batch and returns the command that decides it: EVALSHA, or EVAL with the text
-// of the script. now is about the time of Redis, in microseconds since the epoch, and chooses the
-// windows of calendars. A non-empty clock replaces the time of Redis.
+// Command seals the batch and returns the command that decides it: EVALSHA, or EVAL with the
+// text of the script. now is the approximate time of Redis, in microseconds since the epoch, and
+// selects the windows of calendars. A non-empty clock replaces the time of Redis.
 func (b *Batch) Command(eval bool, now int64, clock string) []any {
 	if n := b.index; n != nil {
 		b.index = nil
@@ -203,7 +203,7 @@ func (b *Batch) Command(eval bool, now int64, clock string) []any {
 		args = append(args, "evalsha", digest, len(b.order))
 	}
 	for _, n := range b.order {
-		args = append(args, &b.counters[n].key) // unlike a string, a pointer in an interface is not allocated
+		args = append(args, &b.counters[n].key) // a string in an interface would be allocated, a pointer is not
 	}
 	args = append(args, groups, text)
 	if clock != "" || b.names != nil {
@@ -215,9 +215,9 @@ func (b *Batch) Command(eval bool, now int64, clock string) []any {
 	return args
 }
 
-// append appends d as limits.lua reads it. The windows of a calendar are the current and the next
-// window of 30 seconds before now: clocks differ and the call may wait. The second of them lasts
-// for a while longer.
+// append appends d as limits.lua reads it. For a calendar, it writes the window of 30 seconds
+// before now and the next one, because clocks differ and the call may wait. So the two windows
+// cover some time after now, too.
 func (d *definition) append(dst []byte, now int64) []byte {
 	constants := d.constants
 	if d.calendar != nil {
@@ -235,12 +235,13 @@ func (d *definition) append(dst []byte, now int64) []byte {
 	return dst
 }
 
-// maxSum is an exclusive bound of the sum with which a counter is charged at once.
+// maxSum is the exclusive bound of a sum. A batch with a counter whose hits add up to maxSum or
+// more is decided request by request.
 const maxSum = math.MaxUint32
 
-// appendGroups appends the groups of counters that are charged at once, as straight.lua reads
-// them, or together.lua if not all are fixed windows. It sorts b.order by group. If the batch
-// must be decided request by request, it returns nil.
+// appendGroups appends the groups of counters that are charged with one sum each, as
+// straight.lua reads them, or together.lua if not all are fixed windows. It sorts b.order by
+// group. If the batch must be decided request by request, it returns nil.
 func (b *Batch) appendGroups(dst []byte) []byte {
 	straight := true
 	for i := range b.counters {
@@ -263,11 +264,11 @@ func (b *Batch) appendGroups(dst []byte) []byte {
 		for i < len(b.order) && compare(b.order[i], b.order[begin]) == 0 {
 			i++
 		}
-		period, n := int64(0), int64(c.limit+1)
+		period, amount := int64(0), int64(c.limit+1) // for together.lua, amount is the number of the limit
 		if straight {
-			period, n = b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
+			period, amount = b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
 		}
-		dst = appendInteger(appendInteger(dst, period, 7), n, 3)
+		dst = appendInteger(appendInteger(dst, period, 7), amount, 3)
 		dst = appendInteger(appendInteger(dst, c.sum, 4), int64(i-begin), 2)
 	}
 	return dst
@@ -275,8 +276,8 @@ func (b *Batch) appendGroups(dst []byte) []byte {
 
 // appendHits appends the requests as decide.lua reads them.
 func (b *Batch) appendHits(dst []byte) []byte {
-	const lastHit = 16                  // added to hit.how of the last hit of a request
-	keys := make([]int32, len(b.order)) // for each counter its index in KEYS
+	const lastHit = 16                  // added to the hit.how of a request's last hit
+	keys := make([]int32, len(b.order)) // for each counter, its index in KEYS
 	for i, n := range b.order {
 		keys[n] = int32(i)
 	}
@@ -297,7 +298,7 @@ func (b *Batch) appendHits(dst []byte) []byte {
 	return dst
 }
 
-// appendInteger appends the lowest bytes of n, the highest of them first.
+// appendInteger appends the given number of low bytes of n in big-endian order.
 func appendInteger(dst []byte, n int64, bytes int) []byte {
 	for bytes--; bytes >= 0; bytes-- {
 		dst = append(dst, byte(n>>(8*bytes)))

@@ -9,18 +9,18 @@ import (
 
 // Reply is the script's reply to a batch.
 type Reply struct {
-	Now      int64           // time of the decisions, in microseconds since the epoch
-	Refusal  error           // error of Redis for the requests whose writes it refused, or nil
-	Together []limiter.State // final state of each counter, nil unless all hits were admitted at once
-	later    []int64         // for each hit the later charges of its counter, nil if there are none
-	hits     []int64         // otherwise perHit integers for each hit
+	Now     int64           // time of the decisions, in microseconds since the epoch
+	Refusal error           // error of Redis for the requests whose writes it refused, or nil
+	Final   []limiter.State // final state of each counter if all hits were charged together, by either script
+	later   []int64         // for each hit, the sum of later charges of its counter; nil if there are none
+	hits    []int64         // if Final is nil, perHit integers for each hit
 }
 
 // layout is the second integer of a reply. The first is always the time.
 type layout int64
 
-// The layouts that are not the state of a counter, as time.lua defines them. If the second integer
-// is at least 0, it and the rest are the short states of all counters, see straight.lua.
+// The layouts, as time.lua defines them. If the second integer is at least 0, it is not a
+// layout: it and the rest are the short states of all counters, see straight.lua.
 const (
 	single   layout = -1 // requests were decided one by one: perHit integers for each hit, see decide.lua
 	noWindow layout = -2 // nothing was done: the time is outside of the windows of a calendar
@@ -28,24 +28,24 @@ const (
 )
 
 const (
-	perHit        = 5 // integers for a hit in the layout single: its result and the four numbers of a state
+	perHit        = 5 // integers for a hit in layout single: its result and the four numbers of a state
 	resultOver    = 1 // results, as time.lua defines them
 	resultAlready = 2
 	resultRefused = 3
 
-	million = 1_000_000 // separates the two numbers of a short state, see state.lua
+	million = 1_000_000 // factor of the first number in a short state, see state.lua
 )
 
 var (
-	// ErrNoWindow means that the script did nothing, because the time of Redis, which is Reply.Now,
-	// is outside of the windows of a calendar that Command was given a time for.
+	// ErrNoWindow means that the script did nothing, because the time of Redis, which is
+	// Reply.Now, is outside the calendar windows that Command sent.
 	ErrNoWindow = errors.New("the clock of Redis stepped twice by more than a calendar window")
 
 	errReply = errors.New("the reply of the script is incomplete or invalid")
 )
 
-// Read reads the integers of a reply to the command of b. With ErrNoWindow it returns a reply that
-// has only the time.
+// Read reads the integers of a reply to the command of b. With ErrNoWindow, the reply has only
+// the time.
 func (b *Batch) Read(integers []int64) (Reply, error) {
 	if len(integers) < 2 {
 		return Reply{}, errReply
@@ -75,7 +75,8 @@ func (b *Batch) Read(integers []int64) (Reply, error) {
 	return r, err
 }
 
-// readSingle keeps the integers of all hits. The bytes of Redis' error follow them.
+// readSingle keeps the integers of all hits. If Redis refused a write, the bytes of its error
+// follow them.
 func (r *Reply) readSingle(b *Batch, integers []int64) error {
 	end := perHit * len(b.hits)
 	if len(integers) < end {
@@ -97,13 +98,13 @@ func (r *Reply) readSingle(b *Batch, integers []int64) error {
 	return nil
 }
 
-// readStates keeps the final state of each counter; state returns it by its index in KEYS. It also
-// computes r.later, since the state after each request must be reported.
+// readStates keeps the final state of each counter, which the function state returns by index in
+// KEYS. It also computes r.later, because Outcomes reports the state after each request.
 func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
-	r.Together = make([]limiter.State, len(b.counters))
+	r.Final = make([]limiter.State, len(b.counters))
 	for i, n := range b.order {
-		r.Together[n] = state(i)
-		if r.Together[n].Used < b.counters[n].sum {
+		r.Final[n] = state(i)
+		if r.Final[n].Used < b.counters[n].sum {
 			return errReply
 		}
 	}
@@ -124,14 +125,14 @@ func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
 	return nil
 }
 
-// Outcomes sets Over and Already in out, which has an element for each hit of a request, and
-// appends the states of the hits' counters after the request to states. It returns r.Refusal if
-// Redis refused a write of the request.
+// Outcomes sets Over and Already in out, which has an element for each hit of a request. It
+// appends to states, for each hit, the state of its counter after the request. It returns
+// r.Refusal if Redis refused a write of the request.
 func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
 	begin, hits := int(b.ends[request]), b.hitsOf(request)
 	for i := range out {
-		if r.Together != nil {
-			state := r.Together[hits[i].counter]
+		if r.Final != nil {
+			state := r.Final[hits[i].counter]
 			if r.later != nil {
 				state.Used -= r.later[begin+i]
 			}
@@ -149,7 +150,7 @@ func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states [
 	return states, nil
 }
 
-// redisError is an error that Redis replied to a command of the script.
+// redisError is the error reply of Redis to a command of the script.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }

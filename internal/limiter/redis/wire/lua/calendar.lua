@@ -1,7 +1,7 @@
 -- Fixed windows of a calendar, as limiter/fixedwindow.go counts them. State: start of the window in seconds, units used, 0.
 -- Reads algorithms, fixed, now, fmod, SECOND, EXACT.
--- Only Go knows the calendar, so the caller passes the current and the next window. The clock of Redis chooses between
--- them. If the time is in neither, nothing is decided: limits.lua replies NO_WINDOW.
+-- Lua does not know the calendar, so the caller passes two windows, and the clock of Redis chooses between them. If the
+-- time is in neither, nothing is decided: limits.lua replies NO_WINDOW.
 
 algorithms.calendar = {
   limit = function(amount, start, next, last)

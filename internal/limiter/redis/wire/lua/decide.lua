@@ -1,36 +1,36 @@
--- The other way: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases the
--- charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
--- text     the requests, after the limits: for each hit HIT bytes, four integers
---            3 bytes  the number of its counter
+-- The general way: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases
+-- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
+-- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
+--            3 bytes  the number of its counter in KEYS
 --            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
 --            3 bytes  the number of its limit, from 1
---            7 bytes  cost in units; 0 is a peek, which asks for one unit unless it is always charged; of a hit with a hold
---                     see holds.lua
+--            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
+--                     hold see holds.lua
 --          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
--- Reply    integers: the time; SINGLE; for each hit its result and the state of its counter after its request: at, used,
---          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of the
---          error of Redis follow at the end.
+-- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
+--          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
+--          Redis' error follow at the end.
 -- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
 -- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
 
 local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
 
-local found, states = {}, {} -- by counter: the stored and the current state
+local found, states = {}, {} -- by counter, the stored and the current state
 
 -- States are immutable, so that a previous one can be restored.
 local function new_state(limit, at, used, prev, banned)
   return { limit = limit, at = at, used = used, prev = prev, banned = banned }
 end
 
--- The end of the ban in force, or nothing. It is no later than the end of a ban of the limit that would begin now. A limit
--- without bans keeps the ban of the state.
+-- Returns the end of the ban in force, or nothing. It is no later than the end of a ban of the limit that begins now. A
+-- limit without bans does not shorten the ban.
 local function ban_of(s, limit)
   local ban = s.banned
   return ban and ban > now and min(ban, limit.ban or ban) or nil
 end
 
--- Charges or refunds the cost of a hit. at, used and prev are the state of its counter, rolled to now.
+-- Charges or refunds the cost of a hit. at, used and prev are the state of its counter rolled to now.
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
   local change = refund and limit.algorithm.give or limit.algorithm.take
@@ -45,7 +45,7 @@ local function is_already(hit)
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
--- Releases an earlier charge. It does nothing if a hold of the same name was taken again since.
+-- Releases an earlier charge, unless a hold of the same name has been taken again since.
 local function release(hit, s)
   local i, limit, charged = hit.counter, hit.limit, hit.charged
   local algorithm = limit.algorithm
@@ -67,7 +67,7 @@ local function try_hit(hit, s)
   local i, limit, charge = hit.counter, hit.limit, hit.charge
   local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
   local ban = ban_of(s, limit)
-  if at < s.at or ban and ban < s.banned then -- the state is corrected even if the hit is denied
+  if at < s.at or ban and ban < s.banned then -- correct the state even if the hit is denied
     s = new_state(limit, at, used, prev, ban or s.banned)
     states[i] = s
   end
@@ -81,7 +81,7 @@ local function try_hit(hit, s)
   end
 end
 
--- Restores the states before a denied request, and then writes its hits that are charged in any case, and bans.
+-- Restores the states from before a denied request, then writes its hits that are charged in any case, and its bans.
 local function deny(hits)
   for h = #hits, 1, -1 do
     local hit = hits[h]
@@ -160,9 +160,9 @@ while p <= #text do
   end
 end
 
--- A replica, or a Redis out of memory, refuses the first write or none. Only if the user lacks the permission for some
--- commands, the writes before a refusal remain, although the request fails.
-local news, failure = {}, nil -- by counter: whether there is anything to write
+-- A replica or a full Redis refuses the first write or none. Only if the user lacks the permission for some commands do
+-- writes before a refusal remain although their requests fail.
+local news, failure = {}, nil -- news: by counter, whether there is anything to write
 for i = 1, #KEYS do
   local was, s = found[i], states[i]
   if held[i] then

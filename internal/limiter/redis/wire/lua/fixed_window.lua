@@ -21,16 +21,16 @@ algorithms.fixed_window = {
   take = function(limit, cost, used, prev) return min(used + cost, limit.most), prev end,
   give = function(_, cost, used, prev) return max(used - cost, 0), prev end,
 
-  -- Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and
-  -- its original at.
+  -- Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and its
+  -- at before rolling.
   give_back = function(_, cost, at, used, prev, charged_at, charged_used)
     if at == charged_at then
       return max(used - min(cost, charged_used), 0), prev
     end
   end,
 
-  -- The time until the state equals an unused one.
+  -- Returns the time until the state equals an unused one.
   left = function(limit, at) return at * limit.grid + limit.period - now end,
 }
 
-local fixed = algorithms.fixed_window -- whose functions other algorithms share
+local fixed = algorithms.fixed_window -- for the algorithms that share its functions

@@ -1,20 +1,20 @@
--- The holds of counters of limits by concurrency, as limiter/concurrency.go keeps them: for each counter a sorted set of
--- names and the times at which the holds expire. Requests remove expired holds. The key expires with its last hold.
--- ARGV[4]  the names of holds, NAME bytes each. The cost of a hit is twice the number of its name, plus 1 unless it is a peek.
+-- The holds of concurrency limits, as limiter/concurrency.go keeps them: for each counter, a sorted set of the names of its
+-- holds by the time at which they expire. Requests remove expired holds. The key expires with its last hold.
+-- ARGV[4]  the names of holds, NAME bytes each. A hit's cost is twice the number of its name, plus 1 unless it is a peek.
 -- Reads KEYS, ARGV, call, pcall, tonumber, format, now, min, ceil, EXACT. Sets held, name_of, look, is_held, write_holds.
 
 local NAME = 16
-local PART = 1000 -- limits the holds of a counter that a request removes or shortens, which takes Redis 1 to 3 ms
+local PART = 1000 -- limit of a counter's holds that a request removes or shortens, which takes Redis 1 to 3 ms
 
-local held = {} -- by counter and name: the expiry of the hold, true if it was taken now, or false if there is none
-local kept = {} -- the stored expiry in the same way, or false
+local held = {} -- by counter and name: the expiry of the hold, true if it was just taken, or false if there is none
+local kept = {} -- by counter and name: the stored expiry of the hold, or false
 
 local function name_of(cost)
   local number = math.floor(cost / 2)
   return string.sub(ARGV[4], (number - 1) * NAME + 1, number * NAME)
 end
 
--- Returns the state of a counter. A key that is not a set of holds counts as unused and is removed.
+-- Returns the state of a counter. A value that is not a set of holds counts as unused and is removed.
 local function look(i, limit)
   local key, longest = KEYS[i], now + limit.period
   held[i], kept[i] = {}, {}
@@ -40,7 +40,7 @@ local function look(i, limit)
   end
   local used = call("ZCOUNT", key, format("(%d", now), "+inf")
   local ended = call("ZCARD", key) - used
-  if ended > 0 then -- only then, because a script that has written may exceed maxmemory
+  if ended > 0 then -- otherwise no write, because a script that has written may exceed maxmemory
     -- A replica refuses this, but can still deny.
     pcall("ZREM", key, unpack(call("ZRANGE", key, "0", min(ended, PART) - 1)))
   end
@@ -57,7 +57,7 @@ local function is_held(i, name)
 end
 
 -- Writes the holds of a counter unless Redis has refused an earlier write. Returns whether there was anything to write, and
--- the error of Redis, if any.
+-- the error of Redis or nothing.
 local function write_holds(i, limit, failure)
   local key, news = KEYS[i], false
   local function try(...)

@@ -1,8 +1,9 @@
--- Sliding windows, as limiter/slidingwindow.go counts them. State: number of the current window, units used in it, units
--- used in the previous one.
+-- Sliding windows, as limiter/slidingwindow.go counts them. State: number of the current window, units used in the current
+-- window, units used in the previous window.
 -- Reads algorithms, fixed, share, now, fmod, ceil, min, max, EXACT.
 
--- share for an n whose products would not be exact, and a rest of at most the period, bit by bit from the highest.
+-- Returns the results of share for an n whose products would not be exact, and for a rest of at most the period. It adds up
+-- the bits of n from the highest.
 local function large_share(n, rest, period)
   local units, part = 0, 0
   local function add(more)
@@ -54,7 +55,7 @@ algorithms.sliding_window = {
   give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
     if at ~= charged_at then
       return
-    elseif charged_at ~= then_at then -- the window of the charge is now the previous one
+    elseif charged_at ~= then_at then -- the charge was in the window that is now the previous one
       return used, max(prev - min(cost, charged_prev), 0)
     end
     return max(used - min(cost, charged_used), 0), prev

@@ -1,11 +1,11 @@
--- An algorithm is a table of pure functions in algorithms under its name in rules. They follow counting in
+-- The table algorithms has, under its name in rules, a table of pure functions for each algorithm. They follow counting in
 -- limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take and give are add of a positive
--- and a negative cost, left is the time that usage returns, and limit takes the constants that numbers returns. A state is
--- passed as its three numbers, without the ban.
--- The function limit prepares the first argument of the others once for all counters of a limit: the constants of the limit;
--- grid, the unit of at in microseconds, like all times; most and most_prev, the largest used and prev of a state; newest, the
--- largest at of a state that is not from the future, as after a clock that stepped back. limits.lua adds its algorithm, and
--- ban, the end of a ban that begins now, or false if it does not ban.
+-- and a negative cost, left is the reset time of usage, and limit takes the constants of numbers. A state is passed as its
+-- three numbers at, used and prev, without the ban.
+-- The function limit returns the first argument of the others, once for all counters of a limit. It has the constants of the
+-- limit; grid, the unit of at in microseconds; most and most_prev, the largest used and prev of a state; and newest, the
+-- largest at of a state that is not from the future, as after a clock that stepped back. limits.lua adds algorithm, and ban,
+-- the end of a ban that begins now, or false if the limit does not ban. All times are in microseconds.
 -- Reads tonumber, format, now, MILLION. Sets match, gmatch, fmod, ceil, min, max, algorithms, SECOND, EXACT, share, parse_state,
 -- state_text, expiry, expires_alike.
 
@@ -17,8 +17,8 @@ local algorithms = {}
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact, below which all integers are exact
 
--- n * time / period for times in microseconds: a number of units, and a rest in units divided by the period, which may
--- exceed a unit. It takes two products, because one would not be exact.
+-- Returns n * time / period as whole units and a rest, for times in microseconds. The rest is in units / period and may
+-- exceed a unit. There are two products, because a single product would not be exact.
 local function share(n, time, period)
   local micros, seconds = fmod(time, SECOND), period / SECOND
   local product = n * ((time - micros) / SECOND)
@@ -48,7 +48,7 @@ local function parse_state(text, limit)
   return 0, 0, 0
 end
 
-local function state_text(at, used, prev, banned) -- tostring gives 1.79e+15
+local function state_text(at, used, prev, banned) -- by format, because tostring returns 1.79e+15
   if banned then
     return format("%d %d %d %d", at, used, prev, banned)
   elseif prev > 0 then
@@ -59,13 +59,15 @@ local function state_text(at, used, prev, banned) -- tostring gives 1.79e+15
   return format("%d %d", at, used)
 end
 
--- Milliseconds until a state expires. An unused one gets the least expiry, because DEL would need another permission.
+-- Returns the milliseconds until a state expires. An unused state gets the shortest expiry, because DEL needs one more
+-- permission.
 local function expiry(limit, at, used, prev, banned)
   local left = (used > 0 or prev > 0) and limit.algorithm.left(limit, at, used, prev) or 0
   return max(ceil(max(left, (banned or 0) - now) / 1000), 1)
 end
 
--- Whether a state without a ban expires at the same time as the previous one. The expiry of a bucket depends on its level.
+-- Reports whether a state without a ban expires at the same time as the previous state. It returns false for a
+-- bucket, whose expiry depends on its level.
 local function expires_alike(limit, was_at, was_used, at, used)
   return at == was_at and was_used > 0 and used > 0 and not limit.drain
 end

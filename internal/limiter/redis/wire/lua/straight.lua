@@ -1,14 +1,14 @@
--- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, in any
--- order and with any modes of their limits (limiter.Decide gives the same result for each). So each counter is charged once,
--- with the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
--- at * MILLION + used, see state.lua. The same two bounds for all counters of a limit tell which states are of the current
--- window and which have room. INCRBY charges a counter.
--- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, store, reply.
+-- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, whatever
+-- their order and the modes of their limits (limiter.Decide returns the same for each). So each counter is charged once, with
+-- the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
+-- at * MILLION + used, see state.lua. For all counters of a limit, states above none are of the current window, and states
+-- up to most have room. INCRBY charges a counter that exists.
+-- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, write_all, reply.
 -- KEYS     the counters of the batch, each once
 -- ARGV[1]  empty if the batch must be decided by decide.lua, else groups of counters in the order of KEYS; for each group
---          GROUP bytes, four integers, which are faster to read than decimal text:
+--          GROUP bytes, four binary integers, which are faster to read than decimal text:
 --            7 bytes  the period of the limit, or 0 if the batch is for together.lua
---            3 bytes  its amount, at most MILLION - 1; for together.lua the number of the limit
+--            3 bytes  the amount of the limit, at most MILLION - 1; for together.lua, the number of the limit
 --            4 bytes  the sum of the hits on each counter
 --            2 bytes  the number of counters
 -- Reply    integers: the time, and the short state of each counter
@@ -40,10 +40,10 @@ local function charged_straight()
 end
 
 -- Returns the reply, or nothing if Redis refuses the first write; then decide.lua finds out which requests need a write.
--- INCRBY, and SET that keeps the expiry, take Redis half as long as SET with an expiry.
-local function store(reply, texts, lasts, sums)
+-- INCRBY, or SET with KEEPTTL, takes Redis half as long as SET with an expiry.
+local function write_all(reply, texts, lasts, sums)
   for k = 1, reply and #KEYS or 0 do
-    -- INCRBY fails without the permission, or on a number with leading zeros.
+    -- INCRBY fails if the user lacks the permission, or on a number with leading zeros.
     if not (sums and sums[k] and pcall("INCRBY", KEYS[k], sums[k]) == reply[k + 1]) then
       local failure = put(KEYS[k], texts[k] or format("%d", reply[k + 1]), lasts[k])
       if failure then
@@ -54,7 +54,7 @@ local function store(reply, texts, lasts, sums)
   return reply
 end
 
-local reply = ARGV[1] ~= "" and integer(ARGV[1], 1) > 0 and store(charged_straight())
+local reply = ARGV[1] ~= "" and integer(ARGV[1], 1) > 0 and write_all(charged_straight())
 if reply then
   return reply
 end

@@ -1,33 +1,34 @@
--- The start of the script: the words of its replies, the time, and the stored texts of the counters.
--- ARGV[3]  the time, or nothing for the time of Redis, in microseconds since the epoch
+-- The start of the script: the codes in its replies, the time, and the stored texts of the counters.
+-- ARGV[3]  the time in microseconds since the epoch; if empty or missing, the time of Redis
 -- Sets SINGLE, NO_WINDOW, TOGETHER, ADMITTED, OVER, ALREADY, REFUSED, call, pcall, KEYS, ARGV, tonumber, byte, format,
 -- integer, MILLION, now, stored, put.
 
 -- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
--- one, see decide.lua; nothing was done, see limits.lua; all were charged together, see together.lua.
+-- one, see decide.lua; nothing was done, see limits.lua; all hits were charged together, see together.lua.
 local SINGLE, NO_WINDOW, TOGETHER = -1, -2, -3
--- The result of a hit. ALREADY means that it is admitted and its hold was already taken, or for a refund released.
+-- The result of a hit. ALREADY means that it is admitted and changed nothing: its hold was already taken or, for a refund,
+-- was not taken.
 local ADMITTED, OVER, ALREADY, REFUSED = 0, 1, 2, 3
 
 local tonumber, byte, format = tonumber, string.byte, string.format
 local MILLION = 1000000
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
--- The integer in the 7 bytes of text that start at p.
+-- Returns the integer in the 7 bytes of text that start at p.
 local function integer(text, p)
   local a, b, c, d, e, f, g = byte(text, p, p + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- TIME goes first, so that no counter expires too early: since Redis 7.2, PX counts from the time of TIME, which stands
--- still during a script; before, it counts from the later time of SET.
+-- TIME goes first, so that no counter expires too early: since Redis 7.2, PX counts from the time that TIME returns, which
+-- stands still during a script; in earlier versions, PX counts from the later time of SET.
 local now = tonumber(ARGV[3])
 if not now then
   local time = call("TIME")
   now = time[1] * MILLION + time[2]
 end
 
-local MOST = 5000 -- keys of one MGET, because unpack fails above 7,999 values
+local MOST = 5000 -- keys of one MGET at most, because unpack fails above 7,999 values
 local stored = call("MGET", unpack(KEYS, 1, math.min(#KEYS, MOST)))
 for first = MOST, #KEYS - 1, MOST do
   for k, text in ipairs(call("MGET", unpack(KEYS, first + 1, math.min(first + MOST, #KEYS)))) do
@@ -35,7 +36,7 @@ for first = MOST, #KEYS - 1, MOST do
   end
 end
 
--- Stores a text with an expiry in milliseconds, or with the previous expiry. Returns the error of Redis, if any.
+-- Stores a text with an expiry in milliseconds, or else with the previous expiry. Returns the error of Redis or nothing.
 local function put(key, text, milliseconds)
   return (milliseconds and pcall("SET", key, text, "PX", milliseconds) or pcall("SET", key, text, "KEEPTTL")).err
 end

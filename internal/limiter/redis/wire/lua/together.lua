@@ -1,6 +1,7 @@
 -- The straight way for other algorithms: as in straight.lua, each counter is charged once if all hits fit.
 -- Reply    integers: the time; TOGETHER; for each counter at, used and prev of its state
--- Reads ARGV, byte, integer, now, stored, limits, parse_state, state_text, expiry, expires_alike, GROUP, TOGETHER, store, reply.
+-- Reads ARGV, byte, integer, now, stored, limits, parse_state, state_text, expiry, expires_alike, GROUP, TOGETHER, write_all,
+-- reply.
 
 local function charged_together()
   local reply, texts, lasts, last, n = { now, TOGETHER }, {}, {}, 0, 2
@@ -26,7 +27,7 @@ local function charged_together()
   return reply, texts, lasts
 end
 
-reply = ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 and store(charged_together())
+reply = ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 and write_all(charged_together())
 if reply then
   return reply
 end

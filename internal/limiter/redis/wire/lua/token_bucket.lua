@@ -1,8 +1,8 @@
--- Token buckets, as limiter/tokenbucket.go counts them. State: time of the state, units in the bucket, and parts of another
+-- Token buckets, as limiter/tokenbucket.go counts them. State: time of the state, units in the bucket, parts of one more
 -- unit. A unit has as many parts as the period has microseconds.
 -- Reads algorithms, share, now, fmod, ceil, SECOND, EXACT.
 
--- Lowers a level that a larger amount has left to the brim.
+-- Lowers a level above the brim, which a larger amount has left, to the brim.
 local function clamp(limit, used, prev)
   if used >= limit.brim then
     return limit.brim, 0
@@ -11,12 +11,12 @@ local function clamp(limit, used, prev)
 end
 
 local function drain_time(limit, used, prev)
-  local product = used * limit.price -- in seconds, times drain
+  local product = used * limit.price -- seconds times drain
   local rest = fmod(product, limit.drain)
   return (product - rest) / limit.drain * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
--- Subtracts units and parts of another unit from a level, down to 0.
+-- Subtracts units and parts of one more unit from a level, down to 0.
 local function minus(limit, used, prev, units, parts)
   used, prev = used - units, prev - parts
   if prev < 0 then
@@ -29,7 +29,7 @@ local function minus(limit, used, prev, units, parts)
 end
 
 algorithms.token_bucket = {
-  -- A unit drains in price / drain seconds, the same as period / amount.
+  -- A unit drains in price / drain seconds, which equals period / amount.
   limit = function(period, amount, burst, divisor)
     local limit = {
       period = period, amount = amount, burst = burst, brim = burst + amount,
@@ -44,7 +44,7 @@ algorithms.token_bucket = {
     local elapsed = now - at
     if elapsed < 0 then
       return now, used, prev
-    elseif elapsed >= limit.longest then -- products with longer times would not be exact
+    elseif elapsed >= limit.longest then -- for longer times, products would not be exact
       return now, 0, 0
     end
     used, prev = clamp(limit, used, prev)
@@ -62,7 +62,7 @@ algorithms.token_bucket = {
     return minus(limit, used, prev, cost, 0)
   end,
 
-  -- If less than the cost is left of the charge, subtracts what is left.
+  -- If part of the charge has drained, subtracts only the rest.
   give_back = function(limit, cost, _, used, prev, _, charged_used, charged_prev)
     if charged_used >= cost then
       return limit.algorithm.give(limit, cost, used, prev)
