@@ -9,14 +9,14 @@ import (
 // maxCached is the maximum number of keys in a cache.
 const maxCached = 4096
 
-// cache remembers the limits that were made for each key. When it is full, it is emptied.
+// cache has the limits of each key. When it is full, it is emptied.
 type cache[K comparable] struct {
 	mu    sync.RWMutex
 	known map[K][]*limiter.Limit
 }
 
-// get returns the limits of key. It calls create if they are not known, and returns its error,
-// which is not remembered.
+// get returns the limits of key. If the cache does not have them, it calls create, whose error
+// it returns and does not keep.
 func (c *cache[K]) get(key K, create func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
 	c.mu.RLock()
 	limits, known := c.known[key]

@@ -16,8 +16,7 @@ type Decider struct {
 	// Rules returns the current rules, or nil if none are loaded.
 	Rules func() *descriptors.Tree
 	Store limiter.Store
-	// Spread gives denied requests different times to retry. If nil, they all get the exact
-	// time.
+	// Spread spreads the retry times of denied requests. If nil, the times are exact.
 	Spread *limiter.RetrySpread
 	// Failover decides requests when Store fails. nil disables it.
 	Failover *failover.Failover
@@ -26,7 +25,7 @@ type Decider struct {
 
 // Usage counts hits and failures for metrics.
 type Usage interface {
-	// Count counts the hits of a request that was decided.
+	// Count counts the hits of a decided request.
 	Count(hits []limiter.Hit, decisions []limiter.Decision)
 	// CountFailure counts a request that neither the store nor the failover decided.
 	CountFailure()
@@ -42,8 +41,8 @@ func (e RequestError) Error() string { return e.Err.Error() }
 
 func (e RequestError) Unwrap() error { return e.Err }
 
-// Decide decides r and stores the result in res, whose memory it uses again. res refers to the
-// memory of r until it is reset. Decide fails with ErrNoRules, a RequestError or the error of
+// Decide decides r and stores the result in res, whose memory it reuses. res refers to the
+// memory of r until res is reset. Decide fails with ErrNoRules, a RequestError or the error of
 // the store. After an error of the store, only res.Plan is set.
 func (d *Decider) Decide(ctx context.Context, r *Request, res *Result) error {
 	res.Reset()

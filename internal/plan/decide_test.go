@@ -93,12 +93,12 @@ func TestUndecidedRequests(t *testing.T) {
 	}
 }
 
-// A request without a name for its hold exceeds that limit, in the mode of the limit and in its
-// metrics, even if the store fails. Other limits count it as usual.
+// A request that does not name its hold exceeds the concurrency limit, with the mode and metrics
+// of that limit, even if the store fails. Other limits count the request as usual.
 func TestUnnamedHolds(t *testing.T) {
 	const flight, rate = "{name: flight, unit: minute, requests_per_unit: 3, algorithm: concurrency", "{name: rate, unit: minute, requests_per_unit: 9, failure_mode: allow"
 	for _, tc := range []struct {
-		limits, status  string // the status begins with the name of its limit
+		limits, status  string // the status begins with the name of a limit
 		opts            plan.Options
 		denied, wouldBe bool
 	}{

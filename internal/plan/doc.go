@@ -1,5 +1,5 @@
 // Package plan turns requests into the hits of limits, and the decisions about hits into
-// statuses. It is the only package that does so. It parses no bytes and keeps no counters.
+// statuses. No other package does this. It parses no bytes and keeps no counters.
 //
 // A Request becomes a Plan, which has its hits, and then a Result. Start with decide.go, then
 // read the files in the order of a request:
@@ -13,5 +13,5 @@
 //	status.go    Plan and Decisions -> Result, with its Statuses
 //	outcome.go   the outcome of each limit, for observers
 //
-// Below it, package explain says in words why a descriptor is limited as it is.
+// The subpackage explain explains in words why a descriptor is limited as it is.
 package plan

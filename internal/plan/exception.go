@@ -25,14 +25,15 @@ const (
 // Effects lists all effects.
 var Effects = []Effect{Allow, Deny, Amount}
 
-// Exception changes the limits for the descriptors of a domain that begin with its entries. An
-// operator adds it, and it expires. It is immutable, except for the number of its uses.
+// Exception changes the limits for the descriptors of a domain that begin with its entries.
+// Operators add exceptions, which expire. An Exception is immutable, except for the number of
+// its uses.
 type Exception struct {
 	ID             string
 	Domain         string
 	Entries        []limiter.Entry
 	Effect         Effect
-	Factor         float64 // for the effect Amount
+	Factor         float64 // for effect Amount
 	Created, Until time.Time
 	By, Reason     string
 
@@ -42,10 +43,10 @@ type Exception struct {
 	used atomic.Uint64
 }
 
-// is reports whether e has that effect. It returns false if e is nil.
+// is reports whether e has the effect. It returns false if e is nil.
 func (e *Exception) is(effect Effect) bool { return e != nil && e.Effect == effect }
 
-// Used returns how many times this server applied e to a descriptor.
+// Used returns the number of descriptors to which this server has applied e.
 func (e *Exception) Used() uint64 { return e.used.Load() }
 
 // What returns the effect with its factor, such as "amount 10x".
@@ -60,11 +61,12 @@ func (e *Exception) What() string {
 type Exceptions struct {
 	all     []*Exception          // newest first
 	longest int                   // highest number of entries of an exception
-	index   map[string]*Exception // by domain and entries in the encoding of appendText
+	index   map[string]*Exception // by domain and entries, joined by appendText
 }
 
-// NewExceptions returns the set of all exceptions in the list, or nil if it is empty. It keeps and
-// sorts the list. If several have the same domain and entries, only the newest applies.
+// NewExceptions returns the set of the exceptions in all, or nil if all is empty. It keeps and
+// sorts the slice. If several exceptions have the same domain and entries, only the newest
+// applies.
 func NewExceptions(all []*Exception) *Exceptions {
 	if len(all) == 0 {
 		return nil
@@ -86,7 +88,8 @@ func NewExceptions(all []*Exception) *Exceptions {
 	return es
 }
 
-// appendText appends text with its length, so that different lists of texts have different keys.
+// appendText appends the length of text and text, so that different lists of texts have
+// different keys.
 func appendText(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
@@ -99,9 +102,9 @@ func (es *Exceptions) All() []*Exception {
 	return es.all
 }
 
-// Find returns the exception that applies to a descriptor, or nil if none does. If the descriptor
-// begins with the entries of several exceptions, the longest of these applies. Find allocates
-// only if the texts have more than 512 bytes together.
+// Find returns the exception that applies to a descriptor, or nil if none does. If the
+// descriptor begins with the entries of several exceptions, the exception with the most entries
+// applies. Find allocates only if domain and entries have more than 512 bytes in total.
 func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Exception) {
 	if es == nil {
 		return nil
@@ -117,12 +120,12 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedKey identifies a limit that replaces others: a multiple of a limit, or a limit that
+// exceptedKey identifies a limit that the planner makes: a multiple of a limit, or a limit that
 // denies everything.
 type exceptedKey struct {
 	limit      *limiter.Limit // limit to multiply or deny, or nil
-	factor     float64        // 0 denies everything
-	domain, by string         // labels for domain and rule in metrics, if there is no limit
+	factor     float64        // or 0 to deny everything
+	domain, by string         // labels for domain and rule in metrics if limit is nil
 }
 
 // multiple returns l times factor.
@@ -133,11 +136,11 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 	return limits[0]
 }
 
-// denial returns one limit that denies everything and is never charged. If key has a limit, the
-// denial has the name, period, mode and metrics of that limit. key.domain is empty for a domain
-// without rules.
+// denial returns a single limit that denies everything and is never charged. If key has a limit,
+// the denial has the name, period, mode and metrics of that limit. key.domain is empty for a
+// domain without rules.
 func (pl *Planner) denial(key exceptedKey) []*limiter.Limit {
-	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // the limit contains no text of a request
+	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // keeps no text of a request
 		denial := limiter.NewDenial(cmp.Or(key.domain, "unknown"), key.by)
 		if l := key.limit; l != nil {
 			s := denial.Spec
@@ -161,7 +164,7 @@ func (res *Result) useExceptions() {
 		if m.exception.Uses != nil {
 			m.exception.Uses.Inc()
 		}
-		if m.exception.Effect == Deny && res.Decisions[m.firstHit].Over { // its only hit
+		if m.exception.Effect == Deny && res.Decisions[m.firstHit].Over { // the only hit of the match
 			left := max(time.Until(m.exception.Until), 1)
 			res.Decisions[m.firstHit].RetryAfter, res.Decisions[m.firstHit].ResetAfter = left, left
 		}

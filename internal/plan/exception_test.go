@@ -89,7 +89,8 @@ func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	return res
 }
 
-// want sends a request until it is denied, at most 20 times, and checks how many were admitted.
+// want sends a request until it is denied, at most 20 times, and checks the number of
+// admissions.
 func (w *world) want(when string, passing int, words ...string) {
 	w.t.Helper()
 	passed := 0
@@ -111,7 +112,8 @@ func (w *world) want(when string, passing int, words ...string) {
 
 const all = 20 // number of requests that want sends if none is denied
 
-// A limit with another amount uses the same counter, with each algorithm, and bans do not apply.
+// A limit with a multiplied amount uses the same counter, with each algorithm, and bans do not
+// apply.
 func TestExceptionWithAmount(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		keys := append(limiter.AlgorithmNames(), "banned", "user")
@@ -132,7 +134,7 @@ func TestExceptionWithAmount(t *testing.T) {
 	})
 }
 
-// An exception also changes the limits from rules above and overrides.
+// An exception also changes the limits of rules above and of overrides.
 func TestExceptionWithAmountOfAllLimits(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("3x", "user=alice", "path=/")
@@ -154,7 +156,7 @@ func TestExceptionWithAmountOfAllLimits(t *testing.T) {
 	})
 }
 
-// An allowed request passes and takes nothing, even if its limits are used up or it is banned.
+// An allowed request passes and takes nothing, even if its limits are used up or ban it.
 func TestExceptionThatAllows(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		for _, key := range append(limiter.AlgorithmNames(), "banned", "user", "quota") {
@@ -176,7 +178,8 @@ func TestExceptionThatAllows(t *testing.T) {
 	})
 }
 
-// Limits that the limit of an allowed descriptor replaces stay replaced, so that they cannot deny.
+// If an exception allows a descriptor, the limits that the descriptor's limits replace stay
+// replaced, so that they cannot deny.
 func TestExceptionForReplacingLimit(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		w.except("allow", "special=alice")
@@ -197,7 +200,7 @@ func TestExceptionThatDenies(t *testing.T) {
 		for _, d := range []Descriptor{named("user=alice"), named("user=alice", "path=/", "x=y"), named("nobody=x")} {
 			peek, tokens := d, d
 			peek.HasHitsAddend = true
-			tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // usually charged even if denied
+			tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // without the exception, charged even if denied
 			for _, d := range []Descriptor{d, peek, tokens, d, tokens} {
 				res := w.decide("api", named("user=bob"), d)
 				s := res.Statuses[1]
@@ -239,8 +242,8 @@ func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 	})
 }
 
-// Requests that are in flight when an exception begins can release their holds. Requests that
-// begin during the exception need no name.
+// Requests in flight when an exception begins can release their holds. Requests that begin
+// during an exception need no name for a hold.
 func TestExceptionsAndHolds(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {
 		for _, effect := range []string{"allow", "deny", "0.5x"} {
@@ -269,8 +272,8 @@ func TestExceptionsAndHolds(t *testing.T) {
 	})
 }
 
-// With SHADOW_MODE an exception denies nothing, but the status shows it. QUOTA_MODE does not
-// change exceptions.
+// With SHADOW_MODE, an exception denies nothing, but the status shows it. QUOTA_MODE does not
+// affect exceptions.
 func TestExceptionsInModes(t *testing.T) {
 	for _, shadow := range []bool{true, false} {
 		inWorlds(t, Options{ShadowMode: shadow, QuotaMode: true}, func(w *world) {

@@ -21,8 +21,8 @@ func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exc
 	return found
 }
 
-// The test draws from few texts, so that many descriptors have exceptions. Some texts are equal
-// when they are joined.
+// TestFindAgreesWithNaiveSearch draws from few texts, so that many descriptors have exceptions.
+// Some of the texts are equal after joining.
 func TestFindAgreesWithNaiveSearch(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"a", "b", "a\x00b", "b\x00", "\xff", "=", ",", "ab"}

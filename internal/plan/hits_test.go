@@ -93,8 +93,7 @@ func each(text string) (list []Descriptor) {
 	return list
 }
 
-// The limits of all levels become hits, starting with the lowest rule. Each rule has its own
-// counter.
+// The limits of all levels become hits, the lowest rule first. Each rule has its own counter.
 func TestHits(t *testing.T) {
 	costly := words("user=alice request_id=r1")
 	costly.HitsAddend, costly.HasHitsAddend = 7, true
@@ -121,12 +120,13 @@ func TestHits(t *testing.T) {
 		{Options{}, belowRules, each("nobody=x y=z"), []string{"rest w1|api|nobody=x|y=z|1s"}},
 		// Each descriptor that passes through a rule hits its counters.
 		{Options{}, belowRules, each("user=alice,user=alice path=/cart"), []string{minute, day, minute, day}},
-		// If one descriptor replaces a limit, it is replaced in all, and in rules above, too.
+		// If one descriptor replaces a limit, the limit is replaced for all descriptors, and in
+		// rules above, too.
 		{Options{}, belowRules, each("user=alice path=/export,user=bob path=/cart"), []string{
 			"export w1|api|user=alice|path=/export|1m", day, "day w1|api|user=bob|1d user_bob;",
 		}},
 
-		// The entry that names the hold is in no key, wherever it stands. A hold costs 1, and is
+		// The entry that names the hold is in no key, at any position. A hold costs 1, and is
 		// never charged if the request is denied.
 		{Options{}, flightRules, []Descriptor{costly}, []string{
 			"flight w1|api|user=alice|c1m user_alice; hold", "rate w1|api|user=alice|1m user_alice; cost 7 always",
@@ -136,11 +136,12 @@ func TestHits(t *testing.T) {
 		}},
 		// A request that ends releases its hold, but its start still counts.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").refund()}, []string{"flight w1|api|user=alice|c1m user_alice; refund hold"}},
-		// Without a name, concurrency limits deny, and others count as usual. A refund releases nothing.
+		// Without a name, concurrency limits deny, and other limits count as usual. A refund
+		// releases nothing.
 		{Options{}, flightRules, each("x=y,user=alice"), []string{denied, rate, "descriptor 1: rule api|user" + unnamed}},
 		{Options{}, flightRules, each("request_id= user=alice"), []string{denied, rate, "descriptor 0: rule api|user" + unnamed}},
 		{Options{}, flightRules, []Descriptor{words("user=alice request_id=").refund()}, []string{"descriptor 0: rule api|user" + unnamed}},
-		// Concurrency limits from a rule above need the name, too, even beside an override.
+		// Concurrency limits of a rule above need the name, too, even beside an override.
 		{Options{}, flightBelowRules, each("user=alice request_id=r1 path=/"), []string{" w1|api|user=alice|path=/|1h", " w1|api|user=alice|c1m hold"}},
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice request_id=r1 path=/").refund()}, []string{" w1|api|user=alice|c1m refund hold"}},
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice path=/").with(five)}, []string{
@@ -158,14 +159,15 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, keylessFlightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
-		// Limits from above also count, even if the override replaces a rule without key.
+		// Limits of rules above also count, even if the override replaces a rule without key.
 		{Options{}, keylessBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{" w1|api|user=alice|path=/|1d", " w1|api|user=alice|1m"}},
-		// A judged override has the keys of the rule: without the name, and shared by values.
+		// A judged override has the keys of the rule: without the hold's name, and shared by
+		// values.
 		{Options{}, replacedRules, []Descriptor{words("user=a").with(hour)}, []string{" w1|api|user=a|1h"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip request_id=1").with(hour)}, []string{" w1|api|user=vip|c1h hold"}},
 		{Options{}, replacedRules, []Descriptor{words("user=vip").with(hour)}, []string{" w1|api|user=vip|x1h", "descriptor 0: rule api|user=vip" + unnamed}},
 		{Options{}, replacedRules, []Descriptor{words("tenant=t1").with(hour)}, []string{" w1|api|tenant~t*|1h", " w1|api|tenant~t*|1m"}},
-		// The key has the full descriptor, with and without a judge.
+		// The key has the full descriptor, whether the override is judged or not.
 		{Options{}, judgedRules, []Descriptor{words("trial=a").with(hour)}, []string{" w1|api|trial=a|f1h trial_a; always"}},
 		{Options{}, judgedRules, []Descriptor{words("shared=xy").with(hour)}, []string{" w1|api|shared=xy|1h"}},
 		// Calendar months apply to overrides, too.
@@ -203,7 +205,7 @@ func TestManyReplacedLimits(t *testing.T) {
 	})
 }
 
-// Entries with the same value name the same hold.
+// Entries with equal values name the same hold.
 func TestNamesOfHolds(t *testing.T) {
 	p := planned(t, Options{}, load(t, flightRules), each("user=a request_id=r1,request_id=r1 user=b,user=a request_id=r2")...)
 	if a, b, c := string(p.Hits[0].Hold), string(p.Hits[2].Hold), string(p.Hits[4].Hold); a != b || a == c || len(a) != limiter.HoldSize {
@@ -211,7 +213,7 @@ func TestNamesOfHolds(t *testing.T) {
 	}
 }
 
-// A shared rule without key has one counter, which differs from the counters of all descriptors.
+// A shared rule without key has one counter, which differs from the counters of descriptors.
 func TestSharedRuleWithoutKey(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
 		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
@@ -227,8 +229,8 @@ func TestSharedRuleWithoutKey(t *testing.T) {
 	}
 }
 
-// The status shows the tightest limit of all levels; limits in shadow mode come last. Its rule is
-// the rule at which the descriptor ends.
+// The status shows the tightest limit of all levels; limits in shadow mode come last. The rule
+// of the status is the rule at which the descriptor ends.
 func TestStatusBelow(t *testing.T) {
 	tree := load(t, belowRules)
 	for _, test := range []struct {
@@ -255,8 +257,8 @@ func TestStatusBelow(t *testing.T) {
 	}
 }
 
-// A tighter limit is tried in shadow mode beside the real one, then enforced, and then replaces
-// it, without starting at 0.
+// A tighter limit is first in shadow mode beside the old one, then is enforced, and then
+// replaces the old one, without starting again from 0.
 func TestTrialKeepsItsCount(t *testing.T) {
 	store := counters{}
 	for i, step := range []struct {

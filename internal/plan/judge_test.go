@@ -37,7 +37,7 @@ descriptors:
   - {rate_limit: {unit: second, requests_per_unit: 1}}
 `
 
-// describe spells a limit with its burst and its modes.
+// describe formats a limit with its burst and its modes.
 func describe(l *limiter.Limit) string {
 	text := l.Rate() + " " + l.Algorithm.String()
 	if l.Burst > 0 {
@@ -49,7 +49,7 @@ func describe(l *limiter.Limit) string {
 	return text
 }
 
-// A rule with override determines how an override is counted and how much it admits at most, in
+// A rule with override determines how an override is counted and the maximum that it admits, in
 // any unit.
 func TestJudgedOverrides(t *testing.T) {
 	tree := load(t, judgedRules)
@@ -69,15 +69,15 @@ func TestJudgedOverrides(t *testing.T) {
 		// In another period, the maximum also applies.
 		{"tenant=a", 10_000, second, 0, []string{"10000 per second token_bucket burst 1000", "10000 per minute token_bucket burst 1000"}},
 		{"tenant=a", 1_000_000, day, 0, []string{"1000000 per day token_bucket burst 100000", "10000 per minute token_bucket burst 1000"}},
-		{"tenant=a", 4_294_967_295, year, 100, []string{"10000 per minute token_bucket burst 1000"}}, // cannot be counted exactly
+		{"tenant=a", 4_294_967_295, year, 100, []string{"10000 per minute token_bucket burst 1000"}}, // the override cannot be counted exactly
 
 		{"trial=a", 4_294_967_295, second, 0, []string{"4294967295 per second first_hit mode 1 charge 3 failure deny"}},
 		{"quota=a", 60, day, 7, []string{"50 per 7 days sliding_window mode 2 charge 0 failure default"}},
 
-		// An override replaces all of a rule without override.
+		// An override replaces a rule without override completely.
 		{"shared=xy", 60, day, 0, []string{"60 per day fixed_window"}},
 		{"nobody=a", 60, day, 0, []string{"60 per day fixed_window"}},
-		// Limits from above apply as usual.
+		// Limits of rules above apply as usual.
 		{"user=a", 60, day, 0, []string{"5 per day fixed_window"}},
 		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "3 per day fixed_window"}},
 		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "3 per day fixed_window"}},
@@ -104,7 +104,7 @@ func TestJudgedOverrides(t *testing.T) {
 	}
 }
 
-// The limits of different judges are different, and all are remembered.
+// Rules that judge differently make different limits, and all are remembered.
 func TestJudgedOverridesAreRemembered(t *testing.T) {
 	planner, p := New(Options{}), new(Plan)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}}

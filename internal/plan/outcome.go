@@ -13,9 +13,9 @@ import (
 type Outcome struct {
 	Kind       OutcomeKind
 	Descriptor *Descriptor
-	Rule       *descriptors.Rule // rule of the limit, or nil for an exception and for an override that no rule judges
-	Exception  *Exception        // or nil if none applies to the descriptor
-	// Counted and Patterns spell the limit's counter, see limiter.Keys.Append.
+	Rule       *descriptors.Rule // rule of the limit, or nil for an exception or an unjudged override, see descriptors.Override
+	Exception  *Exception        // exception that applies to the descriptor, or nil
+	// Counted and Patterns identify the limit's counter, see limiter.Keys.Append.
 	Counted  []limiter.Entry
 	Patterns []string
 	// Hit and Decision are nil if no limit was counted.
@@ -44,8 +44,8 @@ func (res *Result) AnyOver() bool {
 }
 
 // Outcomes yields an outcome for each hit and for each descriptor without hits, in the order of
-// the descriptors. r must be the request that res was decided for. Each outcome is valid until
-// the next one is yielded.
+// the descriptors. r must be the request of res. Each outcome is valid until the next one is
+// yielded.
 func (res *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
 		var o Outcome
@@ -86,10 +86,10 @@ func (res *Result) kind(h *limiter.Hit, d *limiter.Decision) OutcomeKind {
 		if h.Limit.Mode == limiter.Shadow || res.WouldBeDenied {
 			return Shadowed
 		}
-		return Admitted // a quota, while another quota has room
+		return Admitted // a quota, because another quota has room
 	case res.Denied:
 		return Denied
 	default:
-		return Admitted // also a quota
+		return Admitted // a quota, because another quota has room
 	}
 }

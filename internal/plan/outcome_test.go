@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The second request exceeds some limits, and each limit must have the right outcome.
+// The second request exceeds some limits. Each limit must have the right outcome.
 func TestOutcomes(t *testing.T) {
 	const rules = `
 domain: api
@@ -31,7 +31,7 @@ descriptors:
 		name   string
 		shadow bool // SHADOW_MODE
 		keys   string
-		want   string // of the second request
+		want   string // outcomes of the second request
 	}{
 		{"denied", false, "user", "user minute denied, user hour withheld"},
 		{"beside others", false, "free user q2 nobody", "free withheld, user minute denied, user hour withheld, q2 minute withheld, nobody withheld"},

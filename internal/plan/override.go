@@ -9,18 +9,19 @@ import (
 	"weir/internal/limiter"
 )
 
-// overrideKey contains everything that the limits of an override depend on. It contains no text
-// of a request, because clients choose such texts and their length.
+// overrideKey has everything on which the limits of an override depend. It contains no text of a
+// request, because clients choose these texts and their length.
 type overrideKey struct {
-	domain string // label of the domain
+	domain string // label for the domain in metrics
 	Override
-	judge descriptors.Override // of the rule, or the zero value if no rule judges the override
+	judge descriptors.Override // says how to count the override; zero for an unjudged override
 }
 
-// addOverride adds the level of m's override, which replaces m's rule and which that rule may
-// judge. In a domain without rules it adds nothing. It returns the lowest rule whose limits also
-// apply, or nil if there is none. If the override is invalid, addOverride adds a limit that
-// denies everything, and returns the reason.
+// addOverride adds the level of m's override, which replaces m's rule. The rule may judge the
+// override: it says how to count overrides, see descriptors.Override. In a domain without rules,
+// addOverride adds nothing. It returns the lowest rule whose limits also apply, or nil if there
+// is none. If the override is invalid, addOverride adds a limit that denies everything, and
+// returns the reason.
 func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (above *descriptors.Rule, err error) {
 	key := overrideKey{domain: p.Tree.DomainLabel(domain), Override: o}
 	if key.domain == "" {
@@ -44,7 +45,8 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 	return above, err
 }
 
-// overrideLimits returns the limits of key and remembers them. It fails if key is invalid.
+// overrideLimits returns the limits of key, from the cache if possible. It fails if key has an
+// invalid override.
 func (pl *Planner) overrideLimits(key overrideKey) ([]*limiter.Limit, error) {
 	return pl.overrides.get(key, func() ([]*limiter.Limit, error) {
 		return key.newLimits(key.domain, key.judge, pl.CalendarMonths)
@@ -57,9 +59,9 @@ func (o Override) Check() error {
 	return err
 }
 
-// newLimits returns the limits of o. If judge has a maximum, that also applies: newLimits returns
-// the lower of two limits with the same period, and both limits if the periods differ. Comparing
-// rates would not be enough, because a limit per year can be used up at once.
+// newLimits returns the limits of o. If judge has a maximum, newLimits returns the lower of the
+// two limits if their periods are equal, else both limits. Comparing rates would not be enough,
+// because a limit per year can be used up at once.
 func (o Override) newLimits(domain string, judge descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
@@ -71,7 +73,7 @@ func (o Override) newLimits(domain string, judge descriptors.Override, calendarM
 	if judge.Most == 0 {
 		return []*limiter.Limit{asked}, err
 	}
-	most, _ := judge.NewMost() // fails for no rule of a Tree
+	most, _ := judge.NewMost() // never fails for a rule of a Tree
 	switch {
 	case err != nil && o.Check() == nil:
 		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks

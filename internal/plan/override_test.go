@@ -11,7 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// The limits of overrides and exceptions are made once, and a bounded number is remembered.
+// The limits of overrides and exceptions are made once, and a bounded number of them is
+// remembered.
 func TestMadeLimitsAreBounded(t *testing.T) {
 	pl := New(Options{})
 	limit := func(domain string, n uint32) *limiter.Limit {
@@ -44,8 +45,8 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	}
 }
 
-// Concurrent requests share the limits that are made for them, even while the memory of them is
-// emptied because it is full.
+// Concurrent requests share the limits that are made for them, even while a full cache is
+// emptied.
 func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	exceptions := new(atomic.Pointer[Exceptions])
 	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named("user=a").Entries, Effect: Amount, Factor: 2}}))
@@ -67,8 +68,8 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	callers.Wait()
 }
 
-// Envoy knows no week, so overrides must not have one. An invalid override is invalid under every
-// rule.
+// Envoy has no unit week, so overrides must not have it. An invalid override is invalid under
+// every rule.
 func TestInvalidOverrides(t *testing.T) {
 	const unknown = "unknown unit; use one of second, minute, hour, day, month, year"
 	tree := load(t, judgedRules)

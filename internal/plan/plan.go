@@ -11,19 +11,19 @@ import (
 	"weir/internal/limiter"
 )
 
-// Options are the settings of the server on which answers depend.
+// Options are the settings of the server that affect answers.
 type Options struct {
 	Keys           limiter.Keys
-	Charge         limiter.Charge              // of limits that set none; the zero value means Auto
+	Charge         limiter.Charge              // for limits without a charge of their own; the zero value means Auto
 	CalendarMonths bool                        // count overrides of months by the calendar, in UTC
-	ShadowMode     bool                        // deny nothing, but let statuses show exceeded limits
+	ShadowMode     bool                        // deny nothing, but show exceeded limits in statuses
 	QuotaMode      bool                        // treat every enforced limit as a quota
-	MaxDescriptors int                         // maximum in a request; 0 means 100
+	MaxDescriptors int                         // maximum number in a request; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
 }
 
-// SwitchedOn returns a note about each mode that is on and changes the answer to every request.
-// Operators might otherwise not notice that it was left on by mistake.
+// SwitchedOn returns a note for each of the two settings that is on. Each changes the answers to
+// all requests, and an operator who left it on by mistake might not notice otherwise.
 func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
 	if shadowMode {
 		notes = append(notes, "SHADOW_MODE is on: no request is denied")
@@ -35,7 +35,7 @@ func SwitchedOn(shadowMode, quotaMode bool) (notes []string) {
 }
 
 // Mode returns the mode of l in statuses. With QuotaMode, an enforced limit is a quota, unless
-// it denies because of an exception or an invalid value.
+// it denies for an exception or an invalid value.
 func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
 	if o.QuotaMode && l.Mode == limiter.Enforced && !l.Veto {
 		return limiter.Quota
@@ -66,8 +66,8 @@ func New(opts Options) *Planner {
 	return &Planner{Options: opts}
 }
 
-// Plan is the list of hits that a request makes on limits. Prepare accepts the zero value, and
-// also a used Plan, whose memory it uses again.
+// Plan has the hits of a request on limits. Prepare accepts the zero value, and also a used
+// Plan, whose memory it reuses.
 type Plan struct {
 	// Hits must be decided by a store. If there are none, the store need not be asked.
 	Hits []limiter.Hit
@@ -75,49 +75,48 @@ type Plan struct {
 	Tree *descriptors.Tree
 	// Unmatched is the number of descriptors that have neither a rule nor an override.
 	Unmatched int
-	// Invalid describes the first value that cannot be decided, or is nil if there is none.
-	// Clients choose values, and Envoy lets a request pass after an error. So an invalid value
-	// counts as an exceeded limit of its descriptor, and all other limits count the request as
-	// usual.
+	// Invalid describes the first invalid value or override, or is nil if there is none. Clients
+	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
+	// an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
 
 	matches   []match          // one for each descriptor
-	levels    []level          // of all matches, one after the other
-	replacing []*limiter.Limit // limits of the levels that replace other limits, without duplicates
-	keys      []byte           // of all hits, one after the other
+	levels    []level          // levels of all matches, in their order
+	replacing []*limiter.Limit // limits of levels that replace other limits, without duplicates
+	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
-	entries   []limiter.Entry  // of matches with a hold, without the entry that names it
-	labels    []byte           // of the hits whose labels contain values of the request
-	work      descriptors.Work // left for matching values with patterns
+	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
+	labels    []byte           // labels of hits that contain values of the request
+	work      descriptors.Work // remaining work for matching values with patterns
 }
 
 // match is the rule, the levels and the exception that apply to one descriptor of a request.
 type match struct {
 	rule      *descriptors.Rule // the rule that the descriptor leads to, or nil if there is none
-	reported  *descriptors.Rule // the rule in the status: rule, or nil if an override replaces it unjudged
-	entries   []limiter.Entry   // of the descriptor, without the entry that names its hold
+	reported  *descriptors.Rule // the rule that the status shows: like rule, but nil if an unjudged override replaces it
+	entries   []limiter.Entry   // entries of the descriptor, without the entry that names its hold
 	hold      []byte            // name of the descriptor's hold, or nil if it has none
-	exception *Exception        // or nil if none applies to the descriptor
+	exception *Exception        // exception that applies to the descriptor, or nil
 	unlimited bool              // a limit or an exception admits everything
 	inFlight  bool              // a limit counts requests in flight
 
-	firstLevel, endLevel int // range in Plan.levels: first the rule or the override, then the rules above
+	firstLevel, endLevel int // range in Plan.levels: the rule or the override, then the rules above it
 	firstHit, endHit     int // range in Plan.Hits
 }
 
 // level contains the limits of one rule, of an override or of an exception.
 type level struct {
-	rule   *descriptors.Rule // or nil for an exception and an override that no rule judges
+	rule   *descriptors.Rule // nil for an exception or an unjudged override
 	limits []*limiter.Limit  // including replaced limits
-	// entries and patterns spell the counters, see limiter.Keys.Append.
+	// entries and patterns identify the counters, see limiter.Keys.Append.
 	entries  []limiter.Entry
 	patterns []string
 
 	endHit int // end of the level's hits in Plan.Hits
 }
 
-// Prepare fills p with the hits of r by the rules of tree. It fails if r is invalid; p then has
-// no hits. p refers to the memory of r until it is reset.
+// Prepare fills p with the hits of r by the rules of tree. If r is invalid, it returns an error,
+// and p has no hits. p refers to the memory of r until p is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
 	p.Tree, p.work = tree, descriptors.MaxWork
@@ -150,8 +149,8 @@ func (p *Plan) Reset() {
 	}
 }
 
-// addMatch adds the match of a descriptor and its levels, which an exception may replace. It
-// returns an error if a value of the descriptor is invalid, see Plan.Invalid.
+// addMatch adds the match of a descriptor and its levels, which an exception may replace. Its
+// error is about an invalid value or override of the descriptor, see Plan.Invalid.
 func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
 	rule, holdEntry, entries := p.Tree.Match(domain, d.Entries, &p.work)
 	m := match{rule: rule, reported: rule, entries: entries, firstLevel: len(p.levels)}
@@ -162,8 +161,8 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	if len(p.levels) == m.firstLevel {
 		p.Unmatched++
 	}
-	// Exceptions do not stop refunds. Otherwise units that were taken before the exception
-	// could not be released.
+	// Allow and Deny do not apply to refunds. Otherwise units taken before the exception could
+	// not be refunded.
 	if e := exceptions.Find(domain, m.entries); e != nil && (!d.Refund || e.Effect == Amount) {
 		m.exception = e
 	}
@@ -179,12 +178,12 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
-// nameHold sets the name of the hold of m from the entry at holdEntry, unless its value is
-// empty. It removes that entry from m's entries, so that no key contains it.
+// nameHold sets the name of m's hold from the entry at holdEntry, unless its value is empty. It
+// removes that entry from m's entries, so that no key contains it.
 func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
 		start := len(p.holds)
-		p.holds = append(p.holds, value...) // only to hash it without allocating
+		p.holds = append(p.holds, value...) // only for hashing without allocation
 		digest := sha256.Sum256(p.holds[start:])
 		p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
 		m.hold = p.holds[start:len(p.holds):len(p.holds)]
@@ -195,7 +194,8 @@ func (p *Plan) nameHold(m *match, holdEntry int) {
 }
 
 // addLevels adds the levels of m: its override or its rule, then the rules above whose limits
-// also apply to m. It returns an error if the override is invalid or a hold has no name.
+// also apply to m. It returns an error if the override is invalid, or if a limit needs a hold
+// and m has none.
 func (pl *Planner) addLevels(p *Plan, m *match, domain string, d *Descriptor) (err error) {
 	lowest := m.rule // lowest rule whose limits apply
 	if d.HasOverride {
@@ -229,17 +229,17 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	})
 }
 
-// addHits adds a hit for every limit of match i that is neither unlimited nor replaced. Other
-// limits cannot replace an unlimited one.
+// addHits adds a hit for every limit of match i that is neither unlimited nor replaced. An
+// unlimited limit cannot be replaced.
 func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 	m, d := &p.matches[i], &r.Descriptors[i]
 	m.firstHit = len(p.Hits)
 	for j := m.firstLevel; j < m.endLevel; j++ {
 		level := &p.levels[j]
-		var labels, prefix []byte // labels of the level's hits, and the beginning of their keys
+		var labels, prefix []byte // labels of the level's hits, and start of their keys
 		if level.rule != nil {
 			start := len(p.labels)
-			if p.labels = level.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // they contain values of the request
+			if p.labels = level.rule.AppendLabels(p.labels, m.entries); len(p.labels) > start { // labels that contain values of the request
 				labels = p.labels[start:len(p.labels):len(p.labels)]
 			}
 		}
@@ -250,7 +250,7 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				m.unlimited = true
 				continue
 			case d.Refund && (l.Veto || m.inFlight && (!isHold || m.hold == nil)):
-				continue // A refund releases only the hold: the request itself stays counted. A veto has taken nothing.
+				continue // A refund releases only the hold; the request itself stays counted. A veto has charged nothing.
 			case p.isReplaced(l):
 				continue
 			case isHold && m.hold == nil:

@@ -30,7 +30,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 `
 
-// named returns a descriptor with entries in the form key=value.
+// named returns a descriptor with an entry for each word of the form key=value.
 func named(words ...string) (d Descriptor) {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
@@ -39,7 +39,7 @@ func named(words ...string) (d Descriptor) {
 	return d
 }
 
-// words returns a descriptor with entries that are separated by blanks.
+// words returns a descriptor with the entries in text, which are separated by blanks.
 func words(text string) Descriptor { return named(strings.Fields(text)...) }
 
 // with returns d with an override.
@@ -62,7 +62,7 @@ func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descrip
 	return p
 }
 
-// counters is a store with the states by key. Its clock stands still at 0.
+// counters is a store that has the states by key. Its clock stands still at 0.
 type counters map[string]*limiter.State
 
 func (c counters) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
@@ -108,7 +108,7 @@ func hitsOf(p *Plan) (hits []string) {
 	return hits
 }
 
-// statusOf formats a status with its limit, the remaining units and the rule.
+// statusOf formats a status with its limit, its remaining units and its rule.
 func statusOf(s Status) string {
 	text := fmt.Sprintf("%t %d", s.OverLimit, s.Remaining)
 	if s.Limit != nil {
@@ -147,7 +147,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A result that is used again equals a new one.
+// A reused result equals a new result.
 func TestResultIsUsedAgain(t *testing.T) {
 	var used Result
 	planner, tree := New(Options{}), load(t, rules)
@@ -176,8 +176,8 @@ func (denies) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, 
 	return true, nil
 }
 
-// A used Result needs no new memory. A descriptor passes at most as many rules as it has entries,
-// so the number of hits is bounded.
+// A used Result needs no new memory. A descriptor passes at most as many rules as it has
+// entries, so that the number of hits is bounded.
 func TestDecisionsAllocateNothing(t *testing.T) {
 	const depth = 45
 	deep := strings.Repeat("{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [", depth) + strings.Repeat("]}", depth)

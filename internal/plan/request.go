@@ -11,7 +11,7 @@ import (
 // Request asks for a decision, like Envoy's RateLimitRequest.
 type Request struct {
 	Domain      string
-	HitsAddend  uint32 // units that each descriptor asks for; 0 means 1
+	HitsAddend  uint32 // units that each descriptor asks for by default; 0 means 1
 	Descriptors []Descriptor
 }
 
@@ -27,13 +27,13 @@ type Descriptor struct {
 	Entries       []limiter.Entry // their texts may contain any bytes
 	Override      Override        // replaces the limits of the rule if HasOverride
 	HasOverride   bool
-	HitsAddend    uint64 // replaces the request's if HasHitsAddend; 0 is a peek
+	HitsAddend    uint64 // replaces Request.HitsAddend if HasHitsAddend; 0 is a peek
 	HasHitsAddend bool
 	Refund        bool // refunds the units instead of taking them
 }
 
-// Override is a limit that a request sends for one descriptor. It is a fixed window unless a
-// rule judges it.
+// Override is a limit that a request sends for one descriptor. It is a fixed window unless the
+// rule says how to count overrides, see descriptors.Override.
 type Override struct {
 	RequestsPerUnit uint32
 	Unit            limiter.Unit // 0 if undefined; a week, which Envoy does not know, is invalid
@@ -44,8 +44,8 @@ type Override struct {
 // descriptors in a request.
 const MaxEntries = 100
 
-// TooLargeError means that a request exceeds a maximum size. Clients choose values, and thus the
-// size. So the request must be denied: after an error, Envoy would let it pass.
+// TooLargeError means that a request exceeds a maximum size. Clients choose values and so the
+// size. The request must be denied, because Envoy would let it pass after an error.
 type TooLargeError string
 
 func (e TooLargeError) Error() string { return string(e) }
@@ -88,10 +88,11 @@ func (r *Request) check(maxDescriptors int) error {
 	return nil
 }
 
-// chargedAlways reports whether the cost of d is charged even if it does not fit.
+// chargedAlways reports whether the cost of d is charged even if it does not fit. charge must
+// not be ByDefault.
 func (d *Descriptor) chargedAlways(charge limiter.Charge) bool {
 	if charge == limiter.Auto {
-		// A descriptor with its own number reports units that are already used, such as the
+		// A descriptor with its own HitsAddend reports units that are already used, such as the
 		// language model's tokens in an answer.
 		return d.HasHitsAddend && d.HitsAddend > 0
 	}

@@ -31,12 +31,12 @@ func (res *Result) Reset() {
 // Status is the answer to one descriptor. Its times are full seconds.
 type Status struct {
 	OverLimit bool
-	Rule      *descriptors.Rule // nil if there is none, or if an override replaces it unjudged
+	Rule      *descriptors.Rule // nil if there is none, or if an unjudged override replaces it
 	Limit     *limiter.Limit    // the limit that decided, or nil if none was counted
-	Mode      limiter.Mode      // of Limit, see Options.Mode
+	Mode      limiter.Mode      // mode of Limit, see Options.Mode
 	Remaining uint64            // units that Limit still admits
-	// UntilReset is the time until the next attempt can succeed if OverLimit, and ResetAfter
-	// otherwise. It is 0 if no limit was counted or no later attempt can succeed.
+	// UntilReset is the time until a retry can succeed if OverLimit, and ResetAfter otherwise.
+	// It is 0 if no limit was counted or no retry can succeed.
 	UntilReset time.Duration
 	ResetAfter time.Duration // until the full limit is available again
 }
@@ -75,8 +75,9 @@ func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
 }
 
 // compare returns a negative number if the status should show the decision on hit i rather than
-// on hit j. Denied hits come before admitted ones, then longer waits, then fewer remaining
-// units. Limits in shadow mode come last, because clients should not notice them.
+// on hit j. Exceeded limits come before others, then longer waits before shorter ones, then
+// fewer remaining units before more. Limits in shadow mode come last, because clients should not
+// notice them.
 func (res *Result) compare(i, j int) int {
 	a, b := &res.Decisions[i], &res.Decisions[j]
 	return cmp.Or(
@@ -97,8 +98,8 @@ func weight(l *limiter.Limit, d *limiter.Decision) int {
 	}
 }
 
-// describe sets s from one decision. Envoy sends UntilReset of a denied status as Retry-After.
-// So UntilReset is then the time to wait, or 0 if waiting is useless.
+// describe sets s from one decision. Envoy may send UntilReset of a denied status as
+// Retry-After, so UntilReset is then the time to wait, or 0 if waiting is useless.
 func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	s.Limit = l
 	s.ResetAfter = RoundUp(d.ResetAfter, time.Second)
@@ -115,13 +116,13 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	}
 }
 
-// RetryAfter returns how long a denied request must wait until it would be admitted, or Never. By
-// then no enforced limit is exceeded, and at least one quota, if there are any, has room.
+// RetryAfter returns the time until a denied request would be admitted, or Never. By then, no
+// enforced limit is exceeded, and a quota has room if there are any.
 func (res *Result) RetryAfter() time.Duration {
 	var longest uint64 // Never, which is -1, becomes the longest
 	var quotas []uint64
 	for i := range res.Plan.Hits {
-		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit is not exceeded
+		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit was not exceeded
 		switch res.Plan.Hits[i].EffectiveMode() {
 		case limiter.Enforced:
 			longest = max(longest, wait)
@@ -135,8 +136,8 @@ func (res *Result) RetryAfter() time.Duration {
 	return time.Duration(longest)
 }
 
-// RoundUp rounds d up to a multiple of unit, and at least to one unit. Envoy drops fractions of
-// seconds, and a client that retries at once would be too early.
+// RoundUp rounds d up to a multiple of unit, at least one unit. Envoy drops fractions of
+// seconds, and a client that retries too early would be denied again.
 func RoundUp(d, unit time.Duration) time.Duration {
 	return max((d + unit - 1).Truncate(unit), unit)
 }

@@ -20,8 +20,8 @@ descriptors:
   - {key: tenant, rate_limit: {unit: day, requests_per_unit: 9, algorithm: concurrency}, descriptors: [{key: path, value: /a*b*c}]}
 `
 
-// A client cannot slip past a limit by values that are too long for the patterns of the rules,
-// nor hold up others by them.
+// A client cannot evade a limit with values that are too long for the patterns of rules, nor
+// delay other clients with them.
 func TestTooLongValues(t *testing.T) {
 	long := "path=" + strings.Repeat("a", 60<<10)
 	var exceptions atomic.Pointer[Exceptions]

@@ -18,11 +18,10 @@ type Domain string
 // Entries are a descriptor in the arguments of a command, in the syntax of ParseDescriptor.
 type Entries []limiter.Entry
 
-// ParseDescriptor parses a descriptor in the syntax of commands, such as
-// user=alice,path=/login. Commas separate entries. The first = of an entry
-// separates its key from its value; an entry without = has no value. A backslash
-// makes the next character literal, such as a comma, the = of a key, or a
-// backslash; \x and two hexadecimal digits stand for a byte.
+// ParseDescriptor parses a descriptor in the syntax of commands, such as user=alice,path=/login.
+// Commas separate entries. The first = of an entry separates its key from its value; an entry
+// without = has no value. A backslash makes the next character literal, such as a comma, an = in
+// a key, or a backslash; \x and two hexadecimal digits stand for a byte.
 func ParseDescriptor(text string) (entries []limiter.Entry, err error) {
 	for end := byte(','); end == ','; {
 		var e limiter.Entry
@@ -40,14 +39,14 @@ func ParseDescriptor(text string) (entries []limiter.Entry, err error) {
 	return entries, nil
 }
 
-// ParseDomain parses a domain, with the backslashes of ParseDescriptor.
+// ParseDomain parses a domain, with backslashes as in ParseDescriptor.
 func ParseDomain(text string) (string, error) {
 	domain, _, _, err := unescape(text, "")
 	return domain, err
 }
 
-// unescape reads text up to the first unescaped character of ends. It returns the text
-// before that character, the character, and the rest. end is 0 if text has no such character.
+// unescape reads text up to the first unescaped character of ends. It returns the text before
+// that character, that character, and the text after it. end is 0 if text has no such character.
 func unescape(text, ends string) (read string, end byte, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -73,9 +72,8 @@ func unescape(text, ends string) (read string, end byte, rest string, err error)
 	return b.String(), 0, "", nil
 }
 
-// FormatDescriptor returns entries in the syntax of ParseDescriptor. The result has no
-// control characters and no invalid UTF-8, and needs no escaping between the single
-// quotes of a shell.
+// FormatDescriptor returns entries in the syntax of ParseDescriptor. The result has no control
+// characters and no invalid UTF-8, and needs no escaping between single quotes in a shell.
 func FormatDescriptor(entries []limiter.Entry) string {
 	var texts []string
 	for _, e := range entries {
@@ -105,7 +103,7 @@ func escape(s, special string) string {
 	})
 }
 
-// noFlag returns text in a form that no command reads as a flag.
+// noFlag returns text in a form that no command takes for a flag.
 func noFlag(text string) string {
 	if strings.HasPrefix(text, "-") {
 		return `\` + text

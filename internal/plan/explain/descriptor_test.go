@@ -76,7 +76,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// FuzzFormat formats any entries as one line of plain text, and parses it.
+// FuzzFormat formats arbitrary entries as one line of plain text, and parses the line.
 func FuzzFormat(f *testing.F) {
 	f.Add("api", "user", "alice", "path", "/a,b=c")
 	f.Add("-\xff", `\`, `\x41`, "-", "")
@@ -99,7 +99,7 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// isPlain fails the test unless text is one line that may stand in single quotes, and is no flag.
+// isPlain fails the test unless text is one line that can be in single quotes and is not a flag.
 func isPlain(t *testing.T, text string) {
 	if !utf8.ValidString(text) || plaintext.Line(text) != text || strings.Contains(text, "'") || strings.HasPrefix(text, "-") {
 		t.Errorf("got %q", text)

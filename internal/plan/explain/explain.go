@@ -23,10 +23,9 @@ type Question struct {
 	Failure    limiter.FailureMode // default for limits without a failure mode
 	Domain     string
 	Descriptor []limiter.Entry
-	// HitsAddend is the descriptor's hits_addend, or nil if it has none; then the hits
-	// cost 1. 0 asks for a peek.
+	// HitsAddend is the descriptor's hits_addend; 0 asks for a peek. If nil, hits cost 1.
 	HitsAddend *uint64
-	// Redis and Cluster report whether counters are in Redis, and whether it is a cluster.
+	// Redis and Cluster say whether counters are in Redis, and whether that is a cluster.
 	Redis, Cluster bool
 }
 
@@ -35,12 +34,12 @@ type Answer struct {
 	Domain     string   `json:"domain"`
 	Descriptor []string `json:"descriptor"`
 	Levels     []Level  `json:"levels"`
-	// Rule is the path of the rule in the tree, or empty if none applies. If the
-	// descriptor does not end at a rule with a key, Reason says why, and Candidates are
-	// the keys and values, or the domains, that exist at that level.
+	// Rule is the path of the rule in the tree, or empty if none applies. If the descriptor does
+	// not end at a rule with a key, Reason has the reason, and Candidates are the keys and
+	// values, or the domains, that exist at that level.
 	Rule       string   `json:"rule,omitempty"`
-	Location   string   `json:"location,omitempty"` // of the rule in the files
-	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, and applies where no other rule of its level matches
+	Location   string   `json:"location,omitempty"` // location of the rule in the files
+	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, so that it applies where no other rule of its level matches
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden describes a rule that would apply if a more specific rule did not hide it.
@@ -62,8 +61,8 @@ type Answer struct {
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
 type Level = descriptors.Level
 
-// Explain answers a question. It fails if a server would refuse the request or deny it for an
-// invalid value, with the reason.
+// Explain answers a question. If a server would refuse the request, or deny it for an invalid
+// value, Explain returns the reason as an error.
 func Explain(q Question) (Answer, error) {
 	d := plan.Descriptor{Entries: q.Descriptor}
 	if q.HitsAddend != nil {
@@ -143,7 +142,7 @@ var answer = template.Must(template.New("answer").Funcs(template.FuncMap{
 	"seconds": func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) },
 }).Parse(answerText))
 
-// WriteText writes the answer for people to read.
+// WriteText writes the answer as text for people.
 func (a *Answer) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	return cmp.Or(answer.Execute(t, a), t.Flush())

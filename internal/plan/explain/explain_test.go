@@ -39,7 +39,8 @@ func explained(t *testing.T, q Question) Answer {
 	return testenv.Must(Explain(q))(t)
 }
 
-// A request that the server refuses is an error, and is not explained as admitted.
+// Explain returns an error for a request that the server refuses. It does not explain it as
+// admitted.
 func TestExplainRefusedRequest(t *testing.T) {
 	noDomain := question(t, "user=alice")
 	noDomain.Domain = ""
@@ -61,13 +62,13 @@ func text(t *testing.T, a Answer) string {
 	return b.String()
 }
 
-// Each answer is in a text file of testdata, and some are in a JSON file, too.
+// Each answer is in a text file in testdata, and some answers are in a JSON file, too.
 func TestExplain(t *testing.T) {
 	levels := func(q *Question) { q.Tree = treeOf(t, "testdata/levels.yaml") }
 	keys := limiter.Keys{Prefix: "{weir}", Digests: true}
 	for name, tt := range map[string]struct {
 		descriptor string
-		change     func(*Question) // or nil
+		change     func(*Question) // changes the question, or nil
 	}{
 		"several":       {"user=alice", nil},
 		"too_many_hits": {"user=alice", func(q *Question) { q.HitsAddend, q.Charge = units(30), limiter.Admitted }},
@@ -157,8 +158,8 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
-// The answer denies and charges a request as the server does on fresh counters, with
-// all combinations of switches and with limits that replace others.
+// The answer denies and charges a request as the server does on unused counters, with all
+// combinations of switches and with limits that replace others.
 func TestDeniedAsByTheServer(t *testing.T) {
 	for _, descriptor := range []string{"user=alice", "user=alice,path=/files/a", "job=a", "closed=a", "user=batch"} {
 		for switches := range 4 {
@@ -166,7 +167,7 @@ func TestDeniedAsByTheServer(t *testing.T) {
 				q := question(t, descriptor)
 				q.ShadowMode, q.QuotaMode = switches&1 > 0, switches&2 > 0
 				if hits > 0 {
-					hits-- // so that the descriptor's own hits start at 0
+					hits-- // so that the descriptor's own hits_addend starts at 0
 					q.HitsAddend = &hits
 				}
 				denied, left, then := askTwice(t, q)
@@ -182,8 +183,8 @@ func TestDeniedAsByTheServer(t *testing.T) {
 	}
 }
 
-// askTwice sends a request twice to a server with fresh counters. It returns whether the first
-// request is denied, and the remaining units after each.
+// askTwice sends a request twice to a server with unused counters. It returns whether the first
+// request is denied, and the remaining units after each request.
 func askTwice(t *testing.T, q Question) (denied bool, left, then uint64) {
 	t.Helper()
 	decider := plan.Decider{

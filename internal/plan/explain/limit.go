@@ -12,14 +12,14 @@ import (
 	"weir/internal/plan"
 )
 
-// Limit describes a limit of a rule. An unlimited one has only its name and the
-// limits that it replaces.
+// Limit describes a limit of a rule. If the limit is unlimited, only its name and Replaces are
+// set.
 type Limit struct {
-	// Above is the rule that has the limit, and Location where it is written, if
-	// that is a rule above the answer's rule. Both are empty otherwise.
+	// Above and Location are the rule that has the limit and the location of that rule, if it is
+	// above the answer's rule. Otherwise both are empty.
 	Above           string   `json:"above,omitempty"`
 	Location        string   `json:"location,omitempty"`
-	Shared          []string `json:"-"` // as in Answer, for the rule that has the limit
+	Shared          []string `json:"-"` // like Answer.Shared, for the rule that has the limit
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
 	RequestsPerUnit *uint64  `json:"requests_per_unit,omitempty"`
@@ -38,20 +38,20 @@ type Limit struct {
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Notify          []int    `json:"notify,omitempty"` // percentages of the amount
 	Replaces        []string `json:"replaces,omitempty"`
-	// ReplacedBy names the limits of the answer that replace this one.
+	// ReplacedBy has the names of the limits in the answer that replace this limit.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
 
-	// These are unset if the limit is unlimited or replaced, since it is not counted then.
-	// Key is set only if counters are in Redis, and Slot only in a cluster.
+	// The fields below are unset if the limit is unlimited or replaced, because it is not
+	// counted then. Key is set only if counters are in Redis, and Slot only in a cluster.
 	Key      string    `json:"key,omitempty"` // quoted for redis-cli
 	Slot     *int      `json:"slot,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// Decision is the decision on a hit that meets a fresh counter. A hit that does not
-// fit then never fits. ResetAfter is the time until the hit no longer counts if it
-// comes at the start of a window; later in a window aligned to the epoch, the time is
-// shorter. With the calendar algorithm, ResetAfter is the nominal length of a window.
+// Decision is the decision on a hit on an unused counter. A hit that does not fit there never
+// fits. ResetAfter is the time until a hit at the start of a window no longer counts; later in a
+// window aligned to the epoch, the time is shorter. With the calendar algorithm, ResetAfter is
+// the nominal length of a window.
 type Decision struct {
 	Fits       bool    `json:"fits"`
 	Charged    bool    `json:"charged"`
@@ -59,11 +59,11 @@ type Decision struct {
 	ResetAfter float64 `json:"reset_after_seconds"`
 }
 
-// switches has the setting of the server that replaces the mode of limits, by the new mode.
+// switches has the settings of the server that replace the modes of limits, by the new mode.
 var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Quota: "QUOTA_MODE"}
 
-// addLimits adds the limits of rule and of the rules above it that also apply below.
-// It decides the hits of p on fresh counters at the start of a window.
+// addLimits adds the limits of rule and of the rules above it that also apply below. It decides
+// the hits of p on unused counters at the start of a window.
 func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
@@ -96,7 +96,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	}
 }
 
-// newLimit describes a limit without its counter.
+// newLimit describes l without its counter.
 func newLimit(l *limiter.Limit, q *Question) Limit {
 	shown := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {
