@@ -62,8 +62,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// answerInModes returns the answer to a row of modes.txt, and whether the request was counted as
-// admitted only because of SHADOW_MODE.
+// answerInModes returns the answer to a row of modes.txt, and whether a metric counted the
+// request as admitted only because of SHADOW_MODE.
 func answerInModes(t *testing.T, serverModes, keys string) (answer string, inShadow bool) {
 	t.Helper()
 	opts := options(t, modeRules)
@@ -84,12 +84,13 @@ func answerInModes(t *testing.T, serverModes, keys string) (answer string, inSha
 	return answer, testutil.ToFloat64(s.metrics.globalShadow) == 1
 }
 
-// A hit that fits, in a request that another limit denies, is charged or not.
+// TestCharge has hits that fit, in a request that another limit denies. Depending on the
+// settings, they are charged.
 func TestCharge(t *testing.T) {
 	for _, tc := range []struct {
 		server limiter.Charge
-		// Remaining units of the four limits of the rule kept, which allow 9 each: without
-		// charge, and with charge auto, admitted and always.
+		// Remaining units of the four limits of rule kept, which allow 9 each: a limit without
+		// charge, and limits with charge auto, admitted and always.
 		plain, ownAddend [4]int64
 		override         int64 // remaining units of an override
 	}{
@@ -118,8 +119,8 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// Each request peeks first and reports its usage later. With charge always, a third peek passes a
-// limit of 2, as in envoyproxy/ratelimit, whose quota scripts rely on it.
+// Each request peeks first and reports its usage later. With charge always, a third peek passes
+// a limit of 2, as in envoyproxy/ratelimit, on which quota scripts rely.
 func TestPeeksBeforeUsage(t *testing.T) {
 	for charge, want := range map[limiter.Charge]int{limiter.ByDefault: 2, limiter.Auto: 2, limiter.Admitted: 2, limiter.Always: 3} {
 		opts := options(t, rules)
@@ -189,7 +190,7 @@ func documentedJSON(t *testing.T) (metadata, request string) {
 	return string(blocks[0][1]), string(blocks[1][1])
 }
 
-// The request to /json in docs/rules.md takes the units that the text claims.
+// The request to /json in docs/rules.md takes as many units as the text says.
 func TestDocumentedJSONRequest(t *testing.T) {
 	_, request := documentedJSON(t)
 	w := post(options(t, `

@@ -6,27 +6,27 @@ import (
 	"sync"
 )
 
-// Arrivals are a server's calls without a complete message. A server ends calls that wait too
-// long, at less cost than by a deadline for each call, which would be a twelfth of the CPU time
-// of a decision.
+// Arrivals has the calls of a server whose messages are not complete yet. The server ends calls
+// that wait too long. A deadline for each call would cost more: a twelfth of the CPU time of a
+// decision.
 type Arrivals struct {
 	mu    sync.Mutex
-	calls arriving // the end of a ring of calls, the oldest first
+	calls arriving // sentinel of a ring of calls; next is the oldest
 	len   int
 	most  int
 	turn  int
 }
 
-// NewArrivals returns Arrivals for at most the given number of calls.
+// NewArrivals returns an Arrivals for at most most calls.
 func NewArrivals(most int) *Arrivals {
 	a := &Arrivals{most: most}
 	a.calls.next, a.calls.last = &a.calls, &a.calls
 	return a
 }
 
-// Begin adds a call with the context ctx, and returns the context in which to wait for its
-// message. If there are too many calls, it ends the oldest, because the messages of well-behaved
-// clients arrive at once.
+// Begin adds a call with the context ctx, and returns the context for waiting for its message.
+// If there are too many calls, it ends the oldest, because messages of well-behaved clients
+// arrive at once.
 func (a *Arrivals) Begin(ctx context.Context) context.Context {
 	c := &arriving{Context: ctx, ended: make(chan struct{}), arrivals: a}
 	a.mu.Lock()
@@ -39,7 +39,7 @@ func (a *Arrivals) Begin(ctx context.Context) context.Context {
 	return c
 }
 
-// end ends the wait of a call for its message.
+// end stops a call from waiting for its message.
 func (a *Arrivals) end(c *arriving) {
 	close(c.ended)
 	a.remove(c)
@@ -54,8 +54,8 @@ func (a *Arrivals) remove(c *arriving) {
 	}
 }
 
-// Turn begins another turn. It ends each call that began the given number of turns ago or
-// earlier, or whose client gave up.
+// Turn begins a new turn. It ends each call that began at least the given number of turns ago,
+// or whose client gave up.
 func (a *Arrivals) Turn(turns int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +69,8 @@ func (a *Arrivals) Turn(turns int) {
 	a.turn++
 }
 
-// Arrived returns the context for a call after its message is complete, and removes the call from
-// its [Arrivals], if it has any.
+// Arrived returns the context for a call whose message is complete, and removes the call from
+// its [Arrivals] if there is one.
 func Arrived(ctx context.Context) context.Context {
 	c, ok := ctx.Value(arrivingKey{}).(*arriving)
 	if !ok {
@@ -85,16 +85,16 @@ func Arrived(ctx context.Context) context.Context {
 
 type arrivingKey struct{}
 
-// arriving and arrived share an allocation, because each call has both. The wait for a message
-// stops with the first, the wait for Redis with the second.
+// arriving is the context of a call that waits for its message, and arrived its context after
+// that. They share an allocation, because each call has both.
 type (
 	arriving struct {
-		context.Context // of the call
+		context.Context // context of the call
 		ended           chan struct{}
-		values          context.Context // of arrived
+		values          context.Context // context of arrived's values
 		arrivals        *Arrivals
 
-		turn       int // in which it began
+		turn       int // turn in which the call began
 		last, next *arriving
 	}
 	arrived arriving

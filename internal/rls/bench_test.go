@@ -10,7 +10,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// hotRequest returns an encoded request with n descriptors of one entry. users is the number of
+// hotRequest returns an encoded request with n descriptors of one entry and the given number of
 // different values.
 func hotRequest(t testing.TB, n, users int) []byte {
 	var text strings.Builder
@@ -34,8 +34,8 @@ const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hou
 
 const hotRulesOfValues = "{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
 
-// Requests use the memory of earlier requests. The test keeps the call itself, because under the
-// race detector a pool drops some.
+// Requests reuse the memory of earlier requests. The test keeps the call itself, because under
+// the race detector a pool drops some calls.
 func TestHotPathAllocations(t *testing.T) {
 	for _, tc := range []struct {
 		descriptors int
@@ -60,7 +60,7 @@ func TestHotPathAllocations(t *testing.T) {
 	}
 }
 
-// The benchmark measures a decision by gRPC on the loopback device.
+// BenchmarkShouldRateLimit measures a decision by gRPC on the loopback device.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
 		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
@@ -79,8 +79,8 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	}
 }
 
-// The time for a request with the highest number of descriptors that can be allowed is
-// proportional to that number, whether it is admitted or denied.
+// A request with as many descriptors as settings can allow takes time in proportion to them,
+// whether it is admitted or denied.
 func TestManyDescriptorsInTime(t *testing.T) {
 	for _, rules := range []string{hotRules, "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 0}}]}"} {
 		for _, users := range []int{1, 10_000} {

@@ -13,7 +13,7 @@ import (
 )
 
 // ServerOptions returns the options for a gRPC server with a Service: the codec and the maximum
-// size of messages. They do not change other services of that server.
+// size of messages. Other services of that server work as usual.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxReceived),
@@ -25,8 +25,8 @@ func ServerOptions() []grpc.ServerOption {
 // other messages, for example of the health service, to the standard codec.
 type codec struct{ encoding.CodecV2 }
 
-// reply is an encoded response on its way to gRPC. It is not part of the call, because gRPC
-// sends it after the call has ended.
+// reply is an encoded response for gRPC. It is not part of call, because gRPC sends it after
+// handle has returned.
 type reply [1]mem.Buffer
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -36,9 +36,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal gives a call its own copy of the bytes, which the strings of the request may share.
-// It does not decode them, because gRPC reports errors of Unmarshal as INTERNAL, and an invalid
-// request must be INVALID_ARGUMENT.
+// Unmarshal gives a call its own copy of the bytes, which strings of the request may share. It
+// does not decode them, because gRPC reports errors of Unmarshal as INTERNAL, but an invalid
+// request must be reported as INVALID_ARGUMENT.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, ok := v.(*call); ok {
 		if call.size = data.Len(); call.size <= maxBytes {
@@ -49,20 +49,18 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// call has the memory for one request at a time. Later requests use it again, to avoid
-// allocations.
+// call has the memory for one request at a time. Later requests reuse it, to avoid allocations.
 type call struct {
-	size     int    // of the encoded request in bytes
+	size     int    // size of the encoded request in bytes
 	wire     []byte // the encoded request, or nil if it is too large; strings share it, so it is never written
 	began    time.Time
 	request  plan.Request
-	entries  []limiter.Entry // of all descriptors of the request, one after the other
+	entries  []limiter.Entry // entries of all descriptors, one after the other
 	result   plan.Result
 	response []byte // the encoded response
 }
 
-// release returns c to the pool without its references to the bytes of the request and to the
-// rules. The caller must not use c afterwards.
+// release resets c and returns it to the pool. The caller must not use c afterwards.
 func (s *Service) release(c *call) {
 	c.reset()
 	s.calls.Put(c)

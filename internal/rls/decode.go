@@ -11,9 +11,9 @@ import (
 	"weir/internal/plan"
 )
 
-// Requests of more than maxBytes are denied. gRPC does not even read a request of more than
-// maxReceived: it refuses the request with RESOURCE_EXHAUSTED, and Envoy then lets it pass. So
-// maxReceived has room for a header of 60 KiB, Envoy's default, in 68 descriptors.
+// Requests of more than maxBytes are denied. gRPC refuses a request of more than maxReceived
+// with RESOURCE_EXHAUSTED, after which Envoy lets it pass. So maxReceived is large enough for a
+// header of 60 KiB, Envoy's default, in each of 68 descriptors.
 const (
 	maxBytes    = 1 << 20
 	maxReceived = 4 << 20
@@ -22,7 +22,7 @@ const (
 var errMalformed = errors.New("the message is malformed")
 
 // decode parses the RateLimitRequest in c.wire into c.request, which must be empty. The strings
-// share the bytes of c.wire, which must not change afterwards. As protobuf demands, the last of
+// share the bytes of c.wire, which must not change afterwards. As protobuf requires, the last of
 // several values of a field applies, messages are merged, and unknown fields are skipped, as are
 // known fields of another wire type. Strings may contain any bytes. decode fails if the message
 // is malformed or, with a plan.TooLargeError, if the request is too large.
@@ -98,7 +98,7 @@ func decodeEntry(wire []byte) (e limiter.Entry, err error) {
 	return e, f.err
 }
 
-// mergeOverride parses a RateLimitOverride into o, whose other fields it keeps.
+// mergeOverride parses a RateLimitOverride into o. Fields of o that are not in the message stay.
 func mergeOverride(wire []byte, o *plan.Override) error {
 	f := fields{rest: wire}
 	for f.next() {
@@ -121,13 +121,13 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 	return f.err
 }
 
-// wireUnits are the units by their numbers in RateLimitResponse.RateLimit.Unit. Overrides use
+// wireUnits has the units by their numbers in RateLimitResponse.RateLimit.Unit. Overrides use
 // envoy.type.v3.RateLimitUnit, which has the same numbers but no week.
 var wireUnits = [...]limiter.Unit{
 	1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year, limiter.Week,
 }
 
-// mergeWrapper parses a UInt32Value or UInt64Value into v, which it keeps if there is no value.
+// mergeWrapper parses a UInt32Value or UInt64Value into v. If the message has no value, v stays.
 func mergeWrapper(wire []byte, v *uint64) error {
 	f := fields{rest: wire}
 	for f.next() {

@@ -18,7 +18,7 @@ import (
 	"weir/internal/plan"
 )
 
-// requestOf returns the request that decode must read from the encoding of m.
+// requestOf returns the request that decode must return for the encoding of m.
 func requestOf(m *ratelimitv3.RateLimitRequest) plan.Request {
 	r := plan.Request{Domain: m.GetDomain(), HitsAddend: m.GetHitsAddend()}
 	for _, md := range m.GetDescriptors() {
@@ -42,12 +42,13 @@ func requestOf(m *ratelimitv3.RateLimitRequest) plan.Request {
 	return r
 }
 
-// spell formats a request independently of its memory.
+// spell formats a request, so that requests can be compared regardless of their memory.
 func spell(r *plan.Request) string {
 	return fmt.Sprintf("%q %d %+v", r.Domain, r.HitsAddend, r.Descriptors)
 }
 
-// message is an encoded message. It can be built field by field as no encoder would do it.
+// message is an encoded message. It can be built field by field, also in ways in which no
+// encoder would do it.
 type message []byte
 
 func (m message) bytes(num protowire.Number, b []byte) message {
@@ -73,7 +74,7 @@ func (m message) group(num protowire.Number, body message) message {
 	return protowire.AppendTag(append(m, body...), num, protowire.EndGroupType)
 }
 
-// wires returns encoded requests, both usual and odd, for tests and fuzzing.
+// wires returns encoded requests, usual and unusual, for tests and fuzzing.
 func wires(t testing.TB) map[string][]byte {
 	full := request(t, "user=alice;path=(9223372036854775808,refund) user=bob(10/HOUR*3) {} +7")
 	multiplier := message{}.varint(1, 5)
@@ -119,7 +120,7 @@ func checkDecode(t *testing.T, wire []byte) {
 	})
 	switch {
 	case wantErr != nil && strings.Contains(wantErr.Error(), "invalid UTF-8"):
-		// Generated code has no result to compare with.
+		// Generated code returns no result to compare with.
 	case wantErr != nil && err == nil:
 		t.Errorf("accepted, want %v", wantErr)
 	case wantErr == nil && err != nil && (errors.Is(err, errMalformed) || !hasMany):

@@ -1,8 +1,8 @@
-// Package rls serves requests for decisions: by gRPC as Envoy's
+// Package rls serves rate limit requests: by gRPC as Envoy's
 // envoy.service.ratelimit.v3.RateLimitService, and by HTTP as POST /json.
 //
-// Bytes come in, and bytes go out. Start with service.go, then read the files in the order of
-// a request:
+// It turns bytes into bytes. Start with service.go, then read the files in the order of a
+// request:
 //
 //	codec.go    bytes from gRPC -> a call, whose memory is used again
 //	decode.go   bytes -> plan.Request
@@ -12,9 +12,10 @@
 //	json.go     the same for POST /json
 //	metrics.go  counters of requests
 //
-// The package parses and writes messages by hand, because Envoy puts the raw bytes of headers
-// into protobuf strings. A value that is not UTF-8 must be counted like any other value.
-// Generated code would refuse the request, and Envoy would then let it pass unlimited.
+// The package parses and writes messages without generated code, because Envoy puts the raw
+// bytes of headers into protobuf strings, and a value that is not UTF-8 must be counted like any
+// other value. Generated code would refuse the request, and Envoy would then let it pass
+// unlimited.
 //
 // The package has no rules and no counters, and opens no listener.
 package rls

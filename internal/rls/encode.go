@@ -12,7 +12,8 @@ import (
 	"weir/internal/plan"
 )
 
-// Headers has the names of headers that show the tightest limit. The zero value disables them.
+// Headers has the names of the headers that describe the tightest limit. The zero value disables
+// them.
 type Headers struct {
 	Limit     string // header for the units per period
 	Remaining string // header for the remaining units
@@ -76,8 +77,8 @@ func tightest(statuses []plan.Status) *plan.Status {
 	return least
 }
 
-// appendStatus appends s as a DescriptorStatus. It replaces numbers that do not fit in 32 bits by
-// the largest that does. Headers show such numbers in full.
+// appendStatus appends s as a DescriptorStatus. It replaces numbers that do not fit in 32 bits
+// by the largest number that does. Only headers show such numbers in full.
 func appendStatus(b []byte, s *plan.Status) []byte {
 	b = appendUint(b, 1, codeOf(s.OverLimit))
 	if l := s.Limit; l != nil {
@@ -112,8 +113,8 @@ func appendString(b []byte, num protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
 }
 
-// appendWrapped appends a message that has only field 1, with the value v: a UInt32Value or a
-// Duration of v seconds.
+// appendWrapped appends a field with a message that has only field 1, with the value v: a
+// UInt32Value, or a Duration of v seconds.
 func appendWrapped(b []byte, num protowire.Number, v uint64) []byte {
 	return appendMessage(b, num, func(b []byte) []byte { return appendUint(b, 1, v) })
 }

@@ -16,7 +16,7 @@ import (
 	"weir/internal/telemetry"
 )
 
-// The example sends requests to POST /json. A Service also serves gRPC.
+// This example sends requests to POST /json. A Service also serves gRPC.
 func ExampleService() {
 	tree, err := descriptors.Load([]descriptors.File{{Name: "api.yaml", Data: []byte(`
 domain: api

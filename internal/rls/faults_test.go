@@ -16,10 +16,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// Known faults of envoyproxy/ratelimit that requests and answers show, and which Weir must not
+// Known faults of envoyproxy/ratelimit that show in requests and answers, and that Weir must not
 // have. Package descriptors has tests for faults with rules.
 
-// envoyproxy/ratelimit joins keys and values by "_", so that these two descriptors share a
+// envoyproxy/ratelimit joins keys and values with "_", so that these two descriptors share a
 // counter.
 func TestFaultUnderscoreJoinsCounters(t *testing.T) {
 	const limit = "rate_limit: {unit: minute, requests_per_unit: 2}"
@@ -29,8 +29,8 @@ func TestFaultUnderscoreJoinsCounters(t *testing.T) {
 	}
 }
 
-// An override with an undefined unit crashes envoyproxy/ratelimit. In Weir it denies the request
-// and takes nothing.
+// An override with an undefined unit crashes envoyproxy/ratelimit. In Weir, it denies the
+// request and takes nothing.
 func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
@@ -61,8 +61,8 @@ func TestFaultEnormousAddendRefunds(t *testing.T) {
 	}
 }
 
-// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, an exceeded limit in shadow mode keeps all other
-// limits of a request from being counted, and so from being enforced.
+// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, envoyproxy/ratelimit counts no other limit of a
+// request if a limit in shadow mode is exceeded, and so enforces none.
 func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 	for _, charge := range []limiter.Charge{limiter.Admitted, limiter.Auto, limiter.Always} {
 		for _, request := range []string{"tried=a path=/", "path=/ tried=a"} {
@@ -107,8 +107,8 @@ func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
 	admits("user=a", false)
 }
 
-// In envoyproxy/ratelimit, a rule with detailed_metric loses its metadata, and the merged metadata
-// of a request's descriptors stays in the rule of the first one.
+// In envoyproxy/ratelimit, a rule with detailed_metric loses its metadata, and the merged
+// metadata of a request's descriptors stays in the rule of the first descriptor.
 func TestFaultMetadataLostOrLeaked(t *testing.T) {
 	opts := options(t, `
 domain: api
@@ -161,7 +161,7 @@ func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	expect(t, conn, "user=root stranger=a", "OK: OK 4294967295, OK")
 }
 
-// In envoyproxy/ratelimit, every unknown domain and every override makes permanent series.
+// In envoyproxy/ratelimit, every unknown domain and every override creates permanent series.
 func TestFaultSeriesFromTraffic(t *testing.T) {
 	opts := options(t, rules)
 	s := opts.service()

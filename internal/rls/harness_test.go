@@ -29,8 +29,8 @@ import (
 //go:embed testdata/rules.yaml
 var rules string
 
-// now is the time of all decisions: 30 s before the end of a minute and of an hour, and
-// 12 h and 30 s before the end of a day.
+// now is the time of all decisions: 30 s before the end of a minute and an hour, 12 h and 30 s
+// before the end of a day.
 var now = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
 
 func clock() time.Time { return now }
@@ -40,7 +40,7 @@ func load(t testing.TB, rules string) *descriptors.Tree {
 	return testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
 }
 
-// ServiceOptions has another name than plan.Options, so that setup can embed both.
+// ServiceOptions is a second name for Options, so that setup can embed it beside plan.Options.
 type ServiceOptions = Options
 
 // setup has the parts of a service.
@@ -65,7 +65,7 @@ func options(t testing.TB, rules string) *setup {
 	}
 }
 
-// service returns a service with the server's default for NearLimitRatio.
+// service returns a service of these parts, with the server's default of NearLimitRatio.
 func (o *setup) service() *Service {
 	usage := telemetry.New(o.Registerer, o.Logger, 0.8)
 	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}
@@ -203,7 +203,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// askRaw sends an encoded request. It may be one that generated code would not send.
+// askRaw sends an encoded request, which need not be one that generated code would send.
 func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.RateLimitResponse, error) {
 	t.Helper()
 	var encoded []byte

@@ -62,7 +62,7 @@ func entries(texts ...string) (d message) {
 	return d
 }
 
-// passes reports whether a request passes with the descriptors, a guard and further fields.
+// passes reports whether a request with the descriptors, a guard and additional fields passes.
 func (c client) passes(guard string, more message, descriptors ...message) bool {
 	m := message{}.string(1, "api").bytes(2, entries("guard", guard))
 	for _, d := range descriptors {
@@ -72,8 +72,8 @@ func (c client) passes(guard string, more message, descriptors ...message) bool 
 	return err != nil || answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 }
 
-// wantAtMost sends six requests and returns how many pass. It fails if those are more than a
-// polite client would get through.
+// wantAtMost sends six requests and returns the number that pass. The test fails if more pass
+// than for a polite client.
 func (c client) wantAtMost(polite int, name string, more message, descriptors ...message) (passed int) {
 	c.Helper()
 	for range 6 {
@@ -87,7 +87,7 @@ func (c client) wantAtMost(polite int, name string, more message, descriptors ..
 	return passed
 }
 
-// A hostile client never gets more requests through than a polite one.
+// A hostile client never gets more requests through than a polite client.
 func TestHostileClient(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testHostileClient(t, options(t, hostileRules)) })
 	t.Run("redis", func(t *testing.T) {
@@ -115,7 +115,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		}
 		polite, passed := 2, 0
 		if key == "flight" {
-			polite = 3 // as the guard allows, because a hold may be taken again
+			polite = 3 // as many as the guard allows, because a hold may be taken again
 		}
 		if n := c.wantAtMost(polite, key, nil, descriptor("b")); n != polite {
 			t.Errorf("%s: %d requests of a polite client passed, want %d", key, n, polite)
@@ -131,7 +131,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		}
 	}
 
-	// Numbers. Some of them make limits that admit any number of requests.
+	// Numbers. Some of them make limits so large that they admit all requests.
 	for _, n := range hostileNumbers {
 		number := message{}.varint(1, n)
 		for name, d := range map[string]message{

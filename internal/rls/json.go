@@ -20,14 +20,15 @@ import (
 )
 
 // JSONHandler serves POST /json for clients without gRPC. The body of the request is a
-// RateLimitRequest in protobuf JSON, and the body of the response a RateLimitResponse. The status
-// is 200, or 429 if the request is denied. Unless waiting is useless, a denied response has the
-// headers Retry-After, in full seconds, and Retry-After-Ms, in milliseconds for clients of OpenAI.
-// They are headers because strict clients of protobuf JSON refuse unknown members.
+// RateLimitRequest in protobuf JSON, and the body of the response is a RateLimitResponse. The
+// status is 200, or 429 if the request is denied. Unless waiting is useless, a response to a
+// denied request has the headers Retry-After, in full seconds, and Retry-After-Ms, in
+// milliseconds for clients of OpenAI. They are headers because strict clients of protobuf JSON
+// refuse unknown members.
 //
-// A request without a decision gets one sentence of plain text, with status 400 if it is invalid,
-// 405 if the method is not POST, and 413 if the body is too large. If the store failed, no
-// rules are loaded or too many requests are in flight, the status is 503 with Retry-After.
+// A request without a decision gets a sentence in plain text. The status is 400 if the request
+// is invalid, 405 if the method is not POST, 413 if the body is too large, and 503 with
+// Retry-After if the store failed, no rules are loaded or too many requests are in flight.
 func (s *Service) JSONHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -46,19 +47,20 @@ func (s *Service) JSONHandler() http.Handler {
 				code = http.StatusInternalServerError
 			default:
 				code = http.StatusServiceUnavailable
-				w.Header().Set("Retry-After", "1") // it is unknown when the store will be back
+				w.Header().Set("Retry-After", "1") // a guess, because the end of the outage is unknown
 			}
 			http.Error(w, plaintext.Lines(grpcstatus.Convert(err).Message()), code)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_, _ = w.Write(append(body, '\n')) //nolint:gosec // the body is JSON, not HTML; an error means that the client has left
+		_, _ = w.Write(append(body, '\n')) //nolint:gosec // the body is JSON, not HTML, and an error means that the client has left
 	})
 }
 
 // decideJSON decides the request in the body of r. It returns the status and the body of the
-// response, and sets the headers of a denied response. Its errors are gRPC statuses.
+// response, and sets the headers of a response to a denied request. Its errors are gRPC
+// statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, body []byte, err error) {
 	c := s.calls.Get().(*call)
 	defer s.release(c)

@@ -20,8 +20,9 @@ func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
 }
 
 // Each request is sent to a new server, after requests that use up the limits of some keys.
-// Retry-After is the time until it would be admitted. Quotas deny it only if all are exceeded.
-// The body has only members that envoyproxy/ratelimit sends, because clients may be strict.
+// Retry-After is the time until the request would be admitted. Quotas deny it only if all quotas
+// are exceeded. The body has only members that envoyproxy/ratelimit sends, because clients may
+// be strict.
 func TestJSONDecisions(t *testing.T) {
 	const rules = `
 domain: api
@@ -40,7 +41,7 @@ descriptors:
   - {key: nothing, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
 `
 	for _, tc := range []struct {
-		used, keys, more string // more has further members of the request
+		used, keys, more string // more has additional members of the request
 		retry            string // Retry-After and Retry-After-Ms of a denied request
 		want             string // beginning of the outline
 	}{

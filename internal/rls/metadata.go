@@ -11,11 +11,11 @@ import (
 	"weir/internal/plan"
 )
 
-// metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct, which
-// Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it repeats the
-// domain, the descriptors and the hitsAddend of the request, and has the metadata of the rules of
-// admitted descriptors. It adds the answer to each descriptor, and the limits that denied the
-// request or would have denied it without a shadow mode.
+// metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct,
+// which Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it has
+// the domain, the descriptors and the hitsAddend of the request, and the metadata of the rules
+// of admitted descriptors. Weir adds the answer to each descriptor, and the limits that denied
+// the request or would have denied it without a shadow mode.
 func metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{"domain": utf8(r.Domain)}
 	shadowed := addDenials(fields, r, result)
@@ -50,14 +50,15 @@ func metadata(r *plan.Request, result *plan.Result) []byte {
 	if len(ofRules) > 0 {
 		fields["metadata"] = ofRules
 	}
-	// Neither fails: all texts are UTF-8, and rules have only values of JSON.
+	// Neither call fails, because all texts are UTF-8 and the metadata of rules has only JSON
+	// values.
 	message, _ := structpb.NewStruct(fields)
 	encoded, _ := proto.Marshal(message)
 	return encoded
 }
 
 // answer returns the code of a descriptor, and the rule and the limit that decided. limitName is
-// absent if the limit has no name of its own. No field has a text of the request.
+// absent if the limit has no name of its own. No field contains text of the request.
 func answer(s *plan.Status) map[string]any {
 	fields := map[string]any{"code": "OK"}
 	if s.OverLimit {
@@ -75,9 +76,8 @@ func answer(s *plan.Status) map[string]any {
 	return fields
 }
 
-// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do. If there are several,
-// it is the limit with the longest wait. addDenials returns the descriptors that a limit would have
-// denied.
+// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do: of several limits,
+// the one with the longest wait. It returns the descriptors that a limit would have denied.
 func addDenials(fields map[string]any, r *plan.Request, result *plan.Result) map[*plan.Descriptor]bool {
 	shadowed, longest := map[*plan.Descriptor]bool{}, map[string]uint64{}
 	for o := range result.Outcomes(r) {
@@ -112,8 +112,9 @@ func overrideText(o plan.Override) string {
 	return text
 }
 
-// mergeMetadata adds the values of from to into, except for names that into already has. It merges
-// maps with the same name in the same way. It does not change from, which belongs to a rule.
+// mergeMetadata adds the values of from to into, unless into already has a value of that name.
+// It merges maps of the same name in the same way. It does not change from, which belongs to a
+// rule.
 func mergeMetadata(into, from map[string]any) {
 	for name, value := range from {
 		present, ok := into[name]
@@ -131,5 +132,5 @@ func mergeMetadata(into, from map[string]any) {
 	}
 }
 
-// utf8 replaces bytes that are not UTF-8, which protobuf strings must not contain.
+// utf8 replaces bytes that are not UTF-8 and so must not be in protobuf strings.
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -85,7 +85,7 @@ descriptors:
 	}
 }
 
-// With SHADOW_MODE, codes stay, but no limit denies.
+// With SHADOW_MODE, the codes are the same, but no limit denies.
 func TestMetadataInShadowMode(t *testing.T) {
 	opts := options(t, "{domain: api, descriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 0}}]}")
 	opts.DynamicMetadata, opts.ShadowMode = true, true

@@ -13,7 +13,8 @@ import (
 	"weir/internal/descriptors"
 )
 
-// metrics have the names that the dashboards of envoyproxy/ratelimit expect.
+// metrics has the metrics of a Service, most under the names that dashboards for
+// envoyproxy/ratelimit expect.
 type metrics struct {
 	grpc, json endpoint
 
@@ -65,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 func (s *Service) Totals() (decided, denied uint64) {
 	total := func(c prometheus.Counter) uint64 {
 		var m dto.Metric
-		_ = c.Write(&m) // a counter never fails
+		_ = c.Write(&m) // never fails for a counter
 		return uint64(m.GetCounter().GetValue())
 	}
 	denied = total(s.metrics.denied)
@@ -79,14 +80,14 @@ func (e endpoint) observe(start time.Time) {
 }
 
 const (
-	logEvery  = time.Minute // shortest time between two warnings of unknown domains
-	maxDomain = 128         // maximum bytes of a request's domain in the log
+	logEvery  = time.Minute // minimum interval of warnings about unknown domains
+	maxDomain = 128         // maximum length of a request's domain in the log, in bytes
 	maxOthers = 20          // maximum number of domains with rules in the log
 )
 
 // noteUnmatched counts the n descriptors of a request that match no rule. If the domain has no
-// rules, it counts and logs the request instead. Either may be intended, or a domain or a key is
-// misspelled. noteUnmatched allocates only if it logs.
+// rules, it counts and logs the request instead. Both may be intended, or may be due to a
+// misspelled domain or key. noteUnmatched allocates only if it logs.
 func (m *metrics) noteUnmatched(tree *descriptors.Tree, domain string, n int) {
 	if label := tree.DomainLabel(domain); label != "" {
 		m.unmatched.WithLabelValues(label).Add(float64(n))

@@ -17,8 +17,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// Requests and errors by gRPC and by HTTP are both counted, so that their ratio is the ratio of
-// all requests.
+// Both requests and errors are counted for gRPC and for HTTP, so that their ratio is right for
+// all requests together.
 func TestMetrics(t *testing.T) {
 	opts := options(t, rules)
 	s := opts.service()
@@ -47,7 +47,7 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `)
 }
 
-// wantSeries compares the series of reg with want. It ignores metrics that want does not have.
+// wantSeries compares the series of reg with want. It ignores metrics that are not in want.
 func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -18,24 +18,24 @@ import (
 	"weir/internal/plan"
 )
 
-// Options are the parts and the settings of a Service.
+// Options are the parts and settings of a Service.
 type Options struct {
 	Decider *plan.Decider
 
 	ResponseHeaders Headers // headers that Envoy adds to responses
 	RequestHeaders  Headers // headers that Envoy adds to requests for the upstream
-	DynamicMetadata bool    // return the request, the deciding limits, and the metadata of rules
+	DynamicMetadata bool    // return dynamic metadata: the request, the deciding limits, and the metadata of rules
 
 	MaxConcurrent int           // maximum number of requests in flight; more are refused; 0 means no maximum
 	Timeout       time.Duration // maximum time for a decision, in addition to the caller's deadline; 0 disables it
 
 	// Observe is called with each decided request and the time of its arrival. It must not keep
-	// references to its arguments. The context has the headers of the gRPC call, or the trace of
-	// the HTTP request. nil disables it.
+	// references to its arguments. The context has the headers of the gRPC call, or the trace
+	// context of the HTTP request. If Observe is nil, it is not called.
 	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Result)
 
 	Registerer prometheus.Registerer
-	Logger     *slog.Logger // logs invalid and undecided requests at level Debug; warns of unknown domains
+	Logger     *slog.Logger // logs invalid and undecided requests at level Debug, and warns of unknown domains
 }
 
 // Service answers rate limit requests by gRPC and HTTP.
@@ -64,7 +64,7 @@ func (s *Service) Register(reg grpc.ServiceRegistrar) {
 	reg.RegisterService(&desc, s)
 }
 
-// handle serves one call of ShouldRateLimit. It ignores interceptors. receive calls
+// handle serves one call of ShouldRateLimit, without interceptors. receive calls
 // codec.Unmarshal.
 func (s *Service) handle(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	c := s.calls.Get().(*call)
@@ -80,8 +80,8 @@ func (s *Service) handle(_ any, ctx context.Context, receive func(any) error, _ 
 	return &reply{mem.Copy(c.response, mem.DefaultBufferPool())}, nil
 }
 
-// errTooMany refuses a request beyond MaxConcurrent. Such requests do not wait, because a queue
-// would only make every request late.
+// errTooMany is the error of a request beyond MaxConcurrent. Such requests do not wait, because
+// a queue would only make all requests late.
 var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests at once")
 
 // decide decides the request in c.wire and writes the response to c.response. Its errors are gRPC
@@ -127,9 +127,9 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	return nil
 }
 
-// undecided counts a request without a decision and returns the error for the client, which hides
-// why the store failed. A request that is too large gets no error: undecided writes a response
-// without statuses, which denies it unless ShadowMode is on.
+// undecided counts a request without a decision and returns the error for the client, which does
+// not contain the store's error. For a request that is too large, it returns nil and writes a
+// response without statuses, which denies the request unless ShadowMode is on.
 func (s *Service) undecided(ctx context.Context, c *call, err error) error {
 	if errors.Is(err, plan.ErrNoRules) {
 		s.metrics.serviceErrors.Inc()

@@ -39,7 +39,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"no descriptors", request(t, ""), "the request has no descriptors"},
 		{"empty key", request(t, "{} user=a;=b"), "descriptor 1: the key of entry 1 is empty"},
-		{"empty domain", request(t, "domain: user=a"), "the domain is empty"}, // in the memory of an earlier request
+		{"empty domain", request(t, "domain: user=a"), "the domain is empty"}, // reuses the memory of an earlier request
 		{"broken", broken, "the message is malformed"},
 		{"broken descriptor", message{}.bytes(2, nil).bytes(2, broken), "descriptor 1: the message is malformed"},
 		{"broken entry", message{}.bytes(2, message{}.bytes(1, nil).bytes(1, broken)), "descriptor 0: entry 1: the message is malformed"},
@@ -57,7 +57,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// Clients can choose values that make a request too large. An error would let it pass.
+// Clients can choose values that make a request too large. An error would let the request pass.
 func TestTooLargeRequestsAreDenied(t *testing.T) {
 	for _, shadow := range []bool{false, true} {
 		opts := options(t, rules)
@@ -97,7 +97,7 @@ func TestNoRules(t *testing.T) {
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
-// Concurrent requests do not affect each other, nor do requests that use the same memory.
+// Concurrent requests do not affect each other, nor do requests that reuse the same memory.
 func TestConcurrentRequests(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func TestConcurrentRequests(t *testing.T) {
 	wg.Wait()
 }
 
-// slow is a store that decides after some time. It fails if the context ends before.
+// slow is a store that decides after some time. It fails if the context is done first.
 type slow struct {
 	limiter.Store
 	time time.Duration
@@ -146,7 +146,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 		o := options(t, rules)
 		o.store, o.MaxConcurrent = slow{o.store, time.Second}, 2
 		s := o.service()
-		for range 2 { // afterwards, two requests are allowed again
+		for range 2 { // after the first round, two requests are allowed again
 			errs := make(chan error, 2)
 			for range cap(errs) {
 				go func() { errs <- decideOne(t.Context(), s, wire) }()
@@ -169,7 +169,8 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 	})
 }
 
-// A decision ends at the deadline of the server or of its caller, and when the caller cancels it.
+// A decision stops at the deadline of the server or of the caller, and when the caller cancels
+// it.
 func TestRequestEnds(t *testing.T) {
 	const wait, late = 300 * time.Millisecond, "the store did not answer before the deadline"
 	wire := request(t, "user=a")
