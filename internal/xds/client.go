@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Options configure a Client. All fields but NodeID, NodeMetadata, Headers, MaxMessageSize and
-// Silent are required.
+// Options configure a Client. All fields except NodeID, NodeMetadata, Headers, MaxMessageSize
+// and Silent are required.
 type Options struct {
 	Server      string // host:port or another gRPC target, such as unix:/run/xds.sock
 	Credentials credentials.TransportCredentials
@@ -36,38 +36,38 @@ type Options struct {
 	MaxMessageSize int // largest response, in bytes; 0 means 4 MiB
 
 	Type string // the type URL of the resources
-	// Apply is called with the newest response, which replaces all earlier ones, in one goroutine
-	// at a time. If it returns an error, the response is refused with that error, unless the
-	// context has ended. If the control plane repeats a refused response, it is refused again
-	// without a call.
+	// Apply is called with the newest response, which replaces all earlier responses, in one
+	// goroutine at a time. If it returns an error, the response is refused with that error,
+	// unless the context is done. If the control plane repeats a refused response, that response
+	// is refused again without a call.
 	Apply func(context.Context, Update) error
-	// Silent, if not nil, is called when a stream has had no response for 15 s, which means that
-	// the control plane has no resources for this node.
+	// Silent, if not nil, is called when a stream has had no response for 15 s after its start,
+	// which usually means that the control plane has no resources for this node.
 	Silent func()
 
-	// Retry is the first wait after a failed connection. It is also the time between refusals,
-	// after the first few.
+	// Retry is the first wait after a failed connection. It is also the minimum interval of
+	// refusals after the first few.
 	Retry time.Duration
-	// BackoffInitial is the first wait after a stream that soon ended without a response. The
-	// first attempt after a stream that worked comes within a second.
+	// BackoffInitial is the first wait after a stream that soon ended without a response. After
+	// a stream that worked, the next attempt comes within a second.
 	BackoffInitial time.Duration
 	// BackoffMax bounds both waits, which double with each failed attempt.
 	BackoffMax time.Duration
-	// BackoffSpread is the random share, 0 to 1, by which waits vary, so that many clients do not
-	// reconnect at the same time.
+	// BackoffSpread is the share, from 0 to 1, by which waits vary at random, so that many
+	// clients do not reconnect at the same time.
 	BackoffSpread float64
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// refusalsAtOnce is the number of refusals before they are delayed: two for a response that comes
-// twice, and two for the next response.
+// refusalsAtOnce is the number of refusals without delay: two for a response that comes twice,
+// and two for the next response.
 const refusalsAtOnce = 4
 
-// Update is a response of the control plane, with all of its resources.
+// Update is a response of the control plane, with all resources.
 type Update struct {
-	Type      string // the type in the response
+	Type      string // type URL in the response
 	Version   string // may be empty
 	Resources []*anypb.Any
 }
@@ -75,8 +75,8 @@ type Update struct {
 // Status is the state of the connection to the control plane.
 type Status struct {
 	Connected bool
-	Since     time.Time // the time of the last change of Connected
-	Err       error     // the error of the last stream or connection, or nil
+	Since     time.Time // time of the last change of Connected
+	Err       error     // error of the last stream or connection, or nil
 }
 
 // Client subscribes to the resources of a control plane.
@@ -85,7 +85,7 @@ type Client struct {
 	node *core.Node
 	dial []grpc.DialOption
 
-	refusals *rate.Limiter // for all streams together
+	refusals *rate.Limiter // limits refusals of all streams together
 	applied  bool          // Apply accepted a response
 
 	unreachable, ended *backoff.ExponentialBackOff
@@ -107,7 +107,7 @@ func New(opts Options) (*Client, error) {
 		node: &core.Node{Id: opts.NodeID, Metadata: metadata},
 		dial: []grpc.DialOption{
 			grpc.WithTransportCredentials(keepAlive{opts.Credentials}),
-			// Servers made with grpc-go end connections that ping more often than every 5 min.
+			// Servers of grpc-go close connections with more than one ping in 5 minutes.
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
@@ -134,7 +134,7 @@ func (o *Options) backoff(initial time.Duration) *backoff.ExponentialBackOff {
 	}
 }
 
-// Run keeps a stream to the control plane open until ctx ends.
+// Run keeps a stream to the control plane open until ctx is done.
 func (c *Client) Run(ctx context.Context) {
 	c.opts.Logger.Info("connecting to the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
 	for soon := true; ; soon = false {
@@ -158,8 +158,9 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// wait returns the wait after an attempt. reached reports whether there was a stream. After a stream
-// that worked the wait is at most a second, because most outages of control planes are short.
+// wait returns the wait after an attempt. reached reports whether there was a stream. After a
+// stream that worked, the wait is at most a second, because most outages of control planes are
+// short.
 func (c *Client) wait(reached, worked bool) time.Duration {
 	delays := c.unreachable
 	if reached {
@@ -187,12 +188,12 @@ func (c *Client) setStatus(connected bool, err error) {
 }
 
 // probes let the system detect within a minute that the peer of an idle connection is gone, for
-// example after its machine failed. By default, gRPC turns on probes at the interval of the system,
+// example after its machine failed. gRPC's default is probes at the interval of the system,
 // which is hours.
 var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// keepAlive are credentials that also turn on probes. Only credentials receive every connection,
-// also those through a proxy.
+// keepAlive has credentials and also turns on probes. It wraps credentials because only they
+// receive every connection, even a connection through a proxy.
 type keepAlive struct {
 	credentials.TransportCredentials
 }
@@ -200,7 +201,7 @@ type keepAlive struct {
 // ClientHandshake turns on the probes of a TCP connection.
 func (k keepAlive) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAliveConfig(probes) // fails on systems that have no such settings
+		_ = tcp.SetKeepAliveConfig(probes) // fails on systems without these settings
 	}
 	return k.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }

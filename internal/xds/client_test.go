@@ -31,7 +31,7 @@ const configType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitC
 // dialer connects a client to the control plane of a test.
 type dialer = func(context.Context, string) (net.Conn, error)
 
-// inBubble runs a client for some time on the clock of the bubble, and returns it.
+// inBubble runs a client for duration on the clock of the bubble, and returns it.
 func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *Client {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
@@ -42,18 +42,18 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *
 	}
 	client := testenv.Must(New(opts))(t)
 	client.dial = append(client.dial, grpc.WithContextDialer(dial))
-	ctx, stop := context.WithCancel(t.Context()) // without a deadline, because a wait beyond a deadline ends at once
+	ctx, stop := context.WithCancel(t.Context()) // without a deadline, because rate.Limiter does not wait beyond a deadline
 	defer time.AfterFunc(duration, stop).Stop()
 	client.Run(ctx)
 	synctest.Wait()
 	return client
 }
 
-// TestWaitsGrow has a control plane that is unreachable, and one that ends every stream, at once or
+// TestWaitsGrow has a control plane that is unreachable, or that ends every stream at once or
 // after a response.
 func TestWaitsGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stream func(adsStream) error // nil if it is unreachable
+		stream func(adsStream) error // nil for an unreachable control plane
 		lasts  time.Duration
 		want   []time.Duration // in seconds
 	}{
@@ -87,8 +87,8 @@ func TestWaitsGrow(t *testing.T) {
 	}
 }
 
-// TestFirstRetryIsSoon has a stream that lasts without a response, with the default waits and
-// different spreads.
+// TestFirstRetryIsSoon has a stream that lasts although it has no response, with the default
+// waits and several spreads.
 func TestFirstRetryIsSoon(t *testing.T) {
 	for _, spread := range []float64{0, 0.5, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,8 @@ func TestFirstRetryIsSoon(t *testing.T) {
 	}
 }
 
-// TestSilentControlPlane has a control plane without resources for this node, and a slow one.
+// TestSilentControlPlane has a control plane without resources for this node, or with a slow
+// response.
 func TestSilentControlPlane(t *testing.T) {
 	for after, want := range map[time.Duration]int{time.Hour: 1, patience - time.Millisecond: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestSilentControlPlane(t *testing.T) {
 	}
 }
 
-// TestServerThatSaysNothing has a server that accepts connections and never answers. The client must
-// give up.
+// TestServerThatSaysNothing has a peer that accepts connections and never answers. The client
+// must give up.
 func TestServerThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := Options{Retry: time.Hour, BackoffInitial: time.Hour, BackoffMax: time.Hour}
@@ -151,8 +152,8 @@ func TestServerThatSaysNothing(t *testing.T) {
 	})
 }
 
-// TestLargeResponse has a valid response, one that is too large, and, as after a restart of the
-// control plane, a valid one that reuses the version of the first.
+// TestLargeResponse has a valid response, a response that is too large, and, as after a restart
+// of the control plane, a valid response that reuses the version of the first.
 func TestLargeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := 0

@@ -1,15 +1,15 @@
-// Package xds subscribes to the resources of one type that a control plane has for this server. It
-// uses the aggregated discovery service in the state-of-the-world variant: every response contains
-// all resources.
+// Package xds subscribes to a control plane's resources of one type for this server. It uses the
+// aggregated discovery service in the state-of-the-world variant: every response contains all
+// resources.
 //
 // Options name the control plane, this node and the type. The client passes the responses to
 // Options.Apply, one at a time. It acknowledges a response if Apply returns nil. Otherwise it
-// refuses the response with Apply's error, and the resources applied before stay in use.
-// Client.Status reports whether there is a stream.
+// refuses the response with Apply's error, and the resources of the last accepted response stay
+// in use. Client.Status reports whether there is a stream.
 //
-// When a stream ends, the client opens another on a new connection, after a back-off. All refusals
-// after the first few are delayed, because many control planes send a refused response again at
-// once.
+// When a stream ends, the client opens another one on a new connection, after a back-off. All
+// refusals after the first few are delayed, because many control planes send a refused response
+// again at once.
 //
 // The package knows nothing of rules: Apply decides whether resources are valid.
 //

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestProbes checks the socket options with which the system detects that the peer is gone.
+// TestProbes checks the socket options that make the system detect that a peer is gone.
 func TestProbes(t *testing.T) {
 	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()

@@ -30,8 +30,9 @@ func response(typeURL, version string, values ...string) *discovery.DiscoveryRes
 }
 
 // answered runs a client for ten seconds against a control plane whose responses next sends. It
-// returns the client's answers, each with time, nonce, version and error, and the number of calls
-// of Apply, which refuses other types and the resource "bad", and takes a second for "slow".
+// returns the client's answers, each with time, nonce, version and error, and the number of
+// calls of Apply. Apply refuses other types and the resource "bad", and takes a second for the
+// resource "slow".
 func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), answer int)) (answers []string, judged int) {
 	t.Helper()
 	started := time.Now()
@@ -84,8 +85,8 @@ func answered(t *testing.T, next func(send func(*discovery.DiscoveryResponse), a
 	return answers, judged
 }
 
-// TestRefusalsArePaced has a control plane that answers each refusal at once with another response
-// that is refused.
+// TestRefusalsArePaced has a control plane that answers each refusal at once with another bad
+// response.
 func TestRefusalsArePaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		next   func(i int) *discovery.DiscoveryResponse
@@ -167,7 +168,7 @@ func TestOnlyTheNewestIsJudged(t *testing.T) {
 	})
 }
 
-// TestEndedStream expects the last response of a stream to be applied, although the stream ends
+// TestEndedStream checks that the last response of a stream is applied, although the stream ends
 // during an earlier call of Apply.
 func TestEndedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// patience is the time after which a silent control plane is assumed to have no resources for this
-// node.
+// patience is the time after which a control plane that sends no response is assumed to have no
+// resources for this node.
 const patience = 15 * time.Second
 
 // maxReason is the maximum length of the error in a refusal, in bytes.
@@ -27,8 +27,8 @@ const maxReason = 16 << 10
 
 // attempt connects to the control plane and applies its responses until the stream ends. Each
 // attempt has its own connection, so that err is not the error of an earlier attempt and gRPC's
-// back-off does not add to the client's. reached reports whether there was a stream. worked reports
-// whether the stream had a response or lasted at least as long as patience.
+// back-off does not add to the waits of the client. reached reports whether there was a stream.
+// worked reports whether the stream had a response or lasted at least as long as patience.
 func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
 	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
 	if err != nil {
@@ -57,12 +57,13 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	return true, worked || time.Since(opened) >= patience, err
 }
 
-// answer requests all resources, and applies and answers the newest response until the stream or ctx
-// ends. worked reports whether there was a response. The first one stops silence. Versions are not
-// kept for the next stream, because a restarted control plane may reuse them for other resources.
+// answer requests all resources, then applies and answers the newest response until the stream
+// ends or ctx is done. worked reports whether there was a response. The first response stops
+// silence. Versions are not kept for the next stream, because a restarted control plane may
+// reuse them for other resources.
 func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
 	newest := make(chan *discovery.DiscoveryResponse, 1)
-	var ended error // the error of the stream; read it only after newest is closed
+	var ended error // error of the stream, valid after newest is closed
 	go func() {
 		defer close(newest)
 		for {
@@ -71,7 +72,7 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 				return
 			}
 			select {
-			case <-newest: // drop the response that was not applied yet
+			case <-newest: // drop a response that was not applied yet
 			default:
 			}
 			newest <- r
@@ -106,7 +107,7 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 			request.VersionInfo = accepted
 			continue
 		}
-		// go-control-plane sends a refused response again at once until a request has its version.
+		// go-control-plane repeats a refused response at once until a request has its version.
 		// Only then does it wait for new resources.
 		refused, request.VersionInfo = now, accepted
 		if again {
@@ -127,8 +128,8 @@ func problem(err error) *rpcstatus.Status {
 	return &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxReason)], "")}
 }
 
-// contents returns a string that is equal for responses of equal type and resources, in any order.
-// It ignores versions, because a control plane may reuse them.
+// contents returns a string that is equal for responses with equal type and resources, whatever
+// the order of the resources. It ignores versions, because a control plane may reuse them.
 func contents(r *discovery.DiscoveryResponse) string {
 	sums := []string{r.GetTypeUrl()}
 	for _, resource := range r.GetResources() {
