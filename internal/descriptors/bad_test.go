@@ -30,7 +30,7 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 	golden(t, "testdata/bad.txt", got.String())
 }
 
-// TestEveryFieldIsRead gives each field a list of lists, which no field accepts. Without a
+// TestEveryFieldIsRead gives each field a list of lists, which no field accepts. If there is no
 // problem, the field is known but never read.
 func TestEveryFieldIsRead(t *testing.T) {
 	const list = "[[1]]"
@@ -42,7 +42,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 }
 
-// fieldsWith returns, for each field, a document in which the field has value.
+// fieldsWith returns, by field, a document in which the field has the given value.
 func fieldsWith(value string) map[string]string {
 	documents := map[string]string{}
 	for _, field := range format.limit.names {

@@ -7,7 +7,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// A rule that applies below also applies to a limit that a request sends for a longer
+// A rule that applies below also applies beside a limit that a request sends for a longer
 // descriptor.
 func TestPassed(t *testing.T) {
 	for rules, want := range map[string]map[string]string{
@@ -34,7 +34,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// The burst of a limit that a request sends is scaled like the rule's limit.
+// The burst of an override is scaled with its amount.
 func TestBurstOfOverride(t *testing.T) {
 	for _, test := range []struct{ amount, burst, sent, want uint64 }{
 		{100, 10, 10_000, 1000}, {100, 29, 100, 29}, {100, 10, 9, 1}, {1, 1, 4_294_967_295, 4_294_967_295}, {100, 0, 5, 0},

@@ -12,18 +12,18 @@ import (
 )
 
 // decoder reads one rule file, or one resource of a control plane, into the tree of its loader.
-// A descriptor becomes a node before its nested descriptors are read.
+// A descriptor gets its node before its nested descriptors are read.
 type decoder struct {
 	strictyaml.Decoder
 	*loader
 	*tables
 	domain string
-	root   *node      // of the domain
-	long   *node      // result of tooLong, or nil before its first call
-	way    []pathNode // nodes from the domain to the descriptor that is being read
+	root   *node      // root node of the domain
+	long   *node      // result of tooLong, nil before the first call
+	way    []pathNode // nodes from the domain to the current descriptor
 
-	level       level       // descriptor that is being read
-	limitFields limitFields // limit that is being read
+	level       level       // the current descriptor
+	limitFields limitFields // the current limit
 }
 
 type pathNode struct {
@@ -46,7 +46,7 @@ func (d *decoder) document(root *yaml.Node) {
 	}
 }
 
-// parts reads a document part by part. It returns false if a part cannot be parsed on its own.
+// parts reads a document in parts. It returns false if a part cannot be parsed on its own.
 func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	if !d.begin(parts.Head) {
 		return true
@@ -69,9 +69,9 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	return true
 }
 
-// begin reads all fields but the rules, and finds the root node of the domain. If the domain is
-// invalid, the document gets a root of its own, so that its rules are only compared with each
-// other. It returns false if the file contains tests instead of rules.
+// begin reads all fields except the rules, and finds or makes the root node of the domain. If
+// the domain is invalid, the document gets a root of its own, so that its rules are compared
+// only with each other. begin returns false if the file contains tests instead of rules.
 func (d *decoder) begin(root *yaml.Node) bool {
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
 		d.Problem(strictyaml.At(root), "this file contains tests: run it with weir test")
@@ -98,25 +98,25 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	return true
 }
 
-// level is one descriptor while it is read.
+// level has the fields of one descriptor while it is read.
 type level struct {
-	Rule              // without the properties of its ancestors, and before its modes apply to its limits
-	key, value string // value may also be the text of a regular expression
+	Rule              // without properties of ancestors, and with modes not yet applied to limits
+	key, value string // value may be the text of a regular expression
 	regex      *regex
 	how        How
-	from       string // one of matcherFields, or "" if the descriptor has none
+	from       string // the one of matcherFields that is given, or ""
 
-	hasLimit      bool // it has a rate_limit, which may be invalid
+	hasLimit      bool // rate_limit is given and not null; its limits may be invalid
 	shadow, quota bool
 	share         bool
 	given         strictyaml.Given
 }
 
-// maxWay limits the length in bytes of the keys and values above a rule, because every rule
-// below repeats them in its names.
+// maxWay limits the total length of the keys and values above a rule, in bytes, because every
+// rule below repeats them in its names.
 const maxWay = 64 << 10
 
-// descriptors reads a list into the children of a node.
+// descriptors reads a list into the children of parent.
 func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	if len(parent.way()) > maxWay {
 		d.Problem(strictyaml.At(list), "the keys and values that lead here are too long, at most %d bytes are allowed", maxWay)
@@ -129,7 +129,7 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	})
 }
 
-// descriptorAt reads the descriptor at an index of a list, and its nested descriptors.
+// descriptorAt reads the descriptor at an index of its list, and its nested descriptors.
 func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	runtime.Gosched() // lets the goroutines of requests run first
 	d.level = level{how: ByKey}
@@ -147,7 +147,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if list != nil && children == 0 && len(l.Limits) == 0 {
 		d.WarnIn("descriptors", l.given.At("descriptors"), "the list is empty, so nothing is limited here: add descriptors, or remove the field")
 	}
-	if l.given.Has("value") && l.from == "" { // null, and there are no networks or regex
+	if l.given.Has("value") && l.from == "" { // value is null, and neither networks nor regex is given
 		d.WarnIn("value", l.given.At("value"), `YAML reads null here, so the rule matches any value: quote a value that begins with # or &, or is null or ~; if any is meant, write ""`)
 	}
 	if l.share && (l.how == ByKey || l.how == ByValue) {
@@ -179,7 +179,7 @@ var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_t
 // noKey is the name of a rule without key in texts and metrics.
 const noKey = "(no key)"
 
-// keyless makes the level the rule of its parent for entries that match no other child.
+// keyless makes l the rule of its parent for entries that match no child.
 func (d *decoder) keyless(l *level) {
 	for _, f := range l.given.Fields {
 		if !slices.Contains(keylessFields, f.Name) {
@@ -211,7 +211,7 @@ func (d *decoder) descend(l *level) {
 	d.way = append(d.way, pathNode{l.node, l.node.label(), l.share, l.valueToMetric})
 }
 
-// rule creates the rule of the last level on the path, and adds it to the tree.
+// rule creates the rule of l, the last level on the path, and adds it to the tree.
 func (d *decoder) rule(l *level) *Rule {
 	r := new(l.Rule)
 	r.Above, r.levels = l.node.parent.above(), int16(len(d.way))
@@ -259,8 +259,8 @@ func (d *decoder) rule(l *level) *Rule {
 	return r
 }
 
-// setHold sets the key of the entries that name holds of r: the key of its own limits or, if
-// they have none, of the rules above whose limits apply below. The two must not differ.
+// setHold sets the key of the entries that name holds of r: the key in its own limits or, if
+// they have none, in the rules above whose limits apply below. The two keys must not differ.
 func (d *decoder) setHold(r *Rule) {
 	for _, l := range r.Limits {
 		key := l.HoldKey()

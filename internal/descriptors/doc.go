@@ -1,5 +1,5 @@
-// Package descriptors builds a Tree from rule files or from a control plane's messages,
-// and finds the rule for a descriptor in it.
+// Package descriptors builds a Tree from rule files or from a control plane's messages. The Tree
+// finds the rule for a descriptor.
 //
 // Loading either returns a Tree, or Problems that name each file, line and column. A Tree
 // is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule
@@ -10,8 +10,8 @@
 //   - file.go reads files, message.go turns messages into the nodes of an equivalent file;
 //   - fields.go has a row for each field of the format;
 //   - decode.go reads descriptors into the tree, limit.go, override.go and values.go their fields;
-//   - warning.go and hidden.go warn of valid rules that are probably a mistake;
-//   - match.go finds rules, and patterns.go, wildcard.go, regex.go and network.go those whose
+//   - warning.go and hidden.go warn of valid rules that are probably mistakes;
+//   - match.go finds rules; patterns.go, wildcard.go, regex.go and network.go find rules whose
 //     values are not listed, within the bound of work.go;
 //   - trace.go, dump.go and label.go show rules to people and metrics.
 //

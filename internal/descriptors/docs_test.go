@@ -36,7 +36,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 	}
 }
 
-// The tables of fields in docs/rules.md have the descriptions that editors show.
+// The tables of fields in docs/rules.md have the descriptions of the schema, which editors show.
 func TestDocumentedFields(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	link := regexp.MustCompile("\\[([^]]*)\\]\\([^)]*\\)|\\*\\*|`")
@@ -122,7 +122,7 @@ func TestDocumentedLabels(t *testing.T) {
 	}
 }
 
-// detailedLabels returns the labels of a request after adding detailed_metric to a rule.
+// detailedLabels returns the labels of a request after it has added detailed_metric to a rule.
 func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string {
 	t.Helper()
 	rules = strings.Replace(rules, "        rate_limit:", "        detailed_metric: true\n        rate_limit:", 1)
@@ -130,7 +130,7 @@ func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string 
 }
 
 // TestMigratingNamesOwnFields checks that MIGRATING.md lists all fields to remove before a
-// return to envoyproxy/ratelimit, which refuses them.
+// return to envoyproxy/ratelimit, which refuses these fields.
 func TestMigratingNamesOwnFields(t *testing.T) {
 	text := testenv.Must(os.ReadFile("../../MIGRATING.md"))(t)
 	_, back, found := strings.Cut(string(text), "## Back again")

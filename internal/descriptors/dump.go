@@ -29,10 +29,10 @@ const dumpHead = `# One limit per line, as the rules configure it: what is used 
 //
 //	domain.key_value.key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
 //
-// Other fields follow as in rule files, and then the rule's location. A rule without limits has
-// a line that says so. Comments, which begin with #, come first and explain the format.
+// Other fields follow as in rule files, then the rule's location. A rule without limits has a
+// line that says so. The first lines are comments, which begin with # and explain the format.
 //
-// Dump keeps no lines in memory, because there may be many rules and slow readers.
+// Dump does not build the text in memory, because there may be many rules and slow readers.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, dumpHead)
@@ -51,8 +51,8 @@ func (t *Tree) Dump(w io.Writer) error {
 	return b.Flush()
 }
 
-// dotted returns the path to the rule as envoyproxy/ratelimit writes it, which is ambiguous:
-// keys and values may contain the separators.
+// dotted returns the path to the rule as envoyproxy/ratelimit writes it. It is ambiguous,
+// because keys and values may contain the separators.
 func (r *Rule) dotted() string {
 	var words []string
 	for _, n := range r.node.path() {
@@ -68,7 +68,7 @@ func (r *Rule) dotted() string {
 // String returns the rule's domain and entries, such as api|user=alice|path.
 func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
-// Words returns the domain and entries in String.
+// Words returns the parts of String: the domain and the entries.
 func (r *Rule) Words() []string { return r.node.words() }
 
 func (n *node) words() (words []string) {
@@ -83,9 +83,9 @@ func (r *Rule) Way() string { return r.node.way() }
 
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
-// Entries returns the domain of r and entries that lead to r. An entry for any value has none,
-// and a list contributes its first value. Wildcards and regular expressions are returned as
-// their texts. For a rule without key, the entries lead to its level.
+// Entries returns the domain of r and entries that lead to r. An entry for any value has no
+// value, and an entry for a list has its first value. Wildcards and regular expressions are
+// returned as text. For a rule without key, the entries lead to its level.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	path := r.node.path()
 	for _, n := range path[1:] {
@@ -105,8 +105,8 @@ func (n *node) path() (way []*node) {
 	return way
 }
 
-// word returns n as Spell writes it. It only quotes a key that is named like a rule without
-// key, not the name of such a rule itself.
+// word returns n in the form of Spell. So it quotes a key that equals noKey, but not the name
+// noKey of a rule without key.
 func (n *node) word() string {
 	if n.parent != nil && n.how == Nowhere || n.how == TooLong {
 		return n.entry.Key
@@ -125,7 +125,7 @@ func (n *node) here() Problem {
 	return Problem{File: n.file, Line: int(n.line), Column: int(n.column)}
 }
 
-// location returns a problem without message at n. A node without line gets a path.
+// location returns a problem without message at n. If n has no line, the problem has a path.
 func (n *node) location() Problem {
 	p := n.here()
 	if p.Line > 0 || n.parent == nil {
@@ -138,7 +138,7 @@ func (n *node) location() Problem {
 	return p
 }
 
-// options returns the fields of a rule that concern all its limits.
+// options returns the fields of a rule that apply to all its limits.
 func (r *Rule) options() (f shownFields) {
 	f.add(r.Patterns != nil, "share_threshold", true)
 	f.add(r.below, "below", true)
@@ -146,14 +146,14 @@ func (r *Rule) options() (f shownFields) {
 	f.add(r.detailedMetric, "detailed_metric", true)
 	f.add(r.valueToMetric, "value_to_metric", true)
 	if r.Metadata != nil {
-		// Marshal cannot fail, because Load only accepts the types of JSON.
+		// Marshal cannot fail, because Load accepts only the types of JSON.
 		data, _ := json.Marshal(r.Metadata)
 		f.add(true, "metadata", plaintext.Line(string(data)))
 	}
 	return f
 }
 
-// shownFields are fields as rule files have them, such as below: true.
+// shownFields are fields in the form of rule files, such as below: true.
 type shownFields []string
 
 func (f *shownFields) add(isSet bool, field string, value any) {
@@ -167,7 +167,7 @@ func ModeWord(m limiter.Mode) string {
 	return [...]string{limiter.Enforced: "enforced", limiter.Shadow: "shadow_mode", limiter.Quota: "quota_mode"}[m]
 }
 
-// ChargeWord returns the word for a charge, which must not be limiter.ByDefault.
+// ChargeWord returns the word for c in rules. c must not be limiter.ByDefault.
 func ChargeWord(c limiter.Charge) string { return charges[c-limiter.Auto] }
 
 // SpellDuration formats a duration as in rule files, such as 10m instead of 10m0s.

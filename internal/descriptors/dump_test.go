@@ -13,7 +13,7 @@ import (
 )
 
 // TestDumpExplainsItself parses the lines as scripts for envoyproxy/ratelimit do, and checks
-// that the dump explains its fields and names each rule's location.
+// that the dump explains its fields and has each rule's location.
 func TestDumpExplainsItself(t *testing.T) {
 	tree := testenv.Must(Load([]File{
 		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: login\n  rate_limit: {unit: minute, requests_per_unit: 5, deny_for: 1h0m0s}\n- key: free\n  rate_limit: {unlimited: true}\n")},

@@ -33,7 +33,7 @@ descriptors:
 	// health-check leads to api|user=health* at api.yaml:6:5
 }
 
-// Load reports all problems at once, with their locations.
+// Load reports all problems at once, each with its location.
 func ExampleLoad_problems() {
 	_, err := descriptors.Load([]descriptors.File{{Name: "api.yaml", Data: []byte(`domain: api
 descriptors:

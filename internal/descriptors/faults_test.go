@@ -8,11 +8,11 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// Known faults of envoyproxy/ratelimit in reading rules. Package rls tests its faults with
-// requests and answers.
+// Known faults of envoyproxy/ratelimit in reading rules. Package rls has tests for its faults
+// with requests and answers.
 
-// envoyproxy/ratelimit looks up rules by key and value joined by "_", so the rule for the key
-// t_u applies to the entry t=u.
+// envoyproxy/ratelimit looks up rules by key and value joined with "_", so that the rule for the
+// key t_u applies to the entry t=u.
 func TestFaultUnderscoreJoinsKeyAndValue(t *testing.T) {
 	tree := load(t, `
 domain: api
@@ -40,7 +40,7 @@ descriptors:
 	}
 }
 
-// With one bad file, or none at all, envoyproxy/ratelimit has no rules and admits everything.
+// With one bad file, or without files, envoyproxy/ratelimit has no rules and admits everything.
 func TestFaultBadFilesAllowEverything(t *testing.T) {
 	good := File{"good.yaml", []byte("{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}")}
 	large := append([]byte("domain: web\n#"), bytes.Repeat([]byte("x"), strictyaml.MaxFileSize)...)

@@ -13,20 +13,20 @@ import (
 )
 
 // Schema is a JSON Schema of rule files, for editors. It uses draft 7, which all editors
-// support. Load refuses every file that the schema refuses. Load also checks combinations
-// of values, such as an amount that is too large for its period. Tests compare the schema
-// with the tables below and with docs/rules.md.
+// support. Load refuses every file that the schema refuses. In addition, Load checks
+// combinations of values, such as an amount that is too large for its period. Tests compare the
+// schema with the tables below and with docs/rules.md.
 //
 //go:embed rules.schema.json
 var Schema []byte
 
-// field is a row of the tables of the format, which control how rule files are read.
+// field is a row in a table of the format. The tables control how rule files are read.
 type field struct {
 	name string
-	into any // a pointer whose type says how the value is read, or a function that reads it
+	into any // a pointer whose type determines how the value is read, or a function that reads it
 
-	option limiter.Option // the algorithm of the limit must take this option, if set
-	counts bool           // the field says how a limit counts, so an unlimited limit must not have it
+	option limiter.Option // if set, the algorithm of the limit must take this option
+	counts bool           // the field affects how a limit counts, so an unlimited limit must not have it
 }
 
 // table has the fields that a mapping may have, and their names.
@@ -43,8 +43,8 @@ func newTable(fields ...field) table {
 	return t
 }
 
-// tables are the tables of the format, by kind of mapping. The values are read into a decoder,
-// which copies them from there.
+// tables has a table for each kind of mapping. Values are read into the decoder's current level
+// and limit.
 type tables struct{ file, descriptor, limit, override table }
 
 func newTables(d *decoder) *tables {
@@ -52,7 +52,7 @@ func newTables(d *decoder) *tables {
 	return &tables{
 		newTable(
 			field{"domain", func(n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
-			field{"name", new(string), "", false}, // for control planes, and ignored here
+			field{"name", new(string), "", false}, // for control planes; ignored here
 			field{"descriptors", later, "", false},
 		),
 		newTable(
@@ -96,19 +96,19 @@ func newTables(d *decoder) *tables {
 	}
 }
 
-// format has the tables for uses that read no file.
+// format has the tables for uses other than reading a file.
 var format = newTables(new(decoder))
 
 const textNeeded = "%s must not be empty"
 
-// later reads nothing. The nested rules are read once the rule itself has a node.
+// later reads nothing, because nested descriptors are read after their parent has a node.
 func later(*yaml.Node) {}
 
-// Words of values and of fields that do not exist.
+// Words of values, and words that are not valid.
 var (
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
-	// gone has the replacement of each field that earlier versions had.
+	// gone has, for each field of earlier versions, a message with its replacement.
 	gone = map[string]string{
 		"anchor":      "anchor is now algorithm: write algorithm: first_hit or algorithm: calendar; for epoch, remove it",
 		"values":      "values is now value: write value: [a, b]",
@@ -122,7 +122,8 @@ var (
 	}
 )
 
-// fields reads a mapping by a table. It skips fields for which isUnset, if given, returns true.
+// fields reads a mapping by a table. It skips fields for which isUnset, if not nil, returns
+// true.
 func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *yaml.Node) bool) strictyaml.Given {
 	g := strictyaml.Given{Mapping: n, Fields: make([]strictyaml.GivenField, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
@@ -135,7 +136,7 @@ func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *ya
 	return g
 }
 
-// value reads n as into says; see field.
+// value reads n into into; see field.
 func (d *decoder) value(into any, n *yaml.Node) {
 	switch v := into.(type) {
 	case func(*yaml.Node):

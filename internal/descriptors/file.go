@@ -22,10 +22,10 @@ type File struct {
 
 // ReadFiles reads the rule files at paths.
 //
-// It reads directories recursively, in the order of names. It reads files with the extension
-// .yaml, .yml, .json or none, except *_test.yaml, and returns the paths of other files in
-// skipped. It ignores names that begin with a dot, so that it reads the files of a mounted
-// ConfigMap once. A path that is not a directory is read whatever its name. The error names
+// It reads directories recursively, in the order of names. In directories, it reads files with
+// the extension .yaml, .yml, .json or none, except *_test.yaml, and returns the paths of other
+// files in skipped. It ignores names that begin with a dot, so that it reads the files of a
+// mounted ConfigMap only once. Files in paths themselves may have any name. The error names
 // every path that cannot be read or is not a regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
@@ -36,8 +36,8 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 }
 
 // ReadWithSiblings reads path as ReadFiles does, and then the files and directories beside it
-// whose names extend its name with a dot and more, such as config.yaml beside config. If there
-// are any, path itself may be missing.
+// whose names begin with its name and a dot, such as config.yaml beside config. If such files
+// exist, path itself may be missing.
 func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	var r, siblings reader
 	siblings.directory(filepath.Dir(path), filepath.Base(path)+".")
@@ -56,7 +56,7 @@ func WhySkipped(path string) string {
 	return "its name is not that of a file of rules"
 }
 
-// NoFiles returns the error of a caller that needs at least one file, if ReadFiles found none.
+// NoFiles returns the error for a caller that needs at least one file when ReadFiles found none.
 func NoFiles(paths ...string) error {
 	return fmt.Errorf("no rule files in %s; Weir reads .yaml, .yml, .json and files without extension, except *_test.yaml and hidden files", strings.Join(paths, ", "))
 }
@@ -87,7 +87,7 @@ func (r *reader) path(path string) {
 	}
 }
 
-// directory reads the entries of dir whose names begin with prefix. It follows links to files
+// directory reads the entries of dir whose names begin with prefix. It follows links to files,
 // but not links to directories, which may lead to a parent.
 func (r *reader) directory(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
@@ -106,21 +106,21 @@ func (r *reader) directory(dir, prefix string) {
 	}
 }
 
-// isRuleFile reports whether a file in a directory is a rule file, judging by its name.
+// isRuleFile reports whether the name of a file in a directory is the name of a rule file.
 func isRuleFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json", ""}, filepath.Ext(name))
 }
 
-// ReadFile reads a regular file, or a link to one. It reads at most one byte more than
-// MaxFileSize, so that Load reports a larger file along with all other problems. Anything but a
-// regular file is an error. ReadFile never waits for the writer of a pipe.
+// ReadFile reads a regular file, or a link to one; anything else is an error. It reads at most
+// one byte more than MaxFileSize, so that Load reports a larger file together with all other
+// problems. ReadFile never waits for the writer of a pipe.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // not os.Stat: the path may name another file by now
+	info, err := f.Stat() // not os.Stat, because the path may name another file by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file; use a regular file or a link to a regular file")}
 	}

@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// write writes files to a new directory and returns its path. Content that begins with ->
-// stands for a symbolic link.
+// write writes files to a new directory and returns its path. For content that begins with ->,
+// it makes a symbolic link.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

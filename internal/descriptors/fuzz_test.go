@@ -11,8 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// FuzzLoad loads arbitrary bytes: Load does not panic and always returns the same tree or
-// problems, and a tree can be searched and dumped.
+// FuzzLoad loads arbitrary bytes. Load must not panic and must always return the same tree or
+// problems, and the tree must be able to match and dump.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*", "testdata/bad/*.*", "testdata/bad/*/*", "../../config/*"} {
 		names, err := filepath.Glob(pattern)
@@ -58,8 +58,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// wayTo returns a descriptor that leads to a rule, if one is easy to find: exact values take
-// precedence, and other lists, networks or regular expressions may hide the rule.
+// wayTo returns a descriptor that leads to a rule. known is false if none is easy to find,
+// because other values, lists, networks or regular expressions may hide the rule.
 func wayTo(rule *Rule) (domain string, way []limiter.Entry, known bool) {
 	known = true
 	n := rule.node

@@ -8,30 +8,30 @@ import (
 	"weir/internal/limiter"
 )
 
-// Matching does not backtrack. So the limits below a general node do not apply to values
-// that lead to a more specific node, unless that node repeats them.
+// Matching does not backtrack. So the limits below a general node do not apply to values that
+// lead to a more specific node, unless the more specific node repeats them.
 
 const (
-	maxNamed = 100 // nodes with a warning of their own; a last warning counts the others
-	maxLost  = 3   // missing limits that a warning names
-	// maxCompared limits the comparisons of nodes and patterns. Most trees take far less,
+	maxNamed = 100 // number of nodes with their own warnings; a last warning counts the others
+	maxLost  = 3   // number of missing limits that a warning names
+	// maxCompared limits the work of comparing nodes and patterns. Most trees need far less,
 	// because few specific nodes have many children and repeat all limits of the general node.
 	maxCompared = 16 * MaxWork
 	nodeWork    = 32 // cost of comparing two nodes
 )
 
-// valued is a node for certain values of its key. values has these values, and one address of
-// each network. It is empty for a regular expression, whose values are unknown.
+// valued is a node for certain values of its key. values has these values or, for networks, an
+// address of each. It is empty for a regular expression, whose values are unknown.
 type valued struct {
 	*node
 	values []string
 }
 
 // warnOfHidden warns of nodes that lack limits of a more general node, and of nodes for any
-// value that no value reaches.
+// value of a key that no value reaches.
 func (l *loader) warnOfHidden() {
 	work := maxCompared
-	var lacking []*node // nodes without some of the limits of a more general node
+	var lacking []*node // nodes that lack limits of a more general node
 	for _, v := range l.valued {
 		n, anyValue := v.node, v.parent.exact[limiter.Entry{Key: v.entry.Key}]
 		generals := []*node{anyValue}
@@ -69,9 +69,9 @@ func (l *loader) warnOfHidden() {
 	}
 }
 
-// hiddenBy returns the nodes to which the values of v would lead without v, within the limit of
-// the work. A wildcard is looked up like a value: another wildcard that matches its text
-// matches all its values, since a '*' in the text is then covered by a '*'.
+// hiddenBy returns the nodes to which the values of v would lead without v, as far as work
+// allows. A wildcard is looked up like a value: another wildcard that matches its text matches
+// all its values, because a '*' of the other covers each '*' in the text.
 func (v valued) hiddenBy(work *Work) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards
@@ -100,11 +100,11 @@ func (r *Rule) isLimited() bool {
 }
 
 // lost appends to list the paths from general to limits that n lacks, up to one more than a
-// warning names. way is the path that leads to both nodes.
+// warning names. way is the path below the compared nodes that leads to both n and general.
 func (n *node) lost(list []string, general *node, way string, work *Work) []string {
 	own := n.rule
 	if own != nil && own.below {
-		return list // its limits apply to everything below it
+		return list // n's limits apply to everything below n
 	}
 	if limited := general.rule.isLimited(); limited && general.rule.below {
 		list = append(list, "longer descriptors")
@@ -136,13 +136,13 @@ func (n *node) lost(list []string, general *node, way string, work *Work) []stri
 	return list
 }
 
-// same returns the child of n to which an entry for other, a child of another node, leads, or
-// nil. known is false if that cannot be decided, as for some regular expressions.
+// same returns the child of n, or nil, to which an entry for other leads, where other is a child
+// of another node. known is false if this cannot be decided, as for some regular expressions.
 func (n *node) same(other *node, work *Work) (child *node, known bool) {
 	e, p := other.entry, n.patterns[other.entry.Key]
 	switch {
 	case other.how == ByNetwork:
-		e.Value, _, _ = strings.Cut(e.Value, "/") // its first address
+		e.Value, _, _ = strings.Cut(e.Value, "/") // the first address
 	case other.how == ByRegex && p != nil:
 		child = p.sameRegex(e.Value)
 		return child, child != nil

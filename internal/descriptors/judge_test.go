@@ -11,14 +11,14 @@ import (
 	"weir/internal/limiter"
 )
 
-// naive finds the rules for a descriptor by searching the list of all rules in the order of the
-// file, as docs/rules.md describes it.
+// naive finds the rules for a descriptor by searching all rules in the order of the file, as
+// docs/rules.md describes.
 type naive []naiveNode
 
 type naiveNode struct {
 	id             int
 	key            string
-	text           string // the field in YAML
+	text           string // the field with the values, in YAML
 	field          string // value, networks or regex
 	values         []string
 	networks       []netip.Prefix
@@ -33,12 +33,12 @@ type judgedRule struct {
 	id     int // line of the rule
 	levels int // number of entries in the key of its counter
 	hold   string
-	all    bool // the rule has no key, so the key of its counter has all entries
+	all    bool // the rule has no key, so that the key of its counter has all entries
 }
 
 // matchHold returns the rules that apply to a descriptor, and the index of the entry that names
-// their hold, or -1. The first entry with the key is that entry if the rules that match without
-// it, or else those that match with it, need a hold with this key.
+// their hold, or -1. It is the first entry with the key if the rules that match without it need
+// a hold with this key, or else if the rules that match with it do.
 func (list naive) matchHold(way []limiter.Entry) (rules []judgedRule, hold int) {
 	find := func(way []limiter.Entry) (rules []judgedRule, key string) {
 		rules = list.match(way, 0, nil)
@@ -61,8 +61,8 @@ func (list naive) matchHold(way []limiter.Entry) (rules []judgedRule, hold int) 
 	return rules, hold
 }
 
-// match returns the rules that apply to a descriptor, the most specific one first. below are
-// the rules above that apply here, too.
+// match returns the rules that apply to a descriptor, the most specific first. below has the
+// rules above that apply here, too.
 func (list naive) match(way []limiter.Entry, levels int, below []judgedRule) []judgedRule {
 	if levels == len(way) {
 		return below
@@ -85,7 +85,7 @@ func (list naive) match(way []limiter.Entry, levels int, below []judgedRule) []j
 	return n.children.match(way, levels, below)
 }
 
-// first returns the node that an entry leads to, or nil.
+// first returns the node to which an entry leads, or nil.
 func (list naive) first(e limiter.Entry) *naiveNode {
 	find := func(fits func(n naiveNode) bool) *naiveNode {
 		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == e.Key && n.key != "" && fits(n) }); i >= 0 {
@@ -114,12 +114,12 @@ func (list naive) first(e limiter.Entry) *naiveNode {
 	return find(func(n naiveNode) bool { return n.field == "value" && n.text == "" })
 }
 
-// naiveTree parses a tree. Each line is key=value, indented by one space per level. A value
-// that begins with [ is a list, with < networks and with ~ a regular expression. A line that
-// begins with a dot has a limit, and one that begins with an exclamation mark has a limit that
-// applies below. A following + makes it a concurrency limit whose holds the entry h names, a -
-// one with the entry g. A line with only a limit is a rule without key. Nodes that Load would
-// refuse are skipped.
+// naiveTree parses a tree. Each line is key=value, indented by one space per level. A value that
+// begins with [ is a list, with < it is networks, and with ~ a regular expression. A line that
+// begins with a dot has a limit, and a line that begins with an exclamation mark has a limit
+// that applies below. A + after it makes it a concurrency limit whose holds the entry h names;
+// with a -, the entry g names them. A line with only a limit is a rule without key. naiveTree
+// skips nodes that Load would refuse.
 func naiveTree(text string) naive {
 	root, id := naiveNode{}, 0
 	for line := range strings.Lines(text) {
@@ -150,7 +150,7 @@ func naiveTree(text string) naive {
 	return root.children
 }
 
-// read parses the value of a node, and reports whether it may stand beside siblings.
+// read parses the value of a node, and reports whether the node is allowed beside siblings.
 func (n *naiveNode) read(value string, siblings naive) bool {
 	known := func(same func(s naiveNode) bool) bool {
 		return slices.ContainsFunc(siblings, func(s naiveNode) bool { return s.key == n.key && same(s) })
@@ -239,7 +239,7 @@ func inFlight(hold string) string {
 	return ", algorithm: concurrency, hold: " + hold
 }
 
-// quoted returns texts as they are between double quotes.
+// quoted returns texts escaped for double quotes.
 func quoted(texts []string) (list []string) {
 	for _, text := range texts {
 		q := fmt.Sprintf("%q", text)

@@ -9,9 +9,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// judged compares the rules that Match finds with those of the judge, and returns the number of
-// rules for each descriptor, and the number of descriptors whose hold is named. It does nothing
-// if Load refuses the rules for a reason that the judge does not know.
+// judged compares the rules that Match finds with the rules that the judge finds. It returns the
+// number of rules for each descriptor, and the number of descriptors that name a hold. It does
+// nothing if Load refuses the rules for a reason that the judge does not know.
 func judged(t *testing.T, rules string, ways ...[]limiter.Entry) (found []int, holds int) {
 	t.Helper()
 	list := naiveTree(rules)

@@ -9,16 +9,16 @@ import (
 	"weir/internal/limiter"
 )
 
-// levelLabel is the name of a rule's level in metrics. It is spelled as in
-// envoyproxy/ratelimit, so that dashboards keep working.
+// levelLabel is the name of a rule's level in metrics, in the form of envoyproxy/ratelimit, so
+// that dashboards keep working.
 type levelLabel struct {
 	text      string // key, or key_value
-	withValue bool   // the value of the request follows unless it is empty
+	withValue bool   // the request's value follows, unless it is empty
 }
 
-// valuedLabels returns the labels of a rule's levels if some contain values of requests, or
-// nil. detailed asks for the values of all levels. Levels with a single value, and levels whose
-// values share a counter, do not get the values of requests.
+// valuedLabels returns the labels of a rule's levels, or nil if none contains values of
+// requests. detailed asks for the values of all levels. Levels with a single value, and levels
+// whose values share a counter, never contain values of requests.
 func valuedLabels(way []pathNode, detailed bool) []levelLabel {
 	hasValue := func(s pathNode) bool {
 		return s.node.how != ByValue && s.node.how != Nowhere && !s.share && (detailed || s.valueToMetric)
@@ -35,7 +35,7 @@ func valuedLabels(way []pathNode, detailed bool) []levelLabel {
 	return labels
 }
 
-// label returns the name of the node's level in metrics, without values of requests.
+// label returns the name of n's level in metrics, without values of requests.
 func (n *node) label() string {
 	if n.how == ByKey || n.how == Nowhere {
 		return sanitize(n.entry.Key)
@@ -43,7 +43,7 @@ func (n *node) label() string {
 	return sanitize(n.entry.Key + "_" + n.value())
 }
 
-// maxLabelValue is the maximum length in bytes of a request's value in a label.
+// maxLabelValue is the maximum length of a request's value in a label, in bytes.
 const maxLabelValue = 128
 
 // AppendLabels appends to dst the names of the rule's levels for a request whose descriptor
@@ -73,7 +73,7 @@ func appendLabel(dst []byte, s string) []byte {
 		}
 		isBroken := r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD")
 		switch {
-		case isBroken && wasBroken: // the run already has its '_'
+		case isBroken && wasBroken: // the run already has a '_'
 		case isBroken || r < ' ' || r == 0x7f || r == ':' || r == '|' || r == '.' && i < addressEnd:
 			dst = append(dst, '_')
 		default:
@@ -84,8 +84,8 @@ func appendLabel(dst []byte, s string) []byte {
 	return dst
 }
 
-// ipv4 returns the length of text at the start of s that looks like an IPv4 address, which is
-// four groups of up to three digits. It returns 0 if there is none.
+// ipv4 returns the length of the text at the start of s that looks like an IPv4 address, four
+// groups of up to three digits, or 0 if there is none.
 func ipv4(s string) int {
 	n, dots, digits := 0, 0, 0
 	for ; n < len(s); n++ {
@@ -103,8 +103,8 @@ func ipv4(s string) int {
 	return n
 }
 
-// limitLabel returns the name of a limit in metrics: its own name, or how it counts, which
-// differs among the limits of a rule without names.
+// limitLabel returns the name of a limit in metrics: its own name or else a description of how
+// it counts. The descriptions of a rule's limits differ.
 func limitLabel(l *limiter.Limit) string {
 	switch {
 	case l.Name != "":

@@ -18,17 +18,17 @@ import (
 // limitFields has the fields of a limit.
 type limitFields struct {
 	limiter.Spec
-	given strictyaml.Given // without null fields, which count as omitted
+	given strictyaml.Given // without null fields, which count as not given
 }
 
-// rateLimit reads rate_limit, which is one limit, a list of limits, or null for none.
+// rateLimit reads rate_limit, which is one limit, a list of limits, or null for no limit.
 func (d *decoder) rateLimit(n *yaml.Node) {
 	l := &d.level
 	l.hasLimit = true
 	switch {
 	case strictyaml.IsNull(n):
 		l.hasLimit = false
-	case isEmptyList(n): // or a rule whose limits are all commented out would admit everything
+	case isEmptyList(n): // otherwise, a rule whose limits are all commented out would admit everything
 		d.Problem(strictyaml.At(n), "the list is empty; add at least one limit")
 	case n.Kind == yaml.SequenceNode:
 		d.rateLimits(n)
@@ -157,7 +157,8 @@ func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
-// neededText returns the text of n as read returns it. It reports problem if the text is empty.
+// neededText returns the text of n that read returns. If it is empty, neededText reports
+// problem.
 func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
 	text, ok := read(n)
 	if ok && text == "" {
@@ -210,8 +211,8 @@ func (d *decoder) replaces(n *yaml.Node) {
 	slices.Sort(d.limitFields.Replaces)
 }
 
-// describeLimit returns the fields of a limit as texts: unit, amount and modes, and then any
-// other fields without default values. The unit of an unlimited limit is UNKNOWN.
+// describeLimit returns the fields of a limit as texts: unit, amount and modes, then other
+// fields whose values are not the default. The unit of an unlimited limit is UNKNOWN.
 func describeLimit(l *limiter.Limit) []string {
 	f := shownFields{fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit)}
 	f.add(true, "shadow_mode", l.Mode == limiter.Shadow)

@@ -24,7 +24,7 @@ func FuzzParseAddress(f *testing.F) {
 	})
 }
 
-// numbered returns n copies of a text with %d, with the numbers from 0.
+// numbered returns n copies of format, whose %d is replaced by the numbers from 0.
 func numbered(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -35,7 +35,8 @@ func numbered(n int, format string) string {
 
 const manyLimit = "rate_limit: {unit: minute, requests_per_unit: 5}"
 
-// manyLists returns n networks and n/10 values, each in one list, and 50 regular expressions.
+// manyLists returns rules with a list of n networks, a list of n/10 values and 50 regular
+// expressions.
 func manyLists(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n- key: address\n  " + manyLimit + "\n  networks:\n  - 0.0.0.0/0\n")
@@ -52,7 +53,7 @@ func manyLists(n int) string {
 	return b.String()
 }
 
-// someNetwork returns the i-th network. Three of four are IPv4.
+// someNetwork returns the i-th network. Three of four networks are IPv4.
 func someNetwork(i int) string {
 	if i%4 == 0 {
 		return fmt.Sprintf(`"2001:db8:%x::/48"`, i/4)
@@ -70,8 +71,8 @@ func TestLongValuesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// A value takes a few milliseconds, however long it is. A value that is too long for the
-// patterns leads to a rule that denies.
+// Matching a value takes at most a few milliseconds, even if the value is long. A value that is
+// too long for the patterns leads to a rule that denies.
 func TestCostOfLongValues(t *testing.T) {
 	long := strings.Repeat("selecunioinserdrodelet/a", 60<<10/24)
 	const common = ".*(select|union|insert|drop|delete).*"

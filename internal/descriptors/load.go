@@ -23,24 +23,24 @@ type Problems = strictyaml.Problems
 
 // Options control how rules are loaded.
 type Options struct {
-	// MergeDomains allows several files to have rules of one domain. The rules are joined in
-	// the order of the files. Each descriptor may be in only one of them.
+	// MergeDomains allows several files to have rules for the same domain. The rules are joined
+	// in the order of the files. Each descriptor may be in only one of these files.
 	MergeDomains bool
-	// CalendarMonths counts limits of unit month by the calendar if they name no algorithm.
+	// CalendarMonths counts limits with unit month by the calendar if they name no algorithm.
 	CalendarMonths bool
-	// Background uses a single processor, so that the others can do other work.
+	// Background limits loading to a single processor, so that requests get the others.
 	Background bool
 }
 
 // Sizes in bytes of the parts in which a large file is parsed.
 const (
-	part      = 8 << 10  // in the background; parsing one takes about a millisecond
-	largePart = 64 << 10 // on all processors, which then seldom wait for each other
+	part      = 8 << 10  // in the background, where parsing a part takes about a millisecond
+	largePart = 64 << 10 // on all processors, which rarely wait for each other at this size
 )
 
-// Load checks files and builds the Tree of their rules. An error is of type Problems and has
-// every problem of every file. It is an error if files is empty, because a server whose rules
-// are missing must not admit everything.
+// Load checks files and builds the Tree of their rules. Its error is of type Problems and has
+// all problems of all files. It is an error if files is empty, because a server whose rules are
+// missing must not admit everything.
 func Load(files []File, opts Options) (*Tree, error) {
 	size, ahead := largePart, runtime.GOMAXPROCS(0)
 	if opts.Background {
@@ -55,10 +55,10 @@ func Load(files []File, opts Options) (*Tree, error) {
 }
 
 // LoadResources builds the Tree of a control plane's resources, which must be of type
-// RateLimitConfig. They are checked like files. A field that is not set is treated as missing
-// from a file, except that requests_per_unit is then 0. Resources are joined in the order of
-// their names. If there are none, the Tree is empty, because a control plane sends no resources
-// when it has no rules. Unknown fields are reported as Warnings.
+// RateLimitConfig. They are checked like files. An unset field is treated as missing from a
+// file, except that an unset requests_per_unit is 0. Resources are joined in the order of their
+// names. If there are no resources, the Tree is empty, because a control plane without rules
+// sends none. Unknown fields are reported as Warnings.
 func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	l := newLoader(opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
@@ -68,7 +68,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 		if resource.GetTypeUrl() != ResourceType {
 			wrong = fmt.Sprintf("the type %q is not allowed; use %s", resource.GetTypeUrl(), ResourceType)
 		} else if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
-			// In some builds of a program, the protobuf library's errors have non-breaking spaces.
+			// In some builds, errors of the protobuf library contain non-breaking spaces.
 			text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 			wrong = "the resource is not a valid RateLimitConfig: " + strings.TrimPrefix(text, "proto: ")
 		}
@@ -87,7 +87,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (*Tree, error) {
 	return l.result()
 }
 
-// ResourceType is the type of the resources that have a control plane's rules.
+// ResourceType is the type of a control plane's resources with rules.
 const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 // loader builds a tree from documents, one after the other.
@@ -96,8 +96,8 @@ type loader struct {
 	tree     *Tree
 	valued   []valued               // nodes for certain values of their keys, in the order of the files
 	names    map[limiter.Entry]bool // names of limits, by domain
-	replaced []mention              // names in the replaces of limits
-	roots    []*node                // of all domains, and of the documents whose domain is invalid
+	replaced []mention              // names in the field replaces of limits
+	roots    []*node                // root nodes of all domains, and of documents whose domain is invalid
 	problems Problems
 }
 
@@ -109,8 +109,8 @@ func newLoader(opts Options) *loader {
 	}
 }
 
-// files decodes files. It decodes files larger than size in parts; see strictyaml.Split for
-// size and ahead. It returns false if a part cannot be parsed on its own.
+// files decodes files, in parts if they are larger than size; see strictyaml.Split for size and
+// ahead. It returns false if a part cannot be parsed on its own.
 func (l *loader) files(files []File, size, ahead int) bool {
 	if len(files) == 0 {
 		l.problems = append(l.problems, Problem{Message: "there are no rule files, at least one is required"})
@@ -134,7 +134,7 @@ func (l *loader) add(d *decoder) {
 	l.tree.warnings = append(l.tree.warnings, d.Warnings...)
 }
 
-// result returns the tree or, if there are problems, all of them.
+// result returns the tree or, if there are problems, all problems.
 func (l *loader) result() (*Tree, error) {
 	if len(l.tree.holds) > 0 {
 		for _, root := range l.roots {
@@ -155,8 +155,8 @@ func (l *loader) result() (*Tree, error) {
 	return l.tree, nil
 }
 
-// checkHolds reports the nodes below n whose key names holds in their domain. An entry that
-// names a hold must not lead to a node, so that it can be anywhere in a descriptor.
+// checkHolds reports nodes below n whose key names holds in the domain. An entry that names a
+// hold must not lead to a node, so that it can be anywhere in a descriptor.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {

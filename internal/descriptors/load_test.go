@@ -58,8 +58,8 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	}
 }
 
-// compareBeside loads each file of a directory, and each subdirectory as files to merge, and
-// compares the result of say with the text file beside it.
+// compareBeside loads each file in a directory, and each subdirectory as files to merge. It
+// compares the result of say with the text file beside the file or subdirectory.
 func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 	t.Helper()
 	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
@@ -117,7 +117,7 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 	}
 }
 
-// The fields of a rule apply to all its limits, and each limit has its own metrics.
+// The fields of a rule apply to all its limits. Each limit has its own metrics.
 func TestLoadSeveralLimits(t *testing.T) {
 	tree := load(t, `
 domain: api

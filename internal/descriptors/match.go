@@ -14,7 +14,7 @@ type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // in the order of the files
-	// holds has, by domain and key, the first rule whose holds are named by that key.
+	// holds has, by domain and key, the first rule whose holds the entry with that key names.
 	holds map[limiter.Entry]*Rule
 
 	warnings Problems
@@ -22,29 +22,29 @@ type Tree struct {
 
 // Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the next rule above this one that applies below, and so to the same descriptors.
-	// It is nil if there is none.
+	// Above is the next rule above this rule whose limits apply below it, and so to the same
+	// descriptors. It is nil if there is none.
 	Above *Rule
 	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
 	Override *Override
-	// Limits all apply, each with a counter of its own. A whitelist entry has none: its
+	// Limits all apply, each with its own counter. A whitelist entry has no limits: its
 	// descriptor is known and unlimited.
 	Limits []*limiter.Limit
 	// Patterns has, for each level with share_threshold, the text that replaces its values in
-	// the counter's key, and "" for other levels. It ends with the last such text, and is nil
-	// if there is none, as limiter.Keys.Append expects.
+	// the counter's key, and "" for other levels. The last element is such a text; without any,
+	// Patterns is nil. limiter.Keys.Append takes it.
 	Patterns []string
 	// Hold is the key of the entry that names a hold of the concurrency limits here and in
-	// Above. It is empty if there are none. The entry is not part of the path to the rule, and
-	// may be anywhere in a descriptor.
+	// Above, or "" without such limits. The entry is not part of the path to the rule, and may
+	// be anywhere in a descriptor.
 	Hold string
-	// Metadata is sent in answers about this rule, and is nil if there is none. Its values have
-	// the types of encoding/json.
+	// Metadata is sent in answers about this rule. It may be nil. Its values have the types of
+	// encoding/json.
 	Metadata map[string]any
 
 	node *node
-	// labels are the names of the levels in metrics. They are nil if no name contains a
-	// request's value; the names in the limits' series are then complete.
+	// labels are the names of the levels in metrics, or nil if no name contains a request's
+	// value. Then the limits' series have the complete names.
 	labels []levelLabel
 	// Settings that put values of requests into labels.
 	detailedMetric, valueToMetric bool
@@ -57,27 +57,28 @@ type Rule struct {
 type node struct {
 	parent *node // nil for a domain
 	file   string
-	// entry is the key, and a value that leads here from parent: the first value of a list or
-	// of networks, the text of a regular expression, or "" for any value. A domain has its name
-	// as key.
+	// entry has the key, and a value that leads here from parent: the first value of a list or
+	// of networks, the text of a regular expression, or "" for any value. For a domain, the key
+	// is its name.
 	entry limiter.Entry
 
-	line, column int32 // in file; 0 in a resource of a control plane
-	index        int32 // in its list of descriptors
+	line, column int32 // location in file; 0 for a resource of a control plane
+	index        int32 // index in its list of descriptors
 	more         int32 // number of values or networks besides the first
-	order        int32 // rank of a wildcard or regular expression, by location
-	how          How   // how entries lead here; Nowhere for a domain and for a rule without key
+	order        int32 // rank of a wildcard or regular expression among those of its key, by location
+	how          How   // how entries lead here; Nowhere for a domain or a rule without key
 	limited      bool  // the node or a node below it has a limit that counts
 	matchesAll   bool  // one of its wildcards or its regular expression matches every value
 
 	// rule applies to descriptors that end here. It is nil if the node only has children.
 	rule *Rule
-	// keyless applies to entries that lead to no child. Its own node is not among the children.
+	// keyless applies to entries that lead to no child. The node of keyless is not among the
+	// children.
 	keyless *Rule
 
 	children []*node // in the order of the files
 	// exact has children by key and value, including each value of a list and the text of each
-	// wildcard. A child for any value has the value "", which cannot be listed.
+	// wildcard. A child for any value has the value "", which no list can contain.
 	exact    map[limiter.Entry]*node
 	patterns map[string]*patterns // by key
 }
@@ -114,7 +115,7 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 }
 
 // Locations sets each value of bySeries to the location of the first rule that has a limit with
-// the series. It does not change the value of a series that no rule has.
+// that series. Values of series without a rule stay.
 func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 	for _, r := range t.rules {
 		for _, l := range r.Limits {
@@ -126,20 +127,21 @@ func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 }
 
 // Match returns the rule that applies to a descriptor: the rule to which its entries lead level
-// by level. If there is none, Match returns the nearest rule above that applies below, or nil.
-// But if an entry leads nowhere, the rule without key of its level takes precedence. The limits
-// of Above apply, too. Match does not backtrack and does not allocate. The descriptors of a request
+// by level. If there is none, it is the nearest rule above whose limits apply below, or nil. But
+// if an entry leads nowhere, the rule without key of its level takes precedence. The limits of
+// Above apply, too. Match does not backtrack and does not allocate. All descriptors of a request
 // share work.
 //
-// Match also returns the index of the entry that names the rule's hold and is not part of the path,
-// or -1. If the rule needs a hold and holdEntry is -1, its concurrency limits must deny.
-// counted has the entries to count: if networks match, it is a copy with canonical addresses.
+// holdEntry is the index of the entry that names the rule's hold and is not part of the path, or
+// -1. If the rule needs a hold and holdEntry is -1, the rule's concurrency limits must deny.
+// counted has the entries for the key: entries, or a copy with canonical addresses if networks
+// match.
 func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	n, holdEntry := t.domains[domain], -1
 	if n == nil {
 		return nil, -1, entries
 	}
-	var without *Rule // result if the entry at holdEntry does not name a hold of the rule
+	var without *Rule // result in case the entry at holdEntry does not name a hold of the rule
 	for i, e := range entries {
 		if next := n.next(e, work); next != nil {
 			switch p := n.patterns[e.Key]; {
@@ -168,8 +170,9 @@ func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *
 	return rule.withHold(without, holdEntry, entries)
 }
 
-// canonical returns entries with the address at i, if it is one, in canonical form and without a
-// zone, so that all forms of an address share a counter. It copies entries if that changes them.
+// canonical returns entries with the value at i, if it is an address, in canonical form and
+// without a zone, so that all forms of an address share a counter. If this changes the value,
+// the result is a copy.
 func canonical(entries []limiter.Entry, i int) []limiter.Entry {
 	if !strings.Contains(entries[i].Value, ":") { // IPv4 addresses are always canonical
 		return entries
@@ -193,22 +196,22 @@ func (n *node) above() *Rule {
 	return nil
 }
 
-// withHold returns the results of Match, where r is the rule that matched while the entry
-// at holdEntry was skipped. If that entry does not name a hold of r, the result is without, as
-// if the entry had led nowhere.
+// withHold returns the results of Match, where r is the rule that matched without the entry at
+// holdEntry. If that entry does not name a hold of r, the rule is without, as if the entry had
+// led nowhere.
 func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
 	}
-	if holdEntry < 0 && r != nil && r.Hold != "" { // the entry may come later
+	if holdEntry < 0 && r != nil && r.Hold != "" { // the entry may follow the path
 		holdEntry = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
 	}
 	return r, holdEntry, entries
 }
 
-// Passed returns the last rule above the end of a descriptor whose limits apply below it. The
-// descriptor matched r, and entries is its length without the entry that names a hold. The rule
-// at the end itself is not passed, nor is a rule without key.
+// Passed returns the last rule above the end of a descriptor whose limits apply below that rule.
+// The descriptor matched r, and entries is its length without the entry that names a hold. A
+// rule at the end itself is not passed, nor is a rule without key.
 func (r *Rule) Passed(entries int) *Rule {
 	if entries > int(r.levels) && !r.IsKeyless() {
 		return r
@@ -216,9 +219,9 @@ func (r *Rule) Passed(entries int) *Rule {
 	return r.Above
 }
 
-// Counted returns the entries in the key of r's counters, for a descriptor that matched r or a
+// Counted returns the entries in the keys of r's counters, for a descriptor that matched r or a
 // rule below it: the entries that lead to r. For a rule without key, it returns all entries, or
-// the path to its level if all descriptors share a counter.
+// only the path to its level if all descriptors share a counter.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {
 	case !r.IsKeyless():
@@ -233,9 +236,9 @@ func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 // IsKeyless reports whether r has no key, and so applies if its level has no other match.
 func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 
-// next returns the child that an entry leads to, or nil. It tries the child with the key and
-// value, then the patterns of the key, then the child with the key for any value. An empty
-// value is no exception: the wildcard * matches it, as do some regular expressions.
+// next returns the child to which an entry leads, or nil. It tries the child with the key and
+// value, then the patterns of the key, then the child for any value of the key. An empty value
+// is no exception: the wildcard * and some regular expressions match it.
 func (n *node) next(e limiter.Entry, work *Work) *node {
 	if child := n.exact[e]; child != nil {
 		return child
@@ -248,8 +251,8 @@ func (n *node) next(e limiter.Entry, work *Work) *node {
 	return n.exact[limiter.Entry{Key: e.Key}]
 }
 
-// all yields the child that an entry leads to, then the child that it would lead to without
-// that one, and so on. It may repeat a child. It stops when too little work is left.
+// all yields the child to which an entry leads, then the child to which it would lead without
+// the first child, and so on. It may repeat a child. It stops when too little work is left.
 func (n *node) all(e limiter.Entry, work *Work) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		if child := n.exact[e]; child != nil && !yield(child) {

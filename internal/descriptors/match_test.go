@@ -14,7 +14,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// entries returns a descriptor of "key=value" words.
+// entries returns a descriptor with an entry for each word of the form key=value.
 func entries(words ...string) []limiter.Entry {
 	var list []limiter.Entry
 	for _, w := range words {
@@ -24,14 +24,14 @@ func entries(words ...string) []limiter.Entry {
 	return list
 }
 
-// match returns the rule that applies to the only descriptor of a request.
+// match returns the rule that applies to a descriptor with all of MaxWork.
 func (t *Tree) match(domain string, entries []limiter.Entry) *Rule {
 	work := MaxWork
 	rule, _, _ := t.Match(domain, entries, &work)
 	return rule
 }
 
-// found returns the rules that apply to a descriptor, each with its patterns, its counted
+// found formats the rules that apply to a descriptor, each with its patterns, its counted
 // entries, the values that share its counter, and labels with values of requests. The index of
 // the entry that names a hold comes last.
 func found(tree *Tree, descriptor []limiter.Entry) string {
@@ -76,8 +76,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// use does what a request does: it finds the rules of a descriptor, and appends the keys of
-// their counters and the labels of their metrics to buf.
+// use finds the rules for a descriptor, as for a request, and appends the keys of their counters
+// and the labels of their metrics to buf.
 func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	work := MaxWork
 	rule, _, descriptor := tree.Match("api", descriptor, &work)
@@ -90,7 +90,7 @@ func use(buf []byte, tree *Tree, descriptor []limiter.Entry) []byte {
 	return buf
 }
 
-// wantNoAllocation fails if use allocates for a descriptor.
+// wantNoAllocation fails the test if use allocates for a descriptor.
 func wantNoAllocation(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 	t.Helper()
 	buf := use(nil, tree, descriptor)
@@ -99,7 +99,7 @@ func wantNoAllocation(t *testing.T, tree *Tree, descriptor []limiter.Entry) {
 	}
 }
 
-// readBelow reads a file, or all files of a directory. The names of the files are relative to
+// readBelow reads a file, or all files in a directory. The names of the results are relative to
 // root.
 func readBelow(t testing.TB, root, name string) []File {
 	t.Helper()
@@ -111,9 +111,10 @@ func readBelow(t testing.TB, root, name string) []File {
 	return files
 }
 
-// compareComments loads files, and directories as files to merge. Their comments contain
-// descriptors, each with the expected result of say, which -update writes. compareComments also
-// reports rules that share a counter, and descriptors that make matching allocate.
+// compareComments loads the files in root, and its directories as files to merge. Their comments
+// contain descriptors, each with the expected result of say, which -update writes.
+// compareComments also reports rules that share a counter, and descriptors for which matching
+// allocates.
 func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry) string) {
 	t.Helper()
 	for _, entry := range testenv.Must(os.ReadDir(root))(t) {
@@ -187,7 +188,7 @@ func manyRules(n int) string {
 }
 
 // The cost depends on the depth of the descriptor, not on the number of rules: a search among
-// 1,000 wildcards does not compare more of them than one among 10.
+// 1,000 wildcards compares as few of them as a search among 10.
 func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	shapes := func(n int) (shapes, longest int) {
 		w := &load(t, manyRules(n)).domains["api"].patterns["path"].wildcards
@@ -198,7 +199,7 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	}
 	few, _ := shapes(10)
 	many, longest := shapes(1000)
-	if want := 3 * few; many > want { // i has up to three digits instead of one, so there are more shapes
+	if want := 3 * few; many > want { // the numbers have up to three digits instead of one, so there are more shapes
 		t.Errorf("%d lookups for 10 rules of each kind, %d for 1,000, want at most %d", few, many, want)
 	}
 	if longest != 1 {

@@ -13,11 +13,11 @@ import (
 	"weir/internal/descriptors/strictyaml"
 )
 
-// mostUnknown limits the unknown fields that are reported for one resource.
+// mostUnknown limits the number of unknown fields that are reported for one resource.
 const mostUnknown = 20
 
 // message returns a message of a control plane as the YAML nodes of an equivalent file, so that
-// one decoder checks both. The nodes have no position. Unknown fields cause warnings.
+// one decoder checks both. The nodes have no position. It warns of unknown fields.
 func (d *decoder) message(m protoreflect.Message) *yaml.Node {
 	runtime.Gosched()
 	rest := m.GetUnknown()
@@ -31,7 +31,7 @@ func (d *decoder) message(m protoreflect.Message) *yaml.Node {
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		name := string(f.Name())
-		// A missing amount means 0, unless the limit is unlimited.
+		// An unset amount means 0, unless the limit is unlimited.
 		isAmount := name == "requests_per_unit" && !m.Get(fields.ByName("unlimited")).Bool()
 		if m.Has(f) || isAmount {
 			d.Enter(strictyaml.Step{Field: name})
@@ -72,8 +72,8 @@ func (d *decoder) messageValue(f protoreflect.FieldDescriptor, v protoreflect.Va
 	return scalar("!!str", v.String())
 }
 
-// jsonNode returns the node of a value in metadata. It does not let the YAML library encode
-// texts, because that loses line breaks.
+// jsonNode returns the node of a value in metadata. It encodes texts itself, because the YAML
+// library would lose line breaks.
 func jsonNode(value any) *yaml.Node {
 	n := new(yaml.Node)
 	switch v := value.(type) {
@@ -89,7 +89,7 @@ func jsonNode(value any) *yaml.Node {
 		}
 	case string:
 		n = scalar("!!str", v)
-		n.Style = yaml.DoubleQuotedStyle // or the decoder would read "yes" as a boolean
+		n.Style = yaml.DoubleQuotedStyle // otherwise, the decoder would read "yes" as a boolean
 	default:
 		_ = n.Encode(v) // never fails for a number, a boolean or null
 	}

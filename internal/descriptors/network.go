@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// parseNetwork returns the network that text names. An IPv4 network in IPv6 form becomes the
-// IPv4 network. If the text is invalid, it returns the message of a problem in wrong.
+// parseNetwork returns the network in text. It converts an IPv4 network in IPv6 form to IPv4. If
+// the text is invalid, wrong is the message of the problem.
 func parseNetwork(text string) (network netip.Prefix, wrong string) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		return network, fmt.Sprintf("%q is an address, not a network; write %q for this address alone", text, host(address))
@@ -40,8 +40,8 @@ const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 // parseAddress returns the address in a value of a request. It converts IPv4 addresses in IPv6
 // form to IPv4, and removes the zone, which Envoy sends with link-local addresses.
 //
-// netip.ParseAddr allocates when it fails, and keeps every zone in memory. So it only gets
-// values that look like an address; an invalid one of those costs 48 bytes.
+// netip.ParseAddr allocates when it fails, and keeps every zone in memory. So it gets only
+// values that look like an address; an invalid value among them costs 48 bytes.
 func parseAddress(value string) (address netip.Addr, ok bool) {
 	zone := strings.IndexByte(value, '%')
 	if zone > 0 && zone < len(value)-1 {

@@ -6,23 +6,23 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// patterns are the children of one node and key whose values are not listed: networks,
-// wildcards and regular expressions. A value that is no address of a network leads to the first
+// patterns has the children of one node and key whose values are not listed: networks, wildcards
+// and regular expressions. A value that is not an address in a network leads to the first
 // matching wildcard or regular expression in the order of the files.
 type patterns struct {
-	networks  *bart.Table[*node] // nil if there are none, because a table takes some memory
+	networks  *bart.Table[*node] // nil without networks, because even an empty table takes memory
 	wildcards wildcards
 	regexes   []*regex
-	count     int32 // children with wildcards or regular expressions
-	steps     int   // of all regular expressions
+	count     int32 // number of children with wildcards or regular expressions
+	steps     int   // steps of all regular expressions
 	catchAll  *node // first child that matches every value and so hides later ones, or nil
 	last      *node // last child with a wildcard or regular expression
 	tooLong   *node // for values that take too much work
-	compared  Work  // left for comparing wildcards with each other, see isHidden
+	compared  Work  // remaining work for comparing wildcards with each other, see isHidden
 }
 
-// find returns the child that a value leads to, or nil. If the value is an address of a
-// network, that is the child with the longest prefix, and otherwise the first matching child in
+// find returns the child to which a value leads, or nil. If the value is an address in a
+// network, this is the child with the longest prefix, and otherwise the first matching child in
 // the order of the files. If too little work is left, find returns tooLong.
 func (p *patterns) find(value string, work *Work) *node {
 	if p.networks != nil {
@@ -42,8 +42,8 @@ func (p *patterns) find(value string, work *Work) *node {
 	return child
 }
 
-// findText returns the first matching wildcard or regular expression whose order is at least
-// from. It returns nil if there is none, or if too little work is left.
+// findText returns the child with the first matching wildcard or regular expression whose order
+// is at least from. It returns nil if there is none, or if too little work is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
 	for _, r := range p.regexes {
@@ -77,13 +77,13 @@ func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn b
 	return child == nil
 }
 
-// addWildcard lets a wildcard lead to child, whose list may have several wildcards.
+// addWildcard makes a wildcard lead to child. The list of child may have several wildcards.
 func (p *patterns) addWildcard(child *node, text string) {
 	p.order(child, strings.Trim(text, "*") == "")
 	p.wildcards.add(child, text)
 }
 
-// order records that child is the last one so far, and whether it matches every value.
+// order records that child is the last child so far, and whether it matches every value.
 func (p *patterns) order(child *node, matchesAll bool) {
 	if p.last != child {
 		child.order, p.last = p.count, child

@@ -9,26 +9,25 @@ import (
 )
 
 // maxRegexSteps limits the steps of all regular expressions of one node and key. A step is an
-// instruction of the compiled program, about one per character of the expression. Each step may
-// run once for each byte of the value.
+// instruction of the compiled program; there is about one for each character of the expression.
+// Each step may run once for each byte of the value.
 const maxRegexSteps = 2000
 
-// A regular expression must match the full value. A . also matches a newline, as a * does
-// in a wildcard, so that a value with a newline cannot avoid a limit.
+// A regular expression must match the full value. A . also matches a newline, like a * in a
+// wildcard, so that a value with a newline cannot avoid a limit.
 const beforeRegex, afterRegex = `\A(?s:`, `)\z`
 
 // regex is a regular expression of the rules.
 type regex struct {
 	compiled *regexp.Regexp
-	prefix   string // of every value that matches, may be empty
-	literal  string // part of every value that matches, may be empty
+	prefix   string // prefix of every matching value, may be empty
+	literal  string // part of every matching value, may be empty
 	steps    int
-	child    *node // node to which matching values lead, once it is attached
+	child    *node // node to which matching values lead, set when it is attached
 }
 
-// matches reports whether the regular expression matches the full value. It returns false if
-// too little work is left. Testing the prefix and the literal first is cheap and rejects most
-// values.
+// matches reports whether r matches the full value. It returns false if too little work is left.
+// The tests of the prefix and the literal are cheap and reject most values.
 func (r *regex) matches(value string, work *Work) bool {
 	return work.take(1) && strings.HasPrefix(value, r.prefix) &&
 		work.scan(value) && strings.Contains(value, r.literal) &&
@@ -38,17 +37,17 @@ func (r *regex) matches(value string, work *Work) bool {
 // parseRegex compiles a regular expression, or returns a message if the text is invalid.
 func parseRegex(text string) (re *regex, wrong string) {
 	anchored := beforeRegex + text + afterRegex
-	alone, err := syntax.Parse(text, syntax.Perl) // a)(b is valid only if anchored
+	alone, err := syntax.Parse(text, syntax.Perl) // because a)(b becomes valid when it is anchored
 	var parsed *syntax.Regexp
 	if err == nil {
-		parsed, err = syntax.Parse(anchored, syntax.Perl) // \Q is valid only alone
+		parsed, err = syntax.Parse(anchored, syntax.Perl) // because \Q becomes invalid when it is anchored
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("%q is not a valid regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	re = &regex{literal: literal(parsed)}
-	program, _ := syntax.Compile(alone.Simplify()) // it never fails
-	re.prefix, _ = program.Prefix()                // of alone, because the prefix of parsed is empty behind its \A
+	program, _ := syntax.Compile(alone.Simplify()) // never fails
+	re.prefix, _ = program.Prefix()                // from alone, because the \A of parsed hides its prefix
 	program, _ = syntax.Compile(parsed.Simplify())
 	if re.steps = len(program.Inst); re.steps > maxRegexSteps {
 		return nil, tooManySteps(re.steps)
@@ -57,7 +56,7 @@ func parseRegex(text string) (re *regex, wrong string) {
 	return re, ""
 }
 
-// literal returns the longest text that is known to be part of every match of re.
+// literal returns the longest text that is known to be in every match of re.
 func literal(re *syntax.Regexp) (longest string) {
 	switch {
 	case re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0:
@@ -71,7 +70,7 @@ func literal(re *syntax.Regexp) (longest string) {
 			}
 		}
 	}
-	if strings.ContainsRune(longest, utf8.RuneError) { // it also matches bytes that are not UTF-8
+	if strings.ContainsRune(longest, utf8.RuneError) { // such a literal also matches bytes that are not UTF-8
 		return ""
 	}
 	return longest

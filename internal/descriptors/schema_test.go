@@ -44,8 +44,8 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return testenv.Must(c.Compile("rules.schema.json"))(t)
 }
 
-// textOfEditors matches numbers with underscores, and dates. They are text for editors, but not
-// in YAML 1.1, which rule files use.
+// textOfEditors matches numbers with underscores, and dates, which are text for editors but not
+// in YAML 1.1, the version of rule files.
 var textOfEditors = regexp.MustCompile(`\b[0-9]+(_[0-9]+)+\b|\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b`)
 
 // asEditor returns the value that an editor reads from a file. ok is false unless the file is a
@@ -92,7 +92,7 @@ func TestSchemaRefusesBadFiles(t *testing.T) {
 	schema := compiled(t)
 	var taken []string
 	for _, f := range readBelow(t, "testdata/bad", "testdata/bad") {
-		if value, ok := asEditor(f.Data); ok && schema.Validate(value) == nil { // editors refuse the others as invalid YAML
+		if value, ok := asEditor(f.Data); ok && schema.Validate(value) == nil { // editors refuse the other files as invalid YAML
 			taken = append(taken, f.Name)
 		}
 	}
@@ -109,11 +109,11 @@ var samples = []string{
 	"{unit: day, requests_per_unit: 1}", "[{unit: day, requests_per_unit: 1}]", "{unlimited: true}", "[{key: a}]", "{max_requests_per_unit: 5}", "{burst_ratio: 0.5}",
 }
 
-// schemaCases are files in which a field of a table can be inserted, and its required siblings.
+// schemaCases are files for fields of a table, with the required siblings of the fields.
 var schemaCases = []struct {
 	fields []string
 	format string
-	beside map[string]string // siblings that complete the file
+	beside map[string]string // values of siblings that complete the file
 }{
 	{format.file.names, "{%s}", map[string]string{"domain": "api"}},
 	{format.descriptor.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
@@ -128,12 +128,12 @@ var schemaCases = []struct {
 	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", nil},
 }
 
-// onlyDecoderKnows matches problems that the schema cannot find.
+// onlyDecoderKnows matches problems that a schema cannot find.
 var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100 years|time zone")
 
 // For one field with any value, the schema and the decoder agree, except on combinations of
-// numbers. For several fields, the schema accepts at least the files that the decoder accepts,
-// so an editor shows no false alarm.
+// numbers. For several fields, the schema accepts every file that the decoder accepts, so that
+// editors show no false alarms.
 func TestSchemaAgreesWithDecoder(t *testing.T) {
 	schema, random, known, good := compiled(t), rand.New(rand.NewPCG(1, 2)), 0, 0
 	judge := func(format string, fields map[string]string, o Options) (text string, err, refused error) {

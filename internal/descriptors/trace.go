@@ -11,52 +11,52 @@ import (
 
 // Trace is the path of Match through the tree for one descriptor.
 type Trace struct {
-	// Levels has one level for each entry, up to the first entry that leads nowhere.
+	// Levels has a Level for each entry, up to the first entry that leads nowhere.
 	Levels []Level
-	// Rule is the result of Match. Ends reports whether the descriptor ends at it. Otherwise it
-	// is a rule above that applies below, or a rule without key, or nil.
+	// Rule is the result of Match. Ends reports whether the descriptor ends at Rule. Otherwise
+	// Rule is a rule above whose limits apply below, a rule without key, or nil.
 	Rule *Rule
 	Ends bool
-	// Children are the nodes below the end of the path, sorted by key and value, if the
-	// descriptor does not end at a rule. A child without value has the value "".
+	// Children are the entries of the nodes below the end of the path, sorted by key and value,
+	// if the descriptor does not end at a rule. The value of a child for any value is "".
 	Children []limiter.Entry
 	// Hidden describes a rule that would apply if matching backtracked, and the more specific
-	// node beside the path to it that hides it. It is empty if there is none.
+	// node that hides it. It is empty if there is no such rule.
 	Hidden string
 }
 
-// Level is the match of one entry of a descriptor. Entry and Node are spelled by Spell.
+// Level is the match of one entry of a descriptor. Entry and Node are in the form of Spell.
 type Level struct {
 	Entry string `json:"entry"`
 	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold, long or none
-	// Node is the configured key and value of the node that the entry leads to, if any. The value
-	// is a pattern for a wildcard, "" for a key, [a+2] for a list or networks that begin with a and
-	// have 2 more, and ~a for a regular expression.
+	// Node has the configured key and value of the node to which the entry leads, if any. The
+	// value is a pattern for a wildcard, "" for any value, [a+2] for a list or networks that
+	// begin with a and have 2 more, and ~a for a regular expression.
 	Node string `json:"node,omitempty"`
-	// Network is the network of the node that contains the address.
+	// Network is the node's network that contains the address.
 	Network string `json:"network,omitempty"`
 }
 
 // How is the way in which an entry leads to a node.
 type How uint8
 
-// From the most to the least specific:
+// The ways, from the most specific to the least.
 const (
 	Nowhere    How = iota // no node matches the entry
 	ByValue               // the node has the key and value
-	ByList                // the node's list has the value
-	ByNetwork             // of the networks that contain the address, one of the node's has the longest prefix
-	ByWildcard            // the node's value is the first wildcard or regular expression that matches
-	ByRegex               // the same for the node's regular expression
+	ByList                // the node's list contains the value
+	ByNetwork             // a network of the node contains the address, with the longest prefix
+	ByWildcard            // the node's wildcard is the first matching wildcard or regular expression
+	ByRegex               // the node's regular expression is the first matching wildcard or regular expression
 	ByKey                 // the node is for any value of the key
-	NamesHold             // the entry leads to no node, but names the rule's hold
+	NamesHold             // the entry leads to no node but names the rule's hold
 	TooLong               // the value takes too much Work, so it leads to a rule that denies
 )
 
 // matches has the word in Level.Match for each How.
 var matches = [...]string{"none", "value", "list", "network", "wildcard", "regex", "key", "hold", "long"}
 
-// Explain returns how Match finds the rule for a descriptor, or why it finds none.
+// Explain returns the path on which Match finds the rule for a descriptor, or fails to find one.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
@@ -66,7 +66,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	rule, holdEntry, _ := t.Match(domain, entries, &work)
 	work = MaxWork
 	trace := Trace{Rule: rule}
-	way, leading := []*node{n}, entries // leading omits the entry that names a hold
+	way, leading := []*node{n}, entries // leading is without the entry that names a hold
 	if holdEntry >= 0 {
 		leading = slices.Delete(slices.Clone(entries), holdEntry, holdEntry+1)
 	}
@@ -97,12 +97,11 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// hidden describes the hidden rule to which entries would lead, from the deepest node at which they
-// could take another path. It returns "" if there is none. nodes is the path of entries from the
-// domain.
+// hidden describes a hidden rule to which entries would lead on another path, from the deepest
+// possible node. It returns "" if there is none. nodes is the path of entries from the domain.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
-		for general := range nodes[i].all(entries[i], work) { // the first one leads to no rule
+		for general := range nodes[i].all(entries[i], work) { // the first one is on the path and leads to no rule
 			if way, found := general.follow(entries[i+1:], work); found {
 				value := ""
 				if general.value() == "" {
@@ -115,7 +114,8 @@ func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	return ""
 }
 
-// follow returns the nodes to which entries lead from n, and whether they end at a rule.
+// follow returns the names of the nodes to which entries lead from n, and whether they end at a
+// rule.
 func (n *node) follow(entries []limiter.Entry, work *Work) (way []string, found bool) {
 	for _, e := range entries {
 		if n = n.next(e, work); n == nil || n.how == TooLong {
@@ -126,7 +126,7 @@ func (n *node) follow(entries []limiter.Entry, work *Work) (way []string, found 
 	return way, n.rule != nil
 }
 
-// leads returns how an entry leads from n to its child next, or nowhere if next is nil.
+// leads describes how an entry leads from n to its child next, or nowhere if next is nil.
 func (n *node) leads(e limiter.Entry, next *node) Level {
 	if next == nil {
 		return Level{Entry: Spell(e), Match: matches[Nowhere]}
@@ -146,7 +146,7 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 	return l
 }
 
-// Shared returns the values of each level of r whose values share a counter, as shown to
+// Shared returns, for each level of r whose values share a counter, these values as shown to
 // people.
 func (r *Rule) Shared() (values []string) {
 	way := r.node.path()[1:]

@@ -12,14 +12,14 @@ import (
 	"weir/internal/limiter"
 )
 
-// matcherFields are the fields that limit a descriptor to certain values of its key.
+// matcherFields are the fields that restrict a descriptor to certain values of its key.
 var matcherFields = []string{"value", "networks", "regex"}
 
-// values reads one of matcherFields, except lists, which attach reads once there is a node.
+// values reads one of matcherFields, except lists, which attach reads when there is a node.
 func (d *decoder) values(field string, n *yaml.Node) {
 	l := &d.level
 	switch {
-	case field == "value" && strictyaml.IsNull(n): // counts as omitted
+	case field == "value" && strictyaml.IsNull(n): // counts as not given
 		return
 	case l.from != "":
 		d.Problem(strictyaml.At(n), "%s is given, too: use one of %s", l.from, strings.Join(matcherFields, ", "))
@@ -48,8 +48,8 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	}
 }
 
-// attach makes the node of l a child of its parent, to which its values lead, unless the parent
-// has an equal child. mapping is the descriptor in the file.
+// attach makes the node of l a child of its parent and makes its values lead there, unless the
+// parent has an equal child. mapping is the descriptor in the file.
 func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	n := l.node
 	parent, p := n.parent, n.parent.patterns[n.entry.Key]
@@ -77,7 +77,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	case ByNetwork:
 		d.Field(mapping, "networks", func(list *yaml.Node) { v.values = d.leadFromNetworks(n, p, list) })
 	case ByRegex:
-		if l.regex == nil { // already reported
+		if l.regex == nil { // the invalid expression is already reported
 			break
 		}
 		if p.steps += l.regex.steps; p.steps > maxRegexSteps {
@@ -89,7 +89,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		}
 	case ByWildcard:
 		p.addWildcard(n, l.value)
-		fallthrough // the wildcard's text is a value that leads there, too
+		fallthrough // the wildcard's text is a value that also leads to n
 	default:
 		parent.exact[n.entry] = n
 	}
@@ -110,8 +110,8 @@ func (d *decoder) patternsOf(n *node, key string) *patterns {
 	return p
 }
 
-// tooLong returns the domain's node for values that take too much Work. Its rule denies, and is
-// not among the rules of the tree.
+// tooLong returns the domain's node for values that take too much Work. The rule of that node
+// denies, and is not among the rules of the tree.
 func (d *decoder) tooLong() *node {
 	if d.long != nil {
 		return d.long
@@ -122,7 +122,7 @@ func (d *decoder) tooLong() *node {
 	return d.long
 }
 
-// twin returns the existing child with the key and value of n, or nil. The items of lists are
+// twin returns the existing child with the key and value of n, or nil. Items of lists are
 // compared when they are read.
 func (n *node) twin(p *patterns) *node {
 	switch n.how {
@@ -135,7 +135,7 @@ func (n *node) twin(p *patterns) *node {
 	}
 }
 
-// leadFromList lets each value of a list lead to n, and returns the values.
+// leadFromList makes each value of a list lead to n, and returns the values.
 func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	var at []strictyaml.Position
 	d.listed(list, func(item *yaml.Node) {
@@ -163,7 +163,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	return values
 }
 
-// leadFromNetworks lets each network of a list lead to n, and returns an address of each.
+// leadFromNetworks makes each network of a list lead to n, and returns an address of each.
 func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addresses []string) {
 	if p.networks == nil {
 		p.networks = new(bart.Table[*node])
@@ -187,8 +187,8 @@ func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addre
 	return addresses
 }
 
-// listed reads the items of a list. An empty list is a problem: if all values of a rule are
-// commented out, the rule must not apply to every value.
+// listed reads the items of a list. An empty list is a problem, because a rule whose values are
+// all commented out must not apply to every value.
 func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 	if isEmptyList(list) {
 		d.Problem(strictyaml.At(list), "the list is empty; add at least one item")
@@ -200,7 +200,7 @@ func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
 	})
 }
 
-// repeated reports an item of the list of n that already leads to twin, which may be n itself.
+// repeated reports an item in the list of n that already leads to twin, which may be n itself.
 // It does nothing if twin is nil.
 func (d *decoder) repeated(item *yaml.Node, n, twin *node, value string) {
 	switch {
@@ -213,7 +213,7 @@ func (d *decoder) repeated(item *yaml.Node, n, twin *node, value string) {
 
 const twice = "%s is already at %s: a key and value may be in one rule only"
 
-// add adds a value that leads to n. The first value names the node.
+// add adds a value that leads to n. The first value becomes part of the node's name.
 func (n *node) add(value string) {
 	if n.entry.Value == "" {
 		n.entry.Value = value
@@ -222,8 +222,8 @@ func (n *node) add(value string) {
 	}
 }
 
-// value returns the values that lead to n as shown to people: [a+2] is a list of values or
-// networks that begins with a and has 2 more, ~a is a regular expression.
+// value returns the values that lead to n, as shown to people: [a+2] is a list of values or
+// networks that begins with a and has 2 more; ~a is a regular expression.
 func (n *node) value() string {
 	switch {
 	case n.how == ByRegex:
@@ -240,9 +240,9 @@ func (n *node) value() string {
 func (n *node) shown() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
 
 // pattern returns the text that replaces the values of n in the key of a shared counter. It is
-// unique among the children of a node with one key: only the pattern of a wildcard contains a
-// *, a value or network is in only one list, and all other patterns begin with their kind. It
-// does not change when values are added to the end of a list.
+// unique among the children of a node with one key: only the pattern of a wildcard contains a *,
+// a value or network is in only one list, and all other patterns begin with their kind. Adding
+// values to the end of a list does not change it.
 func (n *node) pattern() string {
 	switch n.how {
 	case Nowhere:

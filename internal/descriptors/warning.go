@@ -13,9 +13,9 @@ import (
 // because envoyproxy/ratelimit accepts them.
 func (t *Tree) Warnings() Problems { return t.warnings }
 
-// mention is a name in the replaces of a limit, and its location.
+// mention is a name in the field replaces of a limit, and its location.
 type mention struct {
-	name     limiter.Entry // with the domain as key
+	name     limiter.Entry // the domain as key, the name as value
 	location Problem       // without message
 }
 
@@ -41,10 +41,10 @@ func (l *loader) warnOfDomains() {
 }
 
 // isHidden reports whether no value reaches a wildcard or regular expression of n because of an
-// earlier one of its key, and warns of it. An earlier wildcard hides a later one if it matches
-// the later one's text, in which a '*' is then covered by a '*' of the earlier one. It is
-// unknown which values an earlier regular expression leaves, unless it matches all. Comparing
-// all wildcards with each other takes quadratic time, so p.compared limits it.
+// earlier one of its key, and warns of it. An earlier wildcard hides a later wildcard if it
+// matches the text of the later one, because a '*' of the earlier one covers each '*' in that
+// text. An earlier regular expression is known to hide others only if it matches every value.
+// Comparing all wildcards with each other takes quadratic time, so p.compared limits it.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
 	earlier := p.catchAll
 	if earlier == nil && n.how != ByRegex {

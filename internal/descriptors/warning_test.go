@@ -13,8 +13,8 @@ func TestWarnings(t *testing.T) {
 	compareBeside(t, "testdata/warned", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
 }
 
-// goodFiles reads the rules of examples, config and docs, which have no mistakes, and the files
-// in further.
+// goodFiles reads the rules in examples, config and docs, which have no mistakes, and the files
+// at further paths.
 func goodFiles(t *testing.T, further ...string) []File {
 	t.Helper()
 	paths := testenv.Must(filepath.Glob("../../examples/*/rules"))(t)
@@ -33,8 +33,8 @@ func TestNoWarnings(t *testing.T) {
 	}
 }
 
-// If many rules lack the same limits, the warnings name some and count the others. The search
-// for them takes little of the time to load.
+// If many rules lack the same limits, the warnings name some of the rules and count the others.
+// The search for such rules takes a small part of the time to load.
 func TestManyHiddenLimits(t *testing.T) {
 	const limit = "rate_limit: {unit: minute, requests_per_unit: 1}"
 	for _, test := range []struct {

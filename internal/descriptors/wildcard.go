@@ -2,12 +2,12 @@ package descriptors
 
 import "strings"
 
-// wildcards are the children of one node and key whose values contain a '*', which matches any
-// run of characters, even an empty one.
+// wildcards has the children of one node and key whose values contain a '*', which matches any
+// sequence of characters, even an empty one.
 //
-// They are found by their text before the first '*' and after the last one. So the cost of a
-// search depends on the number of distinct pairs of lengths of these texts, not on the number
-// of wildcards. Only wildcards with both texts in common are tried one after the other.
+// A wildcard is found by its texts before the first '*' and after the last '*'. So the cost of a
+// search depends on the number of distinct pairs of lengths of these texts, not on the number of
+// wildcards. Only wildcards with both texts in common are tried one after the other.
 type wildcards struct {
 	shapes []shape        // sorted by order
 	known  map[shape]bool // shapes without their order
@@ -24,7 +24,7 @@ type shape struct {
 }
 
 type wildcard struct {
-	middle []string // texts between two '*', to be found in this order
+	middle []string // texts between two '*', in order
 	child  *node
 }
 
@@ -52,13 +52,13 @@ func (w *wildcards) find(value string, from int32, work *Work) *node {
 	var best *node
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
-			break // all further wildcards come later in the files
+			break // all remaining wildcards come later in the files
 		}
 		end := len(value) - s.suffix
 		if end < s.prefix {
 			continue
 		}
-		if !work.take(4 + (s.prefix+s.suffix)/16) { // cost of the look-up
+		if !work.take(4 + (s.prefix+s.suffix)/16) { // the cost of the look-up
 			return nil
 		}
 		same := w.byEnds[ends{value[:s.prefix], value[end:]}]
@@ -83,7 +83,7 @@ func (w *wildcards) find(value string, from int32, work *Work) *node {
 }
 
 // matches reports whether rest, the value between the ends, contains the middle texts in their
-// order. Taking each text at its first occurrence leaves the longest rest for the others.
+// order. The first occurrence of each text leaves the longest rest for the other texts.
 func (c *wildcard) matches(rest string, work *Work) bool {
 	for _, text := range c.middle {
 		if !work.scan(rest) {

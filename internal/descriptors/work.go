@@ -1,13 +1,13 @@
 package descriptors
 
-// Work is a budget for finding the rules of one request. It is spent where values are compared
-// with patterns one after the other, which are regular expressions and wildcards with the same
-// ends. The cost depends on the length of the values, which clients choose. A unit is one step
-// of a regular expression for one byte, 5 to 12 ns, or searching 16 bytes for a text.
+// Work limits the cost of finding the rules of one request. It is spent where a value is
+// compared with patterns one after the other: regular expressions, and wildcards with the same
+// ends. The cost depends on the length of values, which clients choose. A unit is one step of a
+// regular expression for one byte, 5 to 12 ns, or a search of 16 bytes for a text.
 type Work int
 
 // MaxWork is the Work of one request. If too little is left for a value, the value leads to a
-// rule that denies, because any other rule, or none, might be to the client's advantage.
+// rule that denies, because any other rule, or no rule, might favor the client.
 const MaxWork Work = 1 << 20
 
 // take spends units, and returns false if too few are left.

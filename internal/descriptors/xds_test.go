@@ -101,7 +101,7 @@ resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplac
 	if got := tree.Warnings().Error(); !strings.HasPrefix(got, want) || tree.Rules() != 1 {
 		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}
-	// The paths of unknown fields in a deep message must not exhaust memory.
+	// The paths of unknown fields in a large message must not exhaust memory.
 	for i := range 1000 {
 		d := &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i)}
 		unknown(d, 20)
@@ -113,8 +113,8 @@ resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplac
 	}
 }
 
-// FuzzLoadResources loads arbitrary bytes as a resource. It must have the same tree or problems
-// as an equivalent file.
+// FuzzLoadResources loads arbitrary bytes as a resource. The tree or the problems must be the
+// same as for an equivalent file.
 func FuzzLoadResources(f *testing.F) {
 	for _, resources := range messages(f) {
 		for _, resource := range resources {
@@ -162,11 +162,11 @@ func whatIsWrong(err error) (list []string) {
 
 var limits = regexp.MustCompile(`"rate_limit":\s*\{`)
 
-// asFile returns a message as a JSON file of rules, which is also YAML. ok is false if no file
-// is equivalent. A missing amount becomes 0.
+// asFile returns a message as a JSON file of rules, which is also YAML. ok is false if there is
+// no equivalent file. An unset amount becomes 0.
 func asFile(m *ratelimit.RateLimitConfig) (text []byte, ok bool) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil { // a number in metadata that JSON does not have
+	if err != nil { // metadata has a number that JSON does not have
 		return nil, false
 	}
 	var escaped []byte

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Decode returns s with bytes decoded that are written as a mark and two hexadecimal digits,
-// such as %41 in URLs or \x41 in nginx logs. It keeps a mark without two digits.
+// Decode decodes the bytes in s that are written as a mark and two hexadecimal digits, such as
+// %41 in URLs or \x41 in nginx logs. It keeps a mark without two digits.
 func Decode(s, mark string) string {
 	if !strings.Contains(s, mark) {
 		return s

@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// JSON escapes all characters in JSON text that are not graphic, except line breaks, which are
-// only between tokens: encoding/json keeps some characters that terminals interpret. The
-// meaning of the JSON stays the same. JSON returns text itself if there are none.
+// JSON escapes all characters in JSON text that are not graphic, because encoding/json keeps
+// some characters that terminals interpret. It keeps line breaks, which are only between tokens.
+// The meaning of the JSON stays the same. If there is nothing to escape, JSON returns text
+// itself.
 func JSON(text []byte) []byte {
 	if bytes.IndexFunc(text, needsEscape) < 0 {
 		return text

@@ -1,6 +1,6 @@
-// Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and a
-// line break could imitate a line of our own. It also decodes hexadecimal escapes, quotes keys for
-// redis-cli, and formats large numbers.
+// Package plaintext makes untrusted text safe to show: terminals interpret control bytes, and
+// text after a line break could imitate output of Weir. It also decodes hexadecimal escapes,
+// quotes keys for redis-cli, and formats large numbers.
 package plaintext
 
 import (
@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Line escapes, in Go syntax, all characters of s that are not graphic: control characters,
-// line breaks, marks that change the direction of writing, and bytes that are not UTF-8. It
-// returns s itself if there are none.
+// Line escapes, in Go syntax, all characters of s that are not graphic: control characters, line
+// breaks, marks that change the direction of writing, and bytes that are not UTF-8. If there are
+// none, it returns s itself.
 func Line(s string) string { return Escape(s, isShown, appendQuoted) }
 
 // Lines is like Line, but keeps line breaks.
@@ -21,8 +21,8 @@ func Lines(s string) string {
 	return Escape(s, func(r rune) bool { return r == '\n' || isShown(r) }, appendQuoted)
 }
 
-// isShown returns false for U+FFFD, because decoding also returns that for bytes that are not
-// UTF-8. Of the two, appendQuoted escapes only the bytes.
+// isShown returns false for U+FFFD, because decoding returns it for bytes that are not UTF-8,
+// too. appendQuoted then escapes only such bytes, not a U+FFFD in the text.
 func isShown(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar }
 
 func appendQuoted(dst []byte, char string) []byte {
@@ -30,8 +30,8 @@ func appendQuoted(dst []byte, char string) []byte {
 	return append(dst, quoted[1:len(quoted)-1]...)
 }
 
-// Escape returns s with each character that keep rejects replaced by the bytes that appendEscaped
-// appends for it. keep gets U+FFFD for a byte that is not UTF-8.
+// Escape returns s with each character that keep rejects replaced by the output of
+// appendEscaped. keep gets U+FFFD for a byte that is not UTF-8.
 func Escape(s string, keep func(rune) bool, appendEscaped func(dst []byte, char string) []byte) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s
@@ -49,7 +49,7 @@ func Escape(s string, keep func(rune) bool, appendEscaped func(dst []byte, char 
 	return string(b)
 }
 
-// AppendHex appends each byte of a text as \x and two hexadecimal digits.
+// AppendHex appends each byte of text as \x and two hexadecimal digits.
 func AppendHex(dst []byte, text string) []byte {
 	for _, c := range []byte(text) {
 		dst = fmt.Appendf(dst, `\x%02x`, c)
@@ -66,7 +66,7 @@ func Number(n any) string {
 	return digits
 }
 
-// Cut returns s, or its first most bytes and its length if it is longer.
+// Cut returns s or, if s is longer than most bytes, its beginning and its length.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -9,7 +9,7 @@ func TestLineAndLines(t *testing.T) {
 		{"one\ntwo", `one\ntwo`, "one\ntwo"},
 		{"\x1b[31mred\x1b[0m", `\x1b[31mred\x1b[0m`, `\x1b[31mred\x1b[0m`},
 		{"a\r\tb\x00\x7f", `a\r\tb\x00\x7f`, `a\r\tb\x00\x7f`},
-		{"\u009b31m", `\u009b31m`, `\u009b31m`}, // CSI in one character
+		{"\u009b31m", `\u009b31m`, `\u009b31m`}, // the control sequence introducer as one character
 		{"\u202egnp", `\u202egnp`, `\u202egnp`},
 		{"\xff\ufffd", `\xff` + "\ufffd", `\xff` + "\ufffd"},
 	} {

@@ -1,14 +1,14 @@
-// Package spelling guesses the word that is meant by a misspelt one.
+// Package spelling guesses the intended word for a misspelt word.
 package spelling
 
 import "strings"
 
-// Nearest returns the first candidate that begins with word, or the most similar one within two
-// typing errors, or "".
+// Nearest returns the first candidate that begins with word, else the most similar candidate
+// within two typing errors, else "".
 func Nearest(word string, candidates []string) string {
 	const (
-		shortest = 3  // minimum length of a beginning
-		longest  = 40 // longer than any name that people type
+		shortest = 3  // minimum length of word as the beginning of a candidate
+		longest  = 40 // maximum length of word, longer than any name that people type
 	)
 	if len(word) > longest {
 		return ""
@@ -21,7 +21,7 @@ func Nearest(word string, candidates []string) string {
 	best, least := "", 3
 	for _, c := range candidates {
 		if len(c) >= len(word)+least {
-			continue // has at least that distance, and may be very long
+			continue // the distance is not below least, and c may be very long
 		}
 		if n := editDistance(word, c); n < least && n < len(c)-1 {
 			best, least = c, n

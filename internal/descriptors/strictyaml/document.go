@@ -1,9 +1,9 @@
-// Package strictyaml reads YAML configuration and reports all problems at once, each with file,
-// line, column, path and the allowed values.
+// Package strictyaml reads YAML configuration. It reports all problems at once, each with file,
+// line, column, path and allowed values.
 //
-// It reads a file as YAML nodes, which know their line and column. Decoder walks the nodes
-// field by field, and continues after a problem. The package knows only YAML, and not the
-// meaning of fields in rules and tests.
+// It reads a file as YAML nodes, which have a line and column. Decoder walks the nodes field by
+// field, and continues after a problem. The package knows only YAML, not the meaning of fields
+// in rules and tests.
 package strictyaml
 
 import (
@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// MaxFileSize is the maximum size in bytes of a file to parse.
+	// MaxFileSize is the maximum size of a file, in bytes.
 	MaxFileSize = 16 << 20
 	// maxDepth limits the nesting of lists and mappings, so that a file cannot exhaust the
-	// stack. A level of descriptors takes two.
+	// stack. Each level of descriptors is a list and a mapping.
 	maxDepth = 100
-	// maxAliased limits the number of nodes that the aliases of a file stand for, so that a few
-	// lines cannot expand to gigabytes.
+	// maxAliased limits the number of nodes visited through aliases, so that a few lines cannot
+	// expand to gigabytes.
 	maxAliased = 1_000_000
 )
 
@@ -35,9 +35,9 @@ type Decoder struct {
 	// Elsewhere returns the kind of mapping to which a misplaced field belongs, such as "a
 	// rate_limit", or "". It may be nil.
 	Elsewhere func(field string) string
-	// Gone has a message for each field of earlier versions. It may be nil.
+	// Gone has a message for each removed field. It may be nil.
 	Gone map[string]string
-	// Synonyms has the allowed word for words of other programs. It may be nil.
+	// Synonyms has allowed words by the words of other programs for them. It may be nil.
 	Synonyms map[string]string
 
 	open    []*yaml.Node // nodes on the path to the current node
@@ -45,8 +45,8 @@ type Decoder struct {
 	aliased int          // number of nodes visited through an alias
 }
 
-// Parse returns the root node of a file's only document, or nil after a problem. If the file is
-// empty, the problem says that needed is required.
+// Parse returns the root node of a file's only document, or nil after reporting a problem.
+// needed names the required content in the problem of an empty file.
 func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	found := d.found
 	roots := d.ParseAll(data)
@@ -62,7 +62,8 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	return roots[0]
 }
 
-// ParseAll returns the root nodes of all non-empty documents of a file, or nil after a problem.
+// ParseAll returns the root nodes of all non-empty documents of a file, or nil after reporting a
+// problem.
 func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	if at, what := refuse(data); what != "" {
 		d.Problem(at, "%s", what)
@@ -81,7 +82,7 @@ func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// documents returns the documents of a text up to the first error.
+// documents returns the documents in a text up to the first error.
 func documents(text []byte) (parsed []*yaml.Node, err error) {
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		document := new(yaml.Node)
@@ -95,7 +96,8 @@ func documents(text []byte) (parsed []*yaml.Node, err error) {
 	}
 }
 
-// refuse returns the reason not to parse a file at all, with its position, or "".
+// refuse returns the reason not to parse a file at all, with its position. what is "" if there
+// is none.
 func refuse(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)

@@ -2,13 +2,13 @@ package strictyaml
 
 import "gopkg.in/yaml.v3"
 
-// Given is a mapping and the fields that were read from it, in order.
+// Given has a mapping and the fields that were read from it, in order.
 type Given struct {
 	Mapping *yaml.Node
 	Fields  []GivenField
 }
 
-// GivenField is the name and value of a field.
+// GivenField has the name and value of a field.
 type GivenField struct {
 	Name  string
 	Value *yaml.Node

@@ -13,8 +13,8 @@ import (
 // At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// Visit calls walk for a field or item of the current node, or for the node that an alias
-// names.
+// Visit calls walk for n, a field or item of the current node, or for the node to which n refers
+// as an alias.
 func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
@@ -45,12 +45,12 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 }
 
 // Fields visits the fields of a mapping. It reports fields that are not among allowed, and
-// repeated ones. A field of the mapping itself overrides a merged one.
+// repeated fields. A field of the mapping itself overrides a merged field.
 func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		what := Describe(n)
 		if len(d.path) == 0 && n.Kind == yaml.ScalarNode {
-			what = "text alone" // do not quote it: it may be a secret in the wrong directory
+			what = "text alone" // not quoted, because it may be a secret in the wrong directory
 		}
 		d.Problem(At(n), "%s is not allowed; use a mapping", what)
 		return
@@ -71,7 +71,7 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
-// Field visits one field of a mapping, as Fields does.
+// Field visits the first field of a mapping with a name, as Fields does.
 func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		return
@@ -85,7 +85,7 @@ func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
 	})
 }
 
-// Has reports whether a node is a mapping that has the field itself, not through a merge.
+// Has reports whether a node is a mapping that has the field itself, not only through a merge.
 func Has(n *yaml.Node, field string) bool {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == field {
@@ -95,8 +95,8 @@ func Has(n *yaml.Node, field string) bool {
 	return false
 }
 
-// Pairs calls visit for each key and value of a mapping, and then for each key and value of the
-// mappings that it merges (<<). merged is passed to visit for the mapping itself.
+// Pairs calls visit for each key and value of a mapping, then for each key and value of the
+// mappings that it merges (<<). For the mapping itself, visit gets merged as passed.
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
 	if merged && d.inAlias > 0 {
 		d.aliased += len(n.Content) / 2 // including fields that visit ignores
@@ -137,7 +137,7 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// unknownField reports a field that is not among allowed, with a guess at the intended field.
+// unknownField reports a field that is not among allowed, with a guess of the intended field.
 func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	if key.Kind != yaml.ScalarNode {
 		d.Problem(At(key), "a field's name is required before the colon; use %s", OneOf(allowed))
@@ -157,7 +157,7 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	d.Problem(At(key), "unknown field %s%s; use %s", Describe(key), hint, OneOf(allowed))
 }
 
-// DidYouMean returns a hint at the allowed word that is most similar to word, or "".
+// DidYouMean returns a hint with the allowed word that is most similar to word, or "".
 func (d *Decoder) DidYouMean(word string, allowed []string) string {
 	word = strings.ToLower(word)
 	meant := d.Synonyms[word]

@@ -7,9 +7,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Parts is a large file that is split into parts, which are parsed one after the other. The
-// nodes of a file take twenty times as much memory as its text. The nodes of a part can be
-// freed before the next one is parsed.
+// Parts is a large file that is parsed in parts. The nodes of a file take twenty times as much
+// memory as its text. With parts, the nodes of a part can be freed before the next part is
+// parsed.
 //
 // Only a mapping whose last field is a list in block style can be split, between its items:
 //
@@ -19,23 +19,24 @@ import (
 //	  ...
 //	  - key: path     # possible start of another part
 type Parts struct {
-	// Head is the mapping. Its list is null.
+	// Head is the mapping, with null in place of the list.
 	Head *yaml.Node
 
-	rest   []byte            // of the list, without the parts so far
-	size   int               // minimum size of a part, except of the last, in bytes
+	rest   []byte            // text of the list without the parts so far
+	size   int               // minimum size of each part but the last, in bytes
 	ahead  int               // number of parts that are parsed ahead
 	next   []byte            // text before an item: a newline, spaces and a dash
 	line   int               // number of lines before rest
-	parsed []chan *yaml.Node // lists of parts that Next has not returned yet
+	parsed []chan *yaml.Node // parts that Next has not returned yet
 }
 
-// firstItem matches up to the first item of a list. Its submatch is the item's indent and dash.
+// firstItem matches the text up to the first item of a list. Its submatch is the item's indent
+// and dash.
 var firstItem = regexp.MustCompile("^(?: *(?:#[^\n]*)?\n)*( *- )")
 
 // Split splits a file before items of a list, so that each part but the last has at least size
-// bytes. While the caller reads one part, up to ahead further parts are parsed. Split returns
-// nil if the file is small, in another form, or invalid; Parse then reads it.
+// bytes. While the caller reads a part, up to ahead more parts are parsed. Split returns nil if
+// the file is small, has another form or is invalid; then use Parse.
 func Split(data []byte, list string, size, ahead int) *Parts {
 	if len(data) <= size {
 		return nil
@@ -60,7 +61,8 @@ func Split(data []byte, list string, size, ahead int) *Parts {
 	}
 }
 
-// endsWithNull reports whether a node is a mapping whose last field is field, without a value.
+// endsWithNull reports whether n is a mapping whose last field is the given field, without a
+// value.
 func endsWithNull(n *yaml.Node, field string) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
@@ -69,8 +71,8 @@ func endsWithNull(n *yaml.Node, field string) bool {
 	return last[0].Value == field && IsNull(last[1])
 }
 
-// separable reports whether a text is nothing but a list whose items begin with dash, and
-// whether its lines can be counted without the parser.
+// separable reports whether a text is just a list whose items begin with dash, and whether its
+// lines can be counted without the parser.
 func separable(list, dash []byte) bool {
 	for _, s := range []string{"\n---", "\n...", "\r", "\u0085", "\u2028", "\u2029"} {
 		if bytes.Contains(list, []byte(s)) {
@@ -87,12 +89,12 @@ func separable(list, dash []byte) bool {
 	return true
 }
 
-// Next returns the items of the next part, or none after the last. ok is false if the part
-// cannot be parsed on its own, because of an error or an alias to an earlier part; Parse then
-// reads the file.
+// Next returns the items of the next part, or no items after the last. ok is false if the part
+// cannot be parsed on its own, because of an error or an alias to an earlier part; then use
+// Parse.
 //
-// Splitting is safe: all quotes and brackets of a part that can be parsed are closed, so the
-// next part begins with an item of the list in the file, too.
+// Splitting is safe: if a part can be parsed, all its quotes and brackets are closed, so that
+// the next part also begins with an item of the list.
 func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	for len(p.rest) > 0 && len(p.parsed) <= p.ahead {
 		part, line := p.rest, p.line
@@ -103,7 +105,7 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 		}
 		p.rest = p.rest[len(part):]
 		p.line += bytes.Count(part, []byte("\n"))
-		parsed := make(chan *yaml.Node, 1) // buffered, because nothing is received after a failed part
+		parsed := make(chan *yaml.Node, 1) // buffered, because Next is not called again after a failed part
 		p.parsed = append(p.parsed, parsed)
 		go func() { parsed <- parseList(part, line) }()
 	}
@@ -118,7 +120,8 @@ func (p *Parts) Next() (items []*yaml.Node, ok bool) {
 	return list.Content, true
 }
 
-// parseList returns the list that text is, or nil. line is the number of lines before text.
+// parseList parses text as a list. It returns nil if text is something else or invalid. line is
+// the number of lines before text.
 func parseList(text []byte, line int) *yaml.Node {
 	parsed, err := documents(text)
 	if err != nil || len(parsed) != 1 || parsed[0].Content[0].Kind != yaml.SequenceNode {
@@ -128,7 +131,7 @@ func parseList(text []byte, line int) *yaml.Node {
 	return parsed[0].Content[0]
 }
 
-// moveDown adds a number of lines to the position of a node and the nodes below it.
+// moveDown adds lines to the line of a node and of the nodes below it.
 func moveDown(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, child := range n.Content {

@@ -10,9 +10,9 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// Problem is one error or warning about a file.
+// Problem is an error or warning about a file.
 type Problem struct {
-	File    string `json:"file,omitempty"`    // as named by the reader of the file, may be empty
+	File    string `json:"file,omitempty"`    // name of the file, may be empty
 	Line    int    `json:"line,omitempty"`    // from 1, or 0 if unknown
 	Column  int    `json:"column,omitempty"`  // in bytes from 1, or 0 if unknown
 	Path    string `json:"path,omitempty"`    // from the root of the file, such as descriptors[0].key
@@ -23,7 +23,7 @@ type Problem struct {
 // String returns the problem as file:line:column: path: message. It omits unknown fields and the
 // excerpt, escapes control characters and cuts long fields.
 func (p Problem) String() string {
-	const maxShown = 1 << 10 // each field may quote a file
+	const maxShown = 1 << 10 // because each field may quote a file
 	var b strings.Builder
 	b.WriteString(plaintext.Line(plaintext.Cut(p.File, maxShown)))
 	if p.Line > 0 {
@@ -53,8 +53,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// First returns the first n problems, and one more with the number of the others if there are
-// any. The result does not share memory with ps if it is shorter.
+// First returns the first n problems and, if there are more, a problem with the number of the
+// others. The result shares memory with ps only if it is ps.
 func (ps Problems) First(n int) Problems {
 	if len(ps) <= n {
 		return ps
@@ -75,37 +75,38 @@ func (ps Problems) Sort() {
 	})
 }
 
-// Position is a line and column of a file, counted from 1. The zero Position means that a node
-// does not come from the text of a file.
+// Position is a line and column in a file, counted from 1. A node with the zero Position does
+// not come from the text of a file.
 type Position struct{ Line, Column int }
 
-// Step leads from a YAML node to a field of a mapping or, without Field, to an item of a list.
+// Step is a step from a YAML node to a field of a mapping or, if Field is empty, to an item of a
+// list.
 type Step struct {
 	Field string
 	Index int
 }
 
-// Reporter collects the problems of one file. The code that walks the file records its path
-// with Enter and Leave. The path is only formatted for problems.
+// Reporter collects the problems of one file. The code that walks the file records its path with
+// Enter and Leave. The path is formatted only for problems.
 type Reporter struct {
 	File     string // used in problems
 	Problems Problems
-	Warnings Problems // of valid input that is probably a mistake
+	Warnings Problems // about valid input that is probably a mistake
 
 	path  []Step
-	found int              // number of problems, including muted and repeated ones
-	seen  map[Problem]bool // without the path if they have a line
-	muted bool             // further problems would only be consequences of an earlier one
+	found int              // number of problems, including muted and repeated problems
+	seen  map[Problem]bool // problems reported so far, without the path if they have a line
+	muted bool             // more problems would only be consequences of an earlier one
 }
 
-// Problem reports an error at a position. If aliases repeat the error, it is reported once,
-// with the path of the first use. Errors without position are distinguished by their paths.
+// Problem reports an error at a position. If aliases repeat the error, it is reported once, with
+// the path of the first use. Errors without a position differ by their paths.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
 	r.Problems = r.addNew(r.Problems, at, fmt.Sprintf(format, args...))
 }
 
-// Warn adds a warning at a position, and otherwise works like Problem.
+// Warn is like Problem, but adds a warning.
 func (r *Reporter) Warn(at Position, format string, args ...any) {
 	r.Warnings = r.addNew(r.Warnings, at, fmt.Sprintf(format, args...))
 }
@@ -127,7 +128,7 @@ func (r *Reporter) addNew(list Problems, at Position, message string) Problems {
 	return append(list, p)
 }
 
-// Here returns a problem without message for the current node at a position.
+// Here returns a problem without message, for the current node at a position.
 func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
 }
@@ -146,14 +147,14 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 	r.Leave()
 }
 
-// Found returns the number of problems so far, including unreported repetitions. If it grows
-// while a node is read, the node is invalid.
+// Found returns the number of problems so far, including repetitions that are not reported. If
+// it grows while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
-// Enter makes the node at the end of a step the current node.
+// Enter makes the field or item s of the current node the current node.
 func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 
-// Leave returns to the node before the last step.
+// Leave returns to the node before the last Enter.
 func (r *Reporter) Leave() { r.path = r.path[:len(r.path)-1] }
 
 // Path returns the path from the root to the current node, such as descriptors[0].key.

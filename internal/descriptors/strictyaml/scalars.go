@@ -9,10 +9,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// IsNull reports whether a node is null. An empty field is null, too.
+// IsNull reports whether a node is null, like the value of an empty field.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Text returns the text of a scalar as written, even of a number or a boolean, or "" for null.
+// Text returns a scalar as written, even a number or a boolean, or "" for null. ok is false
+// after it has reported a problem.
 func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		switch n.ShortTag() {
@@ -26,7 +27,8 @@ func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	return "", false
 }
 
-// Bytes is like Text, but also decodes base64 (!!binary), since YAML cannot express every byte.
+// Bytes is like Text, but also decodes base64 (!!binary), because YAML text cannot contain every
+// byte.
 func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!binary" {
 		return d.Text(n)
@@ -45,7 +47,8 @@ var (
 	falses = strings.Fields("false False FALSE no No NO off Off OFF n N")
 )
 
-// Boolean returns the value of a YAML 1.1 boolean without quotes and tag, and whether n is one.
+// Boolean returns the value of a YAML 1.1 boolean without quotes or tag. ok reports whether n is
+// such a boolean.
 func Boolean(n *yaml.Node) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return false, false
@@ -54,7 +57,7 @@ func Boolean(n *yaml.Node) (value, ok bool) {
 	return value, value || slices.Contains(falses, n.Value)
 }
 
-// Flag returns a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. Null is false.
+// Flag returns the value of a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. Null is false.
 func (d *Decoder) Flag(n *yaml.Node) bool {
 	value, ok := Boolean(n)
 	if !ok && !IsNull(n) {
@@ -63,7 +66,7 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 	return value
 }
 
-// Whole returns an integer from least to most, or least after a problem.
+// Whole returns an integer from least to most, or least after reporting a problem.
 func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
@@ -78,7 +81,7 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	return least
 }
 
-// Word returns the index of a text in words, or -1 after a problem.
+// Word returns the index of a text in words, or -1 after reporting a problem.
 func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
 		return i
@@ -91,8 +94,8 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	return -1
 }
 
-// describeNoText is like Describe where a number or a boolean is required. It mentions quotes,
-// because Describe quotes every value.
+// describeNoText is Describe for a place where a number or a boolean is required. It mentions
+// quotes in the file, because Describe quotes every value.
 func describeNoText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return "the text " + Describe(n) + " (in quotes)"

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Packages descriptors and limittest test the rest of the package, with files of rules and of
-// tests.
+// The tests of packages descriptors and limittest cover the rest of the package, with files of
+// rules and of tests.
 
-// The line in the parser's error is not always correct.
+// The line in the parser's error is not always correct, but the line of the problem must be.
 func TestLinesOfSyntaxErrors(t *testing.T) {
 	const quote = "; a value that begins with * or & must be in quotes"
 	for _, tt := range []struct {

@@ -9,13 +9,14 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// maxSearched is the maximum size in bytes of a file that is parsed repeatedly to find the line
-// of an error. Such a search takes a second.
+// maxSearched is the maximum size, in bytes, of a file that is parsed repeatedly to find the
+// line of an error. For that size, the search takes a second.
 const maxSearched = 1 << 20
 
-// syntaxProblem reports an error of the YAML parser. The message quotes no text of the file, which
-// may be a secret, and only a file of rules has an excerpt. The parser often names the line where a list or mapping begins. So syntaxProblem
-// searches for the first line up to which the file has the same error.
+// syntaxProblem reports an error of the YAML parser. The message quotes no text of the file,
+// which may be a secret, and only a file of rules has an excerpt. The parser often names only the
+// line where a list or mapping begins. So syntaxProblem searches for the first line up to which
+// the file has the same error.
 func (d *Decoder) syntaxProblem(err error, data []byte) {
 	line, message, hint := 1, strings.TrimPrefix(err.Error(), "yaml: "), ""
 	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
