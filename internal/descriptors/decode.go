@@ -28,7 +28,7 @@ type decoder struct {
 
 type pathNode struct {
 	node                 *node
-	label                string // in metrics
+	label                string // name of the level in metrics
 	share, valueToMetric bool
 }
 
@@ -39,7 +39,7 @@ func (l *loader) newDecoder(name string) *decoder {
 	return d
 }
 
-// document reads a document as a single part.
+// document reads a document at once.
 func (d *decoder) document(root *yaml.Node) {
 	if d.begin(root) {
 		d.Field(root, "descriptors", func(n *yaml.Node) { d.descriptors(d.root, n) })

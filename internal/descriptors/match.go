@@ -13,7 +13,7 @@ import (
 type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // names of the domains in metrics
-	rules   []*Rule           // in the order of the files
+	rules   []*Rule           // all rules in the order of the files
 	// holds has, by domain and key, the first rule whose holds the entry with that key names.
 	holds map[limiter.Entry]*Rule
 

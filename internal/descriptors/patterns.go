@@ -17,7 +17,7 @@ type patterns struct {
 	steps     int   // steps of all regular expressions
 	catchAll  *node // first child that matches every value and so hides later ones, or nil
 	last      *node // last child with a wildcard or regular expression
-	tooLong   *node // for values that take too much work
+	tooLong   *node // node for values that take too much work
 	compared  Work  // remaining work for comparing wildcards with each other, see isHidden
 }
 

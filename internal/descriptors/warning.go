@@ -16,7 +16,7 @@ func (t *Tree) Warnings() Problems { return t.warnings }
 // mention is a name in the field replaces of a limit, and its location.
 type mention struct {
 	name     limiter.Entry // the domain as key, the name as value
-	location Problem       // without message
+	location Problem       // a problem without message
 }
 
 func (l *loader) warn(at Problem, format string, args ...any) {

@@ -34,10 +34,10 @@ const (
 // fail if one is missing: the script redis/wire/lua/<word>.lua, a row in storetest, an exact
 // counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
-	word    string                        // in rules
-	letter  string                        // in keys; a fixed window has none, a calendar an @
+	word    string                        // name in rules
+	letter  string                        // letter in keys; a fixed window has none, and a calendar has @
 	options []Option                      // allowed options
-	spacing spacing                       // of the retry times of denied requests, see RetrySpread
+	spacing spacing                       // spaces the retry times of denied requests, see RetrySpread
 	new     func(*Spec) (counting, error) // returns the counting of a limit
 }{
 	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFixedWindow},
@@ -150,9 +150,9 @@ func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; use a smaller amount, a shorter period or a fixed window", limit)
 }
 
-// roll is counting.roll, with the ban that applies to l. A ban in force stays. It is shortened
-// to the length of a new one if it is longer, because the clock stepped back or the limit had
-// longer bans.
+// roll is counting.roll, with the ban that applies to l. A ban in force stays. If it is longer
+// than a new ban, because the clock stepped back or the limit had longer bans, it is shortened
+// to that length.
 func (l *Limit) roll(s State, now int64) State {
 	rolled := l.counting.roll(s, now)
 	rolled.Until = 0

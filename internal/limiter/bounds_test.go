@@ -113,9 +113,9 @@ type steppedClient struct {
 	state State
 
 	real   int64 // elapsed real time, in microseconds
-	offset int64 // of the clock from real time
+	offset int64 // difference of the clock from real time
 
-	admitted []admission // in real time
+	admitted []admission // admissions by real time
 	steps    int64       // number of steps back
 	stepped  []int64     // number of steps back before each admission
 	window   admission   // current window of the clock, with the use carried and admitted into it

@@ -79,7 +79,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		if b := j.counters[key]; b != nil && !b.empty() {
 			j.counters[key] = b.back(r, now)
 		}
-		if r.ban > 0 && j.bans[key] > now { // no ban is longer than the bans of the asked limit
+		if r.ban > 0 && j.bans[key] > now { // no ban is longer than a new ban of the limit
 			j.bans[key] = min(j.bans[key], now+r.ban)
 		}
 	}

@@ -265,7 +265,7 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 			}
 			p.keys = l.AppendKind(p.keys)
 			if m.exception.is(Amount) {
-				l = pl.multiple(l, m.exception.Factor) // on the same counter
+				l = pl.multiple(l, m.exception.Factor) // counts on the same counter
 			}
 			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,

@@ -73,7 +73,7 @@ func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 func TestMetricsOfLimits(t *testing.T) {
 	for _, tc := range []struct {
 		name, rules string
-		requests    []string // without their domain
+		requests    []string // requests for domain api unless they have another
 		want        string
 	}{
 		{"the names of the reference tell of a rule, ours of each of its limits", `

@@ -43,7 +43,7 @@ type Service struct {
 	opts     Options
 	metrics  *metrics
 	inFlight atomic.Int64 // number of requests in flight, if MaxConcurrent limits it
-	calls    sync.Pool    // of *call
+	calls    sync.Pool    // pool of *call
 }
 
 // New returns a Service and registers its metrics with opts.Registerer.

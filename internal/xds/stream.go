@@ -81,7 +81,7 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 	var accepted, refused string // version of the last applied response; contents of the last response if it was refused
 	request := &discovery.DiscoveryRequest{Node: c.node, TypeUrl: c.opts.Type}
 	for {
-		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // after io.EOF, Recv returns the error of the stream
+		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // io.EOF means that Recv returns the error of the stream
 			return worked, fmt.Errorf("sending: %w", err)
 		}
 		r, open := <-newest

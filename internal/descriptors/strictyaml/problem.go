@@ -13,9 +13,9 @@ import (
 // Problem is an error or warning about a file.
 type Problem struct {
 	File    string `json:"file,omitempty"`    // name of the file, may be empty
-	Line    int    `json:"line,omitempty"`    // from 1, or 0 if unknown
-	Column  int    `json:"column,omitempty"`  // in bytes from 1, or 0 if unknown
-	Path    string `json:"path,omitempty"`    // from the root of the file, such as descriptors[0].key
+	Line    int    `json:"line,omitempty"`    // counted from 1, or 0 if unknown
+	Column  int    `json:"column,omitempty"`  // counted in bytes from 1, or 0 if unknown
+	Path    string `json:"path,omitempty"`    // path from the root of the file, such as descriptors[0].key
 	Message string `json:"message"`           // the error and the allowed values
 	Excerpt string `json:"excerpt,omitempty"` // lines of the file around a syntax error, with their numbers
 }

@@ -34,7 +34,7 @@ func refund(h limiter.Hit) limiter.Hit          { h.Refund = true; return h }
 func shadow(h limiter.Hit) limiter.Hit          { h.Mode = limiter.Shadow; return h }
 func quota(h limiter.Hit) limiter.Hit           { h.Mode = limiter.Quota; return h }
 
-// The decisions of the modes.
+// The decisions of the failure modes.
 var (
 	allowed = limiter.Decision{Charged: true, Remaining: 3}
 	spared  = limiter.Decision{Remaining: 3} // allowed, but another limit denies

@@ -49,10 +49,10 @@ func (s *Store) locate(h *limiter.Hit) location {
 // repeated.
 type crossSlot struct {
 	hits  []limiter.Hit // part by part, copied from the caller
-	index []int         // for each of hits, its index in the request
+	index []int         // for each element of hits, its index in the request
 	parts []part
 
-	out    []limiter.Decision // of hits, invalid if err is not nil
+	out    []limiter.Decision // decisions on hits, invalid if err is not nil
 	denied bool
 	err    error
 
@@ -64,9 +64,9 @@ type crossSlot struct {
 type part struct {
 	location location
 	ticket   queue.Ticket
-	hits     []limiter.Hit      // of crossSlot.hits
-	out      []limiter.Decision // of crossSlot.out
-	states   []limiter.State    // of the counters of hits
+	hits     []limiter.Hit      // part of crossSlot.hits
+	out      []limiter.Decision // part of crossSlot.out
+	states   []limiter.State    // for each hit, the state of its counter
 	vetoed   bool               // denied by one of its own limits, so that it has no charges to release
 	releases []wire.Release
 	err      error

@@ -17,7 +17,7 @@ import (
 // faulty has the Redis of a test, or the nodes of its cluster. Faults affect the last of them.
 type faulty struct {
 	servers []*testenv.Redis
-	admins  []*redis.Client // of servers
+	admins  []*redis.Client // a client of each server
 	tenants []string        // hash tags
 	toMove  []string        // tenants whose slots have not moved
 }

@@ -21,7 +21,7 @@ import (
 // Marks in a reply that change the behaviour of the fake.
 const (
 	thenCloses = "(closes)"  // closes the connection after the text before the mark
-	endless    = "(endless)" // sends the text after the mark again and again
+	endless    = "(endless)" // repeats the text after the mark without end
 )
 
 // Commands to sentinels.

@@ -46,11 +46,11 @@ type health struct {
 	state      State
 	warn       rate.Sometimes
 	logged     bool // the current outage is logged
-	failures   int  // since the last warning
+	failures   int  // failed calls since the last warning
 	unanswered int  // consecutive unanswered calls
 
 	probes sync.WaitGroup
-	ctx    context.Context // of probes
+	ctx    context.Context // context of probes
 	cancel context.CancelFunc
 }
 

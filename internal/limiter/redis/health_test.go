@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 	right := []string{"--requirepass", "right"}
 	for _, c := range []struct {
 		name       string
-		args       []string // of redis-server
+		args       []string // arguments of redis-server
 		ping, want string   // text in the errors of Ping and Decide, or "" for no error
 		kind       conn.Kind
 		mend       []any  // command after which Redis works

@@ -35,7 +35,7 @@ var (
 	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
 )
 
-// at returns options for the Redis at url.
+// at returns a Server for the Redis at an address.
 func at(url string) Server { return Server{Addr: url, Timeout: long} }
 
 // open returns a store that is closed when the test ends. By default, its callers wait for the

@@ -33,7 +33,7 @@ func commands(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestAUserWhoLacksACommand forbids each command of the scripts in turn. Either Ping fails, or
+// TestAUserWhoLacksACommand forbids one command of the scripts at a time. Either Ping fails, or
 // everything works without the command. Only requests with holds may fail, and then completely.
 func TestAUserWhoLacksACommand(t *testing.T) {
 	able, two := newFixture(t, Options{}), atOncePerHour(2)

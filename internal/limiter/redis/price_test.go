@@ -29,7 +29,7 @@ func BenchmarkPrice(b *testing.B) {
 		callers int
 		specs   limits
 		users   int // number of users, whose requests alternate
-		rules   int // each with its own amount, for the users in turn
+		rules   int // number of rules, each with its own amount, which users get in turn
 		over    int // every n-th user is over a limit; 0 means none
 	}{
 		{"limits=1", 22, limits{fixed}, 1000, 1, 0},

@@ -168,7 +168,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
 				left <- err
 			}()
-			s.untilWaiting(t, 0) // otherwise the request would not be sent
+			s.untilWaiting(t, 0) // the request is in flight; a waiting one would not be sent after its caller left
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v of a caller who left", err)

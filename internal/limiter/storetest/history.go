@@ -237,7 +237,7 @@ type counter struct {
 	banning [][]*limiter.Limit // the same limits with bans
 	bans    bool               // whether banning is configured now
 	amount  int                // configured index in amounts, if the counter drains
-	scale   uint64             // of costs
+	scale   uint64             // unit of most costs
 }
 
 // limit draws one of the limits. If the counter drains, limit never lowers the amount, see

@@ -35,8 +35,8 @@ type Answer struct {
 	Descriptor []string `json:"descriptor"`
 	Levels     []Level  `json:"levels"`
 	// Rule is the path of the rule in the tree, or empty if none applies. If the descriptor does
-	// not end at a rule with a key, Reason has the reason, and Candidates are the keys and
-	// values, or the domains, that exist at that level.
+	// not end at a rule with a key, Reason explains where it ends, and Candidates are the keys
+	// and values, or the domains, that exist at that level.
 	Rule       string   `json:"rule,omitempty"`
 	Location   string   `json:"location,omitempty"` // location of the rule in the files
 	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, so that it applies where no other rule of its level matches
@@ -51,8 +51,8 @@ type Answer struct {
 	Shared []string `json:"shared,omitempty"`
 	// Override describes how the rule treats a limit that the request sends.
 	Override string `json:"override,omitempty"`
-	// Hits is the cost of each hit, and OwnHits reports whether the descriptor sets it.
-	// Denied reports whether the request would be denied on fresh counters.
+	// Hits is the cost of each hit, and OwnHits reports whether the descriptor sets it. Denied
+	// reports whether the request would be denied on unused counters.
 	Hits    uint64 `json:"hits"`
 	OwnHits bool   `json:"own_hits,omitempty"`
 	Denied  bool   `json:"denied"`

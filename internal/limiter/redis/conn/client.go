@@ -73,7 +73,7 @@ func (s Server) isSame(t Server) bool {
 // Client is a client of one Redis deployment. When the address or a password changes, a new
 // go-redis client replaces the current one; see follow.go.
 type Client struct {
-	server Server // as passed to Open
+	server Server // argument of Open
 	log    *slog.Logger
 	now    atomic.Pointer[connected]
 
@@ -81,7 +81,7 @@ type Client struct {
 	stopped <-chan struct{}
 	running sync.WaitGroup
 
-	changing sync.Mutex               // held during a change
+	changing sync.Mutex               // locked during a change
 	secrets  atomic.Pointer[[]string] // the last 32 passwords sent, which error texts must not show
 	refused  atomic.Pointer[error]    // reason for which the latest server is not in use, or nil
 }

@@ -50,7 +50,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	calls   []*Call // waiting, oldest first
-	hits    int     // in calls
+	hits    int     // number of hits in calls
 	last    int     // hits of the call that was removed last
 	closed  bool
 	running bool // run is making calls
@@ -176,8 +176,8 @@ func (q *Queue) run() {
 // next removes the oldest calls from the queue, as many as are sent at once. If none waits, it
 // marks the queue as not running and returns nil.
 //
-// A call that is too late for all its callers fails: Redis would decide it in vain, while
-// younger calls became late in turn. But if no other call waits, it is sent as long as a caller
+// A call that is too late for all its callers fails: Redis would decide it in vain, and younger
+// calls would become late, too. But if no other call waits, it is sent as long as a caller
 // waits.
 func (q *Queue) next() (calls []*Call) {
 	q.mu.Lock()

@@ -19,7 +19,7 @@ type Batch struct {
 	counters []counter    // the distinct counters
 	keys     strings.Builder
 	index    *index  // nil when the batch is sealed
-	hits     []hit   // of all requests, in order
+	hits     []hit   // hits of all requests, in order
 	ends     []int32 // 0, then for each request the end of its hits in hits
 	order    []int32 // indexes in counters in the order of KEYS, set by Command
 	names    []byte  // names of holds as holds.lua reads them, nil if there are none
