@@ -12,17 +12,17 @@ const (
 	MinNotified = time.Minute
 )
 
-// IsBudget reports whether operators see the use of the limit's counters: the limit notifies them,
-// or its period is an hour or more. A limit that a request sends may have a notifying limit's
-// Notify with a shorter period, and is no budget.
+// IsBudget reports whether operators see the use of the limit's counters: whether the limit
+// notifies operators, or its period is an hour or more. An override with a period shorter than
+// MinNotified may have the Notify of the rule's limit. It is not a budget.
 func (s *Spec) IsBudget() bool {
 	period := s.Period()
 	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
 }
 
-// Passed returns the percentages of a budget that the counter of hits[i] had used before and
-// after a decided request, rounded down. They are equal if the request did not change that, and
-// if an earlier hit is on the same counter, so that one of several hits passes a threshold.
+// Passed returns the used percentages of the counter of hits[i] before and after a decided
+// request, rounded down. They are equal if the request did not change the use, or if an earlier
+// hit is on the same counter, so that only one of several hits passes a threshold.
 func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
 	h, used, taken := &hits[i], out[i].Used, int64(0)
 	for j := range hits {
@@ -38,15 +38,16 @@ func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
 		}
 	}
 	size := int64(h.Limit.Size())
-	if after = used * 100 / size; taken > used { // a failure mode admitted it without counting
+	if after = used * 100 / size; taken > used { // a failure mode admitted the hits without counting them
 		return after, after
 	}
 	return (used - taken) * 100 / size, after
 }
 
-// Window returns the start and end of the window of a counter of l that is unused again after
-// left. now may differ from the time of the store by up to a quarter of a window. If the
-// algorithm has no windows, start is zero, and end is the time at which the counter is unused.
+// Window returns the start and end of the current window of a counter of l that becomes unused
+// after the time left. now may differ from the time of the store by up to a quarter of a window.
+// If the algorithm has no windows, start is zero, and end is the time at which the counter
+// becomes unused.
 func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time) {
 	period := l.Period()
 	end = now.Add(left).UTC()

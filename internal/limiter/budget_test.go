@@ -34,12 +34,12 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// TestWindow wants the window of a counter, also if this machine's clock is a little wrong.
+// TestWindow finds the window of a counter, even if the clock of this machine is slightly wrong.
 func TestWindow(t *testing.T) {
 	const layout = "2006-01-02T15:04:05Z07:00"
 	for _, tt := range []struct {
 		spec       Spec
-		left       string // of the window at noon on 2026-03-28
+		left       string // time left of the window at noon on 2026-03-28
 		start, end string
 	}{
 		{Spec{Unit: Hour}, "60m", "2026-03-28T12:00:00Z", "2026-03-28T13:00:00Z"},

@@ -30,10 +30,10 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// editDistance returns the number of bytes to insert, remove, replace or swap with the next one, to
-// turn a into b (optimal string alignment).
+// editDistance returns the minimum number of edits that turn a into b: insertions, removals and
+// replacements of a byte, and swaps of two adjacent bytes (optimal string alignment).
 func editDistance(a, b string) int {
-	var before, last []int // distances of a[:i-2] and a[:i-1] to each b[:j]
+	var before, last []int // distances of a[:i-2] and a[:i-1] from each b[:j]
 	for i := range len(a) + 1 {
 		row := make([]int, len(b)+1)
 		for j := range row {

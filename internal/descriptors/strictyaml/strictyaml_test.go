@@ -44,7 +44,7 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 	}
 }
 
-// A file of rules has an excerpt, without control characters and of bounded length.
+// A syntax error in a file of rules has an excerpt of bounded length without control characters.
 func TestExcerpt(t *testing.T) {
 	d := Decoder{}
 	d.Parse([]byte("domain: api\r\ndescriptors:\n  - key: user\n\trate_limit: \u202e"+strings.Repeat("x", 200)+"\n# end\n# more\n"), "a name")

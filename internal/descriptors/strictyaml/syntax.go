@@ -44,7 +44,7 @@ func (d *Decoder) syntaxProblem(err error, data []byte) {
 	}
 }
 
-// excerpt returns a line with the two lines before it and the one after it.
+// excerpt returns a line, the two lines before it and the line after it.
 func excerpt(lines [][]byte, line int) string {
 	var text strings.Builder
 	for i := max(line-3, 0); i < min(line+1, len(lines)); i++ {
