@@ -117,7 +117,7 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	c := s.at(n)
 	switch {
 	case c.position == dropped:
-		return 0 // for another hit of the request, on the same counter or to make room
+		return 0 // dropped for another hit of the request, on the same counter or to make room
 	case expiry <= now:
 		s.drop(n)
 		return 0

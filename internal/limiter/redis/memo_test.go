@@ -308,7 +308,7 @@ func TestChargedDenialsAreRememberedIfAsked(t *testing.T) {
 }
 
 // TestMemoryOfALongLife starts with the call numbers of months and years. Refunds and resets are
-// among the calls around large powers of two.
+// among the calls around numbers at which an integer or a float could overflow.
 func TestMemoryOfALongLife(t *testing.T) {
 	one := yearly(1)
 	for _, end := range []int64{1 << 31, 1 << 32, 1 << 53, math.MaxInt64 - 100} {
