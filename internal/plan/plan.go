@@ -86,7 +86,7 @@ type Plan struct {
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
-	labels    []byte           // labels of hits that contain values of the request
+	labels    []byte           // labels with values of the request, of all hits
 	work      descriptors.Work // remaining work for matching values with patterns
 }
 
