@@ -184,10 +184,10 @@ func documentedJSON(t *testing.T) (metadata, request string) {
 	t.Helper()
 	text := testenv.Must(os.ReadFile("../../docs/rules.md"))(t)
 	blocks := regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindAllSubmatch(text, -1)
-	if len(blocks) != 2 {
-		t.Fatalf("docs/rules.md has %d blocks of JSON, want metadata and a request", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("docs/rules.md has %d blocks of JSON, want an event, metadata and a request", len(blocks))
 	}
-	return string(blocks[0][1]), string(blocks[1][1])
+	return string(blocks[1][1]), string(blocks[2][1])
 }
 
 // The request to /json in docs/rules.md takes as many units as the text says.
