@@ -302,7 +302,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 		}
 	}
 	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
-	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but its domain has no rules."} {
+	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but no rule has its domain or its keys."} {
 		form.Set("domain", domain)
 		list := post("exceptions", form, said)
 		id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(list)

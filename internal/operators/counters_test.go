@@ -196,3 +196,14 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 		}
 	}
 }
+
+// An exception for a descriptor with the entry of a hold applies to all holds.
+func TestExceptionForAHold(t *testing.T) {
+	f := newFixture(t, rules, false)
+	f.InForce = newServer(t, nil).ExceptionStore
+	f.Plan.Exceptions = &f.InForce.Current
+	added := testenv.Must(f.AddException(t.Context(), NewException{Descriptor: NewDescriptor("api", entries("tenant=acme,request_id=1,upload=x")), Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
+	if n := f.ask(t.Context(), 1, "tenant=acme,upload=x,request_id=2"); n != 1 || len(added.Entries) != 2 || added.Note != "" {
+		t.Errorf("%d requests were denied by %+v", n, added)
+	}
+}

@@ -160,6 +160,7 @@ type Denials struct {
 	// Last has the hour's denials, one entry per key and limit, the newest first.
 	Last    []LastDenial `json:"last"`
 	Servers int          `json:"servers,omitempty"` // number of servers, or 0 if it is not known
+	Note    string       `json:"note,omitempty"`    // a doubt about the domain or the descriptor that was asked for
 }
 
 // Window has the denials since From, the limits with the most denials first.

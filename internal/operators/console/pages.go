@@ -323,7 +323,7 @@ func (c *console) addException(r *http.Request) (url.Values, error) {
 	}
 	added, err := c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	if added.Note != "" {
-		return url.Values{"done": {"noDomain"}}, err
+		return url.Values{"done": {"noRule"}}, err
 	}
 	return url.Values{"done": {"added"}}, err
 }
