@@ -92,6 +92,7 @@ func TestOperate(t *testing.T) {
 		{name: "denials of an unknown domain", args: []string{"denials", "apii"}, stdout: []string{"No recent denials"}, stderr: []string{"note: there are no rules for the domain \"apii\", did you mean \"api\"?\n"}},
 		{name: "denials of an unknown key", args: []string{"denials", "api", "usr=alice"}, stdout: []string{"No recent denials"}, stderr: []string{"note: no rule of the domain has the key \"usr\", did you mean \"user\"?\n"}},
 		{name: "denials of a known key", args: []string{"denials", "api", "user=alice"}, stdout: []string{"No recent denials"}},
+		{name: "peek without a rule", args: []string{"peek", "api", "usr=alice"}, code: 1, stdout: []string{"usr=alice  matches nothing", "below the domain nothing matches usr=alice (did you mean user=alice?)", "There are: user\n"}},
 		{name: "hostile", args: []string{"peek", "api", `user=\x1b[31m\x00\xff`}, stdout: []string{`'user=\x1b[31m\x00\xff'`, "0 of 3"}},
 	})
 	_, added, _ := call(t, "except", "list", "--output=json")

@@ -74,8 +74,8 @@ func (s *Server) endpoints() []Endpoint {
 		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules), func() time.Time { return s.Status().Rules.LoadedAt }).ServeHTTP},
 		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: s.denials},
 		{Method: "GET", Path: "/budgets", Class: Values, Help: "the most used budgets, as all servers know them with ?servers=all", Handler: ofAll(s.Budgets)},
-		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
-			return s.Peek(r.Context(), d)
+		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters and denials of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+			return s.Look(r.Context(), d, r.URL.Query().Get("servers") == "all")
 		})},
 		{Method: "POST", Path: "/reset", Class: Changes, Help: "set the counters of a descriptor to zero", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Reset(r.Context(), d, r.URL.Query().Get("by"), VisitorOf(r).Peer)

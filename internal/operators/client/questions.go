@@ -120,11 +120,14 @@ type By struct {
 
 func (b By) query() string { return "?by=" + url.QueryEscape(b.By) }
 
-// Peek asks for the counters of a descriptor.
-type Peek struct{ Descriptor }
+// Peek asks for the counters and the denials of a descriptor.
+type Peek struct {
+	Descriptor
+	This bool `help:"Show the denials of the server that is asked only, not of all that share its Redis."`
+}
 
 func (q Peek) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", q.sent())
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek"+Scope{This: q.This}.query(), q.sent())
 	a.NoRule = counters.Rule == ""
 	return a, err
 }
