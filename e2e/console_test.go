@@ -58,6 +58,8 @@ descriptors:
       - key: path
         value: /export/*
         rate_limit: {unit: hour, requests_per_unit: 10}
+  - key: trial
+    rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}
 `
 
 // TestConsole opens the console of a server under traffic in a browser.
@@ -69,6 +71,7 @@ func TestConsole(t *testing.T) {
 	askFor(t, w, 23, "user", "mallory")
 	askFor(t, w, 4, "user", "bob")
 	askFor(t, w, 40, "tenant", "acme")
+	askFor(t, w, 8, "trial", "bob")
 	run := func(name string, test func(t *testing.T, p *tab)) {
 		t.Run(name, func(t *testing.T) { test(t, newTab(browser, t, w.debug)) })
 	}
@@ -76,6 +79,7 @@ func TestConsole(t *testing.T) {
 	run("rules", func(t *testing.T, p *tab) { showsRules(p, w) })
 	run("budgets", func(t *testing.T, p *tab) { showsBudgets(p) })
 	t.Run("pictures", func(t *testing.T) { takePictures(browser, t) })
+	run("search", func(t *testing.T, p *tab) { looksUp(p) })
 	run("exception by keyboard", func(t *testing.T, p *tab) { letsPass(p, w) })
 	run("typed text stays", func(t *testing.T, p *tab) { keepsText(p, w) })
 	run("hostile values", func(t *testing.T, p *tab) { showsAsText(p, w) })
@@ -96,15 +100,15 @@ func showsNow(p *tab, w *weir, rules string) {
 	p.wants("panel-last", "user=mallory", "rules.yaml:3:5")
 	p.wants("panel-store", "works", "in Redis at", "Breaker", "closed")
 	p.lacks("#panel-store", "Fails since")
-	p.wants("panel-server", "healthy", "3 in 1 domains")
-	p.wants("panel-loads", "loaded", "3 rules in use.")
+	p.wants("panel-server", "healthy", "4 rules in 1 domain")
+	p.wants("panel-loads", "loaded", "4 rules in use.")
 	p.wants("panel-exceptions", "There are no exceptions.")
 
 	// From here on the panels change by themselves.
 	askFor(p.t, w, 5, "user", "mallory")
 	p.wants("panel-keys", "25")
 	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limit: []\n")
-	p.wants("panel-loads", "failed", "rules.yaml:15:17", "the list is empty", "The previous rules stay in use.")
+	p.wants("panel-loads", "failed", "rules.yaml:17:17", "the list is empty", "The previous rules stay in use.")
 	replaceRules(p.t, rules, consoleRules)
 	askFor(p.t, w, 10, "tenant", "acme")
 	p.wants("panel-store", " a second", "ms on average")
@@ -119,11 +123,11 @@ func showsNow(p *tab, w *weir, rules string) {
 // showsRules checks that the page of rules shows rates during traffic, and filters rules.
 func showsRules(p *tab, w *weir) {
 	p.open("/console/rules")
-	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
+	p.wants("panel-rules", "4 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
 	askFor(p.t, w, 50, "user", "mallory") // after the page has read the counts once
 	p.wants("panel-rules", "/s asked", "/s over")
 	p.do(chromedp.SendKeys(chromedp.ID("filter"), "EXPORT"+kb.Enter))
-	p.wants("panel-rules", "1 of 3 rules.", "path=/export/*")
+	p.wants("panel-rules", "1 of 4 rules.", "path=/export/*")
 	p.lacks("#panel-rules", "user")
 }
 
@@ -136,7 +140,31 @@ func showsBudgets(p *tab) {
 		p.t.Errorf("the line has the points %q", points)
 	}
 	p.do(chromedp.Click(chromedp.CSS(`#panel-budgets a[href*="mallory"]`)))
-	p.wants("panel-explain", "user=mallory", "0 of 3")
+	p.wants("panel-descriptor", "user=mallory", "3 of 3")
+}
+
+// looksUp searches descriptors from several pages, and checks the page of a descriptor.
+func looksUp(p *tab) {
+	for _, from := range []string{"", "rules", "exceptions", "descriptor"} {
+		p.open("/console/" + from)
+		p.do(chromedp.SendKeys(chromedp.ID("search-descriptor"), "user=mallory"+kb.Enter))
+		p.wants("panel-descriptor", "Denials of the last hour", " denied, the last at ", "Counted on 1 server.", "Used\n3 of 3", "One more\nin ", "Full again\nin ")
+	}
+	if got := p.get(`document.getElementById("search-domain").tagName + " " + [...document.querySelectorAll("#recent option")].map(o => o.label + " " + o.value).sort()`); got != "SELECT api trial=bob,api user=bob,api user=mallory" {
+		p.t.Errorf("the search completes %q", got)
+	}
+	// A bar for each minute with denials, and a table of the same numbers.
+	bars := p.get(`[...document.querySelectorAll(".bars title")].map(t => t.textContent)`)
+	p.do(chromedp.Click(chromedp.CSS(".denials summary")))
+	rows := p.get(`[...document.querySelectorAll(".denials tbody tr")].map(r => r.cells[0].innerText + ": " + r.cells[1].innerText + " denied")`)
+	if bars != rows || !regexp.MustCompile(`^\d\d:\d\d: \d+ denied`).MatchString(bars) {
+		p.t.Errorf("the bars show %q, the table %q", bars, rows)
+	}
+	p.open("/console/descriptor?domain=api&descriptor=trial%3Dbob")
+	p.wants("panel-descriptor", "shadow_mode", "7 would be denied, the last at")
+	p.lacks("#panel-descriptor", "7 denied")
+	p.open("/console/descriptor?domain=api&descriptor=usr%3Dalice")
+	p.wants("panel-descriptor", "No rule applies.", "below the domain nothing matches usr=alice (did you mean user=alice?)", "Its limits denied nothing in the last hour on 1 server.")
 }
 
 // letsPass adds an exception for a key with the keyboard alone, and removes it again.
@@ -148,10 +176,12 @@ func letsPass(p *tab, w *weir) {
 	}
 	p.tabTo(`#panel-keys td a[href*="mallory"]`)
 	p.presses(kb.Enter)
-	p.wants("panel-explain", "user=mallory", "key", "rules.yaml:3:5", "3 per day", "0 of 3")
+	p.wants("panel-descriptor", "user=mallory", "key", "rules.yaml:3:5", "3 per day", "3 of 3")
 	p.tabTo("#reason")
 	p.presses("on call, until morning", kb.Enter)
 	p.wants("main", "The exception is added.")
+	p.wants("panel-descriptor", "An exception applies: allow", "on call, until morning")
+	p.open("/console/exceptions")
 	p.wants("panel-exceptions", "user=mallory", "allow", "on call, until morning")
 	until, err := time.Parse(time.RFC3339, p.get(`document.querySelector("#panel-exceptions time").dateTime`))
 	if left := time.Until(until); err != nil || left < time.Hour || left > 2*time.Hour {
@@ -162,7 +192,15 @@ func letsPass(p *tab, w *weir) {
 	p.presses(kb.Enter)
 	p.wants("main", "The exception is removed.", "There are no exceptions.")
 
+	// Only the effect that multiplies limits shows the factor.
+	p.open("/console/exceptions")
+	shown := `getComputedStyle(document.querySelector(".times")).display + " "`
+	if got := p.get(shown + `+ (document.getElementById("effect").value = "amount", ` + shown + `)`); got != "none block " {
+		p.t.Errorf("the display of the factor is %q, want none, and block for amount", got)
+	}
+
 	// An invalid exception stays in the form, with an error message.
+	p.open("/console/exceptions")
 	for _, field := range [][]string{{"#domain", "api"}, {"#descriptor", "user=bob"}, {"#for", "soon"}, {"#reason", "why not", kb.Enter}} {
 		p.tabTo(field[0])
 		p.presses(field[1:]...)
@@ -225,18 +263,20 @@ func showsAsText(p *tab, w *weir) {
 			continue
 		}
 		p.open(strings.TrimPrefix(strings.Split(links, "\n")[found], p.base))
-		p.wants("panel-explain", "3 per day", "0 of 3")
+		p.wants("panel-descriptor", "3 per day", "3 of 3")
 	}
-	p.open("/console/explain?" + url.Values{"domain": {"<b>"}, "descriptor": {"<i>x</i>=" + long}}.Encode())
+	p.open("/console/descriptor?" + url.Values{"domain": {"<b>"}, "descriptor": {"<i>x</i>=" + long}}.Encode())
 	p.wants("main", `there are no rules for the domain "<b>"`)
 }
 
-// fits checks the width, contrasts and names of each page in two widths and colour schemes.
+// fits checks the width, contrasts and names of each page in several widths and colour schemes, with
+// and without scripts.
 func fits(p *tab) {
-	pages := []string{"", "?window=hour&servers=all", "rules", "budgets", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
-	for _, scheme := range []string{"light", "dark"} {
+	pages := []string{"", "?window=hour&servers=all", "rules", "budgets", "exceptions", "descriptor?domain=api&descriptor=user%3Dmallory", "signin"}
+	for i, scheme := range []string{"light", "dark", "light", "dark"} {
+		testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: i > 1}))(p.t)
 		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{360, 390, 1280} {
 			p.do(chromedp.EmulateViewport(width, 800))
 			for _, page := range pages {
 				p.open("/console/" + page)
@@ -245,6 +285,9 @@ func fits(p *tab) {
 				}
 				if bad := p.get(contrasts); bad != "" {
 					p.t.Errorf("%q in %s: %s", page, scheme, bad)
+				}
+				if bad := p.get(unusable); bad != "" {
+					p.t.Errorf("%q in %d: %s", page, width, bad)
 				}
 				if bad := p.get(unnamed); bad != "" {
 					p.t.Errorf("%q: without a name: %s", page, bad)
@@ -271,6 +314,22 @@ const contrasts = `(() => {
 	return bad.join("\n");
 })()`
 
+// unusable lists tables whose first column leaves when they are scrolled, or hides the last one, and
+// file names that break elsewhere than after a slash.
+const unusable = `[
+	...[...document.querySelectorAll(".scroll")].filter(e => {
+		e.scrollLeft = 10000;
+		const box = e.getBoundingClientRect(), cells = e.querySelector("tbody tr").cells;
+		const first = cells[0].getBoundingClientRect(), last = cells[cells.length - 1].getBoundingClientRect();
+		return first.left < box.left - 1 || first.width > 0.7 * box.width || last.right > box.right + 1;
+	}).map(e => e.ariaLabel),
+	...[...document.querySelectorAll(".place")].flatMap(e => [...e.childNodes]).filter(n => {
+		const range = document.createRange();
+		range.selectNodeContents(n);
+		return n.nodeType === 3 && range.getClientRects().length > 1;
+	}).map(n => n.data),
+].join("\n")`
+
 // unnamed lists elements without a name for screen readers, and table headers without scope.
 const unnamed = `[
 	...[...document.querySelectorAll("input:not([type=hidden]), select")].filter(e => !e.labels.length),
@@ -292,8 +351,16 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	}
 	bob := url.Values{"domain": {"api"}, "descriptor": {"user=bob"}}
 	post("reset", bob, "The counters are set to zero.")
-	page, err := fetch(base + "explain?" + bob.Encode())
-	if err != nil || !strings.Contains(page.body, "3 of 3") {
+	for effect, said := range map[string]string{"allow": "allow", "deny": "deny", "amount": "amount × 7"} { // the buttons
+		shown := post("descriptor", url.Values{"domain": bob["domain"], "descriptor": bob["descriptor"], "effect": {effect}, "factor": {"7"}, "for": {"1h"}, "reason": {"why"}}, "An exception applies: "+said+", until ")
+		id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(shown)
+		if id == nil || !strings.Contains(shown, "The exception is added.") {
+			t.Fatalf("got %s", shown)
+		}
+		post("exceptions/remove", url.Values{"id": {id[1]}}, "The exception is removed.")
+	}
+	page, err := fetch(base + "descriptor?" + bob.Encode())
+	if err != nil || !strings.Contains(page.body, "0 of 3") {
 		t.Errorf("got %s (error: %v)", page.body, err)
 	}
 	for header, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
@@ -302,7 +369,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 		}
 	}
 	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
-	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but its domain has no rules."} {
+	for domain, said := range map[string]string{"api": "The exception is added.", "apii": "The exception is added, but no rule has its domain or its keys."} {
 		form.Set("domain", domain)
 		list := post("exceptions", form, said)
 		id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(list)
@@ -357,7 +424,7 @@ func takePictures(browser context.Context, t *testing.T) {
 		p, rules = underLoad(browser, t)
 	}
 	document := readDocument(t, "docs/console.md")
-	for name, path := range map[string]string{"now": "", "rules": "rules", "budgets": "budgets", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
+	for name, path := range map[string]string{"now": "", "rules": "rules", "budgets": "budgets", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "descriptor": "descriptor?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
 		if !strings.Contains(document, "console/"+name+".png") {
 			t.Errorf("docs/console.md does not show %s", name)
 		}
@@ -378,7 +445,7 @@ func takePictures(browser context.Context, t *testing.T) {
 // picture takes a screenshot of the page, on which say replaces the path rules.
 func (p *tab) picture(file, rules, say string) {
 	p.t.Helper()
-	p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, %q); return ""; })()`, rules, say))
+	p.get(fmt.Sprintf(`(() => { document.querySelectorAll("wbr").forEach(e => e.remove()); document.body.normalize(); const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, %q); return ""; })()`, rules, say))
 	testenv.OK(p.t, os.WriteFile(file, testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t), 0o644))
 }
 
@@ -454,7 +521,8 @@ func (p *tab) look(event any) {
 			p.wrong = append(p.wrong, "an error: "+e.Args[0].Value.String())
 		}
 	case *network.EventRequestWillBeSent:
-		if asked := e.Request.URL; !strings.HasPrefix(asked, p.base+"/") && !strings.HasPrefix(asked, "about:") {
+		asked, scheme := e.Request.URL, strings.SplitAfter(e.Request.URL, ":")[0]
+		if !strings.HasPrefix(asked, p.base+"/") && scheme != "about:" && scheme != "data:" { // browsers have icons as data
 			p.wrong = append(p.wrong, "a request to "+asked)
 		}
 	}

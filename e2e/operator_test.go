@@ -66,7 +66,7 @@ func TestOperator(t *testing.T) {
 	p.open("/console/?servers=all")
 	p.wants("panel-keys", "280", found[2], "20 per day", "rules.yaml:5:5")
 	p.get(`document.querySelector("#panel-keys .descriptor a").click()`)
-	p.wants("panel-explain", "rules.yaml:5:5", "20 per day", "An exception applies: deny", "denies every request", "denied")
+	p.wants("panel-descriptor", "rules.yaml:5:5", "20 per day", "An exception applies: deny", "denies every request", "denied")
 
 	// The exception applies on both servers, even if the counters are reset.
 	user := strings.TrimPrefix(found[2], "user=")

@@ -29,6 +29,8 @@ func TestExplain(t *testing.T) {
 		{name: "JSON", args: explain("--output=json", "--hits=2", "api", "user=alice"), stdout: []string{`"rule": "api|user"`, `"hits": 2`, `"key": "w1|api|user=alice|1d"`}},
 		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|1d"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
+		{name: "misspelt key", args: explain("api", "usr=alice"), code: 1, stdout: []string{"nothing matches usr=alice (did you mean user=alice?)", "there are: user\n"}},
+		{name: "misspelt domain", args: explain("apii", "user=alice"), code: 1, stdout: []string{`there are no rules for the domain "apii", did you mean "api"?`}},
 		{name: "colon for =", args: explain("api", "user:alice"), code: 1, stdout: []string{`nothing matches "user:alice" (did you mean user=alice?)`}},
 		{name: "two files of one domain, merged", args: []string{"explain", "--merge-domain-config", "--config=" + two, "api", "path=/"}, stdout: []string{"whitelist entry"}},
 

@@ -246,7 +246,7 @@ func TestHelpIsOneScreen(t *testing.T) {
   status       Show the status of a running server
   top          Show who is denied most, and by which rule
   denials      Show the last denials
-  peek         Show the counters of a descriptor without counting a request
+  peek         Show the counters and recent denials of a descriptor
   reset        Reset the counters of a descriptor to zero
   except       Add, list or remove exceptions to the rules
   schema       Print the JSON Schema of rule files, for editors

@@ -23,7 +23,7 @@ type operatorCommands struct {
 	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second."`
 	Top     watched               `cmd:"" help:"Show who is denied most, and by which rule. With --budgets, shows which budgets are used most. Asks a running server."`
 	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server."`
-	Peek    query[client.Peek]    `cmd:"" help:"Show the counters of a descriptor without counting a request. Asks a running server."`
+	Peek    query[client.Peek]    `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
 	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
 	Except  struct {
 		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires."`

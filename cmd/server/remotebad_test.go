@@ -87,7 +87,12 @@ func TestOperate(t *testing.T) {
 	t.Setenv("WEIR_TOKEN_FILE", dir+"/token")
 	runCommands(t, nil, []commandTest{
 		{name: "nothing was added", args: []string{"except", "list"}, stdout: []string{"There are no exceptions"}},
-		{name: "add", args: add, stdout: []string{"deny apii user=alice until "}, stderr: []string{"note: no rule has the domain apii, did you mean api?\n"}},
+		{name: "add", args: add, stdout: []string{"deny apii user=alice until "}, stderr: []string{"note: there are no rules for the domain \"apii\", did you mean \"api\"?\n"}},
+		{name: "add for an unknown key", args: []string{"except", "add", "api", "usr=alice", "--deny", "--for=1h", "--reason=typo"}, stdout: []string{"deny api usr=alice until "}, stderr: []string{"note: no rule of the domain has the key \"usr\", did you mean \"user\"?\n"}},
+		{name: "denials of an unknown domain", args: []string{"denials", "apii"}, stdout: []string{"No recent denials"}, stderr: []string{"note: there are no rules for the domain \"apii\", did you mean \"api\"?\n"}},
+		{name: "denials of an unknown key", args: []string{"denials", "api", "usr=alice"}, stdout: []string{"No recent denials"}, stderr: []string{"note: no rule of the domain has the key \"usr\", did you mean \"user\"?\n"}},
+		{name: "denials of a known key", args: []string{"denials", "api", "user=alice"}, stdout: []string{"No recent denials"}},
+		{name: "peek without a rule", args: []string{"peek", "api", "usr=alice"}, code: 1, stdout: []string{"usr=alice  matches nothing", "below the domain nothing matches usr=alice (did you mean user=alice?)", "There are: user\n"}},
 		{name: "hostile", args: []string{"peek", "api", `user=\x1b[31m\x00\xff`}, stdout: []string{`'user=\x1b[31m\x00\xff'`, "0 of 3"}},
 	})
 	_, added, _ := call(t, "except", "list", "--output=json")

@@ -1,7 +1,9 @@
 package operators
 
 import (
+	"cmp"
 	"context"
+	"hash/crc32"
 	"log/slog"
 	"slices"
 
@@ -9,16 +11,26 @@ import (
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // Counters is the answer of POST /peek and POST /reset: the counters of a descriptor.
 type Counters struct {
 	Descriptor
-	Rule      string     `json:"rule"` // its keys and values, or "" if no rule matches
-	Location  string     `json:"location,omitempty"`
+	Rule string `json:"rule"` // its keys and values without the domain, or "" if no rule matches
+	explain.Path
 	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
 	Limits    []Counter  `json:"limits"`
 	Reset     int        `json:"reset,omitempty"` // number of counters that POST /reset set to zero
+
+	// POST /peek has the denials of the descriptor in the last hour, the newest first, and denials of
+	// some other descriptors with a request that had it, too.
+	Denials []LastDenial `json:"denials,omitempty"`
+	Beside  []LastDenial `json:"beside,omitempty"`
+	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
+
+	shown map[string]bool // excerpts of the descriptor in denials
+	sums  []uint32        // CRC-32 of the keys of its counters
 }
 
 // Counter is the state of a limit's counter.
@@ -44,6 +56,48 @@ type Counter struct {
 	ResetAfter float64  `json:"reset_after"`          // seconds until Used is 0 and no ban is left
 	BannedFor  float64  `json:"banned_for,omitempty"` // seconds until the ban by deny_for ends, or 0 without a ban
 	Key        string   `json:"key,omitempty"`        // in Redis, as text
+}
+
+// Look is Peek with the denials of the last hour, of this server or of all. If it fails, its answer
+// may be incomplete.
+func (d *Desk) Look(ctx context.Context, of Descriptor, all bool) (Counters, error) {
+	answer, err := d.Peek(ctx, of)
+	if answer.shown == nil {
+		return answer, err
+	}
+	known, problem := d.Denials(ctx, all)
+	if problem != nil {
+		known = mergeDenials(d.denialsHere())
+	}
+	answer.Servers = known.Servers
+	for _, l := range known.Last {
+		switch id := l.Domain + l.Descriptor.id(); {
+		case answer.shown[id] || l.Rule == "exception" && answer.shown["exception"+id]:
+			answer.Denials = append(answer.Denials, l)
+		case !l.Shadow && len(answer.Beside) < maxKeys && slices.ContainsFunc(l.Beside, func(sum uint32) bool { return slices.Contains(answer.sums, sum) }):
+			answer.Beside = append(answer.Beside, l)
+		}
+	}
+	return answer, cmp.Or(err, problem)
+}
+
+// show sets the excerpts with which the limits of res, and exceptions, show the descriptor of r.
+func (a *Counters) show(r *plan.Request, res *plan.Result, counted []limiter.Entry, hashed bool) {
+	a.shown = map[string]bool{}
+	add := func(rule string, asked Asked) {
+		asked.Domain, asked.Hashed = r.Domain, hashed
+		x := asked.Excerpt(keySize)
+		a.shown[rule+x.Domain+x.id()] = true
+	}
+	for o := range res.Outcomes(r) {
+		if o.Hit != nil {
+			add("", Asked{Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key})
+			a.sums = append(a.sums, crc32.ChecksumIEEE(o.Hit.Key))
+		}
+	}
+	for n := range counted { // exceptions apply to the first entries
+		add("exception", Asked{Entries: counted[:n+1]})
+	}
 }
 
 // Peek returns the counters of a descriptor: of its rule's limits, and of limits above that
@@ -102,20 +156,24 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	if tree == nil {
 		return answer, nil, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
+	answer.Path, _ = explain.Find(tree, domain, entries)
 	rule, entries, counted := named(tree, domain, entries)
 	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
 		answer.Exception = new(exceptionOf(e))
 	}
 	if rule != nil {
-		answer.Rule, answer.Location = rule.Way(), rule.Location()
+		answer.Rule = rule.Way()
 	}
 	options := d.Plan
 	options.Exceptions = nil // an exception may replace limits, whose counters still exist
-	var p plan.Plan
-	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
+	var res plan.Result
+	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
+	if err := plan.New(options).Prepare(&res.Plan, tree, &request); err != nil {
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}
-	return answer, rule, p.Hits, nil
+	res.Decisions = make([]limiter.Decision, len(res.Plan.Hits))
+	answer.show(&request, &res, counted, d.Plan.Keys.Digests)
+	return answer, rule, res.Plan.Hits, nil
 }
 
 // named returns the rule of a descriptor, its entries, and the entries as they are counted. If

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	grpcmetadata "google.golang.org/grpc/metadata"
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
@@ -130,6 +133,66 @@ func TestPeekAndReset(t *testing.T) {
 	}
 }
 
+// TestLook finds the denials of a descriptor: by its own limits, by those above, by a counter that it
+// shares, by an exception that is gone, and of another descriptor of the same request.
+func TestLook(t *testing.T) {
+	f := newFixture(t, rules, false)
+	f.Servers, f.Desk.Recorder = nil, NewRecorder(time.Now())
+	f.Observer.Recorder = f.Desk.Recorder
+	ctx := func(id string) context.Context {
+		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("x-request-id", id))
+	}
+	long := "user=" + strings.Repeat("x", 1000)
+	f.ask(ctx("0"), 4, "user=alice path=/files/a")
+	f.ask(t.Context(), 2, "path=/files/b")
+	f.ask(t.Context(), 3, "user=eve")
+	f.ask(ctx("2"), 4, "path=/files/b user=eve") // denied by both
+	for i := range 20 {
+		f.ask(ctx("8"), 4, fmt.Sprintf("user=u%d open=x tenant=big", i))
+	}
+	f.ask(ctx("3"), 51, "tenant=acme,upload=x,request_id=1")
+	f.ask(ctx("4"), 10, "vip=x")
+	f.ask(ctx("5"), 5, long+"1")
+	f.ask(ctx("6"), 6, long+"2")
+	f.inForce.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", Domain: "api", Entries: entries("user=bob"), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
+	f.ask(ctx("7"), 2, "user=bob,path=/")
+	f.inForce.Store(nil)
+	for of, want := range map[string]string{
+		"user=alice":                        "3 per hour 1, ",
+		"user=eve":                          "3 per hour 4, beside /files/*, ",
+		"path=/files/c":                     "5 per hour 4, beside eve, beside alice, ",
+		"tenant=acme,upload=x,request_id=9": "50 per hour 1, ",
+		"tenant=acme":                       "50 per hour 1, ",
+		"vip=x":                             "9 per hour 1 (shadow), ",
+		long + "1":                          "3 per hour 2, ",
+		long + "2":                          "3 per hour 3, ",
+		"user=bob,path=/":                   "0 per day 2, ",
+		"user=bob":                          "0 per day 2, ",
+		"stranger=x":                        "",
+		"tenant=big":                        "50 per hour 14, " + strings.Join([]string{"beside u0", "beside u1", "beside u2", "beside u3", "beside u4", "beside u5", "beside u6", "beside u7", "beside u8", "beside u9", ""}, ", "),
+	} {
+		a, err := f.Look(t.Context(), NewDescriptor("api", entries(of)), true)
+		got := ""
+		for _, l := range a.Denials {
+			got += fmt.Sprintf("%s %d", l.Rate, l.Count)
+			if l.Shadow {
+				got += " (shadow)"
+			}
+			got += ", "
+		}
+		for _, l := range a.Beside {
+			got += "beside " + l.Descriptor.Entries[0].Value + ", "
+		}
+		if got != want || err != nil || a.Servers != 1 {
+			t.Errorf("%.40s: got %s, want %s (error: %v)", of, got, want, err)
+		}
+	}
+	f.Store = broken{f.Store}
+	if a, err := f.Look(t.Context(), NewDescriptor("api", entries("user=alice")), true); len(a.Denials) != 1 || len(a.Levels) != 1 || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without a store: got %+v, error %v", a, err)
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	f := newFixture(t, rules, false)
 	want := func(of Descriptor, kind error) {
@@ -194,5 +257,16 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 				t.Errorf("%s: an exception for %s does not apply, or Peek does not show it: %+v, error %v", form, last.Entries[0].Value, a, err)
 			}
 		}
+	}
+}
+
+// An exception for a descriptor with the entry of a hold applies to all holds.
+func TestExceptionForAHold(t *testing.T) {
+	f := newFixture(t, rules, false)
+	f.InForce = newServer(t, nil).ExceptionStore
+	f.Plan.Exceptions = &f.InForce.Current
+	added := testenv.Must(f.AddException(t.Context(), NewException{Descriptor: NewDescriptor("api", entries("tenant=acme,request_id=1,upload=x")), Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
+	if n := f.ask(t.Context(), 1, "tenant=acme,upload=x,request_id=2"); n != 1 || len(added.Entries) != 2 || added.Note != "" {
+		t.Errorf("%d requests were denied by %+v", n, added)
 	}
 }

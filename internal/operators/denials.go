@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"encoding/json"
+	"hash/crc32"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 type Denial struct {
 	Limit *limiter.Limit
 	Asked
+	Hits       []limiter.Hit // of the request
 	RequestID  string        // by Envoy, or "" if it sent none
 	RetryAfter time.Duration // limiter.Never if waiting does not help
 	Shadow     bool          // a shadow mode kept the request from being denied
@@ -23,15 +25,17 @@ type Denial struct {
 
 const (
 	hourParts   = 12  // sub-windows of five minutes
+	partMinutes = 5   // in each of them
 	sketchSize  = 512 // keys in a sub-window
 	keySize     = 256 // bytes of a key
 	requestSize = 64  // bytes of a request's ID
+	maxBeside   = 4   // counters of a request
 )
 
 // Recorder counts the denials of the last minute and hour by key, with the times of the first and
-// last denial and the last request's ID. It keeps 512 keys for each ten seconds of the minute and
-// for each five minutes of the hour: 9,216 keys, each of at most 256 bytes with its domain, in at
-// most 12 MiB.
+// last denial and the last request's ID. Each key of the hour also has the denials of each minute. It
+// keeps 512 keys for each ten seconds of the minute and for each five minutes of the hour: 9,216
+// keys, each of at most 256 bytes with its domain, in at most 12 MiB.
 //
 // If more keys are denied, the keys with the most denials stay. A new key evicts a key of the limit
 // that has the most, in the current sub-window only, so a flood of random keys soon evicts its own
@@ -65,6 +69,8 @@ type denied struct {
 	first, last int64         // in milliseconds since the epoch
 	retryAfter  time.Duration // of the last denial
 	request     []byte        // ID of the last request
+	minutes     [partMinutes]uint32
+	beside      [maxBeside]uint32 // CRC-32 of the first counters' keys of the first request if it had several
 }
 
 // NewRecorder returns a Recorder whose windows start now.
@@ -80,12 +86,14 @@ func (r *Recorder) advance(now time.Time) {
 
 // Record counts a denial. It keeps the limit of d, but none of its strings and slices.
 func (r *Recorder) Record(now time.Time, d *Denial) {
-	// Clients do not know the seed, so they cannot find two keys with the same hash.
-	group := maphash.String(r.seed, string(d.Limit.Series))
+	// Clients do not know the seed, so they cannot find two keys with the same hash. A limit whose
+	// amount has changed is another group, so that each denial keeps the amount that denied it.
+	group := maphash.String(r.seed, string(d.Limit.Series)) + 2*(d.Limit.RequestsPerUnit+uint64(d.Limit.Period()))
 	if d.Shadow {
 		group = ^group
 	}
 	key := group ^ maphash.Bytes(r.seed, d.Key)
+	at, shown := now.UnixMilli(), Excerpt{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
@@ -98,10 +106,18 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 		c, known := p.keys.Add(group, key)
 		v := &c.Value
 		if !known {
-			v.shown, v.first = d.Excerpt(keySize), now.UnixMilli()
+			if shown.Entries == nil { // both windows share it
+				shown = d.Excerpt(keySize)
+			}
+			v.shown, v.first, v.minutes = shown, at, [partMinutes]uint32{}
+			v.beside = [maxBeside]uint32{}
+			for i := 0; i < min(len(d.Hits), maxBeside) && len(d.Hits) > 1 && w == &r.hour; i++ {
+				v.beside[i] = crc32.ChecksumIEEE(d.Hits[i].Key)
+			}
 		}
-		v.limit, v.shadow, v.last, v.retryAfter = d.Limit, d.Shadow, now.UnixMilli(), d.RetryAfter
+		v.limit, v.shadow, v.last, v.retryAfter = d.Limit, d.Shadow, at, d.RetryAfter
 		v.request = append(v.request[:0], Begin(d.RequestID, requestSize)...)
+		v.minutes[(r.latest-number*w.seconds)/60]++
 	}
 }
 
@@ -121,14 +137,14 @@ func (r *Recorder) windows(w *window) []Window {
 	windows := []Window{{From: from}}
 	for i := range w.ring {
 		if p := &w.ring[i]; p.keys != nil && p.number >= first {
-			windows = append(windows, p.window(from))
+			windows = append(windows, p.window(from, w.seconds))
 		}
 	}
 	return windows
 }
 
-// window returns the keys of a sub-window, grouped by limit.
-func (p *subWindow) window(from time.Time) Window {
+// window returns the keys of a sub-window of length seconds, grouped by limit.
+func (p *subWindow) window(from time.Time, length int64) Window {
 	w := Window{From: from, OthersAtMost: p.keys.Floor}
 	indexes := map[uint64]int{} // in w.Limits, by group
 	for i := range p.keys.Counters {
@@ -147,6 +163,19 @@ func (p *subWindow) window(from time.Time) Window {
 			Descriptor: v.shown, First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(),
 			RequestID: validUTF8(string(v.request)), RetryAfter: seconds(v.retryAfter),
 		}}
+		for _, sum := range v.beside {
+			if sum != 0 {
+				k.Beside = append(k.Beside, sum)
+			}
+		}
+		for i, n := range v.minutes {
+			if n > 0 && length >= 60 {
+				k.addMinute(p.number*length/60+int64(i), Minute{Denied: uint64(n)})
+			}
+		}
+		if last := len(k.Minutes) - 1; last >= 0 {
+			k.Minutes[last].RequestID = k.RequestID
+		}
 		w.Limits[index].Keys = append(w.Limits[index].Keys, k)
 	}
 	return w
@@ -160,6 +189,7 @@ type Denials struct {
 	// Last has the hour's denials, one entry per key and limit, the newest first.
 	Last    []LastDenial `json:"last"`
 	Servers int          `json:"servers,omitempty"` // number of servers, or 0 if it is not known
+	Note    string       `json:"note,omitempty"`    // a doubt about the domain or the descriptor that was asked for
 }
 
 // Window has the denials since From, the limits with the most denials first.
@@ -202,6 +232,46 @@ type Key struct {
 	Last       time.Time `json:"last"`
 	RequestID  string    `json:"request_id,omitempty"` // of the last denied request, if Envoy sent one
 	RetryAfter *float64  `json:"retry_after"`          // seconds after Last, or nil if waiting does not help
+	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of the keys of counters of a denied request
+	// Minutes has the known denials of each minute, from the minute of First to the minute of Last.
+	Minutes []Minute `json:"minutes,omitempty"`
+}
+
+// Minute has the denials of a key in one minute.
+type Minute struct {
+	Denied    uint64 `json:"denied,omitempty"`
+	RequestID string `json:"request_id,omitempty"` // of the last denied request of five minutes, if it came in this one
+}
+
+// addMinute adds the denials of a minute since the epoch, at most an hour after First.
+func (k *Key) addMinute(at int64, m Minute) {
+	i := int(min(max(at-k.First.Unix()/60, 0), 60)) // bounded in case a clock was set
+	k.Minutes = append(k.Minutes, make([]Minute, max(i+1-len(k.Minutes), 0))...)
+	k.Minutes[i] = Minute{k.Minutes[i].Denied + m.Denied, cmp.Or(m.RequestID, k.Minutes[i].RequestID)}
+}
+
+// Bar shows the denials of one of the last 60 minutes.
+type Bar struct {
+	Minute
+	At     time.Time // start of the minute
+	Place  int       // from 0 for the oldest to 59 for the current minute
+	Height float64   // share of the most denials in a minute
+}
+
+// Bars returns the minutes of the hour before now that have denials, the newest first.
+func (k *Key) Bars(now time.Time) (bars []Bar) {
+	most := uint64(1)
+	for i, m := range slices.Backward(k.Minutes) {
+		at := k.First.Truncate(time.Minute).Add(time.Duration(i) * time.Minute)
+		if place := 59 - int(now.Sub(at)/time.Minute); m.Denied > 0 && place >= 0 && place < 60 {
+			most = max(most, m.Denied)
+			bars = append(bars, Bar{Minute: m, At: at, Place: place})
+		}
+	}
+	for i := range bars {
+		bars[i].Height = float64(bars[i].Denied) / float64(most)
+	}
+	return bars
 }
 
 // KeyDenials has the number of a key's denials, which is from Denied - Error to Denied.
@@ -305,8 +375,10 @@ func mergeDenials(all ...Denials) Denials {
 	}
 	merged.Minute, merged.Hour = mergeWindows(minutes), mergeWindows(hours)
 	for _, l := range merged.Hour.Limits {
-		for _, k := range l.Keys {
+		for i := range l.Keys {
+			k := &l.Keys[i]
 			merged.Last = append(merged.Last, LastDenial{l.Source, k.Key, k.Denied - k.Error})
+			k.Minutes = nil // only Last has them
 		}
 	}
 	slices.SortStableFunc(merged.Last, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
@@ -334,7 +406,7 @@ func mergeWindows(windows []Window) Window {
 		for j := range windows[i].Limits {
 			l, unlisted := &windows[i].Limits[j], windows[i].OthersAtMost
 			name := l.Source
-			name.Location, name.Rate, name.Series = "", "", "" // they may differ between servers while new rules are loaded
+			name.Location, name.Series = "", "" // they may differ between servers while new rules are loaded
 			m := limits[name]
 			if m == nil { // as if no window listed it
 				n := merged.OthersAtMost
@@ -344,11 +416,11 @@ func mergeWindows(windows []Window) Window {
 			m.Source, m.Location = l.Source, cmp.Or(l.Location, m.Location)
 			m.Denied, m.Error, m.OthersAtMost = m.Denied+l.Denied-unlisted, m.Error+l.Error-unlisted, m.OthersAtMost+l.OthersAtMost-unlisted
 			for _, k := range l.Keys { // the part of windows that do not list k is added below
-				text, _ := json.Marshal(k.Descriptor) // cannot fail: it has only plain fields
-				index, known := indexes[key{name, string(text)}]
+				id := key{name, k.Descriptor.id()}
+				index, known := indexes[id]
 				if !known {
 					index = len(m.Keys)
-					indexes[key{name, string(text)}] = index
+					indexes[id] = index
 					m.Keys = append(m.Keys, KeyDenials{})
 				}
 				m.Keys[index].add(k, l.OthersAtMost) // may wrap below zero until m.OthersAtMost is added
@@ -364,18 +436,23 @@ func mergeWindows(windows []Window) Window {
 		merged.Limits = append(merged.Limits, *m)
 	}
 	slices.SortFunc(merged.Limits, func(a, b LimitDenials) int {
-		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit))
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Rate, b.Rate))
 	})
 	return merged
 }
 
 // add adds the denials of another window to k, and subtracts unlisted, which the caller adds later.
 func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
-	first := earlier(k.First, other.First)
+	sum := Key{First: earlier(k.First, other.First)}
+	for _, part := range []*Key{&k.Key, &other.Key} {
+		for i, m := range part.Minutes {
+			sum.addMinute(part.First.Unix()/60+int64(i), m)
+		}
+	}
 	if other.Last.After(k.Last) {
 		k.Key = other.Key
 	}
-	k.First, k.Denied, k.Error = first, k.Denied+other.Denied-unlisted, k.Error+other.Error-unlisted
+	k.First, k.Minutes, k.Denied, k.Error = sum.First, sum.Minutes, k.Denied+other.Denied-unlisted, k.Error+other.Error-unlisted
 }
 
 func earlier(a, b time.Time) time.Time {

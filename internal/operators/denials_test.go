@@ -130,14 +130,63 @@ func TestDenialsAsJSON(t *testing.T) {
 	const alice = `"descriptor":{"entries":[{"key":"user","value":"alice"}]},"first":"2026-08-01T12:00:00Z","last":"2026-08-01T12:00:07.123Z"`
 	const bob = `"descriptor":{"entries":[{"key":"user","value":"bob"}]},"first":"2026-08-01T12:00:08Z","last":"2026-08-01T12:00:08Z","retry_after":null`
 	const user, tenant = `"domain":"api","rule":"user","location":"rules.yaml:3:5","limit":"minute","rate":"5 per minute"`, `"domain":"api","rule":"tenant","limit":"minute","rate":"5 per minute","shadow":true`
+	one, three := `,"minutes":[{"denied":1}]`, `,"minutes":[{"denied":3`+id+`}]`
 	id += `,"retry_after":1`
 	want := `{"at":"2026-08-01T12:00:09Z","minute":{"from":"2026-08-01T12:00:00Z","limits":[` +
 		`{` + user + `,"denied":3,"error":0,"keys":[{` + alice + id + `,"denied":3,"error":0}],"others_at_most":0},` +
 		`{` + tenant + `,"denied":1,"error":0,"keys":[{` + bob + `,"denied":1,"error":0}],"others_at_most":0}` +
 		`],"others_at_most":0},"hour":{"from":"0001-01-01T00:00:00Z","limits":null,"others_at_most":0},"last":[` +
-		`{` + tenant + `,` + bob + `,"count":1},{` + user + `,` + alice + id + `,"count":3}],"servers":1}`
+		`{` + tenant + `,` + bob + one + `,"count":1},{` + user + `,` + alice + id + three + `,"count":3}],"servers":1}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestMinutes denies a user in two bursts on two servers. The bursts stay apart, each with the ID of
+// its last request. So do denials by another amount of the limit, and all are gone an hour later.
+func TestMinutes(t *testing.T) {
+	l, at := newLimit(t, "user"), func(minute, second int) time.Time {
+		return noon.Add(time.Duration(minute)*time.Minute + time.Duration(second)*time.Second)
+	}
+	var reports []Denials
+	for server, minutes := range [][]int{{0, 0, 7, 7, 7, 8}, {2, 7, 14}} {
+		r := NewRecorder(noon)
+		for i, minute := range minutes {
+			d := denialOf(l, "alice")
+			d.RequestID = fmt.Sprintf("%d-%d", server, i)
+			r.Record(at(minute, 10+i), d)
+		}
+		deny(r, at(14, 30), l, "bob", 1)
+		deny(r, at(14, 40), l.Times(10), "alice", 2)
+		deny(r, at(14, 50), l.Times(10), "bob", 3)
+		d := r.Denials(at(14, 59))
+		d.fit(reportBytes)
+		text := testenv.Must(json.Marshal(d))(t)
+		var report Denials
+		testenv.OK(t, json.Unmarshal(text, &report))
+		reports = append(reports, report)
+	}
+	merged := mergeDenials(reports...)
+	got := map[string]string{}
+	for _, e := range find(merged, "alice") {
+		for _, b := range e.Bars(at(14, 59)) {
+			got[e.Rate] += fmt.Sprintf("%s %d %.1f %d %s, ", b.At.Format("15:04"), b.Denied, b.Height, b.Place, b.RequestID)
+		}
+		if late := e.Bars(at(14+60, 0)); len(late) > 0 || e.Count != map[string]uint64{"5 per minute": 9, "50 per minute": 4}[e.Rate] {
+			t.Errorf("got %+v, and later %+v", e, late)
+		}
+	}
+	want := map[string]string{
+		"5 per minute":  "12:14 1 0.2 59 1-2, 12:08 1 0.2 53 0-5, 12:07 4 1.0 52 1-1, 12:02 1 0.2 47 1-0, 12:00 2 0.5 45 0-1, ",
+		"50 per minute": "12:14 4 1.0 59 , ",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, l := range merged.Hour.Limits {
+		if denied := map[string]uint64{"5 per minute": 11, "50 per minute": 10}[l.Rate]; l.Denied != denied || len(l.Keys) != 2 || l.Keys[0].Minutes != nil {
+			t.Errorf("got %+v", l)
+		}
 	}
 }
 

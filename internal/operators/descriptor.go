@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -150,6 +151,12 @@ func (x *Excerpt) Spell() (text, lacks string) {
 		lacks = "shared"
 	}
 	return explain.FormatDescriptor(entries), lacks
+}
+
+// id returns a text that distinguishes x from other excerpts of its domain.
+func (x *Excerpt) id() string {
+	text, _ := json.Marshal(x) // cannot fail: it has only plain fields
+	return string(text)
 }
 
 // MayHave reports whether the request's descriptor has the entry e, or may have it: values of

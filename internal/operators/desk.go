@@ -10,14 +10,15 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/descriptors/spelling"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // Desk answers operators, for this server or for all servers that share its Redis. All fields
@@ -112,23 +113,22 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 	return list, nil
 }
 
-// AddException adds an exception for a person at the address peer. It notes an unknown domain.
+// AddException adds an exception for a person at the address peer. It notes a domain or a key that
+// no rule has.
 func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
 	tree := d.Tree()
 	domain, entries, err := n.Bytes()
 	if err == nil && tree != nil { // applies to the descriptors as they are counted
 		work := descriptors.MaxWork
-		_, _, entries = tree.Match(domain, entries, &work)
+		_, hold, counted := tree.Match(domain, entries, &work)
+		if entries = counted; hold >= 0 {
+			entries = slices.Delete(slices.Clone(counted), hold, hold+1)
+		}
 		n.Descriptor = NewDescriptor(domain, entries)
 	}
 	added, err := d.InForce.Add(ctx, n, peer)
-	if err == nil && tree != nil {
-		if !tree.HasDomain(domain) {
-			added.Note = "no rule has the domain " + descriptors.Spell(limiter.Entry{Key: domain})
-			if near := spelling.Nearest(domain, tree.DomainNames()); near != "" {
-				added.Note += fmt.Sprintf(", did you mean %s?", descriptors.Spell(limiter.Entry{Key: near}))
-			}
-		}
+	if err == nil {
+		added.Note = explain.Doubt(tree, domain, entries)
 	}
 	return added, err
 }

@@ -23,19 +23,21 @@ type Observer struct {
 	Hashed   bool         // show digests instead of values
 }
 
-// Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options.
+// Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options. A call
+// after the response, such as a late charge, is logged, but does not count as a denial.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	ob.observeBudgets(now, r, p)
 	all := ob.Log != nil && ob.Log.opts.All
 	if !all && !p.AnyOver() {
 		return
 	}
-	id := ob.requestID(ctx, r)
+	id, codes := ob.requestID(ctx, r), grpcmetadata.ValueFromIncomingContext(ctx, ResponseCodeHeader)
+	answered := len(codes) > 0 && codes[0] != "0"
 	for o := range p.Outcomes(r) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
-		if isDenial {
+		if isDenial && !answered {
 			ob.Recorder.Record(now, &Denial{
-				Limit: o.Hit.Limit, RequestID: id, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
+				Limit: o.Hit.Limit, Hits: p.Plan.Hits, RequestID: id, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
@@ -103,8 +105,11 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	return r
 }
 
-// RequestIDHeader is the metadata in which Envoy can send a request's ID.
-const RequestIDHeader = "x-request-id"
+// The metadata in which Envoy can send a request's ID, and the code of the response or 0 before it.
+const (
+	RequestIDHeader    = "x-request-id"
+	ResponseCodeHeader = "x-response-code"
+)
 
 // requestID returns a request's ID from an entry of a descriptor or the metadata of the call, or ""
 // if neither has one. If values are hidden, only the metadata counts.

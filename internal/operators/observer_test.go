@@ -128,6 +128,22 @@ func TestRequestIsNamed(t *testing.T) {
 	}
 }
 
+// TestCallsAfterTheResponseAreNoDenials sends what Envoy sends before and after a response.
+func TestCallsAfterTheResponseAreNoDenials(t *testing.T) {
+	for code, want := range map[string]uint64{"": 3, "0": 3, "200": 1, "429": 1} {
+		f := newFixture(t, observedRules, false)
+		f.ask(t.Context(), 2, "user=alice") // the second is denied
+		var sent []string
+		if code != "" {
+			sent = []string{"x-response-code", code}
+		}
+		f.ask(grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs(sent...)), 2, "user=alice")
+		if got := shown(f.Observer.Recorder, began).Last[0].Count; got != want {
+			t.Errorf("%q: got %d, want %d", code, got, want)
+		}
+	}
+}
+
 // TestDecisionsAreLogged logs all decisions of some requests, and then only denials. The first two
 // requests have headers of a trace.
 func TestDecisionsAreLogged(t *testing.T) {

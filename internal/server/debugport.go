@@ -56,7 +56,7 @@ func (d *debugPort) server(metrics http.Handler) *api.Server {
 	}
 	server.Console = console.New(server, console.Options{
 		History: d.rates.history, Loads: d.rules.lastLoads, Outcomes: d.usage.Outcomes,
-		StoreMetrics: d.store.registry, Failure: FailureMode(d.options.Settings.Failure),
+		StoreMetrics: d.store.registry,
 	})
 	return server
 }

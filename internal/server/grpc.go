@@ -69,7 +69,7 @@ func maxConnections() int {
 
 // newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
 func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
-	headersRead := []string{operators.RequestIDHeader}
+	headersRead := []string{operators.RequestIDHeader, operators.ResponseCodeHeader}
 	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
 		headersRead = append(headersRead, propagator.Fields()...)
 	}

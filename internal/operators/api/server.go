@@ -31,6 +31,7 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/operators"
+	"weir/internal/plan/explain"
 )
 
 // Server answers operators over HTTP. All fields must be set and safe for concurrent use.
@@ -71,10 +72,10 @@ func (s *Server) endpoints() []Endpoint {
 		{Method: "GET", Path: "/status", Help: "this page as JSON", Handler: answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
 		{Method: "GET", Path: "/stats", Help: "the metrics", Handler: s.Metrics.ServeHTTP},
 		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules), func() time.Time { return s.Status().Rules.LoadedAt }).ServeHTTP},
-		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: ofAll(s.Denials)},
+		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: s.denials},
 		{Method: "GET", Path: "/budgets", Class: Values, Help: "the most used budgets, as all servers know them with ?servers=all", Handler: ofAll(s.Budgets)},
-		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
-			return s.Peek(r.Context(), d)
+		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters and denials of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+			return s.Look(r.Context(), d, r.URL.Query().Get("servers") == "all")
 		})},
 		{Method: "POST", Path: "/reset", Class: Changes, Help: "set the counters of a descriptor to zero", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
 			return s.Reset(r.Context(), d, r.URL.Query().Get("by"), VisitorOf(r).Peer)
@@ -200,6 +201,19 @@ func fail(w http.ResponseWriter, err error, shown func(string) string) {
 		w.Header().Set("Retry-After", "1") // a guess: when Redis is back is unknown
 	}
 	http.Error(w, shown(err.Error()), int(code))
+}
+
+// denials answers with recent denials. If the query has a domain, it notes one that no rule has, or a
+// key of the query's descriptor.
+func (s *Server) denials(w http.ResponseWriter, r *http.Request) {
+	ofAll(func(ctx context.Context, all bool) (operators.Denials, error) {
+		d, err := s.Denials(ctx, all)
+		if query := r.URL.Query(); query.Get("domain") != "" {
+			entries, _ := explain.ParseDescriptor(query.Get("descriptor")) // invalid ones are in no doubt
+			d.Note = explain.Doubt(s.Tree(), query.Get("domain"), entries)
+		}
+		return d, err
+	})(w, r)
 }
 
 // ofAll answers for this server, or with ?servers=all for all servers on the same Redis.

@@ -79,6 +79,8 @@ func TestOperations(t *testing.T) {
 	}{
 		{"GET", "/denials", "", 200, `"servers": 1`},
 		{"GET", "/denials?servers=all", "", 200, `"servers": 1`},
+		{"GET", "/denials?domain=apii", "", 200, `"note": "there are no rules for the domain \"apii\", did you mean \"api\"?"`},
+		{"GET", "/denials?domain=api&descriptor=usr%3dalice", "", 200, `"note": "no rule of the domain has the key \"usr\", did you mean \"user\"?"`},
 		{"GET", "/denials?servers=%1b[31m", "", 400, `servers: "\x1b[31m" is unknown; use this or all`},
 		{"GET", "/exceptions", "", 200, `"servers": 1`},
 		{"GET", "/exceptions?servers=all", "", 200, `"servers": 1`},

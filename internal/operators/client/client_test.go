@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,55 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// TestLift suggests an exception only where it lets a request pass.
+func TestLift(t *testing.T) {
+	full := operators.Counter{Amount: 5, Used: 5}
+	with := func(change func(*operators.Counter)) operators.Counter {
+		c := full
+		change(&c)
+		return c
+	}
+	quota := with(func(c *operators.Counter) { c.Mode = "quota_mode" })
+	free := with(func(c *operators.Counter) { c.Mode, c.Remaining = "quota_mode", 1 })
+	for name, tt := range map[string]struct {
+		limits []operators.Counter
+		want   string
+	}{
+		"full":              {[]operators.Counter{full}, "--amount 10x"},
+		"room":              {[]operators.Counter{with(func(c *operators.Counter) { c.Remaining = 1 })}, ""},
+		"banned":            {[]operators.Counter{with(func(c *operators.Counter) { c.Remaining, c.BannedFor = 1, 9 })}, "--amount 10x"},
+		"shadow mode":       {[]operators.Counter{with(func(c *operators.Counter) { c.Mode = "shadow_mode" })}, ""},
+		"unlimited":         {[]operators.Counter{with(func(c *operators.Counter) { c.Unlimited = true })}, ""},
+		"replaced":          {[]operators.Counter{with(func(c *operators.Counter) { c.Replaced = true })}, ""},
+		"a free quota":      {[]operators.Counter{quota, free}, ""},
+		"full quotas":       {[]operators.Counter{quota, quota}, "--amount 10x"},
+		"an amount of 0":    {[]operators.Counter{full, {}}, "--allow"},
+		"far over its size": {[]operators.Counter{with(func(c *operators.Counter) { c.Used = 50 })}, "--allow"},
+	} {
+		if got := lift(tt.limits); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestBlocks shows the bar of an hour on a terminal, and elsewhere none, but all minutes.
+func TestBlocks(t *testing.T) {
+	a := Answer{text: "counters", Value: &operators.Counters{Servers: 1, Denials: []operators.LastDenial{{
+		Key: operators.Key{Minutes: slices.Repeat([]operators.Minute{{Denied: 1}, {Denied: 8}}, 15)},
+	}}}}
+	a.Now = time.Time{}.Add(30*time.Minute - time.Second)
+	t.Setenv("NO_COLOR", "1")
+	for terminal, minutes := range map[bool]int{true: 10, false: 30} {
+		var text strings.Builder
+		a.Terminal = terminal
+		testenv.OK(t, a.WriteText(&text))
+		bar := "  1 hour ago |" + strings.Repeat(" ", 30) + strings.Repeat("▁█", 15) + "| now\n"
+		if strings.Contains(text.String(), bar) != terminal || strings.Count(text.String(), "\n  00:") != minutes {
+			t.Errorf("on a terminal is %v: got\n%s", terminal, &text)
+		}
+	}
+}
+
 func TestWords(t *testing.T) {
 	v := operators.Times{Now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
 	for _, tt := range []struct{ got, want string }{
@@ -177,6 +227,7 @@ func TestWords(t *testing.T) {
 		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
 		{limit("minute", "5 per minute"), "5 per minute"}, {limit("logins", "5 per minute"), "logins, 5 per minute"}, {limit("unlimited", ""), "unlimited"},
 		{api.Short("\x1b\x1b", 8), `\x1b\x1b`}, {api.Short("\x1b\x1b", 7), `\x1b\x…`}, {api.Short(strings.Repeat("ö", 10_000), 3), "öö…"}, {api.Short("größer", 6), "größer"},
+		{blocks([]operators.Bar{{Place: 59, Height: 1}, {Place: 58, Height: 0.5}, {Place: 0, Height: 0.01}}), "▁" + strings.Repeat(" ", 57) + "▄█"},
 		{new(Answer).Key("api", operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}), "user… (cut)"}, // invalid base64
 	} {
 		if tt.got != tt.want {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/plan"
@@ -48,13 +49,21 @@ func (s Scope) query() string {
 
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
-func (s Scope) denials(ctx context.Context, c *Client, text string) (*operators.Denials, *Answer, error) {
-	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials"+s.query(), nil)
+// denials returns the denials of a part. If there are none, the answer has the server's doubt about
+// the domain and the descriptor.
+func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.Entries) (*operators.Denials, *Answer, error) {
+	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
+	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials"+s.query()+"&"+doubted.Encode(), nil)
 	a.Now = d.At.In(a.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
 	}
-	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return s.hides(e.Domain) })
+	d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool {
+		return s.hides(l.Domain) || slices.ContainsFunc(of, func(e limiter.Entry) bool { return !l.Descriptor.MayHave(e) })
+	})
+	if len(d.Last) == 0 {
+		a.Note = d.Note
+	}
 	return d, a, err
 }
 
@@ -72,7 +81,7 @@ func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
 		list.Budgets = slices.DeleteFunc(list.Budgets, func(b operators.Budget) bool { return q.hides(b.Domain) })
 		return a, err
 	}
-	d, a, err := q.denials(ctx, c, "top")
+	d, a, err := q.denials(ctx, c, "top", nil)
 	a.Window = &d.Hour
 	if q.Window == "minute" {
 		a.Window = &d.Minute
@@ -89,10 +98,7 @@ type Denials struct {
 }
 
 func (q Denials) ask(ctx context.Context, c *Client) (*Answer, error) {
-	d, a, err := q.denials(ctx, c, "denials")
-	for _, e := range q.Descriptor {
-		d.Last = slices.DeleteFunc(d.Last, func(l operators.LastDenial) bool { return !l.Descriptor.MayHave(e) })
-	}
+	d, a, err := q.denials(ctx, c, "denials", q.Descriptor)
 	d.Last = d.Last[:min(len(d.Last), int(q.N))]
 	return a, err
 }
@@ -114,11 +120,14 @@ type By struct {
 
 func (b By) query() string { return "?by=" + url.QueryEscape(b.By) }
 
-// Peek asks for the counters of a descriptor.
-type Peek struct{ Descriptor }
+// Peek asks for the counters and the denials of a descriptor.
+type Peek struct {
+	Descriptor
+	This bool `help:"Show the denials of the server that is asked only, not of all that share its Redis."`
+}
 
 func (q Peek) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek", q.sent())
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek"+Scope{This: q.This}.query(), q.sent())
 	a.NoRule = counters.Rule == ""
 	return a, err
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -47,7 +49,10 @@ var answersText string
 
 var answers = template.Must(template.New("").Funcs(api.Words).Funcs(template.FuncMap{
 	"count":  count,
+	"blocks": blocks,
 	"domain": func(domain string) string { return explain.Quote(explain.FormatDomain(domain)) },
+	"join":   func(names []string) string { return strings.Join(names[:min(len(names), 20)], ", ") },
+	"lift":   lift,
 	"limit":  limit,
 	"notes":  notes,
 	"quote":  func(s string) string { return explain.Quote(api.Short(s, 500)) },
@@ -79,7 +84,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 }
 
 // The parts of a text that are coloured: the names of columns, and bars.
-var header, bar = regexp.MustCompile(`(?m)^ *[A-Z]+(?:  +[A-Z ]+)+$`), regexp.MustCompile("█+")
+var header, bar = regexp.MustCompile(`(?m)^ *[A-Z]+(?:  +[A-Z ]+)+$`), regexp.MustCompile("[▁-█]+")
 
 // Bar returns a bar whose length is proportional to n, at most 10 for most, on a terminal.
 func (a *Answer) Bar(n, most uint64) string {
@@ -111,6 +116,34 @@ func (a *Answer) Key(domain string, d operators.Excerpt) string {
 		}
 	}
 	return strings.TrimSpace(shown + " (" + lacks + ")")
+}
+
+// blocks returns a line with a block for each of the last 60 minutes.
+func blocks(bars []operators.Bar) string {
+	line := []rune(strings.Repeat(" ", 60))
+	for _, b := range bars {
+		line[b.Place] = []rune("▁▂▃▄▅▆▇█")[int(math.Ceil(8*b.Height))-1]
+	}
+	return string(line)
+}
+
+// lift returns the flag of an exception that lets requests pass until a limit has room, or "" if
+// no limit denies them, and an exception would do nothing.
+func lift(limits []operators.Counter) (flag string) {
+	isFull := func(l operators.Counter) bool {
+		return !l.Unlimited && !l.Replaced && (l.Remaining == 0 || l.BannedFor > 0)
+	}
+	oneQuotaIsFree := slices.ContainsFunc(limits, func(l operators.Counter) bool { return l.Mode == "quota_mode" && !isFull(l) })
+	for _, l := range limits {
+		switch {
+		case !isFull(l) || l.Mode == "shadow_mode" || l.Mode == "quota_mode" && oneQuotaIsFree:
+		case l.Used >= 10*l.Amount:
+			return "--allow"
+		default:
+			flag = "--amount 10x"
+		}
+	}
+	return flag
 }
 
 // arguments are a domain and a descriptor, quoted for a command line.

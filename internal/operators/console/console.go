@@ -1,9 +1,10 @@
 // Package console is the part of the debug port for browsers: pages that show who is limited
 // and why, with forms to change it.
 //
-//	console.go  New: the endpoints, and the common parts of all pages
-//	pages.go    the data and forms of the pages Now, Exceptions and Explain
-//	rules.go    the page Rules: the busiest rules as a tree, with rates of the last ten seconds
+//	console.go     New: the endpoints, and the common parts of all pages
+//	pages.go       the data of the pages Now and Exceptions, and all forms
+//	descriptor.go  the search, and the page of a descriptor
+//	rules.go       the page Rules: the busiest rules as a tree, with rates of the last ten seconds
 //
 // The pages work without JavaScript; a script replaces their panels every two seconds. The package
 // decides nothing; an api.Server does all work.
@@ -32,7 +33,6 @@ type Options struct {
 	Loads        func() []Load                               // the last loads, the newest first
 	Outcomes     func() map[limiter.Series]telemetry.Outcome // of each limit since the start
 	StoreMetrics prometheus.Gatherer
-	Failure      limiter.FailureMode // default for limits without a failure mode
 }
 
 // Load is the outcome of a load of the rules.
@@ -53,7 +53,7 @@ var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(wo
 // pages has the template of each page by name.
 var pages = func() map[string]*template.Template {
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"now", "rules", "budgets", "exceptions", "explain", "signin"} {
+	for _, name := range []string{"now", "rules", "budgets", "exceptions", "descriptor", "signin"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	return parsed
@@ -86,6 +86,9 @@ func New(server *api.Server, o Options) []api.Endpoint {
 				c.show(w, r, name, data, err) // with the sent form
 				return
 			}
+			if name == "descriptor" { // stay there
+				done["domain"], done["descriptor"] = r.PostForm["domain"], r.PostForm["descriptor"]
+			}
 			http.Redirect(w, r, "/console/"+name+"?"+done.Encode(), http.StatusSeeOther)
 		}}
 	}
@@ -95,10 +98,11 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		page("/console/rules", "rules", c.rules),
 		page("/console/budgets", "budgets", c.budgets),
 		page("/console/exceptions", "exceptions", c.exceptions),
-		page("/console/explain", "explain", c.explain),
+		page("/console/descriptor", "descriptor", c.descriptor),
 		form("/console/exceptions", "exceptions", c.exceptions, c.addException),
 		form("/console/exceptions/remove", "exceptions", c.exceptions, c.removeException),
-		form("/console/reset", "explain", c.explain, c.reset),
+		form("/console/descriptor", "descriptor", c.descriptor, c.addException),
+		form("/console/reset", "descriptor", c.descriptor, c.reset),
 		{Method: "GET", Path: "/console/assets/", Handler: http.StripPrefix("/console/assets/", http.FileServerFS(assets)).ServeHTTP},
 		{Method: "GET", Path: "/console/signin", Handler: func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, view{Name: "signin"}) }},
 		{Method: "POST", Path: "/console/signin", Handler: func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +131,7 @@ type view struct {
 	Done    string // names the change that the last form made
 	Problem string // reason why it made none
 	Status  api.Status
+	Search  search
 	Data    any
 	part    string // template to render, or "" for the page
 }
@@ -142,6 +147,9 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data
 		v.Problem, code = refused.Error(), http.StatusUnprocessableEntity
 	} else if r.Form.Get("part") == "panels" {
 		v.part = "panels"
+	}
+	if v.part == "" {
+		v.Search = c.search(r)
 	}
 	show(w, code, v)
 }

@@ -45,9 +45,18 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestUntil lets a date and time replace the duration.
+func TestUntil(t *testing.T) {
+	form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"allow"}, "for": {""}, "until": {time.Now().UTC().Add(3 * time.Hour).Format("2006-01-02T15:04")}}
+	if e, err := exception(form); err != nil || e.For > 3*3600 || e.For < 3*3600-120 {
+		t.Errorf("got %v, error %v", e.For, err)
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
 		{plaintext.Number(1234567), "1,234,567"}, {plaintext.Number(uint64(999)), "999"}, {plaintext.Number(1000), "1,000"},
+		{string(place("/a/<b>.yaml:3:5")), "/<wbr>a/<wbr>&lt;b&gt;.yaml:3:5"},
 		{rate(0), "0"}, {rate(0.04), "0.0"}, {rate(12.34), "12.3"}, {rate(12345.6), "12,346"},
 	} {
 		if tt.got != tt.want {
@@ -68,7 +77,7 @@ func TestDescriptorsThatLack(t *testing.T) {
 		asked operators.Asked
 		want  string
 	}{
-		{operators.Asked{Entries: alice}, `<span class="descriptor"><a href="/console/explain?domain=api&amp;descriptor=user%3dalice">user=alice</a></span>`},
+		{operators.Asked{Entries: alice}, `<span class="descriptor"><a href="/console/descriptor?domain=api&amp;descriptor=user%3dalice">user=alice</a></span>`},
 		{operators.Asked{Entries: alice, Patterns: []string{"a*"}}, `<span class="descriptor">user=a* <small>(all that match)</small></span>`},
 		{operators.Asked{Patterns: []string{"*"}}, `<span class="descriptor"> <small>(all)</small></span>`},
 		{operators.Asked{Entries: alice, Hashed: true}, " <small>(hash)</small></span>"},
@@ -89,6 +98,7 @@ func TestBadForms(t *testing.T) {
 		{"descriptor", "=x", "descriptor: entry 1 has no key"},
 		{"factor", "many", `times: "many" is not a number`},
 		{"for", "soon", `for: "soon" is not a duration`},
+		{"until", "tomorrow", `until: "tomorrow" is not a date and time`},
 	} {
 		form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"amount"}, "factor": {"2x"}, "for": {"1h"}, "reason": {"x"}}
 		form.Set(tt.field, tt.value)

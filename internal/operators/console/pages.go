@@ -150,38 +150,6 @@ func (c *console) exceptions(r *http.Request) (any, error) {
 	}{r.Form, list, err}, nil
 }
 
-// explainPage is the data of the page Explain.
-type explainPage struct {
-	Form        url.Values
-	Answer      *explain.Answer // or nil without a descriptor
-	Counters    operators.Counters
-	PeekProblem error
-}
-
-// explain explains the descriptor of a form by the rules in use, and reads its counters. It fails
-// if the form or the descriptor is invalid.
-func (c *console) explain(r *http.Request) (any, error) {
-	page := explainPage{Form: r.Form}
-	if r.Form.Get("descriptor") == "" {
-		return page, nil
-	}
-	domain, entries, err := read(r.Form)
-	if err != nil {
-		return page, err
-	}
-	tree := c.Tree()
-	if tree == nil {
-		return page, errors.New("no rules are loaded yet")
-	}
-	answer, err := explain.Explain(explain.Question{Options: c.Plan, Tree: tree, Failure: c.Failure, Domain: domain, Descriptor: entries})
-	if err != nil {
-		return page, err
-	}
-	page.Answer = &answer
-	page.Counters, page.PeekProblem = c.Peek(r.Context(), operators.NewDescriptor(domain, entries))
-	return page, nil
-}
-
 // words are template functions besides api.Words.
 var words = template.FuncMap{
 	"kept": kept,
@@ -191,9 +159,12 @@ var words = template.FuncMap{
 	},
 	"dayLine": dayLine,
 	"lines":   plaintext.Lines,
+	"place":   place,
+	"share":   func(used, amount uint64) float64 { return float64(used) / float64(max(amount, 1)) },
 	"short":   func(s string) string { return api.Short(s, 256) },
 	"mode":    descriptors.ModeWord,
 	"number":  plaintext.Number,
+	"now":     time.Now,
 	"rate":    rate,
 	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
 	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
@@ -204,6 +175,11 @@ var words = template.FuncMap{
 func kept(domain string, d operators.Excerpt) shown {
 	text, lacks := d.Spell()
 	return shown{explain.FormatDomain(domain), text, lacks, d.Digest}
+}
+
+// place returns a file name as HTML that lines break after slashes only.
+func place(name string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(api.Short(name, 500)), "/", "/<wbr>")) //nolint:gosec // it is escaped
 }
 
 // rate formats a rate, with one decimal if it is below 100.
@@ -308,7 +284,13 @@ func exception(form url.Values) (e operators.NewException, err error) {
 		}
 	}
 	lasts, err := time.ParseDuration(strings.TrimSpace(form.Get("for")))
-	if err != nil {
+	if until := form.Get("until"); until != "" {
+		at, err := time.Parse("2006-01-02T15:04", until)
+		if err != nil {
+			return e, fmt.Errorf("until: %q is not a date and time such as 2026-11-30T08:00", until)
+		}
+		lasts = time.Until(at)
+	} else if err != nil {
 		return e, fmt.Errorf("for: %q is not a duration such as 30m, 2h or 24h", form.Get("for"))
 	}
 	e.For = lasts.Seconds()
@@ -323,7 +305,7 @@ func (c *console) addException(r *http.Request) (url.Values, error) {
 	}
 	added, err := c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	if added.Note != "" {
-		return url.Values{"done": {"noDomain"}}, err
+		return url.Values{"done": {"noRule"}}, err
 	}
 	return url.Values{"done": {"added"}}, err
 }
@@ -341,5 +323,5 @@ func (c *console) reset(r *http.Request) (url.Values, error) {
 	if err == nil {
 		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
-	return url.Values{"done": {"reset"}, "domain": r.PostForm["domain"], "descriptor": r.PostForm["descriptor"]}, err
+	return url.Values{"done": {"reset"}}, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/descriptors/spelling"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
@@ -33,17 +34,7 @@ type Question struct {
 type Answer struct {
 	Domain     string   `json:"domain"`
 	Descriptor []string `json:"descriptor"`
-	Levels     []Level  `json:"levels"`
-	// Rule is the path of the rule in the tree, or empty if none applies. If the descriptor does
-	// not end at a rule with a key, Reason explains where it ends, and Candidates are the keys
-	// and values, or the domains, that exist at that level.
-	Rule       string   `json:"rule,omitempty"`
-	Location   string   `json:"location,omitempty"` // location of the rule in the files
-	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, so that it applies where no other rule of its level matches
-	Reason     string   `json:"reason,omitempty"`
-	Candidates []string `json:"candidates,omitempty"`
-	// Hidden describes a rule that would apply if a more specific rule did not hide it.
-	Hidden string `json:"hidden,omitempty"`
+	Path
 	// Limits are the limits of the rule, then the limits of the rules above it that also
 	// apply below. A whitelist entry has no limits of its own.
 	Limits []Limit `json:"limits,omitempty"`
@@ -56,6 +47,21 @@ type Answer struct {
 	Hits    uint64 `json:"hits"`
 	OwnHits bool   `json:"own_hits,omitempty"`
 	Denied  bool   `json:"denied"`
+}
+
+// Path is the path of a descriptor through the tree of rules.
+type Path struct {
+	Levels []Level `json:"levels"`
+	// Rule is the path of the rule in the tree, or empty if none applies. If the descriptor does
+	// not end at a rule with a key, Reason explains where it ends, and Candidates are the keys
+	// and values, or the domains, that exist at that level.
+	Rule       string   `json:"rule,omitempty"`
+	Location   string   `json:"location,omitempty"` // location of the rule in the files
+	Keyless    bool     `json:"keyless,omitempty"`  // whether the rule has no key, so that it applies where no other rule of its level matches
+	Reason     string   `json:"reason,omitempty"`
+	Candidates []string `json:"candidates,omitempty"`
+	// Hidden describes a rule that would apply if a more specific rule did not hide it.
+	Hidden string `json:"hidden,omitempty"`
 }
 
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
@@ -76,22 +82,32 @@ func Explain(q Question) (Answer, error) {
 	if p.Invalid != nil {
 		return Answer{}, p.Invalid
 	}
-	trace := q.Tree.Explain(q.Domain, q.Descriptor)
+	path, r := Find(q.Tree, q.Domain, q.Descriptor)
 	a := Answer{
-		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Levels: append([]Level{}, trace.Levels...),
-		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend, Hidden: trace.Hidden,
+		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Path: path,
+		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend,
 	}
-	if !trace.Ends {
-		a.addReason(&q, &trace)
-	}
-	if r := trace.Rule; r != nil {
-		a.Rule, a.Location, a.Keyless, a.Shared = r.String(), r.Location(), r.IsKeyless(), r.Shared()
+	if r != nil {
+		a.Shared = r.Shared()
 		if r.Override != nil {
 			a.Override = r.Override.String()
 		}
 		a.addLimits(&q, &p, r)
 	}
 	return a, nil
+}
+
+// Find returns the path of a descriptor and the rule at its end, or nil if no rule applies.
+func Find(tree *descriptors.Tree, domain string, entries []limiter.Entry) (Path, *descriptors.Rule) {
+	trace := tree.Explain(domain, entries)
+	p := Path{Levels: append([]Level{}, trace.Levels...), Hidden: trace.Hidden}
+	if !trace.Ends {
+		p.addReason(tree, domain, entries, &trace)
+	}
+	if r := trace.Rule; r != nil {
+		p.Rule, p.Location, p.Keyless = r.String(), r.Location(), r.IsKeyless()
+	}
+	return p, trace.Rule
 }
 
 func spell(entries []limiter.Entry) (texts []string) {
@@ -102,31 +118,69 @@ func spell(entries []limiter.Entry) (texts []string) {
 }
 
 // addReason sets Reason and Candidates for a descriptor that does not end at a rule.
-func (a *Answer) addReason(q *Question, trace *descriptors.Trace) {
-	if !q.Tree.HasDomain(q.Domain) {
-		a.Reason, a.Candidates = fmt.Sprintf("there are no rules for the domain %q", q.Domain), q.Tree.DomainNames()
+func (p *Path) addReason(tree *descriptors.Tree, domain string, entries []limiter.Entry, trace *descriptors.Trace) {
+	if !tree.HasDomain(domain) {
+		p.Reason, p.Candidates = Doubt(tree, domain, nil), tree.DomainNames()
 		return
 	}
 	way, above := trace.Levels, "the domain"
 	var missing *limiter.Entry
 	if n := len(way); n > 0 && way[n-1].Match == "none" {
-		missing, way = &q.Descriptor[n-1], way[:n-1]
+		missing, way = &entries[n-1], way[:n-1]
 	}
 	if n := len(way); n > 0 {
 		above = way[n-1].Node
 	}
 	if missing == nil {
-		a.Reason = fmt.Sprintf("the descriptor ends at %s, which only leads to others", above)
+		p.Reason = fmt.Sprintf("the descriptor ends at %s, which only leads to others", above)
 	} else {
-		a.Reason = fmt.Sprintf("below %s nothing matches %s", above, descriptors.Spell(*missing))
-		key, value, colon := strings.Cut(missing.Key, ":")
-		if colon && missing.Value == "" && slices.ContainsFunc(trace.Children, func(e limiter.Entry) bool { return e.Key == key }) {
-			a.Reason += fmt.Sprintf(" (did you mean %s?)", FormatDescriptor([]limiter.Entry{{Key: key, Value: value}}))
+		p.Reason = fmt.Sprintf("below %s nothing matches %s", above, descriptors.Spell(*missing))
+		known := keys(trace.Children)
+		key, value := spelling.Nearest(missing.Key, known), missing.Value
+		if before, after, colon := strings.Cut(missing.Key, ":"); colon && value == "" && slices.Contains(known, before) {
+			key, value = before, after
+		}
+		if key != "" && key != missing.Key {
+			p.Reason += fmt.Sprintf(" (did you mean %s?)", FormatDescriptor([]limiter.Entry{{Key: key, Value: value}}))
 		}
 		same := slices.DeleteFunc(slices.Clone(trace.Children), func(e limiter.Entry) bool { return e.Key != missing.Key })
 		trace.Children = append(same, slices.DeleteFunc(trace.Children, func(e limiter.Entry) bool { return e.Key == missing.Key })...)
 	}
-	a.Candidates = spell(trace.Children)
+	p.Candidates = spell(trace.Children)
+}
+
+func keys(entries []limiter.Entry) (keys []string) {
+	for _, e := range entries {
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// Doubt returns a note if no rule has the domain or the key of an entry, with a similar name that
+// exists. It returns "" if there is no doubt, or no tree.
+func Doubt(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
+	if tree == nil {
+		return ""
+	}
+	lacks, word, known := "there are no rules for the domain", domain, tree.DomainNames()
+	if tree.HasDomain(domain) {
+		known = nil
+		for r := range tree.All() {
+			if of, way := r.Entries(); of == domain {
+				known = append(append(known, keys(way)...), r.Hold)
+			}
+		}
+		i, work := slices.IndexFunc(entries, func(e limiter.Entry) bool { return !slices.Contains(known, e.Key) }), descriptors.MaxWork
+		if rule, _, _ := tree.Match(domain, entries, &work); i < 0 || rule != nil {
+			return ""
+		}
+		lacks, word = "no rule of the domain has the key", entries[i].Key
+	}
+	note := fmt.Sprintf("%s %q", lacks, word)
+	if near := spelling.Nearest(word, known); near != "" {
+		note += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return note
 }
 
 // maxCandidates is the maximum number of candidates in the text of an answer.
