@@ -64,7 +64,7 @@ const Never time.Duration = -1
 // Decision is the outcome of one hit.
 type Decision struct {
 	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
-	Charged    bool // the cost was written or, for a refund, refunded
+	Charged    bool // the cost was written or, for a refund, refunded; also true if Already
 	Already    bool // the hold was taken before or, for a refund, was not taken: nothing changed
 	Remembered bool // the hit was decided by a remembered state, without asking the store
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit

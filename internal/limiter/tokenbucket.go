@@ -32,7 +32,8 @@ func newTokenBucket(s *Spec) (counting, error) {
 	rate := big.NewRat(amount, seconds)
 	b.divisor = amount / rate.Num().Int64()
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
-	// A Duration has room for twice MaxPeriod, in which a bucket at the brim drains.
+	// With this check, even a bucket at the brim drains within twice MaxPeriod, which fits in a
+	// Duration.
 	if rate.Cmp(big.NewRat(b.burst, int64(MaxPeriod/time.Second))) < 0 {
 		return nil, fmt.Errorf("%s takes too long to refill, at most 100 years are allowed", what())
 	}

@@ -95,7 +95,7 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	}
 }
 
-// room returns the index for a new counter of a limit with a used share, or -1 if that is too small.
+// room returns the index for a new counter of a limit, or -1 if its used share is too small.
 func (s *Spending) room(now time.Time, limit *limiter.Limit, share float64) (index int) {
 	byShare := func(a, b *spent) int { return cmp.Compare(a.share(now), b.share(now)) }
 	kept := s.limits[limit.Series]
@@ -122,7 +122,7 @@ func (s *Spending) room(now time.Time, limit *limiter.Limit, share float64) (ind
 	return 0
 }
 
-// forget notes that a counter with a used share is not kept.
+// forget notes that a counter of limit, with share of it used, is not kept.
 func (s *Spending) forget(now time.Time, limit *limiter.Limit, share float64) {
 	if now.After(s.othersUntil) {
 		s.others = 0

@@ -30,7 +30,7 @@ descriptors:
   - {key: closed, rate_limit: {unit: hour, requests_per_unit: 0}}
 `
 
-// budgets returns what a list has, as "descriptor used of amount".
+// budgets returns the budgets of a list as texts such as "user=bob 5 of 10", with " shadow" in shadow mode.
 func budgets(list BudgetList) (all []string) {
 	for _, b := range list.Budgets {
 		text, _ := b.Descriptor.Spell()

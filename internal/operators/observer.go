@@ -14,7 +14,8 @@ import (
 	"weir/internal/plan"
 )
 
-// Observer passes the denials of requests to a Recorder, and their decisions to a DecisionLog.
+// Observer passes the denials of requests to a Recorder, the use of budgets to Spending and Events,
+// and decisions to a DecisionLog.
 type Observer struct {
 	Recorder *Recorder
 	Spending *Spending

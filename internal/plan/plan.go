@@ -93,7 +93,7 @@ type Plan struct {
 // match is the rule, the levels and the exception that apply to one descriptor of a request.
 type match struct {
 	rule      *descriptors.Rule // the rule that the descriptor leads to, or nil if there is none
-	reported  *descriptors.Rule // the rule that the status shows: like rule, but nil if an unjudged override replaces it
+	reported  *descriptors.Rule // the rule that the status shows: rule, or nil if an override replaces it and rule has no field override
 	entries   []limiter.Entry   // entries of the descriptor, without the entry that names its hold
 	hold      []byte            // name of the descriptor's hold, or nil if it has none
 	exception *Exception        // exception that applies to the descriptor, or nil

@@ -76,7 +76,7 @@ type Update struct {
 type Status struct {
 	Connected bool
 	Since     time.Time // time of the last change of Connected
-	Err       error     // error of the last stream or connection, or nil
+	Err       error     // why the last attempt or stream ended, kept after reconnecting; nil if none has ended
 }
 
 // Client subscribes to the resources of a control plane.

@@ -161,7 +161,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 		if mode == limiter.FailureDeny {
 			limit = closed
 		}
-		// A peek writes nothing.
+		// Without a Cost, the hit is a peek, which writes nothing.
 		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode()}
 		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
 	}

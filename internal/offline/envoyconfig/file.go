@@ -117,8 +117,8 @@ type sources struct {
 	unknown             []*node
 }
 
-// collect adds a document, or the items of a list. The list may be a YAML list, as istioctl prints route configurations, the
-// resources of a control plane, or a list of Kubernetes.
+// collect adds a document, or the items of a list. The list may be a YAML list (istioctl prints route configurations
+// as one), the resources of a control plane, or a Kubernetes List.
 func (r *reader) collect(n *node) {
 	items := slices.Concat(n.items(), n.get("resources").items())
 	if n.get("api_version") != nil {

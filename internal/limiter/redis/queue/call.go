@@ -30,7 +30,7 @@ type Call struct {
 	slot     int          // hash slot of all counters in a cluster
 	waiting  atomic.Int64 // number of requests whose callers have not left, and of releases
 	until    time.Time    // time at which the last caller leaves
-	deadline time.Time    // start after which the call is too late for all callers
+	deadline time.Time    // latest start; a later one is too late for all callers
 	required bool         // it has hits or releases to be written even if no caller waits
 
 	redisTime int64 // approximate time of Redis at Began, in microseconds since the epoch

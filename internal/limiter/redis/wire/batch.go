@@ -215,8 +215,8 @@ func (b *Batch) Command(eval bool, now int64, clock string) []any {
 	return args
 }
 
-// append appends d as limits.lua reads it. For a calendar, it writes the window of 30 seconds
-// before now and the next one, because clocks differ and the call may wait. So the two windows
+// append appends d as limits.lua reads it. For a calendar, it writes the window that contains the
+// time 30 seconds before now, and the next one, because clocks differ and the call may wait. So the two windows
 // cover some time after now, too.
 func (d *definition) append(dst []byte, now int64) []byte {
 	constants := d.constants

@@ -19,7 +19,7 @@ const (
 	statusField   = ":status"
 )
 
-// requestFields are properties, beside path and authority, that only requests have.
+// requestFields are properties, besides path and authority, that only requests have.
 var requestFields = []string{":method", statusField, RemoteAddress, DirectAddress, RouteName, "x-forwarded-for", "user-agent"}
 
 // These are names in mappings of another kind of time and duration, and JSON fields whose name implies the kind.
