@@ -148,7 +148,7 @@ var at3AM = map[string][]string{
 	`weir except add api user=alice --allow --for 12h --reason "month end"`: {`allow api user=alice until .*\(12 h left\)`},
 	"weir reset api user=alice": {`Set 1 counter to zero`},
 	`weir except add api user=mallory --deny --for 1h --reason "scraping"`: {`deny api user=mallory until`},
-	"weir status":                 {`health +OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
+	"weir status":                 {`health +OK`, `SERVER +VERSION +RULES(?s:.*):\d+ +.* OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
 	"weir explain api user=alice": {`user`},
 	"weir validate /rules":        {`valid`},
 	"weir except list":            {`3 exceptions`, `import of Monday`},

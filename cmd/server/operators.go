@@ -20,7 +20,7 @@ import (
 
 // operatorCommands are the commands that query or change a running server.
 type operatorCommands struct {
-	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows its health, counters, rules, and requests and denials per second."`
+	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows what is wrong, the worst first, and its health, counters, rules, requests and denials per second, and the servers on its Redis. Exits with 1 if a problem is red."`
 	Top     watched               `cmd:"" help:"Show who is denied most, and by which rule. With --budgets, shows which budgets are used most. Asks a running server."`
 	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server."`
 	Peek    query[client.Peek]    `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
@@ -70,7 +70,7 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
 	answer.Terminal = isTerminal(p.stdout)
-	return p.print(a.Output, answer, !answer.NoRule)
+	return p.print(a.Output, answer, !answer.NoRule && !answer.Red)
 }
 
 // watched is the command top.

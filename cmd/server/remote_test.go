@@ -64,7 +64,7 @@ var remoteCases = []struct {
 	wide           bool   // a line may exceed 100 columns
 }{
 	{golden: "status", answer: "status", args: []string{"status"}, asked: "GET /status", wide: true},
-	{golden: "status_failing", answer: "failing", args: []string{"status"}, asked: "GET /status", wide: true},
+	{golden: "status_failing", answer: "failing", args: []string{"status"}, code: 1, asked: "GET /status", wide: true},
 	{golden: "status_starting", answer: "starting", args: []string{"status"}, asked: "GET /status", wide: true},
 	{golden: "top", answer: "denials", args: []string{"top"}, asked: "GET /denials?servers=all&descriptor=&domain="},
 	{golden: "top_minute_this", answer: "denials", args: []string{"top", "--window=minute", "--this"}, asked: "GET /denials?servers=this&descriptor=&domain="},

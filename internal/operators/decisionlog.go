@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +44,7 @@ type DecisionLog struct {
 	stop    context.CancelFunc
 	records prometheus.Counter
 	dropped *prometheus.CounterVec
+	Lost    atomic.Uint64 // number of records that the sink did not take
 }
 
 const (
@@ -86,6 +88,7 @@ func (l *DecisionLog) add(r LogRecord) {
 	case l.queue <- r:
 	default:
 		l.dropped.WithLabelValues("slow").Inc()
+		l.Lost.Add(1)
 	}
 }
 
@@ -107,6 +110,7 @@ func (l *DecisionLog) run(ctx context.Context) {
 		}
 		if err := l.opts.Sink(ctx, batch); err != nil {
 			l.dropped.WithLabelValues("failed").Add(float64(len(batch)))
+			l.Lost.Add(uint64(len(batch)))
 			l.opts.Failed(err)
 			continue
 		}

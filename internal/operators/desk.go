@@ -176,12 +176,21 @@ func ReadJSON(text []byte, value any) error {
 	return nil
 }
 
-// Servers exchanges reports with the servers on the same Redis. It is safe for concurrent use.
+// Servers exchanges states and reports with the servers on the same Redis. It is safe for
+// concurrent use.
 type Servers struct {
-	shared Shared
-	name   string
-	asked  atomic.Int64 // time of the last call of Reports, in nanoseconds since the epoch
+	shared  Shared
+	name    string
+	asked   atomic.Int64 // time of the last call of Reports, in nanoseconds since the epoch
+	others  atomic.Pointer[map[string]string]
+	silence atomic.Pointer[error]
 }
+
+// Others returns the states of the other servers, as they have described themselves.
+func (s *Servers) Others() map[string]string { return *s.others.Load() }
+
+// Silence returns the error of Redis if it does not answer this server even without requests.
+func (s *Servers) Silence() error { return *s.silence.Load() }
 
 // Report is one server's share of an answer for all servers.
 type Report struct {
@@ -192,19 +201,38 @@ type Report struct {
 
 // NewServers returns a Servers that reports under a new random name.
 func NewServers(shared Shared) *Servers {
-	return &Servers{shared: shared, name: rand.Text()}
+	s := &Servers{shared: shared, name: rand.Text()}
+	s.others.Store(new(map[string]string))
+	s.silence.Store(new(error))
+	return s
 }
 
 const (
 	reportsWanted  = 3 * time.Second         // time for which servers report after a call of Reports
 	reportEvery    = 750 * time.Millisecond  // interval between checks whether a report is wanted
 	reportPatience = 1250 * time.Millisecond // time that the first reports get to arrive
+	presentEvery   = 5 * time.Second         // interval between two states of a server
+	presentLasts   = 3 * presentEvery        // time after which a server without a new state counts as stopped
 )
 
-// Run sends the result of report to the other servers while one asks for it, until ctx ends.
-func (s *Servers) Run(ctx context.Context, report func() Report) {
+// Run sends the result of state to the other servers, and the result of report while one asks for
+// it, until ctx ends.
+func (s *Servers) Run(ctx context.Context, state func() any, report func() Report) {
+	var sent, met time.Time
 	for ctx.Err() == nil {
-		if wanted, err := s.shared.ReportsWanted(ctx); err == nil && wanted {
+		wanted, err := s.shared.ReportsWanted(ctx)
+		s.silence.Store(&err)
+		if time.Since(sent) >= presentEvery {
+			sent = time.Now()
+			text, _ := json.Marshal(state()) // as below
+			others, err := s.shared.Present(ctx, s.name, text, presentLasts)
+			if err == nil || time.Since(met) > presentLasts { // otherwise, the known states are still recent
+				met = sent
+				delete(others, s.name)
+				s.others.Store(&others)
+			}
+		}
+		if err == nil && wanted {
 			text, _ := json.Marshal(report())      // cannot fail: it has only plain fields
 			_ = s.shared.Report(ctx, s.name, text) // the next one replaces it
 		}

@@ -5,8 +5,8 @@
 // to the DecisionLog. Desk answers operators: who is denied, how much of a descriptor's limits
 // is used, which exceptions apply. Begin with desk.go.
 //
-//	desk.go         Desk: questions to this server or to all; kinds of errors; Servers: reports
-//	                between servers on the same Redis
+//	desk.go         Desk: questions to this server or to all; kinds of errors; Servers: states
+//	                and reports of the servers on the same Redis
 //	observer.go     Observer: denials and decisions of each request
 //	denials.go      Recorder: recent denials by key; Denials: the same as JSON, of one server
 //	                or merged

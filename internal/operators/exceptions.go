@@ -67,8 +67,8 @@ func NewExceptionStore(shared Shared, reg prometheus.Registerer, logger *slog.Lo
 // All returns the exceptions in force, the newest first.
 func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All() }
 
-// maxExceptions is the maximum number of exceptions in force.
-const maxExceptions = 10_000
+// MaxExceptions is the maximum number of exceptions in force.
+const MaxExceptions = 10_000
 
 // Add adds an exception for a person at the address peer, and logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
@@ -82,8 +82,8 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 	added := exceptionOf(e)
 	text, _ := json.Marshal(added) // cannot fail: check has bounded the factor
 	return added, es.update(ctx, func(ctx context.Context) error {
-		if len(es.All()) >= maxExceptions {
-			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", maxExceptions)
+		if len(es.All()) >= MaxExceptions {
+			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", MaxExceptions)
 		}
 		if err := es.change(ctx, e.ID, string(text)); err != nil {
 			return err

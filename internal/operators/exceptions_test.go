@@ -309,12 +309,12 @@ func TestFull(t *testing.T) {
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
 		fields, text := map[string]string{}, store.texts[e.ID]
-		for i := range maxExceptions - 1 {
+		for i := range MaxExceptions - 1 {
 			fields[fmt.Sprint("x", i)] = strings.NewReplacer("00:00:02", "01:00:02", "alice", "bob").Replace(text)
 		}
 		testenv.OK(t, store.SetExceptions(t.Context(), fields))
 		defer s.run()()
-		if n := len(s.All()); n != maxExceptions {
+		if n := len(s.All()); n != MaxExceptions {
 			t.Errorf("%d are in force", n)
 		}
 		_, err := s.Add(t.Context(), allowing("user=carol", time.Hour), "")
@@ -324,7 +324,7 @@ func TestFull(t *testing.T) {
 		time.Sleep(time.Until(e.Until))
 		synctest.Wait()
 		s.add(allowing("user=carol", time.Hour))
-		if n := len(s.All()); n != maxExceptions {
+		if n := len(s.All()); n != MaxExceptions {
 			t.Errorf("%d are in force", n)
 		}
 	})

@@ -53,6 +53,52 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// meeting is a Shared on which another server is present, until it fails.
+type meeting struct {
+	Shared
+	failing error
+	states  []string // that this server has sent
+}
+
+func (m *meeting) ReportsWanted(context.Context) (bool, error) { return false, m.failing }
+
+func (m *meeting) Present(_ context.Context, server string, state []byte, _ time.Duration) (map[string]string, error) {
+	m.states = append(m.states, string(state))
+	if m.failing != nil {
+		return nil, m.failing
+	}
+	return map[string]string{server: string(state), "other": "its state"}, nil
+}
+
+// TestMeeting sends a state every five seconds. While Redis fails, the others stay known for a while.
+func TestMeeting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(meeting)
+		s := NewServers(m)
+		want := func(others int, failing bool) {
+			t.Helper()
+			if got := s.Others(); len(got) != others || others == 1 && got["other"] != "its state" || (s.Silence() != nil) != failing {
+				t.Errorf("%d states sent: got %v, silence %v", len(m.states), got, s.Silence())
+			}
+		}
+		want(0, false)
+		go s.Run(t.Context(), func() any { return len(m.states) }, nil)
+		time.Sleep(time.Minute)
+		want(1, false)
+		if len(m.states) < 11 || len(m.states) > 13 || m.states[3] != "3" {
+			t.Errorf("sent %q in a minute", m.states)
+		}
+		m.failing = limiter.ErrUnavailable
+		time.Sleep(8 * time.Second)
+		want(1, true)
+		time.Sleep(presentLasts)
+		want(0, true)
+		m.failing = nil
+		time.Sleep(8 * time.Second)
+		want(1, false)
+	})
+}
+
 // TestReportsFit makes reports of many limits and keys with long texts, some of which are six times
 // as long in JSON. All reports have the keys with the most denials.
 func TestReportsFit(t *testing.T) {

@@ -62,15 +62,20 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	}
 }
 
-// Totals returns the number of decided requests since the start, and how many of them were denied.
-func (s *Service) Totals() (decided, denied uint64) {
+// Totals are numbers of requests since the start. Decided ones include denied ones.
+type Totals struct{ Decided, Denied, Undecided uint64 }
+
+// Totals returns the numbers of requests. Undecided ones got an error.
+func (s *Service) Totals() (t Totals) {
 	total := func(c prometheus.Counter) uint64 {
 		var m dto.Metric
 		_ = c.Write(&m) // never fails for a counter
 		return uint64(m.GetCounter().GetValue())
 	}
-	denied = total(s.metrics.denied)
-	return total(s.metrics.admitted) + denied, denied
+	t.Denied = total(s.metrics.denied)
+	t.Decided = total(s.metrics.admitted) + t.Denied
+	t.Undecided = total(s.metrics.storeErrors) + total(s.metrics.serviceErrors) + total(s.metrics.overloads)
+	return t
 }
 
 // observe counts a request and measures its time since start.

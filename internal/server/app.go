@@ -116,9 +116,9 @@ func build(o Options, life *lifecycle) (*App, error) {
 	requests := newService(o, decider, operators.Observer{
 		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: decisions, Hashed: planning.Keys.Digests,
 	}, serviceMetrics)
-	rates := newRates(requests.Totals)
+	rates := newRates(func() totals { return totalsOf(requests, store, decisions) })
 	life.background("rates", rates.run)
-	transport, err := openCredentials(o, life)
+	transport, err := openCredentials(o, life, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := debugPort{o, started, health, secrets, store, rules, source, desk, usage, rates}
+	port := &debugPort{options: o, started: started, health: health, secrets: secrets, store: store, rules: rules, source: source, desk: desk, usage: usage, rates: rates}
 	// Concurrent readers share a page, because it may be large.
 	metrics := api.NewPage(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
 	a := &App{opts: o, life: life, health: health, source: source, operators: port.server(metrics)}
@@ -135,6 +135,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	// gRPC stops first; the other listeners show the drain.
 	a.metrics = life.add(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
 	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
+	port.begin(life, a.debug.addr)
 	a.http = life.add(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
 	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], transport, tracing, health, arrivals, requests))
 	return a, nil
@@ -193,12 +194,12 @@ func headers(on bool, limit, remaining, reset string) rls.Headers {
 }
 
 // openCredentials returns TLS of the gRPC listener if it is on, else no encryption.
-func openCredentials(o Options, life *lifecycle) (credentials.TransportCredentials, error) {
+func openCredentials(o Options, life *lifecycle, secrets *secrets) (credentials.TransportCredentials, error) {
 	tls := o.Settings.TLS
 	if !tls.On {
 		return insecure.NewCredentials(), nil
 	}
-	files, err := openTLS(o, life, "grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN, Refused: countRefused(o.Registry)})
+	files, err := openTLS(o, life, secrets, "grpc", follow.TLSOptions{Server: true, CertFile: tls.Cert, KeyFile: tls.Key, CAFile: tls.ClientCA, PeerSAN: tls.ClientSAN, Refused: countRefused(o.Registry)})
 	if err != nil {
 		return nil, fmt.Errorf("TLS of the gRPC listener (see GRPC_SERVER_TLS_CERT, GRPC_SERVER_TLS_KEY and GRPC_CLIENT_TLS_CACERT): %w", err)
 	}
@@ -207,14 +208,17 @@ func openCredentials(o Options, life *lifecycle) (credentials.TransportCredentia
 
 // openTLS reads the TLS files of a connection, which the server follows, and registers metrics of a
 // certificate.
-func openTLS(o Options, life *lifecycle, connection string, options follow.TLSOptions) (*follow.TLS, error) {
+func openTLS(o Options, life *lifecycle, secrets *secrets, name string, options follow.TLSOptions) (*follow.TLS, error) {
 	options.Logger = o.Logger
 	files, err := follow.OpenTLS(options)
 	if err != nil {
 		return nil, err
 	}
-	life.background("TLS files of "+connection, files.Run)
-	registerCertificate(o.Registry, connection, files)
+	life.background("TLS files of "+name, files.Run)
+	registerCertificate(o.Registry, name, files)
+	if secrets != nil { // as in Check, if they are invalid
+		secrets.tls = append(secrets.tls, connection{name, files})
+	}
 	return files, nil
 }
 

@@ -23,7 +23,7 @@ func Check(ctx context.Context, o Options) (counters string, tree *descriptors.T
 	if add(err) {
 		o.Settings = secrets.settings
 	}
-	_, err = openCredentials(o, life)
+	_, err = openCredentials(o, life, secrets)
 	add(err)
 	_, err = NewKeys(o.Settings.Store.Keys, o.Settings.Redis.Main.Named() && o.Settings.Redis.Clustered())
 	add(err)

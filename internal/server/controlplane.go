@@ -34,7 +34,7 @@ func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (c
 	options := xdsOptions(s.XDS)
 	options.Credentials = insecure.NewCredentials()
 	if s.XDS.UseTLS {
-		files, err := openTLS(o, life, "xds", follow.TLSOptions{
+		files, err := openTLS(o, life, secrets, "xds", follow.TLSOptions{
 			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN,
 		})
 		if err != nil {
@@ -87,7 +87,11 @@ const maxNamed = 256
 // apply loads the rules in u, or returns an error if they are invalid.
 func (c *controlPlane) apply(ctx context.Context, u xds.Update) error {
 	u.Version, u.Type = plaintext.Cut(u.Version, maxNamed), plaintext.Cut(u.Type, maxNamed)
-	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version}, func(o descriptors.Options) (*descriptors.Tree, error) {
+	var contents [][]byte
+	for _, resource := range u.Resources {
+		contents = append(contents, resource.GetValue())
+	}
+	err := c.load(ctx, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version, Hash: shortHash(contents...)}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if u.Type != descriptors.ResourceType {
 			return nil, fmt.Errorf("a response of type %q is not allowed; use %s", u.Type, descriptors.ResourceType)
 		}
@@ -119,6 +123,8 @@ func (c *controlPlane) report() api.Rules {
 	state := "NOT connected"
 	if link.Connected {
 		state = "connected"
+	} else {
+		report.AwaySince = link.Since.UTC()
 	}
 	report.ControlPlane = fmt.Sprintf("%s since %s", state, link.Since.UTC().Format(time.RFC3339))
 	if link.Err != nil {

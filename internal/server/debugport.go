@@ -1,10 +1,15 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
 	"weir/internal/plan"
+	"weir/internal/rls"
 	"weir/internal/telemetry"
 )
 
@@ -25,7 +31,6 @@ func openDesk(o Options, life *lifecycle, store *store, rules *rules, options pl
 	desk.Plan.Exceptions = &desk.InForce.Current
 	if store.shared != nil {
 		desk.Servers = operators.NewServers(store.shared)
-		life.background("servers", func(ctx context.Context) { desk.Servers.Run(ctx, desk.Report) })
 	}
 	life.background("exceptions", desk.InForce.Run)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // if Redis does not answer yet, Run asks again
@@ -46,6 +51,10 @@ type debugPort struct {
 	desk    *operators.Desk
 	usage   *telemetry.Usage
 	rates   *rates
+
+	address func() string // of the debug port
+	mu      sync.Mutex
+	began   map[string]time.Time // starts of the current problems
 }
 
 // server returns the endpoints of the debug port. metrics is the handler of GET /stats.
@@ -61,15 +70,39 @@ func (d *debugPort) server(metrics http.Handler) *api.Server {
 	return server
 }
 
-// status returns the state of the server.
+// status returns the state of the server, with the states of all servers on its Redis.
 func (d *debugPort) status() api.Status {
-	rates, answers := d.rates.latest(), d.options.Settings.Answers
-	notes := append([]string{}, plan.SwitchedOn(answers.ShadowMode, answers.QuotaMode)...) // not nil, so that JSON has [] if there are none
+	status := d.alone()
+	status.Problems = append(status.Problems, d.problems(d.servers(status))...)
+	status.Servers = d.servers(status)
+	return status
+}
+
+// servers returns the states of all servers on the same Redis, by name.
+func (d *debugPort) servers(this api.Status) []api.Status {
+	all := []api.Status{this}
+	if d.desk.Servers != nil {
+		for _, text := range d.desk.Servers.Others() {
+			var other api.Status
+			if json.Unmarshal([]byte(text), &other) == nil {
+				all = append(all, other)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b api.Status) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// alone returns the state of the server without problems and other servers.
+func (d *debugPort) alone() api.Status {
+	host, _ := os.Hostname() // without one, the port must do
+	_, port, _ := net.SplitHostPort(d.address())
+	rates := d.rates.latest()
 	status := api.Status{
-		Version: d.options.Build.String(), UptimeSeconds: time.Since(d.started).Seconds(), Health: "OK",
-		Notes: append(notes, d.secrets.refused(d.store)...),
-		Store: d.storeStatus(), Rules: d.source.report(), Exceptions: len(d.desk.InForce.All()),
-		Decisions: rates.Decisions, Denials: rates.Denials,
+		Name: net.JoinHostPort(host, port), Version: d.options.Build.String(), Health: "OK", Problems: []api.Problem{}, // not null in JSON
+		StartedAt: d.started.UTC(), UptimeSeconds: time.Since(d.started).Seconds(),
+		Settings: settingsHash(d.options.Settings), Store: d.storeStatus(), Rules: d.source.report(), Exceptions: len(d.desk.InForce.All()),
+		Decisions: rates.Decisions, Denials: rates.Denials, Undecided: rates.Undecided,
 	}
 	if err := d.health.err(); err != nil {
 		status.Health = err.Error()
@@ -98,9 +131,29 @@ func (d *debugPort) storeStatus() api.Store {
 // The interval of samples, and the number of samples that rates keeps, which cover 15 minutes.
 const ratesEvery, ratesKept = 5 * time.Second, 180
 
-// rates samples the numbers of decided and denied requests for 15 minutes.
+// totals are numbers since the start: requests, counters dropped from memory, and lost records of
+// the decision log.
+type totals struct {
+	rls.Totals
+	evicted, lost uint64
+}
+
+func totalsOf(requests *rls.Service, store *store, decisions *operators.DecisionLog) totals {
+	t := totals{Totals: requests.Totals()}
+	if store.redis == nil {
+		t.evicted = store.memory.Evictions.Load()
+	} else {
+		t.Undecided += store.failover.Requests.Load()
+	}
+	if decisions != nil {
+		t.lost = decisions.Lost.Load()
+	}
+	return t
+}
+
+// rates samples totals for 15 minutes.
 type rates struct {
-	totals func() (decided, denied uint64) // totals since the start
+	totals func() totals
 
 	mu      sync.Mutex
 	samples []sample // oldest first, one more than intervals
@@ -108,20 +161,17 @@ type rates struct {
 
 // sample is the totals at a time.
 type sample struct {
-	at              time.Time
-	decided, denied uint64
+	at time.Time
+	totals
 }
 
-func newRates(totals func() (decided, denied uint64)) *rates {
+func newRates(totals func() totals) *rates {
 	r := &rates{totals: totals}
 	r.samples = []sample{r.sample()}
 	return r
 }
 
-func (r *rates) sample() sample {
-	decided, denied := r.totals()
-	return sample{time.Now(), decided, denied}
-}
+func (r *rates) sample() sample { return sample{time.Now(), r.totals()} }
 
 // run takes samples until ctx ends.
 func (r *rates) run(ctx context.Context) {
@@ -149,11 +199,21 @@ func (r *rates) latest() api.Rates {
 	return r.samples[max(0, len(r.samples)-2)].until(r.sample())
 }
 
+// minute returns the growth of some totals in the last minute, or since the start.
+func (r *rates) minute() (grown totals) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, was := r.totals(), r.samples[max(0, len(r.samples)-int(time.Minute/ratesEvery))].totals
+	grown.Undecided, grown.evicted, grown.lost = now.Undecided-was.Undecided, now.evicted-was.evicted, now.lost-was.lost
+	return grown
+}
+
 // until returns the rates between two samples.
 func (s sample) until(next sample) api.Rates {
 	rates := api.Rates{At: next.at.UTC()}
 	if seconds := next.at.Sub(s.at).Seconds(); seconds > 0 {
-		rates.Decisions, rates.Denials = float64(next.decided-s.decided)/seconds, float64(next.denied-s.denied)/seconds
+		rates.Decisions, rates.Denials = float64(next.Decided-s.Decided)/seconds, float64(next.Denied-s.Denied)/seconds
+		rates.Undecided = float64(next.Undecided-s.Undecided) / seconds
 	}
 	return rates
 }

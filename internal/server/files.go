@@ -151,7 +151,11 @@ func (f *files) read() error {
 			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
 		}
 	}
-	err = f.rules.load(context.Background(), api.Rules{Path: f.Path(), Files: len(found)}, func(o descriptors.Options) (*descriptors.Tree, error) {
+	var contents [][]byte
+	for _, file := range found {
+		contents = append(contents, file.Data)
+	}
+	err = f.rules.load(context.Background(), api.Rules{Path: f.Path(), Files: len(found), Hash: shortHash(contents...)}, func(o descriptors.Options) (*descriptors.Tree, error) {
 		if err == nil && len(found) == 0 {
 			err = descriptors.NoFiles(f.Path())
 		}

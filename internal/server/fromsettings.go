@@ -1,6 +1,9 @@
 package server
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -30,6 +33,22 @@ func ReadRules(s settings.RulesPath) (found []descriptors.File, skipped []string
 func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan.Options {
 	charges := map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}
 	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode}
+}
+
+// settingsHash returns a short hash of the settings that change decisions.
+func settingsHash(s settings.Settings) string {
+	return shortHash(fmt.Append(nil, s.Rules.Reading, s.Answers.Modes, s.Answers.MaxConcurrentRequests, s.Store.Keys, s.Store.Charging,
+		s.Failure, s.Metrics.NearLimitRatio, s.Redis.UsePerSecond, s.Redis.DenyCharged))
+}
+
+// shortHash returns a short hash of texts in any order, to compare servers.
+func shortHash(texts ...[]byte) string {
+	slices.SortFunc(texts, bytes.Compare)
+	sum := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(sum, "%d %s", len(text), text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
 // NewKeys returns the spelling of counters' keys. Only in a cluster do keys have hash tags.

@@ -32,7 +32,7 @@ func (b Build) String() string {
 }
 
 // registerProcess registers the metrics of the process, its build and its secrets. refusedSecrets
-// returns a note for each changed secret that is not used.
+// returns the reason for each changed secret that is not used.
 func registerProcess(reg prometheus.Registerer, b Build, refusedSecrets func() []string) {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
@@ -40,7 +40,7 @@ func registerProcess(reg prometheus.Registerer, b Build, refusedSecrets func() [
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 	}).Set(1)
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
+		Name: "weir_secrets_refused", Help: "Changed secrets and certificates that cannot be read, are invalid, or that Redis rejects. The previous ones stay in use.",
 	}, func() float64 { return float64(len(refusedSecrets())) })
 }
 

@@ -18,7 +18,7 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 	r := o.Settings.Redis
 	var encrypt func() *tls.Config
 	if r.Encrypted() {
-		files, err := openTLS(o, life, "redis", follow.TLSOptions{
+		files, err := openTLS(o, life, secrets, "redis", follow.TLSOptions{
 			CertFile: r.TLSClientCert, KeyFile: r.TLSClientKey, CAFile: r.TLSCACert, SkipHostnameVerification: r.TLSSkipHostnameVerification,
 		})
 		if err != nil {

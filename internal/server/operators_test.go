@@ -21,6 +21,7 @@ import (
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/plan"
+	"weir/internal/rls"
 	"weir/internal/testenv"
 )
 
@@ -28,9 +29,9 @@ import (
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		r := newRates(func() (decided, denied uint64) {
+		r := newRates(func() totals {
 			seconds := uint64(time.Since(began) / time.Second)
-			return 100 * seconds, 10 * seconds
+			return totals{rls.Totals{Decided: 100 * seconds, Denied: 10 * seconds, Undecided: 2 * seconds}, 3 * seconds, 4 * seconds}
 		})
 		if got := r.latest(); got.Decisions != 0 || got.Denials != 0 || len(r.history()) != 0 {
 			t.Errorf("at the start: %+v %v", got, r.history())
@@ -48,9 +49,12 @@ func TestRates(t *testing.T) {
 		}
 		for i, got := range list {
 			at := began.Add(20*time.Minute - time.Duration(ratesKept-1-i)*ratesEvery)
-			if got.Decisions != 100 || got.Denials != 10 || !got.At.Equal(at) {
-				t.Errorf("%d: got %+v, want 100 and 10 at %v", i, got, at)
+			if got.Decisions != 100 || got.Denials != 10 || got.Undecided != 2 || !got.At.Equal(at) {
+				t.Errorf("%d: got %+v, want 100, 10 and 2 at %v", i, got, at)
 			}
+		}
+		if got := r.minute(); got.Undecided != 114 || got.evicted != 171 || got.lost != 228 { // in 57 seconds
+			t.Errorf("in the last minute: %+v", got)
 		}
 		if got := r.latest(); got.Decisions != 100 || got.Denials != 10 {
 			t.Errorf("at the end: %+v", got)
@@ -86,7 +90,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	f.wantAnswer("POST", "127.0.0.1:"+port, "/-/reload", 401)
 
 	testenv.OK(t, os.Remove(file))
-	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note        the previous value stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "amber       A secret or certificate is refused: ADMIN_TOKEN_FILE: open "+file+": no such file or directory, since ")
 	want("GET", "/rlconfig", token, 200)
 	write(t, file, next)
 	f.wantLog("a changed setting is in use")
@@ -118,7 +122,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		}
 		return nil
 	})
-	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"notes": []`)
+	f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"problems": []`)
 	f.wantAnswer("GET", f.debug.addr(), "/denials?servers=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`,
 		`"rule": "user"`, `"location": "`+file+`:3:5"`, `"rate": "1 per year"`, `"retry_after": `)
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")

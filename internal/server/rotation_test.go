@@ -239,7 +239,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	} {
 		mount(t, dir, bad.text)
 		f.wantLog(bad.problem)
-		f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note        the previous value stays in use: "+bad.note)
+		f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+first.Addr()+"\n", "amber       A secret or certificate is refused: "+bad.note)
 		f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_secrets_refused 1\n")
 		l.more(t)
 	}

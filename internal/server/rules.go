@@ -100,6 +100,9 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 		r.good.Set(0)
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.status.RefusedSince.IsZero() {
+			r.status.RefusedSince = time.Now().UTC()
+		}
 		r.status.FailedAt, r.status.Problems, r.status.FailedVersion = time.Now().UTC(), err.Error(), from.Version
 		r.remember(console.Load{Version: from.Version, Problems: err.Error()})
 		return err
@@ -111,6 +114,10 @@ func (r *rules) load(ctx context.Context, from api.Rules, compile func(descripto
 	r.good.Set(1)
 	r.successAt.Set(float64(from.LoadedAt.UnixMilli()) / 1e3)
 	r.mu.Lock()
+	from.InUseSince = from.LoadedAt
+	if from.Hash == r.status.Hash {
+		from.InUseSince = r.status.InUseSince
+	}
 	r.status = from
 	r.remember(console.Load{Rules: from.Rules, Version: from.Version})
 	r.mu.Unlock()

@@ -17,6 +17,13 @@ type secrets struct {
 	settings settings.Settings // with the secrets as they were at the start
 	list     []secret
 	access   *api.Access
+	tls      []connection
+}
+
+// connection is a connection with TLS, such as redis.
+type connection struct {
+	name string
+	*follow.TLS
 }
 
 // secret is a setting that names a file or a command, and the text from there.
@@ -74,11 +81,11 @@ func (s *secrets) now() settings.Settings {
 	return now
 }
 
-// refused returns a note for each changed secret that is not used, with the reason.
-func (s *secrets) refused(store *store) (notes []string) {
+// refused returns the reason for each changed secret or certificate that is not used.
+func (s *secrets) refused(store *store) (problems []string) {
 	note := func(problem string) {
 		if problem != "" {
-			notes = append(notes, "the previous value stays in use: "+problem)
+			problems = append(problems, problem)
 		}
 	}
 	for _, secret := range s.list {
@@ -87,10 +94,13 @@ func (s *secrets) refused(store *store) (notes []string) {
 	if s.access.Token != nil {
 		note(s.access.Token.Problem())
 	}
+	for _, c := range s.tls {
+		note(c.Problem())
+	}
 	if store.redis != nil {
 		if err := store.redis.Refused(); err != nil {
 			note("Redis rejects a changed URL, user or password: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
-	return notes
+	return problems
 }

@@ -18,6 +18,7 @@ import (
 // store keeps the counters. While Redis fails, failover decides instead.
 type store struct {
 	limiter.CounterStore
+	memory   *memory.Store      // nil with Redis
 	redis    *redis.Store       // nil in memory, as are the next two
 	shared   operators.Shared   // the data that servers on the same Redis share
 	failover *failover.Failover // decides by failure modes while Redis fails
@@ -48,7 +49,8 @@ func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (
 		o.Logger.Warn(kept, "max_counters", inMemory.MaxCounters, "although_set", strings.Join(set, " "))
 	}
 	inMemory.Registerer = st.registry
-	st.CounterStore = memory.New(inMemory)
+	st.memory = memory.New(inMemory)
+	st.CounterStore = st.memory
 	found(true)
 	return st, nil
 }

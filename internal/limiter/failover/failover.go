@@ -45,6 +45,7 @@ type Failover struct {
 	counted   atomic.Int64                                 // time of the last local decision, since began
 	local     atomic.Pointer[limiter.CounterStore]         // local store of the current outage, or nil
 	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
+	Requests  atomic.Uint64                                // number of decided requests
 }
 
 // New returns a Failover. mode applies to limits without a failure mode of their own. openLocal
@@ -104,6 +105,7 @@ func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter
 	case f == nil || !errors.Is(cause, limiter.ErrUnavailable) || !vetoed(hits) && f.undecidable(hits):
 		return false, cause
 	case ctx.Err() == nil:
+		f.Requests.Add(1)
 		return f.decide(ctx, hits, out)
 	}
 	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,8 +48,8 @@ const (
 type Store struct {
 	now       func() time.Time
 	seed      maphash.Seed
-	shards    []shard // their number is a power of two
-	evictions prometheus.Counter
+	shards    []shard       // their number is a power of two
+	Evictions atomic.Uint64 // number of counters dropped before they expired
 }
 
 var _ limiter.CounterStore = (*Store)(nil)
@@ -75,10 +76,10 @@ func New(o Options) *Store {
 		Name: "weir_memory_counters",
 		Help: "Counters in memory, including expired ones that are not removed yet.",
 	}, s.size)
-	s.evictions = factory.NewCounter(prometheus.CounterOpts{
+	factory.NewCounterFunc(prometheus.CounterOpts{
 		Name: "weir_memory_evictions_total",
 		Help: "Counters dropped before they expired because memory was full. Their limits restarted from zero.",
-	})
+	}, func() float64 { return float64(s.Evictions.Load()) })
 	return s
 }
 
@@ -178,7 +179,7 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 		p.shard.clear(now, clearedPerHit)
 	}
 	if evictions > 0 {
-		s.evictions.Add(float64(evictions))
+		s.Evictions.Add(uint64(evictions))
 	}
 	return denied, now, nil
 }

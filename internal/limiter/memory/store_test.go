@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -74,7 +72,7 @@ func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
 
 // counted returns the numbers of counters and of evictions.
 func (f *fixture) counted() (counters, evictions int) {
-	return int(f.size()), int(testutil.ToFloat64(f.evictions))
+	return int(f.size()), int(f.Evictions.Load())
 }
 
 func (f *fixture) expect(counters, evictions int) {

@@ -14,10 +14,10 @@ import (
 )
 
 // Shared is the data other than counters that servers with the same main Redis and key prefix
-// share: exceptions, and reports and marks that expire. It implements operators.Shared. It has
-// its own connections, so that no decision waits for it. Each method sets a deadline, because in
-// a cluster go-redis makes up to four attempts and limits only each of them. Errors wrap
-// limiter.ErrUnavailable; after an error, the call may have had its effect.
+// share: exceptions, and states of servers, reports and marks that expire. It implements
+// operators.Shared. It has its own connections, so that no decision waits for it. Each method sets
+// a deadline, because in a cluster go-redis makes up to four attempts and limits only each of them.
+// Errors wrap limiter.ErrUnavailable; after an error, the call may have had its effect.
 type Shared struct {
 	client    *conn.Client
 	keyPrefix string
@@ -82,9 +82,25 @@ const (
 func (s *Shared) Report(ctx context.Context, server string, report []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
+	return s.store(ctx, "servers", "report:", server, report, reportLasts)
+}
+
+// Present stores the state of a server during lasts, and returns the states of all by their names.
+func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
+	defer cancel()
+	if err := s.store(ctx, "present", "state:", server, state, lasts); err != nil {
+		return nil, err
+	}
+	return s.stored(ctx, "present", "state:")
+}
+
+// store stores a text of a server during lasts. The hash names has the names of all servers with
+// such texts, and kind begins their keys.
+func (s *Shared) store(ctx context.Context, names, kind, server string, text []byte, lasts time.Duration) error {
 	p := s.client.Current().Pipeline()
-	p.HSet(ctx, s.key("servers"), server, "")
-	p.Set(ctx, s.key("report:"+server), report, reportLasts)
+	p.Set(ctx, s.key(kind+server), text, lasts)
+	p.HSet(ctx, s.key(names), server, "")
 	_, err := p.Exec(ctx)
 	return s.failed(err)
 }
@@ -94,36 +110,41 @@ func (s *Shared) Report(ctx context.Context, server string, report []byte) error
 func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	c, reports := s.client.Current(), map[string]string{}
-	if err := c.Set(ctx, s.key("wanted"), "", wanted).Err(); err != nil {
+	if err := s.client.Current().Set(ctx, s.key("wanted"), "", wanted).Err(); err != nil {
 		return nil, s.failed(err)
 	}
-	known, err := c.HGetAll(ctx, s.key("servers")).Result()
+	return s.stored(ctx, "servers", "report:")
+}
+
+// stored returns the texts that store has stored, and forgets the names of servers without one.
+func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]string, error) {
+	c, texts := s.client.Current(), map[string]string{}
+	known, err := c.HGetAll(ctx, s.key(names)).Result()
 	if err != nil || len(known) == 0 {
-		return reports, s.failed(err)
+		return texts, s.failed(err)
 	}
 	var silent []string
 	for servers := range slices.Chunk(slices.Collect(maps.Keys(known)), reportsAtOnce) {
 		var keys []string
 		for _, server := range servers {
-			keys = append(keys, s.key("report:"+server))
+			keys = append(keys, s.key(kind+server))
 		}
 		replies, err := c.MGet(ctx, keys...).Result()
 		if err != nil {
-			return reports, s.failed(err)
+			return texts, s.failed(err)
 		}
 		for i, reply := range replies {
-			if report, there := reply.(string); there {
-				reports[servers[i]] = report
+			if text, there := reply.(string); there {
+				texts[servers[i]] = text
 			} else {
 				silent = append(silent, servers[i])
 			}
 		}
 	}
-	if len(silent) > 0 { // stopped servers; a running server adds itself again with its next report
-		err = c.HDel(ctx, s.key("servers"), silent...).Err()
+	if len(silent) > 0 { // stopped servers; a running server adds itself again with its next text
+		err = c.HDel(ctx, s.key(names), silent...).Err()
 	}
-	return reports, s.failed(err)
+	return texts, s.failed(err)
 }
 
 // Claim sets a mark that expires and returns "". If the mark is already set, Claim returns its

@@ -115,6 +115,29 @@ func TestSharedMarks(t *testing.T) {
 	})
 }
 
+// TestPresent lets servers appear, change and disappear.
+func TestPresent(t *testing.T) {
+	addr := at(testenv.RedisServer(t).Addr())
+	a, b, foreign := openShared(t, addr, ""), openShared(t, addr, ""), openShared(t, addr, "q:")
+	present := func(s *Shared, server, state string, lasts time.Duration, want map[string]string) {
+		t.Helper()
+		if got, err := s.Present(t.Context(), server, []byte(state), lasts); err != nil || !maps.Equal(got, want) {
+			t.Errorf("got %q, want %q (error: %v)", got, want, err)
+		}
+	}
+	present(a, "one", "x", time.Hour, map[string]string{"one": "x"})
+	present(b, "two", "y\x00", time.Hour, map[string]string{"one": "x", "two": "y\x00"})
+	present(foreign, "three", "z", time.Hour, map[string]string{"three": "z"})
+	present(a, "one", "new", time.Millisecond, map[string]string{"one": "new", "two": "y\x00"})
+	testenv.Until(t, "a stopped server is gone", func() bool {
+		got, err := b.Present(t.Context(), "two", []byte("y"), time.Hour)
+		return err == nil && maps.Equal(got, map[string]string{"two": "y"})
+	})
+	if reports, err := a.Reports(t.Context(), reportsWanted); err != nil || len(reports) != 0 {
+		t.Errorf("got the reports %q, error %v", reports, err)
+	}
+}
+
 // TestSharedOnARedisThatFails expects errors in time. In a full Redis, exceptions can be
 // changed.
 func TestSharedOnARedisThatFails(t *testing.T) {
@@ -123,11 +146,12 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		_, exceptions := s.Exceptions(ctx)
 		_, wanted := s.ReportsWanted(ctx)
 		_, reports := s.Reports(ctx, reportsWanted)
+		_, present := s.Present(ctx, "one", nil, time.Hour)
 		_, claim := s.Claim(ctx, "x", "", time.Second)
 		return map[string]error{
 			"Exceptions": exceptions, "SetExceptions": s.SetExceptions(ctx, map[string]string{"x": "2"}), "RemoveExceptions": s.RemoveExceptions(ctx, "x"),
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
-			"Claim": claim, "Mark": s.Mark(ctx, "x", "", time.Second),
+			"Claim": claim, "Present": present, "Mark": s.Mark(ctx, "x", "", time.Second),
 		}
 	}
 	// wantErrors expects errors of all calls except the named ones.

@@ -101,7 +101,12 @@ func (s *Server) Handler() http.Handler {
 			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(e.Method, http.MethodGet), e.Path, e.Help, s.Access.whom(e.Class))
 		}
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") { // a browser
+			http.Redirect(w, r, "/console/", http.StatusSeeOther)
+			return
+		}
 		plain(w)
 		status := s.Status()
 		fmt.Fprint(w, status.Text(operators.Times{Now: time.Now().UTC()}), "\n", list)

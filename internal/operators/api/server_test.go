@@ -43,7 +43,7 @@ func testServer(t *testing.T, access *Access) *Server {
 			Plan: plan.Options{Exceptions: &exceptions.Current}, Recorder: operators.NewRecorder(time.Now()), Spending: operators.NewSpending(prometheus.NewRegistry()), InForce: exceptions,
 		},
 		Access:  access,
-		Status:  func() Status { return Status{Version: "v1", Health: "OK", Notes: []string{}} },
+		Status:  func() Status { return Status{Version: "v1", Health: "OK", Problems: []Problem{}} },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\nhits 3\n") }),
 		Dump: func(w io.Writer) error {
 			_, err := io.WriteString(w, secret)
@@ -115,6 +115,7 @@ func TestOperations(t *testing.T) {
 		{"GET", "/-/reload", "", 405, ""}, // from a link
 		{"GET", "/debug/pprof/cmdline", "", 404, ""},
 		{"GET", "/nowhere", "", 404, ""},
+		{"GET", "/", "", 200, "version     Weir v1"},
 	} {
 		w := ask(handler, tt.method, tt.path, tt.body)
 		got, kind := w.Body.String(), w.Header().Get("Content-Type")
@@ -126,6 +127,20 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s %s: got %v %s", tt.method, tt.path, w.Header(), got)
 		case w.Code >= 400 && tt.want != "" && (kind != "text/plain; charset=utf-8" || strings.Count(got, "\n") != 1):
 			t.Errorf("%s %.60s: got %s %q, want a line of text", tt.method, tt.path, kind, got)
+		}
+	}
+}
+
+// TestFrontPage leads browsers to the console, and shows others a text.
+func TestFrontPage(t *testing.T) {
+	handler := testServer(t, withToken(t, "", io.Discard)).Handler()
+	for accept, want := range map[string]string{"": "", "*/*": "", "text/plain": "", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8": "/console/"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if got := w.Header().Get("Location"); got != want || w.Header().Get("Vary") != "Accept" || strings.Contains(w.Body.String(), "health      OK") != (want == "") {
+			t.Errorf("%q: got %d %v %s", accept, w.Code, w.Header(), w.Body)
 		}
 	}
 }
@@ -157,7 +172,7 @@ func TestStatus(t *testing.T) {
 	const evil = "\x1b[2J\u009b31m\nhealth      OK\x00\xff\u202e"
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	status := Status{
-		Health: evil, Notes: []string{}, Store: Store{Name: evil, FailingSince: at, FailedAt: at, Problem: "timeout: " + evil, FailureMode: "error"},
+		Health: evil, Problems: []Problem{{Text: evil, Means: evil, Link: evil}}, Servers: []Status{{Name: evil}}, Store: Store{Name: evil, FailingSince: at, FailedAt: at, Problem: "timeout: " + evil, FailureMode: "error"},
 		Rules: Rules{Path: evil, LoadedAt: at, Problems: evil, Version: evil, FailedVersion: evil, ControlPlane: evil},
 	}
 	s := testServer(t, withToken(t, "", io.Discard))
@@ -172,7 +187,7 @@ func TestStatus(t *testing.T) {
 	if want := strings.ToValidUTF8(evil, "\uFFFD"); shown.Health != want || shown.Rules.Problems != want || strings.ContainsAny(got, "\x1b\u202e<") {
 		t.Errorf("got %q", got)
 	}
-	if strings.Contains(got, "worked_at") || !strings.Contains(got, `"failing_since": "2026-05-04T03:02:01Z"`) || !strings.Contains(got, `"notes": []`) {
+	if strings.Contains(got, "worked_at") || !strings.Contains(got, `"failing_since": "2026-05-04T03:02:01Z"`) || !strings.Contains(got, `"red": false`) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -14,23 +14,37 @@ import (
 // Status is the state of a server, the answer of GET /status and, as text, of GET /. The text shows
 // errors, paths and other foreign texts without control characters.
 type Status struct {
-	Version       string   `json:"version"`
-	UptimeSeconds float64  `json:"uptime_seconds"`
-	Health        string   `json:"health"` // "OK", or the reason why the server should get no requests
-	Notes         []string `json:"notes"`  // for operators, such as about a switch that is still on
-	Store         Store    `json:"store"`
-	Rules         Rules    `json:"rules"`
-	Exceptions    int      `json:"exceptions"` // in force
-	// Decisions and Denials are requests per second over the last ten seconds.
+	Name          string    `json:"name"` // host, and port of the debug port
+	Version       string    `json:"version"`
+	StartedAt     time.Time `json:"started_at"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	Settings      string    `json:"settings"`          // hash of the settings that change decisions
+	Health        string    `json:"health"`            // "OK", or the reason why the server should get no requests
+	Problems      []Problem `json:"problems"`          // the worst first
+	Servers       []Status  `json:"servers,omitempty"` // all on the same Redis, by name
+	Store         Store     `json:"store"`
+	Rules         Rules     `json:"rules"`
+	Exceptions    int       `json:"exceptions"` // in force
+	// Decisions, Denials and Undecided are requests per second over the last ten seconds.
 	Decisions float64 `json:"decisions_per_second"`
 	Denials   float64 `json:"denials_per_second"`
+	Undecided float64 `json:"undecided_per_second"`
 }
 
-// Rates are the requests per second that were decided and denied in the five seconds before At.
+// Problem is something that is wrong.
+type Problem struct {
+	Red   bool      `json:"red"` // limits do not apply, or soon will not; else, something needs attention
+	Since time.Time `json:"since"`
+	Text  string    `json:"text"`
+	Means string    `json:"means"` // effect on requests
+	Link  string    `json:"link"`  // section of a document that says what to do
+}
+
+// Rates are the requests per second in the five seconds before At. Undecided ones got an error, or
+// a failure mode decided them.
 type Rates struct {
-	At        time.Time
-	Decisions float64
-	Denials   float64
+	At                            time.Time
+	Decisions, Denials, Undecided float64
 }
 
 // Store describes the store of counters. Unknown times, and fields below Works in memory, are zero.
@@ -53,11 +67,15 @@ type Rules struct {
 	Files   int    `json:"files"`             // or resources of a control plane
 	Version string `json:"version,omitempty"` // of a control plane
 	// ControlPlane is the state of the connection, or empty if the rules are in files.
-	ControlPlane string `json:"control_plane,omitempty"`
+	ControlPlane string    `json:"control_plane,omitempty"`
+	AwaySince    time.Time `json:"control_plane_away_since,omitzero"` // or zero if it is connected
 
+	Hash          string    `json:"hash,omitempty"`        // of the rules in use
+	InUseSince    time.Time `json:"in_use_since,omitzero"` // first load with this hash
 	LoadedAt      time.Time `json:"loaded_at,omitzero"`
-	FailedAt      time.Time `json:"failed_at,omitzero"` // of the last load, if it failed
-	Problems      string    `json:"problems,omitempty"` // of that load, one per line
+	RefusedSince  time.Time `json:"refused_since,omitzero"` // first failed load after the last success
+	FailedAt      time.Time `json:"failed_at,omitzero"`     // of the last load, if it failed
+	Problems      string    `json:"problems,omitempty"`     // of that load, one per line
 	FailedVersion string    `json:"failed_version,omitempty"`
 }
 
@@ -71,14 +89,14 @@ var texts = template.Must(template.New("").Funcs(Words).Funcs(template.FuncMap{
 // Words are template functions for the answers of a server.
 var Words = map[string]any{
 	"counted": operators.Counted,
-	"failure": func(mode string) string { return failures[mode] },
+	"failure": func(mode string) string { return Failures[mode] },
 	"line":    func(s string) string { return Short(s, 500) },
 	"span":    func(seconds float64) string { return operators.Span(operators.Seconds(seconds)) },
 }
 
-// failures has the effects of failure modes on requests.
-var failures = map[string]string{
-	"error": "callers get UNAVAILABLE",
+// Failures has the effects of failure modes on requests.
+var Failures = map[string]string{
+	"error": "limits are not decided; Envoy lets these requests pass, unless it has failure_mode_deny",
 	"allow": "requests pass and are not counted",
 	"deny":  "requests are denied",
 	"local": "each server counts alone, in memory",

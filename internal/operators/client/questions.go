@@ -30,7 +30,8 @@ func (c *Client) Ask(ctx context.Context, q Question) (*Answer, error) { return 
 type Status struct{}
 
 func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
-	_, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
+	status, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
+	a.Red = len(status.Problems) > 0 && status.Problems[0].Red // the worst is first
 	return a, err
 }
 

@@ -26,6 +26,7 @@ type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
 	NoRule          bool   // no rule matches the descriptor
+	Red             bool   // the server has a red problem
 	Value           any
 	Window          *operators.Window // of Value, to be shown
 	Reset           bool              // Value is the state after a reset

@@ -53,7 +53,7 @@ var layout = template.Must(template.New("layout.html").Funcs(api.Words).Funcs(wo
 // pages has the template of each page by name.
 var pages = func() map[string]*template.Template {
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"now", "rules", "budgets", "exceptions", "descriptor", "signin"} {
+	for _, name := range []string{"now", "rules", "budgets", "exceptions", "descriptor", "servers", "at-3am", "signin"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	return parsed
@@ -99,6 +99,8 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		page("/console/budgets", "budgets", c.budgets),
 		page("/console/exceptions", "exceptions", c.exceptions),
 		page("/console/descriptor", "descriptor", c.descriptor),
+		page("/console/servers", "servers", noData),
+		page("/console/at-3am", "at-3am", noData),
 		form("/console/exceptions", "exceptions", c.exceptions, c.addException),
 		form("/console/exceptions/remove", "exceptions", c.exceptions, c.removeException),
 		form("/console/descriptor", "descriptor", c.descriptor, c.addException),
@@ -118,6 +120,9 @@ func New(server *api.Server, o Options) []api.Endpoint {
 		}},
 	}
 }
+
+// noData is the data of a page that shows only the status.
+func noData(*http.Request) (any, error) { return nil, nil }
 
 // home redirects to the page Now.
 func home(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +151,7 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data
 	if refused = cmp.Or(problem, refused); refused != nil {
 		v.Problem, code = refused.Error(), http.StatusUnprocessableEntity
 	} else if r.Form.Get("part") == "panels" {
-		v.part = "panels"
+		v.part = "refresh"
 	}
 	if v.part == "" {
 		v.Search = c.search(r)

@@ -169,7 +169,12 @@ var words = template.FuncMap{
 	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
 	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
 	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"moment": func(t time.Time) string {
+		v := operators.Times{Now: time.Now().UTC()}
+		return v.Clock(t) + " " + v.Zone()
+	},
+	"page":  func(link string) string { return strings.Replace(link, "docs/at-3am.md", "/console/at-3am", 1) },
+	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }
 
 func kept(domain string, d operators.Excerpt) shown {
@@ -193,10 +198,11 @@ func rate(r float64) string {
 // chart shows the rates of the last minutes as curves, in a picture of chartWidth times chartHeight
 // that browsers scale, and as numbers.
 type chart struct {
-	Decisions, Denials string      // points of the curves
-	Area               string      // points of the area below the denials
-	Ticks              []float64   // labels of the axis, from the top
-	Minutes            []api.Rates // means of twelve rates, the newest first
+	Decisions, Denials, Undecided string      // points of the curves
+	Area                          string      // points of the area below the denials
+	Ticks                         []float64   // labels of the axis, from the top
+	Minutes                       []api.Rates // means of twelve rates, the newest first
+	Empty                         bool        // all rates are 0
 }
 
 const (
@@ -207,14 +213,17 @@ const (
 // draw returns a chart of rates up to now. rates must have the oldest first.
 func draw(rates []api.Rates, now time.Time) (c chart) {
 	top, last := 1.0, ""
+	c.Empty = true
 	for _, r := range rates {
-		top = max(top, roundUp(r.Decisions), roundUp(r.Denials))
+		top = max(top, roundUp(r.Decisions), roundUp(r.Denials), roundUp(r.Undecided))
+		c.Empty = c.Empty && r.Decisions == 0 && r.Undecided == 0
 	}
 	c.Ticks = []float64{top, top / 2, 0}
 	for _, r := range rates {
 		if x := chartWidth - now.Sub(r.At).Seconds(); x >= 0 {
 			c.Decisions += point(x, r.Decisions/top)
 			c.Denials += point(x, r.Denials/top)
+			c.Undecided += point(x, r.Undecided/top)
 			last = point(x, 0)
 			c.Area = cmp.Or(c.Area, last)
 		}
@@ -224,6 +233,7 @@ func draw(rates []api.Rates, now time.Time) (c chart) {
 		var m api.Rates
 		for _, r := range chunk {
 			m.At, m.Decisions, m.Denials = r.At, m.Decisions+r.Decisions/float64(len(chunk)), m.Denials+r.Denials/float64(len(chunk))
+			m.Undecided += r.Undecided / float64(len(chunk))
 		}
 		c.Minutes = slices.Insert(c.Minutes, 0, m)
 	}

@@ -145,6 +145,9 @@ func (c *TLS) use(text string) error {
 // not change it.
 func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 
+// Problem returns the names and the error of changed files that are not used, or "" if there are none.
+func (c *TLS) Problem() string { return c.files.Problem() }
+
 // Run follows the files until ctx ends. Then TLS still returns the last configuration.
 func (c *TLS) Run(ctx context.Context) { c.files.Run(ctx) }
 

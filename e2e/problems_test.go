@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"weir/internal/testenv"
+)
+
+// faults break a server whose console is open.
+var faults = map[string]struct {
+	fail, repair   func(r *testenv.Redis, rules string, t *testing.T)
+	level, section string
+	want           []string // in the line above the page
+	undecided      bool     // requests get an error
+}{
+	"frozen": {
+		func(r *testenv.Redis, _ string, _ *testing.T) { r.Pause() }, func(r *testenv.Redis, _ string, _ *testing.T) { r.Resume() }, "red", "redis-fails",
+		[]string{"Redis does not answer, and is not asked until it does: the breaker is open (timeout: ", "since ", "With failure_mode error, limits are not decided; Envoy lets these requests pass, unless it has failure_mode_deny: ", " in the last minute."}, true,
+	},
+	"killed": {
+		func(r *testenv.Redis, _ string, _ *testing.T) { r.Stop() }, func(r *testenv.Redis, _ string, _ *testing.T) { r.Start() }, "red", "redis-fails",
+		[]string{"Redis does not answer", "(connection: ", "limits are not decided"}, true,
+	},
+	"full": {
+		func(r *testenv.Redis, _ string, _ *testing.T) { r.Command("CONFIG SET maxmemory 1") }, func(r *testenv.Redis, _ string, _ *testing.T) { r.Command("CONFIG SET maxmemory 0") }, "red", "redis-fails",
+		[]string{"Redis refuses calls (oom: OOM", "limits are not decided"}, true,
+	},
+	"refused": {
+		func(_ *testenv.Redis, rules string, t *testing.T) {
+			replaceRules(t, rules, consoleRules+"  - key: broken\n    rate_limit: []\n")
+		}, func(_ *testenv.Redis, rules string, t *testing.T) { replaceRules(t, rules, consoleRules) }, "amber", "new-rules-have-no-effect",
+		[]string{"New rules are refused: ", "rules.yaml:15:17", "the list is empty", "The rules of ", " UTC are in use. A restart would fail."}, false,
+	},
+}
+
+// TestConsoleShowsFaults breaks servers under traffic while their consoles are open.
+func TestConsoleShowsFaults(t *testing.T) {
+	t.Parallel()
+	browser := testenv.Browser(t)
+	for name := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			showsFault(browser, t, name)
+		})
+	}
+}
+
+// showsFault checks that the line of a fault appears above an open page without a reload, in both
+// widths and schemes and without scripts, leads to its section, and goes after the repair. With
+// -update-pictures it takes a screenshot.
+func showsFault(browser context.Context, t *testing.T, name string) {
+	fault, redis := faults[name], testenv.RedisServer(t)
+	rules := writeRules(t, consoleRules)
+	w := startWeir(t, rules, "REDIS_URL="+redis.Addr(), "REDIS_TIMEOUT=2s") // less than the patience of the test
+	p := newTab(browser, t, w.debug)
+	p.do(chromedp.EmulateViewport(1280, 800))
+	p.open("/console/")
+	p.wants("panel-rates", "This server is fresh: it started ", "no request has arrived yet.", "Undecided\n0")
+	if p.get(`document.querySelector(".problems") === null && document.querySelector(".chart") === null`) != "true" {
+		t.Error("a fresh server has a problem or a chart")
+	}
+	for _, descriptor := range []string{"user=user{}", "tenant=acme"} { // the first is soon denied, the second is not
+		run(t, "", nil, program(t), "bench", w.grpc, "--descriptor="+descriptor, "--rate=15", "--keys=30", "--duration=1h")
+	}
+	p.wants("panel-rates", "15 min ago")
+	if *updatePictures {
+		testenv.Pass(90 * time.Second) // longer than a tab lives
+		p = newTab(browser, t, w.debug)
+		p.do(chromedp.EmulateViewport(1280, 800))
+		p.open("/console/")
+	}
+	fault.fail(redis, rules, t)
+	p.wants("panel-problems", fault.want...)
+	if fault.undecided {
+		testenv.Until(t, "requests are undecided", func() bool {
+			return p.get(`document.querySelector("#panel-rates").innerText.includes("Undecided\n0") || !document.querySelector(".line-undecided")`) == "false"
+		})
+	}
+	out, err := shell(t, t.TempDir(), "weir status", "WEIR_SERVER=http://"+w.debug)
+	if red := fault.level == "red"; (err != nil) != red || red && !strings.Contains(err.Error(), "exit status 1") || !strings.Contains(out, map[bool]string{true: "RED         ", false: "amber       "}[red]+fault.want[0]) {
+		t.Errorf("weir status: %v\n%s", err, out)
+	}
+	picture := filepath.Join(testenv.Repository(t), "docs/console", name+".png")
+	if *updatePictures {
+		testenv.Pass(20 * time.Second)
+		p.picture(picture, rules, "config")
+		p = newTab(browser, t, w.debug)
+	}
+	if info, err := os.Stat(picture); err != nil || info.Size() >= 150_000 {
+		t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it again", picture, err)
+	}
+	line := ".problems ." + fault.level
+	for _, scheme := range []string{"light", "dark"} {
+		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(t)
+		for _, width := range []int64{390, 1280} {
+			p.do(chromedp.EmulateViewport(width, 800))
+			for _, without := range []bool{false, true} {
+				testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: without}))(t)
+				for _, page := range []string{"", "rules", "exceptions", "explain", "servers", "at-3am"} {
+					p.open("/console/" + page)
+					at := fmt.Sprintf("%q at %d, %s, without scripts: %t", page, width, scheme, without)
+					p.wants("panel-problems", fault.want...)
+					if got := p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)); got != "true" {
+						t.Errorf("%s: the line is not above everything", at)
+					}
+					if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
+						t.Errorf("%s: is %s wide", at, got)
+					}
+					if bad := p.get(contrasts) + p.get(unnamed); bad != "" {
+						t.Errorf("%s: %s", at, bad)
+					}
+				}
+			}
+		}
+	}
+	testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{}))(t)
+	p.open("/console/rules")
+	p.do(chromedp.Click(chromedp.CSS(line + " a")))
+	testenv.Until(t, "the link leads to the section", func() bool {
+		return p.get(fmt.Sprintf(`location.hash === "#%s" && document.getElementById(%[1]q) !== null`, fault.section)) == "true"
+	})
+	fault.repair(redis, rules, t)
+	testenv.Until(t, "the line goes", func() bool {
+		return p.get(fmt.Sprintf(`document.querySelector(%q) === null || !document.querySelector(%[1]q).innerText.includes(%q)`, line, fault.want[0])) == "true"
+	})
+}

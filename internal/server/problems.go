@@ -1,0 +1,187 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"weir/internal/operators"
+	"weir/internal/operators/api"
+)
+
+// problemList collects the problems of a moment.
+type problemList struct {
+	now           time.Time
+	before, began map[string]time.Time // starts of the problems of the last moment and this one, by their formats
+	grace         time.Duration        // younger problems are not listed
+	list          []api.Problem
+}
+
+const red, amber = true, false
+
+// add adds a problem if there is one. If since is zero, it began when it was first seen. section is
+// a section of docs/at-3am.md.
+func (p *problemList) add(there, isRed bool, section string, since time.Time, means, format string, args ...any) {
+	if !there {
+		return
+	}
+	since = cmp.Or(p.before[format], since, p.now)
+	p.began[format] = since
+	if p.now.Sub(since) >= p.grace {
+		p.list = append(p.list, api.Problem{Red: isRed, Since: since.UTC(), Text: fmt.Sprintf(format, args...), Means: means, Link: "docs/at-3am.md#" + section})
+	}
+}
+
+// problems returns the current problems, the worst first. all are the servers on the same Redis.
+func (d *debugPort) problems(all []api.Status) []api.Problem {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &problemList{now: time.Now(), before: d.began, began: map[string]time.Time{}}
+	lately, answers, unknown := d.rates.minute(), d.options.Settings.Answers, time.Time{}
+	d.addRedis(p, lately.Undecided)
+	p.add(lately.Undecided > 0 && len(p.list) == 0 && !d.source.report().LoadedAt.IsZero(), amber, "weir-is-slow-or-overloaded", unknown,
+		fmt.Sprintf("A failure mode decides, or they get an error, which Envoy lets pass unless it has failure_mode_deny: %d in the last minute.", lately.Undecided), "Some requests are not decided as usual")
+	d.addRules(p, lately.Undecided)
+	p.add(answers.ShadowMode, amber, "nothing-is-limited", d.started, "No request is denied.", "SHADOW_MODE is on")
+	p.add(answers.QuotaMode, amber, "nothing-is-limited", d.started, "A request is denied only if it exceeds all its limits.", "QUOTA_MODE is on")
+	p.add(lately.evicted > 0, amber, "limits-start-again", unknown, fmt.Sprintf("Their limits start again too early: %d in the last minute.", lately.evicted), "Memory is full, so counters are dropped")
+	d.addSecrets(p)
+	p.add(len(d.desk.InForce.All()) >= operators.MaxExceptions, amber, "exceptions-are-refused", unknown, "No further limit can be lifted or raised.", "New exceptions are refused, because there are %d", operators.MaxExceptions)
+	p.add(lately.lost > 0, amber, "metrics-or-logs-are-incomplete", unknown, fmt.Sprintf("Limits apply as usual. %d records were lost in the last minute.", lately.lost), "The decision log is incomplete")
+	p.grace = time.Minute // servers differ during each rollout
+	for _, r := range respects {
+		names := r.outdated(all)
+		p.add(len(names) > 0, amber, "servers-differ", unknown, "The answer depends on the server that a request reaches.", "%d of %d servers "+r.verb+": %s", len(names), len(all), api.Short(strings.Join(names, ", "), 200))
+	}
+	d.began = p.began
+	slices.SortStableFunc(p.list, func(a, b api.Problem) int { return cmp.Compare(rank[a.Red], rank[b.Red]) })
+	return p.list
+}
+
+// rank has the order of problems.
+var rank = map[bool]int{red: 0, amber: 1}
+
+// addRedis adds a Redis that fails, with the number of requests that were not decided lately.
+func (d *debugPort) addRedis(p *problemList, undecided uint64) {
+	if d.store.redis == nil {
+		return
+	}
+	state, silence := d.store.redis.State(), d.desk.Servers.Silence()
+	since, problem, answers := state.FailingSince, state.Kind+": "+state.Problem, state.Kind != "timeout" && state.Kind != "connection"
+	recent := p.now.Sub(state.FailedAt) < 10*time.Second
+	switch {
+	case !since.IsZero() && (recent || silence != nil):
+	case recent && answers: // it refuses some calls
+		since = state.FailedAt
+	case silence != nil && p.now.Sub(state.WorkedAt) > 5*time.Second: // without requests, only this is known
+		since, problem, answers = p.now, silence.Error(), false
+	default:
+		return
+	}
+	mode, what := string(d.options.Settings.Failure.Mode), "does not answer"
+	switch {
+	case state.Breaker == "open":
+		what = "does not answer, and is not asked until it does: the breaker is open"
+	case answers:
+		what = "refuses calls"
+	}
+	means := fmt.Sprintf("With failure_mode %s, %s: %d in the last minute.", mode, api.Failures[mode], undecided)
+	p.add(true, red, "redis-fails", since, means, "Redis %s (%s)", what, api.Short(problem, 200))
+}
+
+// addRules adds the problems of the rules and of the control plane.
+func (d *debugPort) addRules(p *problemList, undecided uint64) {
+	rules := d.source.report()
+	none, inUse := rules.LoadedAt.IsZero(), "The rules of "+operators.Times{Now: p.now.UTC()}.Clock(rules.LoadedAt)+" UTC are in use."
+	if none {
+		inUse = fmt.Sprintf("No request is decided. Envoy lets these requests pass, unless it has failure_mode_deny: %d in the last minute.", undecided)
+	}
+	problem, _, _ := strings.Cut(rules.Problems, "\n")
+	p.add(none, red, "new-rules-have-no-effect", d.started, inUse, "There are no rules")
+	p.add(!none && rules.Rules == 0, amber, "nothing-is-limited", rules.InUseSince, "Every request is admitted.", "The rules have no limits")
+	p.add(problem != "", amber, "new-rules-have-no-effect", rules.RefusedSince, inUse+" A restart would fail.", "New rules are refused: %s", problem)
+	p.add(!rules.AwaySince.IsZero(), amber, "new-rules-have-no-effect", rules.AwaySince, inUse, "The control plane is away")
+}
+
+// addSecrets adds refused secrets and certificates, and certificates that expire soon.
+func (d *debugPort) addSecrets(p *problemList) {
+	for _, problem := range d.secrets.refused(d.store) {
+		p.add(true, amber, "a-secret-is-refused", time.Time{}, "The previous one stays in use. A restart would fail.", "A secret or certificate is refused: %s", problem)
+	}
+	for _, c := range d.secrets.tls {
+		for _, certificate := range c.TLS.TLS().Certificates {
+			end := certificate.Leaf.NotAfter
+			share, left := end.Sub(certificate.Leaf.NotBefore)/100, end.Sub(p.now)
+			p.add(left < 15*share, left < 3*share, "a-certificate-expires", end.Add(-15*share), "After that, the other side refuses connections.",
+				"The certificate for "+c.name+" is valid %s", operators.Times{Now: p.now.UTC()}.Until(end))
+		}
+	}
+}
+
+// respect is a respect in which servers should not differ.
+type respect struct {
+	name, verb string
+	of         func(*api.Status) (value string, since time.Time) // and since when the server has it
+}
+
+var respects = []respect{
+	{"rules", "decide by older rules", func(s *api.Status) (string, time.Time) { return s.Rules.Hash, s.Rules.InUseSince }},
+	{"settings", "decide by older settings", func(s *api.Status) (string, time.Time) { return s.Settings, s.StartedAt }},
+	{"version", "run an older version", func(s *api.Status) (string, time.Time) { return s.Version, s.StartedAt }},
+}
+
+// begin notices problems when they begin, even without a reader, and lets this server meet the
+// others on its Redis. address returns the address of the debug port.
+func (d *debugPort) begin(life *lifecycle, address func() string) {
+	d.address = address
+	life.background("problems", func(ctx context.Context) {
+		for pause(ctx, time.Second) {
+			d.problems(d.servers(d.alone()))
+		}
+	})
+	if d.desk.Servers == nil {
+		return
+	}
+	life.background("servers", func(ctx context.Context) {
+		state := func() any {
+			status := d.status()
+			status.Servers = nil
+			return status
+		}
+		d.desk.Servers.Run(ctx, state, d.desk.Report)
+	})
+	for _, r := range respects {
+		promauto.With(d.options.Registry).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_servers_outdated", Help: "Servers on this Redis without the newest rules, settings or version.",
+			ConstLabels: prometheus.Labels{"by": r.name},
+		}, func() float64 { return float64(len(r.outdated(d.servers(d.alone())))) })
+	}
+}
+
+// outdated returns the names of the servers without the newest value, whose first use was last.
+func (r *respect) outdated(all []api.Status) (names []string) {
+	first, newest := map[string]time.Time{}, ""
+	for i := range all {
+		value, since := r.of(&all[i])
+		if was, known := first[value]; !known || since.Before(was) {
+			first[value] = since
+		}
+	}
+	for value, since := range first {
+		if order := since.Compare(first[newest]); order > 0 || order == 0 && value > newest {
+			newest = value
+		}
+	}
+	for i := range all {
+		if value, _ := r.of(&all[i]); value != newest {
+			names = append(names, all[i].Name)
+		}
+	}
+	return names
+}
