@@ -80,17 +80,10 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		_ = os.Remove(list.Name()) // the open file stays usable
 		opts.Denied = list
 	}
-	began, show := time.Now(), p.progress()
-	opts.Progress = func(lines int64, share float64) {
-		if share == 0 {
-			show("%d lines", lines)
-			return
-		}
-		left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
-		show("%d lines, %.0f %%, %v left", lines, 100*share, left)
-	}
+	var hide func()
+	opts.Progress, hide = p.progress("lines")
 	report, err := simulate.Run(ctx, opts)
-	show("")
+	hide()
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, no report was written")
@@ -107,13 +100,22 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return errors.Join(err, report.Err())
 }
 
-// progress returns a function that shows a line on the terminal in place of the last one. It does
-// nothing if stderr is no terminal.
-func (p *program) progress() func(format string, args ...any) {
+// progress returns a function that shows on the terminal how much is done, and one that clears the
+// line. The share of the work is 0 if unknown. If stderr is no terminal, show is nil.
+func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
-		return func(string, ...any) {}
+		return nil, func() {}
 	}
-	return func(format string, args ...any) { fmt.Fprintf(p.stderr, "\r\x1b[K"+format, args...) }
+	const clearLine = "\r\x1b[K"
+	began := time.Now()
+	show = func(done int64, share float64) {
+		fmt.Fprintf(p.stderr, "%s%d %s", clearLine, done, of)
+		if share > 0 {
+			left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
+			fmt.Fprintf(p.stderr, ", %.0f %%, %v left", 100*share, left)
+		}
+	}
+	return show, func() { fmt.Fprint(p.stderr, clearLine) }
 }
 
 // options checks the flags and reads all files that they name, except the logs.
@@ -267,12 +269,10 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		}
 		opts.Descriptors = append(opts.Descriptors, list)
 	}
-	show := p.progress()
-	opts.Progress = func(elapsed time.Duration, answers int64) {
-		show("%v of %v, %d answers", elapsed.Round(time.Second), b.Duration, answers)
-	}
+	var hide func()
+	opts.Progress, hide = p.progress("answers")
 	result, err := bench.Run(ctx, opts)
-	show("")
+	hide()
 	switch {
 	case err != nil:
 		return err
