@@ -45,21 +45,23 @@ type simulation struct {
 	likeServer
 }
 
-// suggestion is the flag --suggest, with or without a share.
-type suggestion struct {
-	on    bool
-	share float64
-}
+// suggestion is the flag --suggest, with or without a share. It has all shares to suggest limits for.
+type suggestion struct{ shares []float64 }
+
+// usualShares are suggested without a share.
+var usualShares = []float64{0, 0.001, 0.01}
 
 // Decode implements kong.MapperValue.
-func (s *suggestion) Decode(ctx *kong.DecodeContext) (err error) {
-	s.on = true
+func (s *suggestion) Decode(ctx *kong.DecodeContext) error {
+	s.shares = usualShares
 	token := ctx.Scan.Peek()
-	s.share, err = strconv.ParseFloat(token.String(), 64)
+	share, err := strconv.ParseFloat(token.String(), 64)
 	switch {
-	case err == nil && s.share >= 0 && s.share < 1:
+	case err == nil && share >= 0 && share < 1:
 		ctx.Scan.Pop()
-		return nil
+		s.shares = append(slices.Clone(usualShares), share)
+		slices.Sort(s.shares)
+		s.shares = slices.Compact(s.shares)
 	case err == nil || token.Type == kong.FlagValueToken:
 		return fmt.Errorf("%q is not allowed; use a share of clients from 0 to 1, such as 0.05 for 5 %%", token)
 	}
@@ -120,7 +122,10 @@ func (p *program) progress(of string) (show func(done int64, share float64), hid
 
 // options checks the flags and reads all files that they name, except the logs.
 func (s simulation) options() (opts simulate.Options, err error) {
-	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Suggest: s.Suggest.on || s.HTML != "", Share: s.Suggest.share}
+	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Shares: s.Suggest.shares}
+	if s.HTML != "" && opts.Shares == nil {
+		opts.Shares = usualShares
+	}
 	read := append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && s.Format != accesslog.Auto && s.Format != accesslog.JSON {
 		return opts, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)

@@ -176,7 +176,7 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 		if h.of.table.suggest {
 			before := c.alone
 			h.of.table.demand(c, &h.Hit, e.now)
-			h.of.table.try(c, &h.Hit, before, e.now, begins && !h.Refund)
+			h.of.table.try(h, c.amount, before, e.now, begins && !h.Refund)
 		}
 		if !begins || h.Refund {
 			continue
