@@ -47,20 +47,17 @@ type tolerant struct {
 
 // makeTolerant makes the settings tolerant, but not the flags of other commands.
 func makeTolerant(k *kong.Kong) error {
-	type checked interface{ AfterApply(*kong.Context) error }
-	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
-		if app, ok := v.(*kong.Application); ok {
-			v = app.Node
+	for _, node := range append(slices.Clone(k.Model.Children), k.Model.Node) {
+		if _, ok := node.Target.Addr().Interface().(interface{ AfterApply(*kong.Context) error }); !ok {
+			continue
 		}
-		if node, ok := v.(*kong.Node); ok && node.Target.Addr().Type().Implements(reflect.TypeFor[checked]()) {
-			for _, flag := range node.Flags {
-				if len(flag.Tag.Envs) > 0 {
-					flag.Mapper = &tolerant{Mapper: flag.Mapper, flag: flag}
-				}
+		for _, flag := range node.Flags {
+			if len(flag.Envs) > 0 {
+				flag.Mapper = &tolerant{Mapper: flag.Mapper, flag: flag}
 			}
 		}
-		return next(nil)
-	})
+	}
+	return nil
 }
 
 // Decode implements kong.Mapper. The parser decodes flags first, and variables directly into
