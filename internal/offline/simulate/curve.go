@@ -54,7 +54,7 @@ func (t *table) try(h *hit, amount uint64, before limiter.State, now int64, coun
 // curve returns the curve of a limit with at least one client, by ascending amounts. The clients
 // have these needs.
 func (c *limitStats) curve(needs []uint64, suggested []Amount) (points []Point) {
-	t, known := c.table, map[uint64]Point{} // points of special amounts
+	t, known := c.table, map[uint64]Point{} // the points by amount
 	share := func(part, all uint64) *float64 { return new(float64(part) / float64(max(all, 1))) }
 	for i, l := range t.multiples {
 		known[l.RequestsPerUnit] = Point{Requests: share(t.overs[i], t.hits)}
@@ -63,14 +63,14 @@ func (c *limitStats) curve(needs []uint64, suggested []Amount) (points []Point) 
 	for _, a := range suggested {
 		known[a.Amount] = Point{Requests: known[a.Amount].Requests, Suggested: &a.Share}
 	}
-	amounts := slices.Collect(maps.Keys(known))
 	for a := 1.0; a < float64(needs[len(needs)-1]); a *= 1.25 {
-		amounts = append(amounts, uint64(math.Ceil(a)))
+		amount := uint64(math.Ceil(a))
+		known[amount] = known[amount] // maybe without shares
 	}
-	slices.Sort(amounts)
+	amounts := slices.Sorted(maps.Keys(known))
 	position := func(amount uint64) float64 { return math.Log(float64(max(amount, 1))) }
 	first, last := position(amounts[0]), position(amounts[len(amounts)-1])
-	for _, a := range slices.Compact(amounts) {
+	for _, a := range amounts {
 		enough, _ := slices.BinarySearch(needs, a+1)
 		p := known[a]
 		p.Amount, p.Clients = a, *share(uint64(len(needs)-enough), uint64(len(needs)))
