@@ -9,7 +9,7 @@ import (
 )
 
 // table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
-// only some clients have are in separate maps, and all maps but hulls and trials are without pointers for the garbage collector.
+// only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
 type table struct {
 	limit   *limiter.Limit
 	suggest bool // whether amounts are suggested
@@ -17,11 +17,8 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
-
-	multiples []*limiter.Limit     // by factors; nil unless amounts are suggested, and for requests in flight
-	trials    map[uint64]*trials   // of the clients that need them
-	overs     [len(factors)]uint64 // denied hits, by factors
-	hits      uint64
+	trials  []*trial            // nil unless amounts are suggested, and for requests in flight
+	hits    uint64              // hits that each trial counts
 }
 
 // peak has the state of a client for demand, which counts all its requests as admitted.
@@ -40,11 +37,11 @@ type client struct {
 func newTable(l *limiter.Limit, suggest bool) *table {
 	t := &table{
 		limit: l, suggest: suggest, states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{},
-		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}, trials: map[uint64]*trials{},
+		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{},
 	}
-	for _, factor := range factors {
+	for _, factor := range []float64{0.25, 0.5, 2, 4} {
 		if suggest && l.Algorithm != limiter.Concurrency {
-			t.multiples = append(t.multiples, l.Times(factor))
+			t.trials = append(t.trials, &trial{limit: l.Times(factor), states: map[uint64]limiter.State{}})
 		}
 	}
 	return t
