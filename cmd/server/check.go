@@ -37,7 +37,7 @@ func (c checking) Run(ctx context.Context, p *program) error {
 	}
 	if err := errors.Join(c.Invalid, err); err != nil {
 		r.Valid = false
-		for line := range strings.SplitSeq(err.Error(), "\n") {
+		for line := range strings.SplitSeq(plain(err, p.parsed.Selected()), "\n") {
 			r.add("error", descriptors.Problem{Message: line})
 		}
 	}
