@@ -40,9 +40,7 @@ func Parsing() kong.Option {
 // Settings.AfterApply can report the problems of all settings.
 type tolerant struct {
 	kong.Mapper
-	flag  *kong.Flag
-	given bool  // the value comes from a flag, which takes precedence over the variable
-	err   error // of the value that counts
+	err error // of the value that counts
 }
 
 // makeTolerant makes the settings tolerant, but not the flags of other commands.
@@ -53,7 +51,7 @@ func makeTolerant(k *kong.Kong) error {
 		}
 		for _, flag := range node.Flags {
 			if len(flag.Envs) > 0 {
-				flag.Mapper = &tolerant{Mapper: flag.Mapper, flag: flag}
+				flag.Mapper = &tolerant{Mapper: flag.Mapper}
 			}
 		}
 	}
@@ -61,13 +59,12 @@ func makeTolerant(k *kong.Kong) error {
 }
 
 // Decode implements kong.Mapper. The parser decodes flags first, and variables directly into
-// the field.
+// the field. A flag takes precedence over the variable.
 func (t *tolerant) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	isFlag := target.Addr().Pointer() != t.flag.Target.Addr().Pointer()
-	if err := t.Mapper.Decode(ctx, target); isFlag || !t.given {
+	isFlag := target.Addr().Pointer() != ctx.Value.Target.Addr().Pointer()
+	if err := t.Mapper.Decode(ctx, target); isFlag || !ctx.Value.Set {
 		t.err = err
 	}
-	t.given = t.given || isFlag
 	return nil
 }
 
