@@ -102,8 +102,8 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return errors.Join(err, report.Err())
 }
 
-// progress returns a function that shows on the terminal how much is done, and one that clears the
-// line. The share of the work is 0 if unknown. If stderr is no terminal, show is nil.
+// progress returns two functions: show shows the progress on a line of the terminal, and hide clears
+// the line. The share of the work is 0 if unknown. If stderr is no terminal, show is nil.
 func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
 		return nil, func() {}

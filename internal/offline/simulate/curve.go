@@ -27,7 +27,7 @@ type trial struct {
 
 // try decides a hit after demand, and counts a denial if counted. amount is the amount that the
 // client needs, and before is its state before demand. Until the trial denies a client of a window,
-// its state is that of demand, so that most clients need no state of their own.
+// its state is the state of demand, so that most clients need no state of their own.
 func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, counted bool) {
 	state, started := t.states[h.hash]
 	if !started {

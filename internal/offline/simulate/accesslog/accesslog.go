@@ -86,7 +86,7 @@ type Parser struct {
 	json    fastjson.Parser
 	numbers []byte   // memory for numbers of the line, as text
 	inner   []byte   // memory for a line in a wrapper
-	shows   []string // properties that only requests have: the usual ones, and those of the mapping
+	shows   []string // properties that only requests have: the usual ones, and the mapping's
 	parts   []string // parts of a text line
 }
 
