@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,12 +35,9 @@ func (c checking) Run(ctx context.Context, p *program) error {
 		rules := validation{Paths: []string{c.Rules.Path()}, Reading: c.Rules.Reading}
 		r = rules.check(func(...string) ([]descriptors.File, []string, error) { return server.ReadRules(c.Rules.RulesPath) })
 	}
-	for _, err := range []error{c.Invalid, err} {
-		if err == nil {
-			continue
-		}
+	if err := errors.Join(c.Invalid, err); err != nil {
 		r.Valid = false
-		for line := range strings.SplitSeq(err.Error(), "\n") {
+		for line := range strings.SplitSeq(plain(err, p.parsed.Selected()), "\n") {
 			r.add("error", descriptors.Problem{Message: line})
 		}
 	}

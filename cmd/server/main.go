@@ -78,6 +78,7 @@ type commandLine struct {
 type program struct {
 	parsed         *kong.Context
 	stdout, stderr io.Writer
+	onTerminal     bool // whether stdout is a terminal
 }
 
 // print prints the result of a command in the format of its flag --output. It returns
@@ -121,9 +122,6 @@ func (o *output) Write(p []byte) (int, error) {
 
 // isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
-	if out, ok := w.(*output); ok {
-		w = out.w
-	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
@@ -155,7 +153,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return serve(ctx, line.Serve, stdout, stderr) // serve continues if its stdout fails
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	p := &program{parsed, out, stderr}
+	p := &program{parsed, out, stderr, isTerminal(stdout)}
 	err = within(ctx, grace, func() error { return parsed.Run(p) })
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)

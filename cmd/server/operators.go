@@ -69,7 +69,7 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 	if answer.Note != "" {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
-	answer.Terminal = isTerminal(p.stdout)
+	answer.Terminal = p.onTerminal
 	return p.print(a.Output, answer, !answer.NoRule && !answer.Red)
 }
 
@@ -90,7 +90,7 @@ func (w watched) Run(ctx context.Context, p *program) error {
 			return nil
 		case <-time.After(2 * time.Second):
 		}
-		if isTerminal(p.stdout) {
+		if p.onTerminal {
 			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
 		}
 	}

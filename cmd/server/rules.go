@@ -78,23 +78,20 @@ func (v validation) Run(p *program) error {
 // print prints all findings, and a summary if the rules are valid.
 func (r *report) print(p *program, output string) error {
 	if output == "json" {
-		if err := writeJSON(p.stdout, r); err != nil {
-			return err
+		return writeJSON(p.stdout, r)
+	}
+	for _, f := range r.Problems {
+		switch {
+		case output == "github":
+			fmt.Fprintln(p.stdout, f.annotation())
+		case f.Severity == "error":
+			fmt.Fprintf(p.stdout, "%v\n%s", f.Problem, f.Excerpt)
+		default:
+			fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
 		}
-	} else {
-		for _, f := range r.Problems {
-			switch {
-			case output == "github":
-				fmt.Fprintln(p.stdout, f.annotation())
-			case f.Severity == "error":
-				fmt.Fprintf(p.stdout, "%v\n%s", f.Problem, f.Excerpt)
-			default:
-				fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
-			}
-		}
-		if r.Valid {
-			fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
-		}
+	}
+	if r.Valid {
+		fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
 	}
 	return nil
 }
@@ -139,12 +136,11 @@ func (v validation) check(read func(paths ...string) ([]descriptors.File, []stri
 // addTree adds the size of a tree, and its warnings, which are problems if strict.
 func (r *report) addTree(tree *descriptors.Tree, strict bool) {
 	r.Domains, r.Rules = tree.Domains(), tree.Rules()
-	if warnings := tree.Warnings(); strict && len(warnings) > 0 {
-		r.Valid = false
-		r.add("error", warnings...)
-	} else {
-		r.add("warning", warnings...)
+	warnings, severity := tree.Warnings(), "warning"
+	if strict && len(warnings) > 0 {
+		r.Valid, severity = false, "error"
 	}
+	r.add(severity, warnings...)
 }
 
 // GitHub's workflow commands escape these characters in messages and in properties.

@@ -62,7 +62,7 @@ func TestSimulateOnTerminal(t *testing.T) {
 		t.Errorf("shown is %q", got)
 	}
 	addr := oracle{}.start(t)
-	if got := runOnTerminal(t, "bench", addr, "--duration=300ms"); !regexp.MustCompile(`\x1b\[K0s of 300ms, \d+ answers\r\x1b\[Ktarget +` + addr).MatchString(got) {
+	if got := runOnTerminal(t, "bench", addr, "--duration=300ms"); !regexp.MustCompile(`\x1b\[K\d+ answers, 100 %, 0s left\r\x1b\[Ktarget +` + addr).MatchString(got) {
 		t.Errorf("shown is %q", got)
 	}
 }

@@ -45,21 +45,23 @@ type simulation struct {
 	likeServer
 }
 
-// suggestion is the flag --suggest, with or without a share.
-type suggestion struct {
-	on    bool
-	share float64
-}
+// suggestion is the flag --suggest, with or without a share. It has all shares to suggest limits for.
+type suggestion struct{ shares []float64 }
+
+// usualShares are suggested without a share.
+var usualShares = []float64{0, 0.001, 0.01}
 
 // Decode implements kong.MapperValue.
-func (s *suggestion) Decode(ctx *kong.DecodeContext) (err error) {
-	s.on = true
+func (s *suggestion) Decode(ctx *kong.DecodeContext) error {
+	s.shares = usualShares
 	token := ctx.Scan.Peek()
-	s.share, err = strconv.ParseFloat(token.String(), 64)
+	share, err := strconv.ParseFloat(token.String(), 64)
 	switch {
-	case err == nil && s.share >= 0 && s.share < 1:
+	case err == nil && share >= 0 && share < 1:
 		ctx.Scan.Pop()
-		return nil
+		s.shares = append(slices.Clone(usualShares), share)
+		slices.Sort(s.shares)
+		s.shares = slices.Compact(s.shares)
 	case err == nil || token.Type == kong.FlagValueToken:
 		return fmt.Errorf("%q is not allowed; use a share of clients from 0 to 1, such as 0.05 for 5 %%", token)
 	}
@@ -80,17 +82,10 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 		_ = os.Remove(list.Name()) // the open file stays usable
 		opts.Denied = list
 	}
-	began, show := time.Now(), p.progress()
-	opts.Progress = func(lines int64, share float64) {
-		if share == 0 {
-			show("%d lines", lines)
-			return
-		}
-		left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
-		show("%d lines, %.0f %%, %v left", lines, 100*share, left)
-	}
+	var hide func()
+	opts.Progress, hide = p.progress("lines")
 	report, err := simulate.Run(ctx, opts)
-	show("")
+	hide()
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, no report was written")
@@ -107,18 +102,30 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return errors.Join(err, report.Err())
 }
 
-// progress returns a function that shows a line on the terminal in place of the last one. It does
-// nothing if stderr is no terminal.
-func (p *program) progress() func(format string, args ...any) {
+// progress returns two functions: show shows the progress on a line of the terminal, and hide clears
+// the line. The share of the work is 0 if unknown. If stderr is no terminal, show is nil.
+func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
-		return func(string, ...any) {}
+		return nil, func() {}
 	}
-	return func(format string, args ...any) { fmt.Fprintf(p.stderr, "\r\x1b[K"+format, args...) }
+	const clearLine = "\r\x1b[K"
+	began := time.Now()
+	show = func(done int64, share float64) {
+		fmt.Fprintf(p.stderr, "%s%d %s", clearLine, done, of)
+		if share > 0 {
+			left := time.Duration(float64(time.Since(began)) * (1/share - 1)).Round(time.Second)
+			fmt.Fprintf(p.stderr, ", %.0f %%, %v left", 100*share, left)
+		}
+	}
+	return show, func() { fmt.Fprint(p.stderr, clearLine) }
 }
 
 // options checks the flags and reads all files that they name, except the logs.
 func (s simulation) options() (opts simulate.Options, err error) {
-	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Suggest: s.Suggest.on || s.HTML != "", Share: s.Suggest.share}
+	opts = simulate.Options{Logs: s.Logs, Format: s.Format, Plan: s.likeServer.options(), Shares: s.Suggest.shares}
+	if s.HTML != "" && opts.Shares == nil {
+		opts.Shares = usualShares
+	}
 	read := append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && s.Format != accesslog.Auto && s.Format != accesslog.JSON {
 		return opts, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
@@ -267,12 +274,10 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		}
 		opts.Descriptors = append(opts.Descriptors, list)
 	}
-	show := p.progress()
-	opts.Progress = func(elapsed time.Duration, answers int64) {
-		show("%v of %v, %d answers", elapsed.Round(time.Second), b.Duration, answers)
-	}
+	var hide func()
+	opts.Progress, hide = p.progress("answers")
 	result, err := bench.Run(ctx, opts)
-	show("")
+	hide()
 	switch {
 	case err != nil:
 		return err

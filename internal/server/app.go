@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -69,20 +70,19 @@ func New(opts Options) (*App, error) {
 // stop in reverse order.
 func build(o Options, life *lifecycle) (*App, error) {
 	started, health := time.Now(), newHealth()
-	secrets, err := openSecrets(o, life)
-	if err != nil {
-		return nil, err
-	}
-	s := secrets.settings
-	o.Settings = s
 	o.Logger.Info("starting", "version", o.Build.String())
-	for _, w := range s.Warnings {
+	for _, w := range o.Settings.Warnings {
 		o.Logger.Warn("a variable has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
-	for _, note := range plan.SwitchedOn(s.Answers.ShadowMode, s.Answers.QuotaMode) {
+	for _, note := range plan.SwitchedOn(o.Settings.Answers.ShadowMode, o.Settings.Answers.QuotaMode) {
 		o.Logger.Warn("a switch changes every response", "effect", note)
 	}
 	limitMemory(o.Logger)
+	p, err := openParts(&o, life, health.setStoreFound)
+	if err != nil {
+		return nil, err
+	}
+	s, secrets, store := o.Settings, p.secrets, p.store
 	serviceMetrics := prometheus.NewRegistry() // metrics that statsd receives, too
 	o.Registry.MustRegister(serviceMetrics)
 	usage := telemetry.New(o.Registry, o.Logger, float32(s.Metrics.NearLimitRatio))
@@ -94,34 +94,20 @@ func build(o Options, life *lifecycle) (*App, error) {
 		return nil, err
 	}
 	planning := PlanOptions(s.Rules.Reading, s.Store.Charging, s.Answers.Modes)
-	if planning.Keys, err = NewKeys(s.Store.Keys, s.Redis.Main.URL != "" && s.Redis.Clustered()); err != nil {
-		return nil, err
-	}
-	store, err := openStore(o, life, secrets, health.setStoreFound)
-	if err != nil {
-		return nil, err
-	}
+	planning.Keys = p.keys
 	registerProcess(o.Registry, o.Build, func() []string { return secrets.refused(store) })
 	desk := openDesk(o, life, store, rules, planning, started)
 	life.background("usage", usage.Run)
 	addStatsd(o, life, usage, serviceMetrics)
-	tracing, decisions, err := openTelemetry(o, life)
-	if err != nil {
-		return nil, err
-	}
 	decider := &plan.Decider{
 		Planner: plan.New(desk.Plan), Rules: rules.tree.Load,
 		Store: store, Spread: limiter.NewRetrySpread(time.Now), Failover: store.failover, Usage: usage,
 	}
 	requests := newService(o, decider, operators.Observer{
-		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: decisions, Hashed: planning.Keys.Digests,
+		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: p.decisions, Hashed: planning.Keys.Digests,
 	}, serviceMetrics)
-	rates := newRates(func() totals { return totalsOf(requests, store, decisions) })
+	rates := newRates(func() totals { return totalsOf(requests, store, p.decisions) })
 	life.background("rates", rates.run)
-	transport, err := openCredentials(o, life, secrets)
-	if err != nil {
-		return nil, err
-	}
 	bound, err := listen(s, o.Logger)
 	if err != nil {
 		return nil, err
@@ -137,8 +123,35 @@ func build(o Options, life *lifecycle) (*App, error) {
 	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
 	port.begin(life, a.debug.addr)
 	a.http = life.add(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
-	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], transport, tracing, health, arrivals, requests))
+	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], p.transport, p.tracing, health, arrivals, requests))
 	return a, nil
+}
+
+// parts are the parts of a server that depend on the settings alone.
+type parts struct {
+	secrets   *secrets
+	store     *store // nil if the settings are invalid
+	keys      limiter.Keys
+	transport credentials.TransportCredentials
+	tracing   *sdktrace.TracerProvider
+	decisions *operators.DecisionLog
+}
+
+// openParts opens the parts of a server, and sets the secrets of the settings. It opens parts even if
+// others fail. The error lists all problems.
+func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err error) {
+	var errs [5]error
+	if p.secrets, errs[0] = openSecrets(*o, life); errs[0] == nil {
+		o.Settings = p.secrets.settings
+		if o.Settings.Check() == nil { // otherwise addresses or passwords are invalid
+			p.store, errs[1] = openStore(*o, life, p.secrets, found)
+		}
+	}
+	s := o.Settings
+	p.keys, errs[2] = NewKeys(s.Store.Keys, s.Redis.Main.Named() && s.Redis.Clustered())
+	p.transport, errs[3] = openCredentials(*o, life, p.secrets)
+	p.tracing, p.decisions, errs[4] = openTelemetry(*o, life)
+	return p, errors.Join(errs[:]...)
 }
 
 // openSource opens the source of the rules. Files are loaded before it returns.

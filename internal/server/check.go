@@ -11,40 +11,31 @@ import (
 	"weir/internal/limiter"
 )
 
-// Check reads what New reads, except rules in files, and connects to Redis and to the control plane.
-// It binds no listener and serves nothing. The error lists all problems, and does not repeat
+// Check opens the parts of a server, except rules in files, and connects to Redis and to the control
+// plane. It binds no listener and serves nothing. The error lists all problems, and does not repeat
 // Settings.Invalid. counters says where the counters are, or is empty if the settings are invalid.
 // tree has the rules of a control plane, or is nil.
 func Check(ctx context.Context, o Options) (counters string, tree *descriptors.Tree, err error) {
 	life := new(lifecycle)
-	var errs []error
-	add := func(err error) bool { errs = append(errs, err); return err == nil }
-	secrets, err := openSecrets(o, life)
-	if add(err) {
-		o.Settings = secrets.settings
+	defer func() { err = errors.Join(err, life.stop(grace)) }()
+	p, err := openParts(&o, life, func(bool) {})
+	if p.store == nil {
+		return "", nil, err
 	}
-	_, err = openCredentials(o, life, secrets)
-	add(err)
-	_, err = NewKeys(o.Settings.Store.Keys, o.Settings.Redis.Main.Named() && o.Settings.Redis.Clustered())
-	add(err)
-	_, _, err = openTelemetry(o, life)
-	add(err)
-	if secrets != nil && o.Settings.Check() == nil { // otherwise the addresses or passwords are invalid
+	if p.store.failover == nil {
 		counters = "memory of each server, because REDIS_URL is not set"
-		st, err := openStore(o, life, secrets, func(bool) {})
-		if add(err) && st.redis != nil {
-			counters = "Redis at " + st.redisNames()
-			if err := st.redis.Ping(ctx); err != nil {
-				add(fmt.Errorf("redis at %s (see REDIS_URL): %w", st.redisNames(), err))
-			}
-		}
-		if o.Settings.XDS.Enabled() {
-			tree, err = askControlPlane(ctx, o, life, secrets)
-			add(err)
+	} else if redis := p.store.redis; redis != nil {
+		counters = "Redis at " + p.store.redisNames()
+		if failed := redis.Ping(ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("redis at %s (see REDIS_URL): %w", p.store.redisNames(), failed))
 		}
 	}
-	add(life.stop(grace))
-	return counters, tree, errors.Join(errs...)
+	if o.Settings.XDS.Enabled() {
+		var failed error
+		tree, failed = askControlPlane(ctx, o, life, p.secrets)
+		err = errors.Join(err, failed)
+	}
+	return counters, tree, err
 }
 
 // askControlPlane returns the first rules that the control plane sends. It waits for 10 s at most.

@@ -24,7 +24,7 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	for _, flag := range flags {
 		value := flag.Mapper.(*tolerant)
 		err := value.err
-		value.given, value.err = false, nil // for the next use of the parser
+		flag.Set, value.err = false, nil // for the next use of the parser
 		if err != nil {
 			errs = append(errs, wrong(flag.Envs[0], "%w", err))
 			continue

@@ -40,37 +40,31 @@ func Parsing() kong.Option {
 // Settings.AfterApply can report the problems of all settings.
 type tolerant struct {
 	kong.Mapper
-	flag  *kong.Flag
-	given bool  // the value comes from a flag, which takes precedence over the variable
-	err   error // of the value that counts
+	err error // of the value that counts
 }
 
 // makeTolerant makes the settings tolerant, but not the flags of other commands.
 func makeTolerant(k *kong.Kong) error {
-	type checked interface{ AfterApply(*kong.Context) error }
-	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
-		if app, ok := v.(*kong.Application); ok {
-			v = app.Node
+	for _, node := range append(slices.Clone(k.Model.Children), k.Model.Node) {
+		if _, ok := node.Target.Addr().Interface().(interface{ AfterApply(*kong.Context) error }); !ok {
+			continue
 		}
-		if node, ok := v.(*kong.Node); ok && node.Target.Addr().Type().Implements(reflect.TypeFor[checked]()) {
-			for _, flag := range node.Flags {
-				if len(flag.Tag.Envs) > 0 {
-					flag.Mapper = &tolerant{Mapper: flag.Mapper, flag: flag}
-				}
+		for _, flag := range node.Flags {
+			if len(flag.Envs) > 0 {
+				flag.Mapper = &tolerant{Mapper: flag.Mapper}
 			}
 		}
-		return next(nil)
-	})
+	}
+	return nil
 }
 
 // Decode implements kong.Mapper. The parser decodes flags first, and variables directly into
-// the field.
+// the field. A flag takes precedence over the variable.
 func (t *tolerant) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	isFlag := target.Addr().Pointer() != t.flag.Target.Addr().Pointer()
-	if err := t.Mapper.Decode(ctx, target); isFlag || !t.given {
+	isFlag := target.Addr().Pointer() != ctx.Value.Target.Addr().Pointer()
+	if err := t.Mapper.Decode(ctx, target); isFlag || !ctx.Value.Set {
 		t.err = err
 	}
-	t.given = t.given || isFlag
 	return nil
 }
 

@@ -33,24 +33,23 @@ func Nearest(word string, candidates []string) string {
 // editDistance returns the minimum number of edits that turn a into b: insertions, removals and
 // replacements of a byte, and swaps of two adjacent bytes (optimal string alignment).
 func editDistance(a, b string) int {
-	var before, last []int // distances of a[:i-2] and a[:i-1] from each b[:j]
-	for i := range len(a) + 1 {
-		row := make([]int, len(b)+1)
-		for j := range row {
+	d := make([][]int, len(a)+1) // distances of each a[:i] from each b[:j]
+	for i := range d {
+		d[i] = make([]int, len(b)+1)
+		for j := range d[i] {
 			if i == 0 || j == 0 {
-				row[j] = i + j
+				d[i][j] = i + j
 				continue
 			}
-			replaced := last[j-1]
+			replaced := d[i-1][j-1]
 			if a[i-1] != b[j-1] {
 				replaced++
 			}
-			row[j] = min(replaced, last[j]+1, row[j-1]+1)
+			d[i][j] = min(replaced, d[i-1][j]+1, d[i][j-1]+1)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
+				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
 			}
 		}
-		before, last = last, row
 	}
-	return last[len(b)]
+	return d[len(a)][len(b)]
 }

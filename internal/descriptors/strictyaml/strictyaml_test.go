@@ -35,6 +35,7 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 		{"hot: yes\nparts:\n\t- a", 3, "found character that cannot start any token; the line begins with a tab, indent with spaces"},
 		{"hot: yes\nmood:\n  good: 1\n \tbad: 2", 4, "found a tab character that violates indentation; the line begins with a tab, indent with spaces"},
 		{"hot: yes\n---\nname: a\n- b\nsize: 3", 4, "did not find expected key"},
+		{"mail:\n  domain: example.com\n  password: [swordfish\n", 3, "did not find expected ',' or ']'"},
 	} {
 		d := Decoder{Reporter: Reporter{File: "recipe.yaml"}}
 		want := fmt.Sprintf("recipe.yaml:%d: invalid YAML: %s", tt.line, tt.want)

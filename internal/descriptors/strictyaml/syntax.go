@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -12,6 +13,9 @@ import (
 // maxSearched is the maximum size, in bytes, of a file that is parsed repeatedly to find the
 // line of an error. For that size, the search takes a second.
 const maxSearched = 1 << 20
+
+// ofRules matches files of rules, and not other files that may contain secrets.
+var ofRules = regexp.MustCompile(`(?m)^domain:`)
 
 // syntaxProblem reports an error of the YAML parser. The message quotes no text of the file,
 // which may be a secret, and only a file of rules has an excerpt. The parser often names only the
@@ -39,7 +43,7 @@ func (d *Decoder) syntaxProblem(err error, data []byte) {
 		hint = "; the line begins with a tab, indent with spaces"
 	}
 	d.Problem(Position{Line: line}, "invalid YAML: %s%s", message, hint)
-	if bytes.Contains(data, []byte("domain:")) {
+	if ofRules.Match(data) {
 		d.Problems[len(d.Problems)-1].Excerpt = excerpt(lines, line)
 	}
 }

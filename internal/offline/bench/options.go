@@ -25,9 +25,10 @@ type Options struct {
 	Duration    time.Duration `json:"-" default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
 	Warmup      time.Duration `json:"-" kong:"-"` // first part of Duration, which is not measured
 	Requests    int64         `json:"requests" default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
-	// Progress, if not nil, is called five times a second with the time and the answers so far.
-	Progress func(elapsed time.Duration, answers int64) `json:"-" kong:"-"`
-	Timeout  time.Duration                              `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
+	Timeout     time.Duration `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
+	// Progress, if not nil, is called five times a second with the number of answers, and with the
+	// share of the requests or of the duration that is done.
+	Progress func(answers int64, share float64) `json:"-" kong:"-"`
 
 	Traffic
 }

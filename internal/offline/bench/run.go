@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -106,8 +108,10 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 	if r.opts.Progress != nil {
 		callers.Go(func() {
 			for load.Err() == nil {
-				r.opts.Progress(time.Since(r.start), r.received.Load())
 				pause(load, 200*time.Millisecond)
+				answers, most := r.received.Load(), cmp.Or(r.opts.Requests, math.MaxInt64)
+				share := max(float64(time.Since(r.start))/float64(r.opts.Duration), float64(answers)/float64(most))
+				r.opts.Progress(answers, min(share, 1))
 			}
 		})
 	}

@@ -143,12 +143,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 		}
 		return constant(s.GenericKey, "generic_key", func(*Request) bool { return true }), nil
 	case *routepb.RateLimit_Action_RemoteAddress_:
-		return r.address("remote_address", func(ip netip.Addr, sent string) string {
-			if ip.Is4() {
-				return sent
-			}
-			return ip.String() // IPv6 may be spelled in several ways
-		}), nil
+		return r.address("remote_address", unmasked), nil
 	case *routepb.RateLimit_Action_MaskedRemoteAddress_:
 		return r.address("masked_remote_address", func(ip netip.Addr, _ string) string {
 			bits, own := ip.BitLen(), s.MaskedRemoteAddress.GetV4PrefixMaskLen()
@@ -172,9 +167,9 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 		match := constant(s.RemoteAddressMatch, "remote_address_match", passes)
 		switch value := s.RemoteAddressMatch.GetDescriptorValue(); {
 		case value == "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%": // as Envoy Gateway writes it
-			client, _ := r.action(&routepb.RateLimit_Action{ActionSpecifier: new(routepb.RateLimit_Action_RemoteAddress_)}, n)
+			client := r.address("", unmasked).value
 			match.value = func(t *Request) (string, bool) {
-				text, ok := client.value(t)
+				text, ok := client(t)
 				return text, ok && passes(t)
 			}
 		case strings.Contains(value, "%"):
@@ -190,6 +185,14 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	default: // actions on metadata, and extensions
 		return action{}, unusable("the action %s is not supported", n.children[0].field)
 	}
+}
+
+// unmasked returns the address as Envoy sends it.
+func unmasked(ip netip.Addr, sent string) string {
+	if ip.Is4() {
+		return sent
+	}
+	return ip.String() // IPv6 may be spelled in several ways
 }
 
 // address returns an action that makes an entry of the client address. It has no value if that is no IP address.

@@ -18,68 +18,56 @@ type Point struct {
 	Suggested *float64 `json:"-"`                               // the share for which the amount is suggested
 }
 
-// factors are the multiples of a limit that also decide all its requests.
-var factors = [...]float64{0.25, 0.5, 2, 4}
+// trial decides the requests of a limit by a multiple of it.
+type trial struct {
+	limit  *limiter.Limit
+	states map[uint64]limiter.State
+	denied uint64 // hits
+}
 
-// trials are the counters of a client for these multiples.
-type trials [len(factors)]limiter.State
-
-// try decides a hit by each multiple of the limit, after demand. If counted, it counts denials.
-// before is the state of the client before demand. Until the smallest multiple denies a client of a
-// window, all multiples count alike, so that most clients need no trials.
-func (t *table) try(c *client, h *limiter.Hit, before limiter.State, now int64, counted bool) {
-	if counted {
-		t.hits++
-	}
-	switch {
-	case t.multiples == nil || c.trials != nil:
-	case t.limit.Algorithm == limiter.TokenBucket:
-		c.trials = new(trials)
-	case c.amount > t.multiples[0].RequestsPerUnit:
-		c.trials = &trials{before, before, before, before}
-	}
-	if c.trials == nil {
-		return
-	}
-	var out [1]limiter.Decision
-	var after [1]limiter.State
-	for i, l := range t.multiples {
-		hit := *h
-		hit.Limit = l
-		limiter.Count([]limiter.Hit{hit}, []*limiter.State{&c.trials[i]}, nil, now, out[:], after[:])
-		if counted && out[0].Over {
-			t.overs[i]++
+// try decides a hit after demand, and counts a denial if counted. amount is the amount that the
+// client needs, and before is its state before demand. Until the trial denies a client of a window,
+// its state is the state of demand, so that most clients need no state of their own.
+func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, counted bool) {
+	state, started := t.states[h.hash]
+	if !started {
+		if t.limit.Algorithm != limiter.TokenBucket && amount <= t.limit.RequestsPerUnit {
+			return
 		}
+		state = before // empty for a token bucket
+	}
+	hit := h.Hit
+	hit.Limit = t.limit
+	var out [1]limiter.Decision
+	limiter.Count([]limiter.Hit{hit}, []*limiter.State{&state}, nil, now, out[:], make([]limiter.State, 1))
+	t.states[h.hash] = state
+	if counted && out[0].Over {
+		t.denied++
 	}
 }
 
-// curve returns the curve of a limit with at least one client, by ascending amounts.
-func (c *limitStats) curve(suggested []Amount) (points []Point) {
-	t, known := c.table, map[uint64]Point{} // points of special amounts
+// curve returns the curve of a limit with at least one client, by ascending amounts. The clients
+// have these needs.
+func (c *limitStats) curve(needs []uint64, suggested []Amount) (points []Point) {
+	t, known := c.table, map[uint64]Point{} // the points by amount
 	share := func(part, all uint64) *float64 { return new(float64(part) / float64(max(all, 1))) }
-	for i, l := range t.multiples {
-		known[l.RequestsPerUnit] = Point{Requests: share(t.overs[i], t.hits)}
+	for a := 1.0; a < float64(needs[len(needs)-1]); a *= 1.25 {
+		known[uint64(math.Ceil(a))] = Point{}
+	}
+	for _, trial := range t.trials {
+		known[trial.limit.RequestsPerUnit] = Point{Requests: share(trial.denied, t.hits)}
 	}
 	known[c.limit.RequestsPerUnit] = Point{Requests: share(c.Denied, c.Requests)}
 	for _, a := range suggested {
 		known[a.Amount] = Point{Requests: known[a.Amount].Requests, Suggested: &a.Share}
 	}
-	amounts := slices.Collect(maps.Keys(known))
-	needed := make([]uint64, 0, len(t.peaks)) // the amount of each client
-	for _, p := range t.peaks {
-		needed = append(needed, p.amount)
-	}
-	slices.Sort(needed)
-	for a := 1.0; a < float64(needed[len(needed)-1]); a *= 1.25 {
-		amounts = append(amounts, uint64(math.Ceil(a)))
-	}
-	slices.Sort(amounts)
+	amounts := slices.Sorted(maps.Keys(known))
 	position := func(amount uint64) float64 { return math.Log(float64(max(amount, 1))) }
 	first, last := position(amounts[0]), position(amounts[len(amounts)-1])
-	for _, a := range slices.Compact(amounts) {
-		enough, _ := slices.BinarySearch(needed, a+1)
+	for _, a := range amounts {
+		enough, _ := slices.BinarySearch(needs, a+1)
 		p := known[a]
-		p.Amount, p.Clients = a, *share(uint64(len(needed)-enough), uint64(len(needed)))
+		p.Amount, p.Clients = a, *share(uint64(len(needs)-enough), uint64(len(needs)))
 		p.X = (position(a) - first) / max(last-first, 1e-9)
 		points = append(points, p)
 	}

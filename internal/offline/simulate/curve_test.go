@@ -26,7 +26,7 @@ func TestCurve(t *testing.T) {
 	} {
 		with := func(amount string) *LimitReport {
 			rules := "domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: minute, " + amount + "}}]\n"
-			return &mustRun(t, Options{Logs: logs, Envoy: config, Rules: mustRules(t, rules), Suggest: true, Share: 0.25}).Limits[0]
+			return &mustRun(t, Options{Logs: logs, Envoy: config, Rules: mustRules(t, rules), Shares: []float64{0, 0.001, 0.01, 0.25}}).Limits[0]
 		}
 		report, known, last := with(limit), 0, 1.0
 		if len(report.Amounts) != 4 || report.Amounts[3].Share != 0.25 {

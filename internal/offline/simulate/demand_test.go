@@ -100,7 +100,7 @@ func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 		of.begins[0].Cost = a.cost
 		e.decide(&of, a.at, 0)
 	}
-	return c.table.amounts([]float64{0})[0]
+	return suggest(c.table.needs(), 0)
 }
 
 func TestAmounts(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAmounts(t *testing.T) {
 		c.put(i, &client{peak: peak{amount: 10 * (i + 1)}})
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
-		if got := c.amounts([]float64{share})[0]; got != 10*want {
+		if got := suggest(c.needs(), share); got != 10*want {
 			t.Errorf("%v: %d, want %d", share, got, 10*want)
 		}
 	}

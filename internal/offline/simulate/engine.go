@@ -176,11 +176,14 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 		if h.of.table.suggest {
 			before := c.alone
 			h.of.table.demand(c, &h.Hit, e.now)
-			h.of.table.try(c, &h.Hit, before, e.now, begins && !h.Refund)
+			for _, trial := range h.of.table.trials {
+				trial.try(h, c.amount, before, e.now, begins && !h.Refund)
+			}
 		}
 		if !begins || h.Refund {
 			continue
 		}
+		h.of.table.hits++
 		if h.of.asked != e.number { // count a request with several hits once
 			h.of.asked = e.number
 			h.of.Requests++

@@ -38,7 +38,7 @@ descriptors:
 	} {
 		t.Run(test.field, func(t *testing.T) {
 			run := func(rules string, by plan.Options) *Report {
-				return mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: mustRules(t, rules), Plan: by, Suggest: true})
+				return mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: mustRules(t, rules), Plan: by, Shares: []float64{0, 0.001, 0.01}})
 			}
 			got, want := run(rules, test.plan), run(each(test.field+": true"), plan.Options{})
 			for i := range want.Limits {

@@ -229,18 +229,18 @@ func (c *limitStats) report(o *Options) LimitReport {
 	if p.Requests > 0 {
 		p.WorstMinute, p.Series = c.series.report()
 	}
-	if !o.Suggest || p.Clients == 0 {
+	if len(o.Shares) == 0 || p.Clients == 0 {
 		return p
 	}
-	shares := o.shares()
-	for i, amount := range c.table.amounts(shares) {
-		a := Amount{Share: shares[i], Amount: amount}
+	needs := c.table.needs()
+	for _, share := range o.Shares {
+		a := Amount{Share: share, Amount: suggest(needs, share)}
 		if c.limit.Burst > 0 {
-			a.Burst = uint64(math.Ceil(float64(amount) * burstRatio(c.limit)))
+			a.Burst = uint64(math.Ceil(float64(a.Amount) * burstRatio(c.limit)))
 		}
 		p.Amounts = append(p.Amounts, a)
 	}
-	p.Curve = c.curve(p.Amounts)
+	p.Curve = c.curve(needs, p.Amounts)
 	return p
 }
 

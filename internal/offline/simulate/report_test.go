@@ -39,7 +39,7 @@ func TestReports(t *testing.T) {
 			var text, denied, html bytes.Buffer
 			o := Options{
 				Logs: []string{log}, Envoy: mustEnvoy(t, parts["envoy.yaml"]), Rules: mustRules(t, parts["rules.yaml"]),
-				Plan: switches[name], Suggest: true, Denied: &denied,
+				Plan: switches[name], Shares: []float64{0, 0.001, 0.01}, Denied: &denied,
 			}
 			if old := parts["old.yaml"]; old != "" {
 				o.Old = mustRules(t, old)

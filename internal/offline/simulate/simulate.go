@@ -31,22 +31,11 @@ type Options struct {
 	Rules   *descriptors.Tree
 	Old     *descriptors.Tree // rules to compare with, or nil
 	Plan    plan.Options      // settings of the server
-	Suggest bool              // whether to suggest amounts
-	Share   float64           // suggest an amount for this share of denied clients, too, unless it is 0
+	Shares  []float64         // shares of denied clients for which to suggest amounts, ascending
 	Denied  io.Writer         // gets a line for each denied request; nil disables it
 	// Progress, if not nil, is called up to five times a second with the number of lines so far, and
 	// with the share of the logs that was read, or 0 if their size is unknown.
 	Progress func(lines int64, share float64)
-}
-
-// shares returns the shares of denied clients for which to suggest amounts, ascending.
-func (o *Options) shares() []float64 {
-	if !o.Suggest {
-		return nil
-	}
-	shares := []float64{0, 0.001, 0.01, o.Share}
-	slices.Sort(shares)
-	return slices.Compact(shares)
 }
 
 // run is the state of one call of Run.
@@ -79,12 +68,12 @@ const (
 // fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
-	r.report = &Report{Limits: []LimitReport{}, Shares: opts.shares()}
+	r.report = &Report{Limits: []LimitReport{}, Shares: opts.Shares}
 	for _, n := range opts.Envoy.Notes {
 		r.report.note("%s", n)
 	}
 	r.batches.New = func() any { return new(batch) }
-	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
+	r.engine = newEngine("the rules", opts.Rules, &opts, len(opts.Shares) > 0)
 	if opts.Old != nil {
 		r.old = newEngine("the old rules", opts.Old, &opts, false)
 	}

@@ -149,7 +149,7 @@ func TestLikeServer(t *testing.T) {
 				logs = append(logs, logFile(t, data))
 			}
 			var denied bytes.Buffer
-			r := mustRun(t, Options{Logs: logs, Envoy: config, Rules: tree, Denied: &denied, Suggest: name != "gzip"})
+			r := mustRun(t, Options{Logs: logs, Envoy: config, Rules: tree, Denied: &denied, Shares: map[bool][]float64{true: {0, 0.001, 0.01}}[name != "gzip"]})
 			got := deniedLines(denied.String())
 			if name == "disorder" {
 				for i, n := range got {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
-// only some clients have are in separate maps, and all maps but hulls and trials are without pointers for the garbage collector.
+// only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
 type table struct {
 	limit   *limiter.Limit
 	suggest bool // whether amounts are suggested
@@ -18,11 +17,8 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
-
-	multiples []*limiter.Limit // by factors; nil unless amounts are suggested, and for requests in flight
-	trials    map[uint64]*trials
-	overs     [len(factors)]uint64 // denied hits, by factors
-	hits      uint64
+	trials  []*trial            // nil unless amounts are suggested, and for requests in flight
+	hits    uint64              // hits that each trial counts
 }
 
 // peak has the state of a client for demand, which counts all its requests as admitted.
@@ -35,26 +31,23 @@ type peak struct {
 type client struct {
 	state limiter.State
 	peak
-	hull   *hull   // nil if the limit is no token bucket
-	trials *trials // nil if not needed
+	hull *hull // nil if the limit is no token bucket
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
 	t := &table{
 		limit: l, suggest: suggest, states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{},
-		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}, trials: map[uint64]*trials{},
+		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{},
 	}
-	for _, factor := range factors {
+	for _, factor := range []float64{0.25, 0.5, 2, 4} {
 		if suggest && l.Algorithm != limiter.Concurrency {
-			t.multiples = append(t.multiples, l.Times(factor))
+			t.trials = append(t.trials, &trial{limit: l.Times(factor), states: map[uint64]limiter.State{}})
 		}
 	}
 	return t
 }
 
-func (t *table) get(hash uint64) client {
-	return client{t.states[hash], t.peaks[hash], t.hulls[hash], t.trials[hash]}
-}
+func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
 
 func (t *table) put(hash uint64, c *client) {
 	t.states[hash] = c.state
@@ -63,9 +56,6 @@ func (t *table) put(hash uint64, c *client) {
 	}
 	if c.hull != nil {
 		t.hulls[hash] = c.hull
-	}
-	if c.trials != nil {
-		t.trials[hash] = c.trials
 	}
 }
 
@@ -113,25 +103,20 @@ func (t *table) demand(c *client, h *limiter.Hit, now int64) {
 	c.amount = max(c.amount, uint64(used))
 }
 
-// amounts returns the smallest amount for each share, so that no more than that share of the
-// clients would have been denied.
-func (t *table) amounts(shares []float64) (amounts []uint64) {
-	clients := map[uint64]int{} // number of clients by the amount that they need
+// needs returns the amounts that the clients need, ascending.
+func (t *table) needs() []uint64 {
+	needs := make([]uint64, 0, len(t.peaks))
 	for _, p := range t.peaks {
-		clients[p.amount]++
+		needs = append(needs, p.amount)
 	}
-	needed := slices.SortedFunc(maps.Keys(clients), func(a, b uint64) int { return cmp.Compare(b, a) })
-	for _, share := range shares {
-		left, amount := int(share*float64(len(t.peaks))), uint64(0) // left is the number of clients that may be denied
-		for _, n := range needed {
-			if left -= clients[n]; left < 0 {
-				amount = n
-				break
-			}
-		}
-		amounts = append(amounts, amount)
-	}
-	return amounts
+	slices.Sort(needs)
+	return needs
+}
+
+// suggest returns the smallest amount at which no more than a share of the clients would have been
+// denied. The clients have these needs.
+func suggest(needs []uint64, share float64) uint64 {
+	return needs[len(needs)-1-int(share*float64(len(needs)))]
 }
 
 // hull finds the smallest amount of a token bucket that would never have denied a client.

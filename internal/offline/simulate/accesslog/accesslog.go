@@ -3,7 +3,6 @@ package accesslog
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -87,7 +86,7 @@ type Parser struct {
 	json    fastjson.Parser
 	numbers []byte   // memory for numbers of the line, as text
 	inner   []byte   // memory for a line in a wrapper
-	own     []string // properties in the mapping
+	shows   []string // properties that only requests have: the usual ones, and the mapping's
 	parts   []string // parts of a text line
 }
 
@@ -99,10 +98,14 @@ func NewParser(format Format, mapping Mapping) *Parser {
 			fields[k.is] = append(fields[k.is], newField(k.called, name))
 		}
 	}
+	shows := slices.Clone(requestFields)
 	for is, own := range mapping {
 		fields[is] = []field{own}
+		if is != timeField && is != durationField {
+			shows = append(shows, is)
+		}
 	}
-	return &Parser{format: cmp.Or(format, Auto), fields: fields, own: slices.Collect(maps.Keys(mapping))}
+	return &Parser{format: cmp.Or(format, Auto), fields: fields, shows: shows}
 }
 
 var (
@@ -169,21 +172,16 @@ func (p *Parser) Parse(written []byte, r *Record) (err error) {
 			r.At -= r.Duration
 		}
 	}
-	if !r.readRequest() && r.layout == nil && !slices.ContainsFunc(p.own, r.has) {
+	has := func(is string) bool { _, _, there := r.find(is); return there }
+	if format == JSON && !slices.ContainsFunc(p.shows, has) {
 		return errNoRequest
 	}
+	r.readRequest()
 	return nil
 }
 
-// has reports whether the line has a field of a property that only requests have.
-func (r *Record) has(is string) bool {
-	_, _, there := r.find(is)
-	return there && is != timeField && is != durationField
-}
-
-// readRequest sets Method, Path and NoRequest. It reports whether the line has a usual field of a
-// request.
-func (r *Record) readRequest() bool {
+// readRequest sets Method, Path and NoRequest.
+func (r *Record) readRequest() {
 	r.Method, _, _ = r.find(":method")
 	path, _, saysPath := r.find(":path")
 	r.Path = path
@@ -201,7 +199,6 @@ func (r *Record) readRequest() bool {
 		r.NoRequest = true
 	}
 	r.NoRequest = r.NoRequest || saysAuthority && authority == ""
-	return saysPath || saysAuthority || slices.ContainsFunc(requestFields, r.has)
 }
 
 // splitRequest splits a request line such as "GET /a HTTP/1.1". The path may contain spaces. It is empty for CONNECT.

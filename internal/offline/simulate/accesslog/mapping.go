@@ -19,8 +19,8 @@ const (
 	statusField   = ":status"
 )
 
-// requestFields are properties, besides path and authority, that only requests have.
-var requestFields = []string{":method", statusField, RemoteAddress, DirectAddress, RouteName, "x-forwarded-for", "user-agent"}
+// requestFields are properties that only requests have.
+var requestFields = []string{":method", ":path", requestField, ":authority", statusField, RemoteAddress, DirectAddress, RouteName, "x-forwarded-for", "user-agent"}
 
 // These are names in mappings of another kind of time and duration, and JSON fields whose name implies the kind.
 const (
