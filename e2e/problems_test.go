@@ -39,7 +39,7 @@ var faults = map[string]struct {
 		func(_ *testenv.Redis, rules string, t *testing.T) {
 			replaceRules(t, rules, consoleRules+"  - key: broken\n    rate_limit: []\n")
 		}, func(_ *testenv.Redis, rules string, t *testing.T) { replaceRules(t, rules, consoleRules) }, "amber", "new-rules-have-no-effect",
-		[]string{"New rules are refused: ", "rules.yaml:15:17", "the list is empty", "The rules of ", " UTC are in use. A restart would fail."}, false,
+		[]string{"New rules are refused: ", "rules.yaml:17:17", "the list is empty", "The rules of ", " UTC are in use. A restart would fail."}, false,
 	},
 }
 
@@ -106,7 +106,7 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 			p.do(chromedp.EmulateViewport(width, 800))
 			for _, without := range []bool{false, true} {
 				testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: without}))(t)
-				for _, page := range []string{"", "rules", "exceptions", "explain", "servers", "at-3am"} {
+				for _, page := range []string{"", "rules", "budgets", "exceptions", "descriptor", "servers", "at-3am"} {
 					p.open("/console/" + page)
 					at := fmt.Sprintf("%q at %d, %s, without scripts: %t", page, width, scheme, without)
 					p.wants("panel-problems", fault.want...)

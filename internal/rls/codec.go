@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,6 +21,10 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(protocodec.Name)}),
 	}
 }
+
+// maxOther is the maximum size in bytes of a message for another service of the server. Streams may
+// keep their first message, such as the name of a watched service, for as long as they are open.
+const maxOther = 4 << 10
 
 // codec passes the bytes of a request to its call, and sends the bytes of a reply. It leaves all
 // other messages, for example of the health service, to the standard codec.
@@ -45,6 +50,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 			call.wire = data.Materialize()
 		}
 		return nil
+	}
+	if data.Len() > maxOther {
+		return fmt.Errorf("the message has %d bytes, at most %d are allowed", data.Len(), maxOther)
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

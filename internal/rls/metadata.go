@@ -11,6 +11,10 @@ import (
 	"weir/internal/plan"
 )
 
+// maxEntries is the maximum size of the texts of all entries in bytes. The rest is cut, because a
+// client that reads no answers would otherwise make the server keep its requests of up to 1 MiB.
+const maxEntries = 16 << 10
+
 // metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct,
 // which Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it has
 // the domain, the descriptors and the hitsAddend of the request, and the metadata of the rules
@@ -19,13 +23,17 @@ import (
 func metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{"domain": utf8(r.Domain)}
 	shadowed := addDenials(fields, r, result)
+	room := maxEntries
 	asked := make([]any, len(r.Descriptors))
 	ofRules := make(map[string]any)
 	for i := range r.Descriptors {
 		d, s := &r.Descriptors[i], &result.Statuses[i]
 		entries := make([]any, len(d.Entries))
 		for i, e := range d.Entries {
-			entries[i] = utf8(e.Key + "=" + e.Value)
+			text := e.Key + "=" + e.Value
+			text = text[:min(len(text), room)]
+			room -= len(text)
+			entries[i] = utf8(text)
 		}
 		descriptor := answer(s)
 		descriptor["entries"] = entries

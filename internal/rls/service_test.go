@@ -17,8 +17,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	grpcmetadata "google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -226,5 +231,26 @@ func TestRequestsAreObserved(t *testing.T) {
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("got %q, want %q", seen, want)
+	}
+}
+
+// Streams of other services may keep their first message, so it must be small.
+func TestMessagesOfOtherServices(t *testing.T) {
+	c := codec{encoding.GetCodecV2(protocodec.Name)}
+	for size, fits := range map[int]bool{100: true, maxOther + 1: false} {
+		wire := testenv.Must(proto.Marshal(&grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("a", size)}))(t)
+		if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, new(grpc_health_v1.HealthCheckRequest)); (err == nil) != fits {
+			t.Errorf("a name of %d bytes: error %v, want none: %t", size, err, fits)
+		}
+	}
+}
+
+// A client that reads no answers must not make the server keep its large requests.
+func TestLargeEntriesInMetadataAreCut(t *testing.T) {
+	opts := options(t, rules)
+	opts.DynamicMetadata = true
+	got := response(t, decide(t, opts.service(), "domain:api user="+strings.Repeat("a", maxBytes/2)+";k="+strings.Repeat("\xff", 100)).response)
+	if size := proto.Size(got); got.GetDynamicMetadata() == nil || size > 2*maxEntries {
+		t.Errorf("a large request gets an answer of %d bytes, want metadata and at most %d", size, 2*maxEntries)
 	}
 }
