@@ -156,7 +156,7 @@ func (e *Events) handle(ctx context.Context, v *event) {
 		e.done("late")
 		return
 	}
-	err := e.tell(ctx, v, left)
+	err := e.tell(ctx, v)
 	if err == nil {
 		e.waiting.Add(-1)
 		return
@@ -173,7 +173,7 @@ func (e *Events) handle(ctx context.Context, v *event) {
 var errClaimed = errors.New("claimed")
 
 // tell sends an event for each threshold whose mark is not told, the lowest first.
-func (e *Events) tell(ctx context.Context, v *event, left time.Duration) error {
+func (e *Events) tell(ctx context.Context, v *event) error {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
 		switch mark, err := e.marks.Claim(ctx, name, "claimed", claimLasts); {
@@ -191,7 +191,7 @@ func (e *Events) tell(ctx context.Context, v *event, left time.Duration) error {
 		}
 		e.counted.WithLabelValues("sent").Inc()
 		// It expires before the window ends, so that it cannot hide an event of the next window.
-		_ = e.marks.Mark(ctx, name, told, max(left-time.Second, time.Millisecond))
+		_ = e.marks.Mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond))
 	}
 	return nil
 }
