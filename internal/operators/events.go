@@ -41,7 +41,7 @@ type EventOptions struct {
 // repeated event has the same ID.
 type Events struct {
 	opts    EventOptions
-	marks   marks
+	mark    markFunc
 	client  *http.Client
 	queue   chan *event
 	waiting atomic.Int64 // events in the queue, being sent or waiting for another attempt
@@ -83,15 +83,17 @@ type reached struct {
 // NewEvents returns an Events that sends nothing until Run.
 func NewEvents(opts EventOptions) *Events {
 	e := &Events{
-		opts: opts, marks: opts.Shared, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
+		opts: opts, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
 		client: &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_events_total",
 			Help: "Events of reached thresholds: sent, EVENTS_URL accepted it; full, dropped because too many waited; late, dropped because the window ended.",
 		}, []string{"outcome"}),
 	}
-	if opts.Shared == nil {
-		e.marks = localMarks{limiter.NewRecent[localMark](marksBytes)}
+	if opts.Shared != nil {
+		e.mark = opts.Shared.Mark
+	} else {
+		e.mark = localMarks()
 	}
 	for _, outcome := range []string{"sent", "full", "late"} {
 		e.counted.WithLabelValues(outcome)
@@ -176,7 +178,7 @@ var errClaimed = errors.New("claimed")
 func (e *Events) tell(ctx context.Context, v *event) error {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
-		switch mark, err := e.marks.Claim(ctx, name, "claimed", claimLasts); {
+		switch mark, err := e.mark(ctx, name, "claimed", claimLasts, false); {
 		case err != nil:
 			return err
 		case mark == told:
@@ -186,12 +188,12 @@ func (e *Events) tell(ctx context.Context, v *event) error {
 		}
 		v.data.Threshold = percent
 		if err := e.send(ctx, name, &v.data); err != nil {
-			_ = e.marks.Mark(ctx, name, "released", time.Millisecond) // so that the claim does not delay the next attempt
+			_, _ = e.mark(ctx, name, "released", time.Millisecond, true) // so that the claim does not delay the next attempt
 			return err
 		}
 		e.counted.WithLabelValues("sent").Inc()
 		// It expires before the window ends, so that it cannot hide an event of the next window.
-		_ = e.marks.Mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond))
+		_, _ = e.mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond), true)
 	}
 	return nil
 }
@@ -222,34 +224,24 @@ func (e *Events) send(ctx context.Context, name string, data *reached) error {
 	return nil
 }
 
-// marks are texts that expire, see Shared.
-type marks interface {
-	Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error)
-	Mark(ctx context.Context, name, text string, lasts time.Duration) error
-}
+// markFunc is Mark of Shared.
+type markFunc func(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
 
-// localMarks are the marks of a server whose counters no other server has.
-type localMarks struct{ recent *limiter.Recent[localMark] }
-
-type localMark struct {
-	text    string
-	expires time.Time
-}
-
-// Claim implements marks.
-func (m localMarks) Claim(_ context.Context, name, text string, lasts time.Duration) (other string, _ error) {
-	m.recent.Touch([]byte(name), func(mark *localMark) {
-		if now := time.Now(); now.Before(mark.expires) {
-			other = mark.text
-		} else {
-			*mark = localMark{text, now.Add(lasts)}
-		}
-	})
-	return other, nil
-}
-
-// Mark implements marks.
-func (m localMarks) Mark(_ context.Context, name, text string, lasts time.Duration) error {
-	m.recent.Touch([]byte(name), func(mark *localMark) { *mark = localMark{text, time.Now().Add(lasts)} })
-	return nil
+// localMarks returns Mark of Shared for a server whose counters no other server has.
+func localMarks() markFunc {
+	type mark struct {
+		text    string
+		expires time.Time
+	}
+	recent := limiter.NewRecent[mark](marksBytes)
+	return func(_ context.Context, name, text string, lasts time.Duration, replace bool) (other string, _ error) {
+		recent.Touch([]byte(name), func(m *mark) {
+			if now := time.Now(); !replace && now.Before(m.expires) {
+				other = m.text
+			} else {
+				*m = mark{text, now.Add(lasts)}
+			}
+		})
+		return other, nil
+	}
 }

@@ -180,9 +180,9 @@ func TestEventsAreSentAgain(t *testing.T) {
 func TestEventsOfServers(t *testing.T) {
 	end := newEndpoint(t)
 	one, two := startEvents(t, "http://"+testenv.OwnAddr(t)), startEvents(t, end.URL)
-	shared := localMarks{limiter.NewRecent[localMark](marksBytes)}
-	one.marks, two.marks = shared, shared
-	testenv.OK(t, shared.Mark(t.Context(), string(limiter.AppendDigest(nil, "bob"))+":80", "claimed", 700*time.Millisecond))
+	shared := localMarks()
+	one.mark, two.mark = shared, shared
+	_, _ = shared(t.Context(), string(limiter.AppendDigest(nil, "bob"))+":80", "claimed", 700*time.Millisecond, true)
 	reach(one, "alice", 80)
 	reach(two, "bob", 80)
 	time.AfterFunc(300*time.Millisecond, func() { reach(two, "alice", 100) })
