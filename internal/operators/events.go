@@ -158,12 +158,12 @@ func (e *Events) handle(ctx context.Context, v *event) {
 		e.done("late")
 		return
 	}
-	err := e.tell(ctx, v)
-	if err == nil {
+	isTold, err := e.tell(ctx, v)
+	if isTold {
 		e.waiting.Add(-1)
 		return
 	}
-	if !errors.Is(err, errClaimed) {
+	if err != nil {
 		e.warn.Do(func() {
 			e.opts.Logger.Warn("an event cannot be sent, Weir tries again", "err", plaintext.Line(err.Error()), "waiting", e.waiting.Load())
 		})
@@ -171,31 +171,28 @@ func (e *Events) handle(ctx context.Context, v *event) {
 	time.AfterFunc(min(v.wait.NextBackOff(), left), func() { e.queue <- v })
 }
 
-// errClaimed means that another sender is sending an event of the counter.
-var errClaimed = errors.New("claimed")
-
-// tell sends an event for each threshold whose mark is not told, the lowest first.
-func (e *Events) tell(ctx context.Context, v *event) error {
+// tell sends an event for each threshold whose mark is not told, the lowest first. It reports whether
+// all are told; if not and err is nil, another sender is sending one.
+func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
-		switch mark, err := e.mark(ctx, name, "claimed", claimLasts, false); {
-		case err != nil:
-			return err
-		case mark == told:
+		mark, err := e.mark(ctx, name, "claimed", claimLasts, false)
+		if mark == told {
 			continue
-		case mark != "":
-			return errClaimed
+		}
+		if mark != "" || err != nil {
+			return false, err
 		}
 		v.data.Threshold = percent
 		if err := e.send(ctx, name, &v.data); err != nil {
 			_, _ = e.mark(ctx, name, "released", time.Millisecond, true) // so that the claim does not delay the next attempt
-			return err
+			return false, err
 		}
 		e.counted.WithLabelValues("sent").Inc()
 		// It expires before the window ends, so that it cannot hide an event of the next window.
 		_, _ = e.mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond), true)
 	}
-	return nil
+	return true, nil
 }
 
 // send sends one event. Its error does not quote the URL, which may be secret.
