@@ -191,7 +191,6 @@ func (c *spent) usedUp(now time.Time) time.Time {
 
 // BudgetList is the answer of GET /budgets.
 type BudgetList struct {
-	At           time.Time `json:"at"`
 	Budgets      []Budget  `json:"budgets"`           // the largest used share first
 	OthersAtMost float64   `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
 	Servers      int       `json:"servers,omitempty"` // number of servers that listed their counters
@@ -218,7 +217,7 @@ type Budget struct {
 func (s *Spending) list(now time.Time) BudgetList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := BudgetList{At: now.UTC()}
+	list := BudgetList{}
 	if now.Before(s.othersUntil) {
 		list.OthersAtMost = 100 * s.others
 	}
@@ -245,9 +244,6 @@ func (s *Spending) list(now time.Time) BudgetList {
 func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {
-		if l.At.After(merged.At) {
-			merged.At = l.At
-		}
 		merged.OthersAtMost = max(merged.OthersAtMost, l.OthersAtMost)
 		for _, b := range l.Budgets {
 			older := byKey[b.Key]
