@@ -166,5 +166,4 @@ func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duratio
 	return "expired", s.failed(err)
 }
 
-// failed converts an error of go-redis for callers.
 func (s *Shared) failed(err error) error { return queue.Unavailable(s.client.Failed(err)) }
