@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,10 +105,7 @@ func NewEvents(opts EventOptions) *Events {
 
 // reach queues an event if a hit has reached a threshold. It keeps nothing of a.
 func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
-	n := 0 // number of thresholds up to after
-	for n < len(h.Limit.Notify) && int64(h.Limit.Notify[n]) <= after {
-		n++
-	}
+	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds up to after
 	if n == 0 || int64(h.Limit.Notify[n-1]) <= before {
 		return
 	}
