@@ -55,7 +55,6 @@ func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time)
 	if hasWindows && l.DenyFor > 0 { // left may be that of a ban
 		within, left = now, min(left, period)
 	}
-	end = now.Add(left).UTC()
 	switch {
 	case w.calendar != nil:
 		of := w.calendar.Windows(within.UnixMicro())
@@ -63,8 +62,10 @@ func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time)
 	case w.grid > 1:
 		start = time.UnixMicro(within.UnixMicro() / w.grid * w.grid).UTC()
 		return start, start.Add(period)
-	case hasWindows: // from the first hit on
-		return end.Add(-period), end
 	}
-	return time.Time{}, end
+	end = now.Add(left).UTC()
+	if hasWindows { // from the first hit on
+		start = end.Add(-period)
+	}
+	return start, end
 }

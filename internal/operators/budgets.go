@@ -28,7 +28,7 @@ type Spending struct {
 	othersUntil time.Time // end of the windows of such counters
 }
 
-// spent is a counter after its last change. Its UsedUp and Day are only set in lists.
+// spent is a counter after its last change. Fields of Budget that follow from others are set in lists.
 type spent struct {
 	Budget
 	key          []byte
@@ -57,9 +57,8 @@ func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.D
 		s.count(h.Limit, 0, 100, 0) // a series begins at 0
 	}
 	s.count(h.Limit, before, after, 1)
-	percent := 100 * float64(d.Used) / float64(h.Limit.Size())
-	if c := s.counter(now, h, percent); c != nil {
-		c.set(now, a, h, d, percent)
+	if c := s.counter(now, h, d); c != nil {
+		c.set(now, a, h, d)
 	}
 }
 
@@ -76,7 +75,7 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 // counter returns the counter of a hit, empty if it is new. A new counter replaces a less used one of
 // its limit. A new limit replaces a limit with only less used counters. If there is none, counter
 // returns nil.
-func (s *Spending) counter(now time.Time, h *limiter.Hit, percent float64) *spent {
+func (s *Spending) counter(now time.Time, h *limiter.Hit, d *limiter.Decision) *spent {
 	kept := s.limits[h.Limit.Series]
 	if i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) }); i >= 0 {
 		return kept[i]
@@ -94,7 +93,7 @@ func (s *Spending) counter(now time.Time, h *limiter.Hit, percent float64) *spen
 		s.limits[h.Limit.Series] = append(kept, c)
 		return c
 	}
-	least := slices.MinFunc(rivals, byPercent)
+	least, percent := slices.MinFunc(rivals, byPercent), 100*float64(d.Used)/float64(h.Limit.Size())
 	if now.After(s.othersUntil) {
 		s.others = 0
 	}
@@ -118,11 +117,11 @@ func (c *spent) percent(now time.Time) float64 {
 	if !now.Before(c.StartsAgain) {
 		return 0
 	}
-	return c.Percent
+	return 100 * float64(c.Used) / float64(c.Amount)
 }
 
 // set notes the use after a hit.
-func (c *spent) set(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, percent float64) {
+func (c *spent) set(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision) {
 	used := uint64(d.Used)
 	if !now.Before(c.StartsAgain) { // a new counter or window
 		if c.limit == nil {
@@ -139,8 +138,7 @@ func (c *spent) set(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision
 		c.limit, c.Source = h.Limit, newSource(h.Limit, c.Descriptor.Domain, false)
 		c.Amount, c.TimeZone = h.Limit.Size(), cmp.Or(h.Limit.TimeZone, "UTC")
 	}
-	c.Shadow, c.At = h.EffectiveMode() == limiter.Shadow, now.UTC()
-	c.Used, c.Left, c.Percent = used, c.Amount-min(used, c.Amount), percent
+	c.Shadow, c.Used, c.At = h.EffectiveMode() == limiter.Shadow, used, now
 	c.start, c.StartsAgain = h.Limit.Window(now, d.ResetAfter)
 	c.day.set(now, used)
 	c.quarter.set(now, used)
@@ -177,8 +175,8 @@ func (c *spent) usedUp(now time.Time) time.Time {
 	q := &c.quarter
 	oldest := time.Unix(0, (q.last-int64(len(q.used))+2)*int64(q.step)) // end of the oldest step
 	since, grown := min(now.Sub(oldest), now.Sub(c.seen)), float64(c.Used)-float64(q.used[0])
-	at := now.Add(Seconds(since.Seconds() * float64(c.Left) / grown))
-	if grown <= 0 || c.Left == 0 || since < time.Minute || !c.start.IsZero() && !at.Before(c.StartsAgain) {
+	at := now.Add(Seconds(since.Seconds() * (float64(c.Amount) - float64(c.Used)) / grown))
+	if grown <= 0 || c.Used >= c.Amount || since < time.Minute || !c.start.IsZero() && !at.Before(c.StartsAgain) {
 		return time.Time{}
 	}
 	return at.UTC()
@@ -224,6 +222,7 @@ func (s *Spending) list(now time.Time) BudgetList {
 			c.day.set(now, c.Used)
 			c.quarter.set(now, c.Used)
 			b := c.Budget
+			b.Left, b.Percent, b.At = b.Amount-min(b.Used, b.Amount), c.percent(now), c.At.UTC()
 			b.UsedUp, b.Day = c.usedUp(now), slices.Clone(c.day.used)
 			list.Budgets = append(list.Budgets, b)
 		}
