@@ -52,7 +52,7 @@ func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time)
 	period := l.Period()
 	within := now.Add(left - period/4)
 	w, hasWindows := l.counting.(fixedWindow)
-	if hasWindows && l.DenyFor > 0 { // left may be that of a ban
+	if hasWindows && l.DenyFor > 0 { // left may be the rest of a ban
 		within, left = now, min(left, period)
 	}
 	switch {
