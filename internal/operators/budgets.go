@@ -53,11 +53,12 @@ func NewSpending(reg prometheus.Registerer) *Spending {
 func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limits[h.Limit.Series] == nil {
+	kept := s.limits[h.Limit.Series]
+	if kept == nil {
 		s.count(h.Limit, 0, 100, 0) // a series begins at 0
 	}
 	s.count(h.Limit, before, after, 1)
-	if c := s.counter(now, h, d); c != nil {
+	if c := s.counter(now, kept, h, d); c != nil {
 		c.set(now, a, h, d)
 	}
 }
@@ -72,11 +73,10 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	}
 }
 
-// counter returns the counter of a hit, empty if it is new. A new counter replaces a less used one of
-// its limit. A new limit replaces a limit with only less used counters. If there is none, counter
-// returns nil.
-func (s *Spending) counter(now time.Time, h *limiter.Hit, d *limiter.Decision) *spent {
-	kept := s.limits[h.Limit.Series]
+// counter returns the counter of a hit, empty if it is new. kept are the counters of its limit. A new
+// counter replaces a less used one of kept. A new limit replaces a limit with only less used counters.
+// If there is none, counter returns nil.
+func (s *Spending) counter(now time.Time, kept []*spent, h *limiter.Hit, d *limiter.Decision) *spent {
 	if i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) }); i >= 0 {
 		return kept[i]
 	}
