@@ -135,7 +135,7 @@ func showsBudgets(p *tab) {
 	p.open("/console/budgets")
 	p.wants("panel-budgets", "user=mallory", "100 %", "of 3", "used up", "00:00 UTC", "3 per day", "as 1 server counted them")
 	p.lacks("#panel-budgets", "1000 per minute")
-	if points := p.get(`document.querySelector(".day polyline").getAttribute("points")`); points != "46,1.0 48,1.0 " {
+	if points := p.get(`document.querySelector(".day polyline").getAttribute("points")`); points != "460.0,0.0 480.0,0.0 " {
 		p.t.Errorf("the line has the points %q", points)
 	}
 	p.do(chromedp.Click(chromedp.CSS(`#panel-budgets a[href*="mallory"]`)))

@@ -45,22 +45,27 @@ func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
 }
 
 // Window returns the start and end of the current window of a counter of l that becomes unused
-// after the time left. now may differ from the time of the store by up to a quarter of a window.
-// If the algorithm has no windows, start is zero, and end is the time at which the counter
-// becomes unused.
+// after the time left. now may differ from the time of the store by up to a quarter of a window,
+// unless l has bans. If the algorithm has no windows, start is zero, and end is the time at which
+// the counter becomes unused.
 func (l *Limit) Window(now time.Time, left time.Duration) (start, end time.Time) {
 	period := l.Period()
-	end = now.Add(left).UTC()
-	if left > period { // because of a ban
-		end = now.Add(period / 2).UTC()
+	within := now.Add(left - period/4)
+	w, hasWindows := l.counting.(fixedWindow)
+	if hasWindows && l.DenyFor > 0 { // left may be the rest of a ban
+		within, left = now, min(left, period)
 	}
-	switch w, _ := l.counting.(fixedWindow); {
+	switch {
 	case w.calendar != nil:
-		of := w.calendar.Windows(end.Add(-period / 4).UnixMicro())
+		of := w.calendar.Windows(within.UnixMicro())
 		return time.UnixMicro(of.Start).In(w.calendar.zone), time.UnixMicro(of.Next).In(w.calendar.zone)
-	case w.grid > 0:
-		end = time.UnixMicro((end.UnixMicro() + w.grid/2) / w.grid * w.grid).UTC()
-		return end.Add(-period), end
+	case w.grid > 1:
+		start = time.UnixMicro(within.UnixMicro() / w.grid * w.grid).UTC()
+		return start, start.Add(period)
 	}
-	return time.Time{}, now.Add(left).UTC()
+	end = now.Add(left).UTC()
+	if hasWindows { // from the first hit on
+		start = end.Add(-period)
+	}
+	return start, end
 }

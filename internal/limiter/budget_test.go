@@ -46,6 +46,7 @@ func TestWindow(t *testing.T) {
 		{Spec{Unit: Hour, Algorithm: FirstHit}, "20m", "2026-03-28T11:20:00Z", "2026-03-28T12:20:00Z"},
 		{Spec{Unit: Day, DenyFor: 48 * time.Hour}, "48h", "2026-03-28T00:00:00Z", "2026-03-29T00:00:00Z"},
 		{Spec{Unit: Day, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}, "11h", "2026-03-28T00:00:00+01:00", "2026-03-29T00:00:00+01:00"},
+		{Spec{Unit: Day, Algorithm: ByCalendar, TimeZone: "Asia/Tokyo", DenyFor: 20 * time.Hour}, "20h", "2026-03-28T00:00:00+09:00", "2026-03-29T00:00:00+09:00"},
 		{Spec{Unit: Month, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}, "82h", "2026-03-01T00:00:00+01:00", "2026-04-01T00:00:00+02:00"},
 		{Spec{Unit: Month, Algorithm: ByCalendar}, "84h", "2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"},
 		{Spec{Unit: Day, Algorithm: TokenBucket}, "5h", "0001-01-01T00:00:00Z", "2026-03-28T17:00:00Z"},
@@ -57,7 +58,7 @@ func TestWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		skews := []time.Duration{0}
-		if tt.spec.Algorithm == FixedWindow && tt.spec.DenyFor == 0 || tt.spec.Algorithm == ByCalendar {
+		if (tt.spec.Algorithm == FixedWindow || tt.spec.Algorithm == ByCalendar) && tt.spec.DenyFor == 0 {
 			skews = []time.Duration{0, -10 * time.Minute, 10 * time.Minute}
 		}
 		for _, skew := range skews {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,26 +24,19 @@ type Spending struct {
 
 	mu          sync.Mutex
 	limits      map[limiter.Series][]*spent
-	others      float64   // largest share of a counter that is not kept
+	others      float64   // largest used percentage of a counter that is not kept
 	othersUntil time.Time // end of the windows of such counters
 }
 
-// spent describes a counter.
+// spent is a counter after its last change. Fields of Budget that follow from others are set in lists.
 type spent struct {
+	Budget
 	key          []byte
 	limit        *limiter.Limit
-	shown        Excerpt
-	shadow       bool
-	used         int64
-	at           time.Time // of the last change
-	start, ends  time.Time // as of limiter.Limit.Window
+	start        time.Time // of the window, see limiter.Limit.Window
 	seen         time.Time // first in this window
-	seenUsed     int64     // then
 	day, quarter history   // the last 24 hours; a quarter of the window, or of an hour if that is longer
 }
-
-// quarterSteps has five steps of a quarter and the current one.
-const quarterSteps = 6
 
 // NewSpending returns a Spending without counters, whose metrics are in reg.
 func NewSpending(reg prometheus.Registerer) *Spending {
@@ -56,33 +48,19 @@ func NewSpending(reg prometheus.Registerer) *Spending {
 	return s
 }
 
-// share returns the used share of the counter. After its window, the counter is unused.
-func (c *spent) share(now time.Time) float64 {
-	if !now.Before(c.ends) {
-		return 0
-	}
-	return float64(c.used) / float64(c.limit.Size())
-}
-
 // observe notes the use of a counter after a hit, with the used percentages before and after it. It
 // keeps nothing of a.
 func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.limits[h.Limit.Series]
-	if len(kept) == 0 {
+	if kept == nil {
 		s.count(h.Limit, 0, 100, 0) // a series begins at 0
 	}
 	s.count(h.Limit, before, after, 1)
-	i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) })
-	if i < 0 {
-		if i = s.room(now, h.Limit, float64(d.Used)/float64(h.Limit.Size())); i < 0 {
-			return
-		}
-		kept = s.limits[h.Limit.Series]
-		kept[i] = &spent{key: slices.Clone(h.Key), shown: a.Excerpt(keySize)}
+	if c := s.counter(now, kept, h, d); c != nil {
+		c.set(now, a, h, d)
 	}
-	kept[i].set(now, h, d)
 }
 
 // count adds n to each percentage of notify above before, up to after.
@@ -95,95 +73,110 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	}
 }
 
-// room returns the index for a new counter of a limit, or -1 if its used share is too small.
-func (s *Spending) room(now time.Time, limit *limiter.Limit, share float64) (index int) {
-	byShare := func(a, b *spent) int { return cmp.Compare(a.share(now), b.share(now)) }
-	kept := s.limits[limit.Series]
-	rivals := kept // the smallest one leaves
+// counter returns the counter of a hit, empty if it is new. kept are the counters of its limit. A new
+// counter replaces a less used one of kept. A new limit replaces a limit with only less used counters.
+// If there is none, counter returns nil.
+func (s *Spending) counter(now time.Time, kept []*spent, h *limiter.Hit, d *limiter.Decision) *spent {
+	if i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) }); i >= 0 {
+		return kept[i]
+	}
+	byPercent := func(a, b *spent) int { return cmp.Compare(a.percent(now), b.percent(now)) }
+	rivals := kept
 	switch {
 	case kept == nil && len(s.limits) == maxLimits:
+		rivals = make([]*spent, 0, maxLimits)
 		for _, others := range s.limits {
-			rivals = append(rivals, slices.MaxFunc(others, byShare))
+			rivals = append(rivals, slices.MaxFunc(others, byPercent))
 		}
 	case len(kept) < maxKeys:
-		s.limits[limit.Series] = append(kept, nil)
-		return len(kept)
+		c := new(spent)
+		s.limits[h.Limit.Series] = append(kept, c)
+		return c
 	}
-	least := slices.MinFunc(rivals, byShare)
-	s.forget(now, limit, min(share, least.share(now)))
-	switch {
-	case least.share(now) >= share:
-		return -1
-	case kept != nil:
-		return slices.Index(kept, least)
-	}
-	delete(s.limits, least.limit.Series)
-	s.limits[limit.Series] = []*spent{nil}
-	return 0
-}
-
-// forget notes that a counter of limit, with share of it used, is not kept.
-func (s *Spending) forget(now time.Time, limit *limiter.Limit, share float64) {
+	least, percent := slices.MinFunc(rivals, byPercent), 100*float64(d.Used)/float64(h.Limit.Size())
 	if now.After(s.othersUntil) {
 		s.others = 0
 	}
-	s.others = max(s.others, share)
-	if end := now.Add(limit.Period()); end.After(s.othersUntil) {
+	s.others = max(s.others, min(percent, least.percent(now)))
+	if end := now.Add(h.Limit.Period()); end.After(s.othersUntil) {
 		s.othersUntil = end
 	}
+	if least.percent(now) >= percent {
+		return nil
+	}
+	if kept == nil {
+		delete(s.limits, least.limit.Series)
+		s.limits[h.Limit.Series] = []*spent{least}
+	}
+	*least = spent{}
+	return least
+}
+
+// percent returns the used percentage of the counter. After its window, the counter is unused.
+func (c *spent) percent(now time.Time) float64 {
+	if !now.Before(c.StartsAgain) {
+		return 0
+	}
+	return 100 * float64(c.Used) / float64(c.Amount)
 }
 
 // set notes the use after a hit.
-func (c *spent) set(now time.Time, h *limiter.Hit, d *limiter.Decision) {
-	if c.limit == nil {
-		c.day = history{step: time.Hour, most: 24}
-	} else if !now.Before(c.ends) {
-		c.day.set(c.ends, 0)
+func (c *spent) set(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision) {
+	used := uint64(d.Used)
+	if !now.Before(c.StartsAgain) { // a new counter or window
+		if c.limit == nil {
+			c.key, c.Key, c.Descriptor = slices.Clone(h.Key), plaintext.RedisKey(h.Key), a.Excerpt(keySize)
+			c.day = history{step: time.Hour}
+		} else {
+			c.day.set(c.StartsAgain, 0)
+		}
+		c.quarter = history{step: max(15*time.Minute, h.Limit.Period()/4) / (steps - 1)}
+		c.quarter.set(now.Add(-c.quarter.step), used)
+		c.seen = now
 	}
-	if c.limit == nil || !now.Before(c.ends) { // a new window
-		c.quarter = history{step: max(15*time.Minute, h.Limit.Period()/4) / (quarterSteps - 1), most: quarterSteps}
-		c.seen, c.seenUsed = now, d.Used
+	if c.limit != h.Limit { // new, or loaded again
+		c.limit, c.Source = h.Limit, newSource(h.Limit, c.Descriptor.Domain, false)
+		c.Amount, c.TimeZone = h.Limit.Size(), cmp.Or(h.Limit.TimeZone, "UTC")
 	}
-	c.limit, c.shadow, c.used, c.at = h.Limit, h.EffectiveMode() == limiter.Shadow, d.Used, now
-	c.start, c.ends = h.Limit.Window(now, d.ResetAfter)
-	c.day.set(now, d.Used)
-	c.quarter.set(now, d.Used)
+	c.Shadow, c.Used, c.At = h.EffectiveMode() == limiter.Shadow, used, now
+	c.start, c.StartsAgain = h.Limit.Window(now, d.ResetAfter)
+	c.day.set(now, used)
+	c.quarter.set(now, used)
 }
 
-// history is the use of a counter at the end of each of the last steps, at most most.
+// history is the use of a counter at the end of each of the last steps, the current one included.
 type history struct {
 	step time.Duration
-	most int
-	last int64 // number of the last step, counted from the epoch
-	used []int64
+	last int64 // number of the current step, counted from the epoch
+	used []uint64
 }
 
+// steps is the maximum number of steps in a history.
+const steps = 24
+
 // set notes the use at a time. In steps without a note it stayed the same.
-func (y *history) set(at time.Time, used int64) {
+func (y *history) set(at time.Time, used uint64) {
 	step := at.UnixNano() / int64(y.step)
 	if y.used == nil {
-		y.used, y.last = []int64{used}, step
+		y.used, y.last = []uint64{used}, step
 	}
-	for range min(step-y.last, int64(y.most)) {
+	for range min(step-y.last, steps) {
 		y.used = append(y.used, y.used[len(y.used)-1])
 	}
 	y.last = max(y.last, step)
 	y.used[len(y.used)-1] = used
-	y.used = y.used[max(0, len(y.used)-y.most):]
+	y.used = y.used[max(0, len(y.used)-steps):]
 }
 
 // usedUp returns the time at which the counter is used up at the rate of its last quarter or, in the
 // first quarter after it was seen in its window, at the rate since then. It returns the zero time if
 // the counter starts again earlier, and for a counter that was first seen less than a minute ago.
 func (c *spent) usedUp(now time.Time) time.Time {
-	since, used := c.seen, c.seenUsed
-	if len(c.quarter.used) == quarterSteps {
-		since = time.Unix(0, (c.quarter.last-quarterSteps+2)*int64(c.quarter.step)) // end of the oldest step
-		used = c.quarter.used[0]
-	}
-	after := now.Sub(since).Seconds() * float64(int64(c.limit.Size())-c.used) / float64(c.used-used)
-	at := now.Add(Seconds(after))
-	if now.Sub(since) < time.Minute || !(after > 0) || math.IsInf(after, 0) || !c.start.IsZero() && !at.Before(c.ends) {
+	q := &c.quarter
+	oldest := time.Unix(0, (q.last-int64(len(q.used))+2)*int64(q.step)) // end of the oldest step
+	since, grown := min(now.Sub(oldest), now.Sub(c.seen)), float64(c.Used)-float64(q.used[0])
+	at := now.Add(Seconds(since.Seconds() * (float64(c.Amount) - float64(c.Used)) / grown))
+	if grown <= 0 || c.Used >= c.Amount || since < time.Minute || !c.start.IsZero() && !at.Before(c.StartsAgain) {
 		return time.Time{}
 	}
 	return at.UTC()
@@ -191,10 +184,9 @@ func (c *spent) usedUp(now time.Time) time.Time {
 
 // BudgetList is the answer of GET /budgets.
 type BudgetList struct {
-	At           time.Time `json:"at"`
-	Budgets      []Budget  `json:"budgets"`           // the largest used share first
-	OthersAtMost float64   `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
-	Servers      int       `json:"servers,omitempty"` // number of servers that listed their counters
+	Budgets      []Budget `json:"budgets"`           // the largest used share first
+	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
+	Servers      int      `json:"servers,omitempty"` // number of servers that listed their counters
 }
 
 // Budget is a counter of a budget.
@@ -211,30 +203,28 @@ type Budget struct {
 	TimeZone    string    `json:"time_zone"`    // of StartsAgain
 	// UsedUp is when all will be used, as the counter is used now, or zero if not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
-	Day    []int64   `json:"day"` // use at the end of each known hour of the last 24, the oldest first
+	Day    []uint64  `json:"day"` // use at the end of each known hour of the last 24, the oldest first
 }
 
 // list returns all counters.
 func (s *Spending) list(now time.Time) BudgetList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := BudgetList{At: now.UTC()}
+	list := BudgetList{}
 	if now.Before(s.othersUntil) {
-		list.OthersAtMost = 100 * s.others
+		list.OthersAtMost = s.others
 	}
 	for _, kept := range s.limits {
 		for _, c := range kept {
-			if !now.Before(c.ends) {
+			if !now.Before(c.StartsAgain) {
 				continue
 			}
-			c.day.set(now, c.used)
-			c.quarter.set(now, c.used)
-			size, used := c.limit.Size(), uint64(c.used)
-			list.Budgets = append(list.Budgets, Budget{
-				Source: newSource(c.limit, c.shown.Domain, c.shadow), Descriptor: c.shown, Key: plaintext.RedisKey(c.key),
-				Amount: size, Used: used, Left: size - min(used, size), Percent: 100 * c.share(now), At: c.at.UTC(),
-				StartsAgain: c.ends, TimeZone: cmp.Or(c.limit.TimeZone, "UTC"), UsedUp: c.usedUp(now), Day: slices.Clone(c.day.used),
-			})
+			c.day.set(now, c.Used)
+			c.quarter.set(now, c.Used)
+			b := c.Budget
+			b.Left, b.Percent, b.At = b.Amount-min(b.Used, b.Amount), c.percent(now), c.At.UTC()
+			b.UsedUp, b.Day = c.usedUp(now), slices.Clone(c.day.used)
+			list.Budgets = append(list.Budgets, b)
 		}
 	}
 	return list
@@ -245,9 +235,6 @@ func (s *Spending) list(now time.Time) BudgetList {
 func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {
-		if l.At.After(merged.At) {
-			merged.At = l.At
-		}
 		merged.OthersAtMost = max(merged.OthersAtMost, l.OthersAtMost)
 		for _, b := range l.Budgets {
 			older := byKey[b.Key]
@@ -289,8 +276,8 @@ func (s *Spending) Collect(to chan<- prometheus.Metric) {
 	for series, kept := range s.limits {
 		l, most := series.Labels(), 0.0
 		for _, c := range kept {
-			most = max(most, c.share(now))
+			most = max(most, c.percent(now))
 		}
-		to <- prometheus.MustNewConstMetric(usedRatio, prometheus.GaugeValue, most, l.Domain, l.Rule, l.Limit)
+		to <- prometheus.MustNewConstMetric(usedRatio, prometheus.GaugeValue, most/100, l.Domain, l.Rule, l.Limit)
 	}
 }

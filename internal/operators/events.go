@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type EventOptions struct {
 // repeated event has the same ID.
 type Events struct {
 	opts    EventOptions
-	marks   marks
+	mark    markFunc
 	client  *http.Client
 	queue   chan *event
 	waiting atomic.Int64 // events in the queue, being sent or waiting for another attempt
@@ -83,15 +84,17 @@ type reached struct {
 // NewEvents returns an Events that sends nothing until Run.
 func NewEvents(opts EventOptions) *Events {
 	e := &Events{
-		opts: opts, marks: opts.Shared, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
+		opts: opts, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
 		client: &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_events_total",
 			Help: "Events of reached thresholds: sent, EVENTS_URL accepted it; full, dropped because too many waited; late, dropped because the window ended.",
 		}, []string{"outcome"}),
 	}
-	if opts.Shared == nil {
-		e.marks = localMarks{limiter.NewRecent[localMark](marksBytes)}
+	if opts.Shared != nil {
+		e.mark = opts.Shared.Mark
+	} else {
+		e.mark = localMarks()
 	}
 	for _, outcome := range []string{"sent", "full", "late"} {
 		e.counted.WithLabelValues(outcome)
@@ -102,10 +105,7 @@ func NewEvents(opts EventOptions) *Events {
 
 // reach queues an event if a hit has reached a threshold. It keeps nothing of a.
 func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
-	n := 0 // number of thresholds up to after
-	for n < len(h.Limit.Notify) && int64(h.Limit.Notify[n]) <= after {
-		n++
-	}
+	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds up to after
 	if n == 0 || int64(h.Limit.Notify[n-1]) <= before {
 		return
 	}
@@ -156,12 +156,12 @@ func (e *Events) handle(ctx context.Context, v *event) {
 		e.done("late")
 		return
 	}
-	err := e.tell(ctx, v, left)
-	if err == nil {
+	isTold, err := e.tell(ctx, v)
+	if isTold {
 		e.waiting.Add(-1)
 		return
 	}
-	if !errors.Is(err, errClaimed) {
+	if err != nil {
 		e.warn.Do(func() {
 			e.opts.Logger.Warn("an event cannot be sent, Weir tries again", "err", plaintext.Line(err.Error()), "waiting", e.waiting.Load())
 		})
@@ -169,31 +169,28 @@ func (e *Events) handle(ctx context.Context, v *event) {
 	time.AfterFunc(min(v.wait.NextBackOff(), left), func() { e.queue <- v })
 }
 
-// errClaimed means that another sender is sending an event of the counter.
-var errClaimed = errors.New("claimed")
-
-// tell sends an event for each threshold whose mark is not told, the lowest first.
-func (e *Events) tell(ctx context.Context, v *event, left time.Duration) error {
+// tell sends an event for each threshold whose mark is not told, the lowest first. It reports whether
+// all are told; if not and err is nil, another sender is sending one.
+func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
-		switch mark, err := e.marks.Claim(ctx, name, "claimed", claimLasts); {
-		case err != nil:
-			return err
-		case mark == told:
+		mark, err := e.mark(ctx, name, "claimed", claimLasts, false)
+		if mark == told {
 			continue
-		case mark != "":
-			return errClaimed
+		}
+		if mark != "" || err != nil {
+			return false, err
 		}
 		v.data.Threshold = percent
 		if err := e.send(ctx, name, &v.data); err != nil {
-			_ = e.marks.Mark(ctx, name, "released", time.Millisecond) // so that the claim does not delay the next attempt
-			return err
+			_, _ = e.mark(ctx, name, "released", time.Millisecond, true) // so that the claim does not delay the next attempt
+			return false, err
 		}
 		e.counted.WithLabelValues("sent").Inc()
 		// It expires before the window ends, so that it cannot hide an event of the next window.
-		_ = e.marks.Mark(ctx, name, told, max(left-time.Second, time.Millisecond))
+		_, _ = e.mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond), true)
 	}
-	return nil
+	return true, nil
 }
 
 // send sends one event. Its error does not quote the URL, which may be secret.
@@ -222,34 +219,24 @@ func (e *Events) send(ctx context.Context, name string, data *reached) error {
 	return nil
 }
 
-// marks are texts that expire, see Shared.
-type marks interface {
-	Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error)
-	Mark(ctx context.Context, name, text string, lasts time.Duration) error
-}
+// markFunc is Mark of Shared.
+type markFunc func(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
 
-// localMarks are the marks of a server whose counters no other server has.
-type localMarks struct{ recent *limiter.Recent[localMark] }
-
-type localMark struct {
-	text    string
-	expires time.Time
-}
-
-// Claim implements marks.
-func (m localMarks) Claim(_ context.Context, name, text string, lasts time.Duration) (other string, _ error) {
-	m.recent.Touch([]byte(name), func(mark *localMark) {
-		if now := time.Now(); now.Before(mark.expires) {
-			other = mark.text
-		} else {
-			*mark = localMark{text, now.Add(lasts)}
-		}
-	})
-	return other, nil
-}
-
-// Mark implements marks.
-func (m localMarks) Mark(_ context.Context, name, text string, lasts time.Duration) error {
-	m.recent.Touch([]byte(name), func(mark *localMark) { *mark = localMark{text, time.Now().Add(lasts)} })
-	return nil
+// localMarks returns Mark of Shared for a server whose counters no other server has.
+func localMarks() markFunc {
+	type mark struct {
+		text    string
+		expires time.Time
+	}
+	recent := limiter.NewRecent[mark](marksBytes)
+	return func(_ context.Context, name, text string, lasts time.Duration, replace bool) (other string, _ error) {
+		recent.Touch([]byte(name), func(m *mark) {
+			if now := time.Now(); !replace && now.Before(m.expires) {
+				other = m.text
+			} else {
+				*m = mark{text, now.Add(lasts)}
+			}
+		})
+		return other, nil
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -175,14 +176,40 @@ func TestEventsAreSentAgain(t *testing.T) {
 	e.wants(t, 1, 0, 1)
 }
 
+// slowly is a transport that answers after four seconds.
+type slowly struct{}
+
+func (slowly) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(4 * time.Second)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// TestMarkEndsWithItsWindow sends an event slowly, five seconds before the window ends.
+func TestMarkEndsWithItsWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := NewEvents(EventOptions{URL: "http://x/", Auth: func() string { return "" }, Registerer: prometheus.NewRegistry()})
+		e.client.Transport = slowly{}
+		reach(e, "alice", 80)
+		v := <-e.queue
+		v.data.Window.End = time.Now().Add(5 * time.Second)
+		if isTold, err := e.tell(t.Context(), v); !isTold || err != nil {
+			t.Errorf("told %v, error %v", isTold, err)
+		}
+		time.Sleep(time.Until(v.data.Window.End))
+		if mark, _ := e.mark(t.Context(), v.counter+":80", "claimed", time.Second, false); mark != "" {
+			t.Errorf("in the next window, the mark is %q", mark)
+		}
+	})
+}
+
 // TestEventsOfServers has two servers with the same counters. One of them cannot reach the endpoint,
 // and another has died after it claimed an event.
 func TestEventsOfServers(t *testing.T) {
 	end := newEndpoint(t)
 	one, two := startEvents(t, "http://"+testenv.OwnAddr(t)), startEvents(t, end.URL)
-	shared := localMarks{limiter.NewRecent[localMark](marksBytes)}
-	one.marks, two.marks = shared, shared
-	testenv.OK(t, shared.Mark(t.Context(), string(limiter.AppendDigest(nil, "bob"))+":80", "claimed", 700*time.Millisecond))
+	shared := localMarks()
+	one.mark, two.mark = shared, shared
+	_, _ = shared(t.Context(), string(limiter.AppendDigest(nil, "bob"))+":80", "claimed", 700*time.Millisecond, true)
 	reach(one, "alice", 80)
 	reach(two, "bob", 80)
 	time.AfterFunc(300*time.Millisecond, func() { reach(two, "alice", 100) })

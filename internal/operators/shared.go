@@ -23,9 +23,7 @@ type Shared interface {
 	// Reports asks all servers to report during wanted, and returns those reports that are
 	// stored now by the servers' names.
 	Reports(ctx context.Context, wanted time.Duration) (map[string]string, error)
-	// Claim sets a mark that expires and returns "". If the mark is set, it returns the mark's text,
-	// which is never empty.
-	Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error)
-	// Mark sets a mark that expires.
-	Mark(ctx context.Context, name, text string, lasts time.Duration) error
+	// Mark sets a mark that expires and returns "". If the mark is set and replace is false, it
+	// returns the mark's text, which is never empty.
+	Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
 }

@@ -147,12 +147,15 @@ func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]str
 	return texts, s.failed(err)
 }
 
-// Claim sets a mark that expires and returns "". If the mark is already set, Claim returns its
-// text, or "expired" if the mark expires during the call.
-func (s *Shared) Claim(ctx context.Context, name, text string, lasts time.Duration) (other string, err error) {
+// Mark sets a mark that expires and returns "". If the mark is already set and replace is false, Mark
+// returns its text, or "expired" if the mark expires during the call.
+func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	c, key := s.client.Current(), s.key("mark:"+name)
+	if replace {
+		return "", s.failed(c.Set(ctx, key, text, lasts).Err())
+	}
 	if isSet, err := c.SetNX(ctx, key, text, lasts).Result(); isSet || err != nil {
 		return "", s.failed(err)
 	}
@@ -161,13 +164,6 @@ func (s *Shared) Claim(ctx context.Context, name, text string, lasts time.Durati
 		return found[0].(string), nil
 	}
 	return "expired", s.failed(err)
-}
-
-// Mark sets a mark that expires, even if the mark is already set.
-func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
-	defer cancel()
-	return s.failed(s.client.Current().Set(ctx, s.key("mark:"+name), text, lasts).Err())
 }
 
 func (s *Shared) failed(err error) error { return queue.Unavailable(s.client.Failed(err)) }

@@ -99,18 +99,24 @@ func TestSharedMarks(t *testing.T) {
 	a, b, foreign := openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "p:"), openShared(t, at(r.Addr()), "q:")
 	claim := func(s *Shared, text, want string) {
 		t.Helper()
-		if other, err := s.Claim(t.Context(), "x", text, time.Hour); other != want || err != nil {
+		if other, err := s.Mark(t.Context(), "x", text, time.Hour, false); other != want || err != nil {
 			t.Errorf("got %q, error %v, want %q", other, err, want)
 		}
 	}
 	claim(a, "1", "")
 	claim(b, "2", "1")
 	claim(foreign, "3", "")
-	testenv.OK(t, b.Mark(t.Context(), "x", "4", time.Hour))
+	replace := func(s *Shared, text string, lasts time.Duration) {
+		t.Helper()
+		if other, err := s.Mark(t.Context(), "x", text, lasts, true); other != "" || err != nil {
+			t.Errorf("got %q, error %v", other, err)
+		}
+	}
+	replace(b, "4", time.Hour)
 	claim(a, "5", "4")
-	testenv.OK(t, a.Mark(t.Context(), "x", "released", time.Millisecond))
+	replace(a, "released", time.Millisecond)
 	testenv.Until(t, "the mark expires", func() bool {
-		other, err := b.Claim(t.Context(), "x", "6", time.Hour)
+		other, err := b.Mark(t.Context(), "x", "6", time.Hour, false)
 		return err == nil && other == ""
 	})
 }
@@ -147,11 +153,12 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		_, wanted := s.ReportsWanted(ctx)
 		_, reports := s.Reports(ctx, reportsWanted)
 		_, present := s.Present(ctx, "one", nil, time.Hour)
-		_, claim := s.Claim(ctx, "x", "", time.Second)
+		_, claim := s.Mark(ctx, "x", "", time.Second, false)
+		_, mark := s.Mark(ctx, "x", "", time.Second, true)
 		return map[string]error{
 			"Exceptions": exceptions, "SetExceptions": s.SetExceptions(ctx, map[string]string{"x": "2"}), "RemoveExceptions": s.RemoveExceptions(ctx, "x"),
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
-			"Claim": claim, "Present": present, "Mark": s.Mark(ctx, "x", "", time.Second),
+			"Mark": mark, "Mark if unset": claim, "Present": present,
 		}
 	}
 	// wantErrors expects errors of all calls except the named ones.

@@ -178,7 +178,7 @@ func count(n, err uint64) string {
 // spark returns the use of a budget in each of the last hours as blocks.
 func spark(b operators.Budget) (text string) {
 	for _, used := range b.Day {
-		text += string([]rune("▁▂▃▄▅▆▇█")[min(max(used*7/max(int64(b.Amount), 1), 0), 7)])
+		text += string([]rune("▁▂▃▄▅▆▇█")[min(used*7/max(b.Amount, 1), 7)])
 	}
 	return text
 }

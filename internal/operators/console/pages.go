@@ -131,12 +131,11 @@ func (c *console) budgets(r *http.Request) (any, error) {
 	}{list, err}, nil
 }
 
-// dayLine returns the points of the curve of a budget's last 24 hours, two units wide each. All of
-// the budget is 20 units high.
-func dayLine(b operators.Budget) (points string) {
+// day returns the points of the curve of a budget's last 24 hours, 20 units wide each.
+func day(b operators.Budget) (points string) {
 	for i, used := range b.Day {
-		x, y := 2*(24-len(b.Day)+i), 21-20*min(float64(used)/float64(b.Amount), 1)
-		points += fmt.Sprintf("%d,%.1f %d,%.1f ", x, y, x+2, y)
+		x, part := float64(20*(24-len(b.Day)+i)), min(float64(used)/float64(b.Amount), 1)
+		points += point(x, part) + point(x+20, part)
 	}
 	return points
 }
@@ -157,18 +156,18 @@ var words = template.FuncMap{
 		domain, entries, _ := d.Bytes()
 		return spell(domain, entries)
 	},
-	"dayLine": dayLine,
-	"lines":   plaintext.Lines,
-	"place":   place,
-	"share":   func(used, amount uint64) float64 { return float64(used) / float64(max(amount, 1)) },
-	"short":   func(s string) string { return api.Short(s, 256) },
-	"mode":    descriptors.ModeWord,
-	"number":  plaintext.Number,
-	"now":     time.Now,
-	"rate":    rate,
-	"ago":     func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
-	"until":   func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
-	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"day":    day,
+	"lines":  plaintext.Lines,
+	"place":  place,
+	"share":  func(used, amount uint64) float64 { return float64(used) / float64(max(amount, 1)) },
+	"short":  func(s string) string { return api.Short(s, 256) },
+	"mode":   descriptors.ModeWord,
+	"number": plaintext.Number,
+	"now":    time.Now,
+	"rate":   rate,
+	"ago":    func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
+	"until":  func(t time.Time) string { return "in " + operators.Span(time.Until(t)) },
+	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"moment": func(t time.Time) string {
 		v := operators.Times{Now: time.Now().UTC()}
 		return v.Clock(t) + " " + v.Zone()
