@@ -72,25 +72,36 @@ func (d *debugPort) server(metrics http.Handler) *api.Server {
 
 // status returns the state of the server, with the states of all servers on its Redis.
 func (d *debugPort) status() api.Status {
-	status := d.alone()
-	status.Problems = append(status.Problems, d.problems(d.servers(status))...)
-	status.Servers = d.servers(status)
+	others := d.others()
+	status := d.own(others)
+	status.Servers = byName(append(others, status))
 	return status
 }
 
-// servers returns the states of all servers on the same Redis, by name.
-func (d *debugPort) servers(this api.Status) []api.Status {
-	all := []api.Status{this}
-	if d.desk.Servers != nil {
-		for _, text := range d.desk.Servers.Others() {
-			var other api.Status
-			if json.Unmarshal([]byte(text), &other) == nil {
-				all = append(all, other)
-			}
+// own returns the state of the server with its problems, but without the other servers.
+func (d *debugPort) own(others []api.Status) api.Status {
+	status := d.alone()
+	status.Problems = append(status.Problems, d.problems(byName(append(others, status)))...)
+	return status
+}
+
+// others returns the states of the other servers on the same Redis.
+func (d *debugPort) others() (list []api.Status) {
+	if d.desk.Servers == nil {
+		return nil
+	}
+	for _, text := range d.desk.Servers.Others() {
+		var other api.Status
+		if json.Unmarshal([]byte(text), &other) == nil {
+			list = append(list, other)
 		}
 	}
-	slices.SortFunc(all, func(a, b api.Status) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+	return slices.Clip(list) // so that callers can append
+}
+
+func byName(servers []api.Status) []api.Status {
+	slices.SortFunc(servers, func(a, b api.Status) int { return cmp.Compare(a.Name, b.Name) })
+	return servers
 }
 
 // alone returns the state of the server without problems and other servers.

@@ -142,25 +142,20 @@ func (d *debugPort) begin(life *lifecycle, address func() string) {
 	d.address = address
 	life.background("problems", func(ctx context.Context) {
 		for pause(ctx, time.Second) {
-			d.problems(d.servers(d.alone()))
+			d.own(d.others())
 		}
 	})
 	if d.desk.Servers == nil {
 		return
 	}
 	life.background("servers", func(ctx context.Context) {
-		state := func() any {
-			status := d.status()
-			status.Servers = nil
-			return status
-		}
-		d.desk.Servers.Run(ctx, state, d.desk.Report)
+		d.desk.Servers.Run(ctx, func() any { return d.own(d.others()) }, d.desk.Report)
 	})
 	for _, r := range respects {
 		promauto.With(d.options.Registry).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_servers_outdated", Help: "Servers on this Redis without the newest rules, settings or version.",
 			ConstLabels: prometheus.Labels{"by": r.name},
-		}, func() float64 { return float64(len(r.outdated(d.servers(d.alone())))) })
+		}, func() float64 { return float64(len(r.outdated(append(d.others(), d.alone())))) })
 	}
 }
 
