@@ -39,13 +39,18 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 		if isDenial && !answered {
 			ob.Recorder.Record(now, &Denial{
 				Limit: o.Hit.Limit, Hits: p.Plan.Hits, RequestID: id, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
-				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
+				Asked: ob.asked(r, o),
 			})
 		}
 		if ob.Log != nil && (isDenial || all) && ob.Log.admit(now) {
 			ob.Log.add(ob.record(ctx, now, r, o, id))
 		}
 	}
+}
+
+// asked returns the descriptor of an outcome with a hit, as the counter has it.
+func (ob *Observer) asked(r *plan.Request, o *plan.Outcome) Asked {
+	return Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
 }
 
 // observeBudgets notes each counter of a budget whose used percentage a request has changed, or whose
@@ -66,7 +71,7 @@ func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Resul
 		if before == after && !o.Decision.Over {
 			continue
 		}
-		asked := Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
+		asked := ob.asked(r, o)
 		ob.Spending.observe(now, &asked, o.Hit, o.Decision, before, after)
 		if ob.Events != nil {
 			ob.Events.reach(now, &asked, o.Hit, o.Decision, before, after)
