@@ -95,9 +95,10 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (code int, 
 	return http.StatusTooManyRequests, body, nil
 }
 
-// Bodies of more than smallJSON bytes are decoded one at a time, because empty objects make decoded
-// bodies a hundred times as large: 120 MB for the longest.
-const smallJSON = 16 << 10
+// SmallJSON is the maximum size in bytes of a small body of POST /json. Larger bodies are decoded one
+// at a time, because empty objects make decoded bodies a hundred times as large: 120 MB for the
+// longest.
+const SmallJSON = 16 << 10
 
 var largeJSON sync.Mutex
 
@@ -111,7 +112,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, grpcstatus.Error(codes.InvalidArgument, "cannot read the body")
 	}
-	if len(body) > smallJSON {
+	if len(body) > SmallJSON {
 		largeJSON.Lock()
 		defer largeJSON.Unlock()
 	}

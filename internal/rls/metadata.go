@@ -11,9 +11,9 @@ import (
 	"weir/internal/plan"
 )
 
-// maxEntries is the maximum size of the texts of all entries in bytes. The rest is cut, because a
+// maxEntryTexts is the maximum size of the texts of all entries in bytes. The rest is cut, because a
 // client that reads no answers would otherwise make the server keep its requests of up to 1 MiB.
-const maxEntries = 16 << 10
+const maxEntryTexts = 16 << 10
 
 // metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct,
 // which Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it has
@@ -23,7 +23,7 @@ const maxEntries = 16 << 10
 func metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{"domain": utf8(r.Domain)}
 	shadowed := addDenials(fields, r, result)
-	room := maxEntries
+	room := maxEntryTexts
 	asked := make([]any, len(r.Descriptors))
 	ofRules := make(map[string]any)
 	for i := range r.Descriptors {

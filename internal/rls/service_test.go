@@ -250,7 +250,7 @@ func TestLargeEntriesInMetadataAreCut(t *testing.T) {
 	opts := options(t, rules)
 	opts.DynamicMetadata = true
 	got := response(t, decide(t, opts.service(), "domain:api user="+strings.Repeat("a", maxBytes/2)+";k="+strings.Repeat("\xff", 100)).response)
-	if size := proto.Size(got); got.GetDynamicMetadata() == nil || size > 2*maxEntries {
-		t.Errorf("a large request gets an answer of %d bytes, want metadata and at most %d", size, 2*maxEntries)
+	if size := proto.Size(got); got.GetDynamicMetadata() == nil || size > 2*maxEntryTexts {
+		t.Errorf("a large request gets an answer of %d bytes, want metadata and at most %d", size, 2*maxEntryTexts)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"weir/internal/rls"
 )
 
 // httpServer returns a server with time limits for slow clients, or nil if listener is nil.
@@ -60,7 +62,7 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 }
 
 // At most largeBodies requests at a time may have bodies larger than smallBody, or of unknown size.
-const smallBody, largeBodies = 16 << 10, 16
+const smallBody, largeBodies = rls.SmallJSON, 16
 
 // httpHandler serves /healthcheck and /json. health returns an error if the server should get no
 // requests. Requests to /json that browsers send for pages of other sites are refused.
