@@ -259,24 +259,27 @@ func (d *decoder) rule(l *level) *Rule {
 	return r
 }
 
-// setHold sets the key of the entries that name holds of r: the key in its own limits or, if
-// they have none, in the rules above whose limits apply below. The two keys must not differ.
+// setHold sets the key of the entries that name holds or reservations of r: the key in its own
+// limits or, if they have none, in the rules above whose limits apply below. The two keys must not
+// differ, and all limits must have holds, or all reservations.
 func (d *decoder) setHold(r *Rule) {
 	for _, l := range r.Limits {
-		key := l.HoldKey()
+		key := l.NamingKey()
 		if key == "" {
 			continue
 		}
-		r.Hold = key
+		r.Hold, r.InFlight = key, r.InFlight || l.HoldKey() != ""
 		if e := (limiter.Entry{Key: d.domain, Value: key}); d.tree.holds[e] == nil {
 			d.tree.holds[e] = r
 		}
 	}
 	switch above := r.Above; {
-	case above == nil || above.Hold == "" || above.Hold == r.Hold:
+	case above == nil || above.Hold == "":
 	case r.Hold == "":
-		r.Hold = above.Hold
-	default:
+		r.Hold, r.InFlight = above.Hold, above.InFlight
+	case r.InFlight != above.InFlight:
+		d.ProblemIn("settle", r.node.at(), settleBesideHold)
+	case r.Hold != above.Hold:
 		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which applies below: both must use one entry",
 			r.Hold, above.Hold, above.Way(), above.Location())
 	}

@@ -39,23 +39,29 @@ func (d *decoder) rateLimit(n *yaml.Node) {
 	}
 }
 
+const settleBesideHold = "settle does not work beside algorithm concurrency: use another rule"
+
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
 	alike := map[string]uint32{} // number of limits that count in the same way
-	names, hold := map[string]bool{}, ""
+	names, hold, inFlight := map[string]bool{}, "", false
 	d.Items(list, func(n *yaml.Node) {
 		limit := d.limit(n)
 		if limit == nil {
 			return
 		}
-		given, key := &d.limitFields.given, limit.HoldKey()
+		given, key := &d.limitFields.given, limit.NamingKey()
 		if limit.Name != "" && names[limit.Name] { // metrics and replaces refer to limits by name
 			d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
 		}
-		if hold != "" && key != "" && key != hold {
+		switch {
+		case hold == "" || key == "":
+		case inFlight != (limit.HoldKey() != ""):
+			d.ProblemIn("settle", strictyaml.At(given.Mapping), settleBesideHold)
+		case key != hold:
 			d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, hold)
 		}
-		names[limit.Name], hold = true, cmp.Or(hold, key)
+		names[limit.Name], hold, inFlight = true, cmp.Or(hold, key), inFlight || limit.HoldKey() != ""
 		l.Limits = append(l.Limits, limit)
 		kind := string(limit.AppendKind(nil))
 		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
@@ -157,6 +163,10 @@ func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
+func (d *decoder) settle(n *yaml.Node) {
+	d.limitFields.Settle = d.neededText(n, d.Text, "a key is required; use that of an entry that settles a reservation, such as reservation")
+}
+
 // neededText returns the text of n that read returns. If it is empty, neededText reports
 // problem.
 func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
@@ -223,6 +233,7 @@ func describeLimit(l *limiter.Limit) []string {
 	f.add(l.TimeZone != "", "time_zone", l.TimeZone)
 	f.add(l.Burst > 0, "burst", l.Burst)
 	f.add(l.Hold != "", "hold", word(l.Hold))
+	f.add(l.Settle != "", "settle", word(l.Settle))
 	if l.Charge != limiter.ByDefault {
 		f.add(true, "charge", ChargeWord(l.Charge))
 	}

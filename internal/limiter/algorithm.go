@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -40,11 +41,11 @@ var algorithms = [...]struct {
 	spacing spacing                       // spaces the retry times of denied requests, see RetrySpread
 	new     func(*Spec) (counting, error) // returns the counting of a limit
 }{
-	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFixedWindow},
-	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFirstHit},
-	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption, NotifyOption}, byWindow, newCalendarWindow},
-	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
-	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
+	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newFixedWindow},
+	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newFirstHit},
+	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newCalendarWindow},
+	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption, SettleOption}, evenly, newSlidingWindow},
+	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption, SettleOption}, evenly, newTokenBucket},
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
 }
 
@@ -77,6 +78,7 @@ const (
 	DenyForOption  Option = "deny_for"
 	HoldOption     Option = "hold"
 	NotifyOption   Option = "notify"
+	SettleOption   Option = "settle"
 )
 
 // Algorithms returns the words of the algorithms that take the option, separated by commas.
@@ -197,7 +199,8 @@ func (l *Limit) Expiry(s State) int64 {
 // so that a late call never removes the use of others. This is exact for windows. From a bucket
 // that was empty in between, it may remove too little, by the units that drained since the
 // charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
-// stepped back, and the age of the charge is unknown. A ban stays.
+// stepped back, and the age of the charge is unknown. A ban stays. In windows, a negative cost
+// adds units.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || remains.At < charged.At {
@@ -205,6 +208,21 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	}
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
+
+// settle replaces the units of a reservation by cost, in the window in which they were reserved.
+// reserved is its record, and s must be rolled. A bucket has no windows, so that the difference
+// changes its level now.
+func (l *Limit) settle(s, reserved State, cost, now int64) State {
+	if l.Algorithm == TokenBucket {
+		return l.counting.add(s, cost-reserved.Used)
+	}
+	return l.GiveBack(s, reserved, reserved.Used-cost, now)
+}
+
+// Record returns the limit by which the records of reservations are rolled and expire: l itself,
+// because a record lasts as long as its window. The record of a bucket, whose level may drain
+// before an answer ends, lasts at least an hour.
+func (l *Limit) Record() *Limit { return cmp.Or(l.record, l) }
 
 // Constants returns the constants of the limit, for a store that counts in Lua. A limit with a
 // Calendar also needs the windows around now.

@@ -31,6 +31,10 @@ func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
 		case other.Limit != h.Limit || !bytes.Equal(other.Key, h.Key):
 		case j < i:
 			return 0, 0
+		case other.settles():
+			if !out[j].Already {
+				taken += other.CountedCost() - out[j].Reserved
+			}
 		case other.Refund && out[j].Charged:
 			taken -= other.CountedCost()
 		case out[j].Charged:

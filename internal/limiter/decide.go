@@ -69,29 +69,39 @@ func Left(ctx context.Context, hits []Hit) error {
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// If hits[i] names a hold, holds[i] has the holds of its counter: the state is derived from
+// If hits[i] names a hold, kept[i] has the holds of its counter: the state is derived from
 // them, and they change with it. Taking or asking for a hold that is taken changes nothing, nor
-// does releasing a hold that is not taken. All three are admitted. If holds is nil, each hit
-// takes one more hold.
-func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
+// does releasing a hold that is not taken. All three are admitted. If kept is nil, each hit
+// takes one more hold, and no reservation is recorded or settled.
+func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
-	denied = Count(hits, states, holds, now, out, after)
+	denied = Count(hits, states, kept, now, out, after)
 	Describe(hits, after, now, out)
 	return denied
+}
+
+// Kept is the stored data of a hit beside the state of its counter.
+type Kept struct {
+	Holds  *Holds // holds of the counter, or nil unless the hit names a hold
+	Record *State // record of the reservation, counted by Limit.Record, or nil unless the hit has a Reservation
 }
 
 // Count is Decide without the fields of Describe. It makes all changes of states, so that a
 // store need not hold its locks for Describe. It copies the resulting states to after, which has
 // the length of hits.
-func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
+func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
 	for i := range hits {
-		h, s, held := &hits[i], states[i], holdsAt(holds, i)
-		out[i].Already = false
+		h, s, held := &hits[i], states[i], keptAt(kept, i).Holds
+		out[i].Already, out[i].Reserved = false, 0
 		if held != nil {
 			*s = held.State(now)
 			out[i].Already = held.has(h.Hold) != h.Refund
+		}
+		if h.settles() {
+			out[i].Reserved = reserved(hits, kept, i, now)
+			out[i].Already = out[i].Reserved == 0
 		}
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
@@ -103,26 +113,26 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		wanted := max(h.CountedCost(), h.least())
 		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
-			*s = h.write(rolled.leaveBan(until, now), held, now)
+			*s = h.write(rolled.leaveBan(until, now), keptAt(kept, i), now)
 		}
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			h, held := &hits[i], holdsAt(holds, i)
+			h, held := &hits[i], keptAt(kept, i).Holds
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
 				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
 			}
 		}
 		for i := range hits {
-			h, s, held := &hits[i], states[i], holdsAt(holds, i)
-			if h.Cost == 0 || !h.Unconditional() {
+			h, s, of := &hits[i], states[i], keptAt(kept, i)
+			if h.isPeek() || !h.Unconditional() {
 				continue
 			}
-			if held != nil {
+			if held := of.Holds; held != nil {
 				out[i].Already = held.has(h.Hold) != h.Refund
 			}
 			if !out[i].Already {
-				*s = h.write(h.Limit.roll(*s, now).leaveBan(s.Until, now), held, now)
+				*s = h.write(h.Limit.roll(*s, now).leaveBan(s.Until, now), of, now)
 			}
 		}
 		for i := range hits {
@@ -133,33 +143,55 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 		}
 	}
 	for i, s := range states {
-		if held := holdsAt(holds, i); held != nil {
-			*s = held.State(now)
+		of := keptAt(kept, i)
+		if of.Holds != nil {
+			*s = of.Holds.State(now)
 		}
 		after[i] = *s
+		switch h := &hits[i]; {
+		case of.Record == nil:
+		case h.Refund:
+			*of.Record = State{}
+		case out[i].Charged:
+			*of.Record = State{At: s.At, Used: h.CountedCost()}
+		}
 	}
 	return denied
 }
 
-// holdsAt returns holds[i], or nil if holds is nil.
-func holdsAt(holds []*Holds, i int) *Holds {
-	if holds == nil {
-		return nil
+// keptAt returns kept[i], or nothing if kept is nil.
+func keptAt(kept []Kept, i int) Kept {
+	if kept == nil {
+		return Kept{}
 	}
-	return holds[i]
+	return kept[i]
+}
+
+// reserved returns the units that hits[i], a settlement, replaces. It returns 0 if the
+// reservation is unknown, or if an earlier hit of the request settles it.
+func reserved(hits []Hit, kept []Kept, i int, now int64) int64 {
+	record := keptAt(kept, i).Record
+	if record == nil || slices.ContainsFunc(kept[:i], func(of Kept) bool { return of.Record == record }) || hits[i].Limit.Record().roll(*record, now).unused() {
+		return 0
+	}
+	return record.Used
 }
 
 // changes reports whether h is written if its request is not denied.
 func (h *Hit) changes(d *Decision) bool {
-	return h.Cost > 0 && !d.Already && (!d.Over || h.Always)
+	return !h.isPeek() && !d.Already && (!d.Over || h.Always)
 }
 
-// write adds or refunds the cost of h, and takes or releases its hold. s must be rolled.
-func (h *Hit) write(s State, held *Holds, now int64) State {
-	if held != nil {
-		held.toggle(h.Hold, now)
+// write adds or refunds the cost of h, takes or releases its hold, or settles its reservation. s
+// must be rolled.
+func (h *Hit) write(s State, kept Kept, now int64) State {
+	if kept.Holds != nil {
+		kept.Holds.toggle(h.Hold, now)
 	}
-	if h.Refund {
+	switch {
+	case h.settles():
+		return h.Limit.settle(s, *kept.Record, h.CountedCost(), now)
+	case h.Refund:
 		return h.Limit.counting.add(s, -h.CountedCost())
 	}
 	return h.Limit.counting.add(s, h.CountedCost())

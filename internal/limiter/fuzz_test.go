@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,10 @@ import (
 )
 
 // draw makes small numbers of fuzzed bytes, and 0 after the last byte.
-type draw struct{ rest []byte }
+type draw struct {
+	rest     []byte
+	reserved map[string][]byte // by counter, the last reservation
+}
 
 func (d *draw) below(n int) int {
 	if len(d.rest) == 0 {
@@ -54,6 +58,9 @@ func (d *draw) limit(counter int, ban time.Duration) *Limit {
 	if s.Algorithm.Takes(DenyForOption) {
 		s.DenyFor = ban
 	}
+	if s.Algorithm.Takes(SettleOption) {
+		s.Settle = "reservation"
+	}
 	s.RequestsPerUnit = []uint64{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4, MaxAmount - 27, MaxAmount}[d.below(14)]
 	if s.Algorithm.Takes(BurstOption) {
 		s.Burst = []uint64{0, 0, 1, 5, 20, 1000, math.MaxUint32, MaxAmount}[d.below(8)]
@@ -82,6 +89,11 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 		h.Refund = true
 	case 1:
 		h.Always = true
+	case 2:
+		h.Reservation = AppendReservation(slices.Clone(h.Key), binary.BigEndian.AppendUint64(make([]byte, 8), uint64(len(d.rest))))
+	case 3, 4: // often after it was settled, or although it was denied
+		h.Reservation = d.reserved[string(h.Key)]
+		h.Refund = h.Reservation != nil
 	}
 	return h
 }
@@ -112,18 +124,22 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// holdsOf returns the holds of the counters of hits that name one, and adds new ones to all.
-func holdsOf(hits []Hit, all map[string]*Holds) []*Holds {
-	holds := make([]*Holds, len(hits))
+// keptOf returns the holds of the counters of hits that name one, and the records of their
+// reservations, and adds new ones to all and records.
+func keptOf(hits []Hit, all map[string]*Holds, records map[string]*State) []Kept {
+	kept := make([]Kept, len(hits))
 	for i := range hits {
+		if hits[i].Reservation != nil {
+			kept[i].Record = statesOf([]Hit{{Key: hits[i].Reservation}}, records)[0]
+		}
 		if key := string(hits[i].Key); hits[i].Hold != nil {
 			if all[key] == nil {
 				all[key] = NewHolds(hits[i].Limit)
 			}
-			holds[i] = all[key]
+			kept[i].Holds = all[key]
 		}
 	}
-	return holds
+	return kept
 }
 
 // FuzzDecide compares Decide with the judge over histories of requests.
@@ -137,7 +153,7 @@ func FuzzDecide(f *testing.F) {
 		f.Add(history)
 	}
 	f.Fuzz(func(t *testing.T, history []byte) {
-		d := &draw{history[:min(len(history), 1024)]}
+		d := &draw{history[:min(len(history), 1024)], map[string][]byte{}}
 		j := newJudge()
 		states, holds := map[string]*State{}, map[string]*Holds{}
 		now := at(0)
@@ -153,11 +169,14 @@ func FuzzDecide(f *testing.F) {
 				hits = append(hits, d.hit(counter, l))
 			}
 			wantDenied, want := j.decide(hits, now)
-			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
-			if denied := Decide(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
+			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
+			if denied := Decide(hits, statesOf(hits, states), keptOf(hits, holds, states), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
-			for i := range hits {
+			for i, h := range hits {
+				if h.Reservation != nil {
+					d.reserved[string(h.Key)] = h.Reservation
+				}
 				if diff := want[i].differs(out[i]); diff != "" {
 					t.Fatalf("request %d at %d, hit %d, %+v of %+v: got%s", n, now, i, hits[i], hits[i].Limit.Spec, diff)
 				}

@@ -22,6 +22,12 @@ type Hit struct {
 	// Hold is the name of the hold to take or release, of HoldSize bytes, or nil unless the
 	// limit counts by Concurrency. One hold costs 1, even if Cost is more.
 	Hold []byte
+	// Reservation is the key of the record of a reservation, or nil. A hit that is charged keeps
+	// its cost there. A refund settles the reservation: Cost, which may be 0, replaces the
+	// reserved units in the window in which they were reserved, and the record goes. Without a
+	// record, because that window ended or the reservation was settled before, the refund changes
+	// nothing. In a cluster, the record must have the slot of Key. Always must not be set.
+	Reservation []byte
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
@@ -58,15 +64,22 @@ func (h *Hit) least() int64 {
 // Unconditional reports whether the hit is written even if its request is denied.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 
+// settles reports whether the hit settles a reservation.
+func (h *Hit) settles() bool { return h.Refund && h.Reservation != nil }
+
+// isPeek reports whether the hit writes nothing.
+func (h *Hit) isPeek() bool { return h.Cost == 0 && !h.settles() }
+
 // Never is the RetryAfter of a hit that will never fit.
 const Never time.Duration = -1
 
 // Decision is the outcome of one hit.
 type Decision struct {
-	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
-	Charged    bool // the cost was written or, for a refund, refunded; also true if Already
-	Already    bool // the hold was taken before or, for a refund, was not taken: nothing changed
-	Remembered bool // the hit was decided by a remembered state, without asking the store
+	Over       bool  // the hit did not fit its limit; its mode decides the effect on the request
+	Charged    bool  // the cost was written or, for a refund, refunded; also true if Already
+	Already    bool  // the hold was taken before or, for a refund, was not taken, or the reservation is unknown: nothing changed
+	Remembered bool  // the hit was decided by a remembered state, without asking the store
+	Reserved   int64 // units that the cost of a settlement replaced
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
 	// after a charge that did not fit, or if the limit was lowered.
 	Used       int64

@@ -115,6 +115,7 @@ type Spec struct {
 	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
+	Settle          string      // key of the entry that settles a reservation; "" means that requests reserve nothing
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // effect of an exceeded limit on the request
 	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
@@ -176,12 +177,22 @@ func (s *Spec) HoldKey() string {
 	return cmp.Or(s.Hold, DefaultHold)
 }
 
+// NamingKey returns the key of the entry that names a hold or a reservation, or "" if the limit
+// has neither.
+func (s *Spec) NamingKey() string {
+	if s.Unlimited {
+		return ""
+	}
+	return cmp.Or(s.HoldKey(), s.Settle)
+}
+
 // Limit is a Spec that can be counted. Nth, Mode and Series may be changed until it is first
 // used; after that it is immutable. A new configuration makes new limits.
 type Limit struct {
 	Spec
 	counting counting // nil if the limit is unlimited
 	maxCost  int64    // the first result of counting.numbers
+	record   *Limit   // of a token bucket with reservations, see Record
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a refill
@@ -203,7 +214,11 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, err
 	}
 	maxCost, _ := c.numbers()
-	return &Limit{s, c, maxCost}, nil
+	l := &Limit{Spec: s, counting: c, maxCost: maxCost}
+	if s.Settle != "" && s.Algorithm == TokenBucket {
+		l.record = MustLimit(Spec{RequestsPerUnit: MaxAmount, Unit: max(s.Unit, Hour), Algorithm: FirstHit})
+	}
+	return l, nil
 }
 
 // MustLimit is NewLimit for a valid Spec. It panics on an error.

@@ -85,6 +85,16 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 3}
 `
 
+const settleRules = `
+domain: api
+descriptors:
+  - key: user
+    below: true
+    rate_limit: {unit: minute, requests_per_unit: 10, settle: reservation}
+    descriptors:
+      - {key: path, rate_limit: {unit: hour, requests_per_unit: 20, algorithm: token_bucket}}
+`
+
 // each returns the descriptors in text, which are separated by commas.
 func each(text string) (list []Descriptor) {
 	for part := range strings.SplitSeq(text, ",") {
@@ -153,6 +163,11 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{
 			" w1|api|user=alice|path=/|1d", " w1|api|user=alice|x1m", "descriptor 0: rule api|user|path" + unnamed,
 		}},
+		// A request reserves unless it reports use. An entry with a token settles, at any position.
+		{Options{Charge: limiter.Always}, settleRules, each("user=alice path=/"), []string{" w1|api|user=alice|path=/|b1h always", " w1|api|user=alice|1m reservation"}},
+		{Options{}, settleRules, []Descriptor{costly}, []string{" w1|api|user=alice|1m cost 7 always"}},
+		{Options{}, settleRules, each("reservation=x user=alice"), []string{" w1|api|user=alice|1m refund reservation"}},
+		{Options{}, settleRules, []Descriptor{words("user=alice reservation=x").refund()}, []string{" w1|api|user=alice|1m refund"}},
 		// An override that replaces a concurrency limit counts requests, and refunds work as usual.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},
@@ -203,6 +218,26 @@ func TestManyReplacedLimits(t *testing.T) {
 			t.Errorf("got %q, want no limit that is replaced", got)
 		}
 	})
+}
+
+// The token of a request leads to its reservations, and to those of no other counter.
+func TestTokensOfReservations(t *testing.T) {
+	tree := load(t, settleRules)
+	var res Result
+	decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", Descriptors: each("user=a,user=b")}, &res)
+	token, of := res.Token(), [2]string{string(res.Plan.Hits[0].Reservation), string(res.Plan.Hits[1].Reservation)}
+	for i, text := range []string{"user=a reservation=" + token, "user=b reservation=" + token, "user=a reservation=" + token[1:], "user=a reservation="} {
+		got := string(planned(t, Options{}, tree, words(text)).Hits[0].Reservation)
+		if (i < 2) != (got != "" && got == of[i%2]) {
+			t.Errorf("%s leads to %q, reserved %q", text, got, of)
+		}
+	}
+	for _, text := range []string{"user=a reservation=" + token, "user=a"} { // a settlement, and a denial
+		decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", HitsAddend: 11, Descriptors: each(text)}, &res)
+		if res.Token() != "" {
+			t.Errorf("%s gets a token", text)
+		}
+	}
 }
 
 // Entries with equal values name the same hold.

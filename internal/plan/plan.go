@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -86,6 +87,8 @@ type Plan struct {
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
+	token     string           // token of the reservations of the request, or "" if it makes none
+	name      []byte           // name of these reservations, a digest of token
 	labels    []byte           // labels with values of the request, of all hits
 	work      descriptors.Work // remaining work for matching values with patterns
 }
@@ -178,19 +181,58 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
+// reserve makes the last hit, whose key starts at start in p.keys, a reservation, or a settlement
+// if the descriptor has a name. A descriptor with its own number of hits reports use, so it
+// reserves nothing.
+func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
+	h := &p.Hits[len(p.Hits)-1]
+	switch {
+	case d.Refund, name == nil && d.HasHitsAddend:
+		return
+	case name != nil:
+		h.Refund = true
+	case p.token == "":
+		p.token = rand.Text()
+		p.name = p.appendName(p.token)
+	}
+	if name == nil {
+		name = p.name
+	}
+	p.keys = limiter.AppendReservation(p.keys, name)
+	h.Reservation, h.Always = p.keys[start:len(p.keys):len(p.keys)], false
+}
+
+// Token returns the token that settles the reservations of the request, or "" if it has reserved
+// nothing.
+func (res *Result) Token() string {
+	if res.Plan.token != "" {
+		for i, h := range res.Plan.Hits {
+			if h.Reservation != nil && !h.Refund && res.Decisions[i].Charged {
+				return res.Plan.token
+			}
+		}
+	}
+	return ""
+}
+
 // nameHold sets the name of m's hold from the entry at holdEntry, unless its value is empty. It
 // removes that entry from m's entries, so that no key contains it.
 func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
-		start := len(p.holds)
-		p.holds = append(p.holds, value...) // only for hashing without allocation
-		digest := sha256.Sum256(p.holds[start:])
-		p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
-		m.hold = p.holds[start:len(p.holds):len(p.holds)]
+		m.hold = p.appendName(value)
 	}
 	first := len(p.entries)
 	p.entries = append(append(p.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
 	m.entries = p.entries[first:len(p.entries):len(p.entries)]
+}
+
+// appendName returns the digest of a value, which names a hold or a reservation.
+func (p *Plan) appendName(value string) []byte {
+	start := len(p.holds)
+	p.holds = append(p.holds, value...) // only for hashing without allocation
+	digest := sha256.Sum256(p.holds[start:])
+	p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
+	return p.holds[start:len(p.holds):len(p.holds)]
 }
 
 // addLevels adds the levels of m: its override or its rule, then the rules above whose limits
@@ -201,7 +243,7 @@ func (pl *Planner) addLevels(p *Plan, m *match, domain string, d *Descriptor) (e
 	if d.HasOverride {
 		lowest, err = pl.addOverride(p, m, domain, d.Override)
 	}
-	m.inFlight = m.inFlight || lowest != nil && lowest.Hold != ""
+	m.inFlight = m.inFlight || lowest != nil && lowest.InFlight
 	for rule := lowest; rule != nil; rule = rule.Above {
 		p.addLevel(level{rule: rule, limits: rule.Limits, entries: rule.Counted(m.entries), patterns: rule.Patterns})
 	}
@@ -279,6 +321,9 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 			if isHold {
 				h := &p.Hits[len(p.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
+			}
+			if l.Settle != "" {
+				p.reserve(m.hold, d, start)
 			}
 		}
 		level.endHit = len(p.Hits)

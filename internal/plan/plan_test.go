@@ -103,6 +103,9 @@ func hitsOf(p *Plan) (hits []string) {
 		if h.Hold != nil {
 			hit += " hold"
 		}
+		if h.Reservation != nil {
+			hit += " reservation"
+		}
 		hits = append(hits, hit)
 	}
 	return hits

@@ -19,9 +19,26 @@ const maxEntryTexts = 16 << 10
 // which Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it has
 // the domain, the descriptors and the hitsAddend of the request, and the metadata of the rules
 // of admitted descriptors. Weir adds the answer to each descriptor, and the limits that denied
-// the request or would have denied it without a shadow mode.
-func metadata(r *plan.Request, result *plan.Result) []byte {
-	fields := map[string]any{"domain": utf8(r.Domain)}
+// the request or would have denied it without a shadow mode. Without Options.DynamicMetadata,
+// there is only the token of a reservation, which Envoy needs to settle it.
+func (s *Service) metadata(r *plan.Request, result *plan.Result, token string) []byte {
+	fields := map[string]any{}
+	if token != "" {
+		fields["reservation"] = token
+	}
+	if s.opts.DynamicMetadata {
+		describe(fields, r, result)
+	}
+	// Neither call fails, because all texts are UTF-8 and the metadata of rules has only JSON
+	// values.
+	message, _ := structpb.NewStruct(fields)
+	encoded, _ := proto.Marshal(message)
+	return encoded
+}
+
+// describe adds the fields that describe the request and its result.
+func describe(fields map[string]any, r *plan.Request, result *plan.Result) {
+	fields["domain"] = utf8(r.Domain)
 	shadowed := addDenials(fields, r, result)
 	room := maxEntryTexts
 	asked := make([]any, len(r.Descriptors))
@@ -58,11 +75,6 @@ func metadata(r *plan.Request, result *plan.Result) []byte {
 	if len(ofRules) > 0 {
 		fields["metadata"] = ofRules
 	}
-	// Neither call fails, because all texts are UTF-8 and the metadata of rules has only JSON
-	// values.
-	message, _ := structpb.NewStruct(fields)
-	encoded, _ := proto.Marshal(message)
-	return encoded
 }
 
 // answer returns the code of a descriptor, and the rule and the limit that decided. limitName is

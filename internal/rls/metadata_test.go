@@ -1,8 +1,10 @@
 package rls
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -101,4 +103,48 @@ func wantStruct(t *testing.T, got *structpb.Struct, want string) {
 	if !proto.Equal(got, &wanted) {
 		t.Errorf("got %v, want %v", got, &wanted)
 	}
+}
+
+// A reservation gets a token, without DynamicMetadata, too. The token settles it once.
+func TestTokenOfReservation(t *testing.T) {
+	o := options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100, settle: reservation}}, {key: path, rate_limit: {unit: day, requests_per_unit: 9}}]}")
+	s, token := o.service(), ""
+	for _, step := range []struct {
+		request string
+		left    uint32
+		tokens  int
+		unknown float64
+	}{
+		{"path=a", 8, 0, 0},
+		{"user=a +40", 60, 1, 0},
+		{"user=b;reservation=TOKEN(30)", 100, 0, 1},
+		{"user=a;reservation=TOKEN(30)", 70, 0, 1},
+		{"user=a;reservation=TOKEN(0)", 70, 0, 2},
+		{"user=a;reservation=forged(0)", 70, 0, 3},
+		{"user=a(80)", 0, 0, 3},
+		{"user=a +1", 0, 0, 3},
+	} {
+		got := response(t, decide(t, s, strings.ReplaceAll(step.request, "TOKEN", token)).response)
+		fields := got.GetDynamicMetadata().GetFields()
+		if left := got.GetStatuses()[0].GetLimitRemaining(); left != step.left || len(fields) != step.tokens {
+			t.Errorf("%s: %d left, metadata %v, want %d and %d tokens", step.request, left, fields, step.left, step.tokens)
+		}
+		if step.tokens > 0 {
+			token = fields["reservation"].GetStringValue()
+		}
+		if got := unknownReservations(t, o.registry); got != step.unknown {
+			t.Errorf("%s: %v unknown reservations, want %v", step.request, got, step.unknown)
+		}
+	}
+}
+
+// unknownReservations returns the value of weir_unknown_reservations_total.
+func unknownReservations(t *testing.T, registry prometheus.Gatherer) float64 {
+	t.Helper()
+	for _, family := range testenv.Must(registry.Gather())(t) {
+		if family.GetName() == "weir_unknown_reservations_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return -1
 }

@@ -106,6 +106,15 @@ func (s *Store) locate(key []byte) (p location, shard int) {
 	return location{shard: &s.shards[shard], hash: inShard(hash)}, shard
 }
 
+// open returns the state of the counter of a key, which it adds if there is none. The shard must
+// be locked.
+func (p *location) open(key []byte) *limiter.State {
+	if p.counter = p.shard.find(p.hash, key); p.counter == 0 {
+		p.counter = p.shard.add(p.hash, key)
+	}
+	return &p.shard.at(p.counter).state
+}
+
 // Decide implements limiter.Store. It waits for nothing but other requests, and fails only if
 // the caller has left.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
@@ -118,6 +127,12 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		var shard int
 		locations[i], shard = s.locate(hits[i].Key)
 		touched |= 1 << shard
+	}
+	for i := range hits { // behind them, the records of reservations
+		if key := hits[i].Reservation; key != nil {
+			record, shard := s.locate(key)
+			locations, touched = append(locations, record), touched|1<<shard
+		}
 	}
 	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
 	if err != nil {
@@ -134,7 +149,8 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return denied, nil
 }
 
-// count calls limiter.Count under the locks of the touched shards. It returns the time of the
+// count calls limiter.Count under the locks of the touched shards. locations are those of hits, then
+// of their reservations. It returns the time of the
 // decision. Its error comes from limiter.Left.
 func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
 	// All requests lock shards in ascending order, so that there is no deadlock.
@@ -156,24 +172,33 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	// others.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
-	var holds []*limiter.Holds
+	var kept []limiter.Kept
+	records := locations[len(hits):]
 	for i := range hits {
 		p, h := &locations[i], &hits[i]
-		if p.counter = p.shard.find(p.hash, h.Key); p.counter == 0 {
-			p.counter = p.shard.add(p.hash, h.Key)
+		states = append(states, p.open(h.Key))
+		if h.Hold == nil && h.Reservation == nil {
+			continue
 		}
-		states = append(states, &p.shard.at(p.counter).state)
+		if kept == nil {
+			kept = make([]limiter.Kept, len(hits))
+		}
 		if h.Hold != nil {
-			if holds == nil {
-				holds = make([]*limiter.Holds, len(hits))
-			}
-			holds[i] = p.shard.holdsOf(p.counter, h.Limit)
+			kept[i].Holds = p.shard.holdsOf(p.counter, h.Limit)
+		} else {
+			kept[i].Record, records = records[0].open(h.Reservation), records[1:]
 		}
 	}
-	denied = limiter.Count(hits, states, holds, now, out, after)
+	denied = limiter.Count(hits, states, kept, now, out, after)
 	evictions := 0
-	for i, p := range locations {
-		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
+	records = locations[len(hits):]
+	for i, h := range hits {
+		p := &locations[i]
+		evictions += p.shard.keep(p.counter, h.Limit.Expiry(after[i]), now)
+		if h.Reservation != nil {
+			evictions += records[0].shard.keep(records[0].counter, h.Limit.Record().Expiry(*kept[i].Record), now)
+			records = records[1:]
+		}
 	}
 	for _, p := range locations {
 		p.shard.clear(now, clearedPerHit)

@@ -30,6 +30,7 @@ type Limit struct {
 	TimeZone        string   `json:"time_zone,omitempty"` // only with the calendar algorithm
 	Burst           *uint64  `json:"burst,omitempty"`     // size of a token bucket
 	Hold            string   `json:"hold,omitempty"`      // key of the entry that names a hold
+	Settle          string   `json:"settle,omitempty"`    // key of the entry that settles a reservation
 	Charge          string   `json:"charge,omitempty"`
 	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
@@ -106,6 +107,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	shown.Period, shown.PeriodSeconds = l.Per(), int64(l.Period()/time.Second)
 	shown.Notify = l.Notify
 	shown.Algorithm, shown.Mode, shown.Hold = l.Algorithm.String(), descriptors.ModeWord(l.Mode), l.HoldKey()
+	shown.Settle = l.Settle
 	shown.FailureMode = cmp.Or(l.FailureMode, q.Failure, limiter.FailureError).String()
 	if l.Algorithm.Takes(limiter.ChargeOption) {
 		shown.Charge = descriptors.ChargeWord(cmp.Or(l.Charge, q.Charge, limiter.Auto))

@@ -3,18 +3,20 @@
 -- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
 --            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
---                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
+--                     5 settle
 --            3 bytes  the number of its limit, from 1
 --            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
 --                     hold see holds.lua
---          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
+--          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge;
+--          reserve and settle are followed by two of 3 bytes: the counter and the limit of the reservation's record
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
 -- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
--- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
+-- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED, SETTLED.
 
-local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
+local HIT, LAST, ALWAYS, RESERVE, REFUND, RELEASE, SETTLE = 14, 32, 1, 2, 3, 4, 5
 
 local found, states = {}, {} -- by counter, the stored and the current state
 
@@ -30,11 +32,51 @@ local function ban_of(s, limit)
   return ban and ban > now and min(ban, limit.ban or ban) or nil
 end
 
--- Charges or refunds the cost of a hit. at, used and prev are the state of its counter rolled to now.
+-- Returns the current state of a counter.
+local function state_of(i, limit)
+  if not states[i] then
+    found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
+    states[i] = found[i]
+  end
+  return states[i]
+end
+
+-- Takes the record of a reservation, unless it is unused.
+local function take_record(hit)
+  local record, limit = state_of(hit.record, hit.record_limit), hit.record_limit
+  local _, used, prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
+  if used + prev > 0 then
+    hit.reserved = record
+    states[hit.record] = new_state(limit, record.at, 0, 0)
+  end
+end
+
+-- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does. at, used and prev
+-- are the state of the counter rolled to now.
+local function settle(hit, at, used, prev)
+  local limit, record, change = hit.limit, hit.reserved, hit.reserved.used - hit.cost
+  local algorithm = limit.algorithm
+  if limit.drain and change < 0 then
+    return algorithm.take(limit, -change, used, prev)
+  elseif limit.drain then
+    return algorithm.give(limit, change, used, prev)
+  elseif record.at <= limit.newest then
+    local left_at, left_used, left_prev = algorithm.roll(limit, record.at, record.used, record.prev)
+    local now_used, now_prev = algorithm.give_back(limit, change, at, used, prev, left_at, left_used, left_prev, record.at)
+    return now_used or used, now_prev or prev
+  end
+  return used, prev
+end
+
+-- Charges, refunds or settles the cost of a hit. at, used and prev are the state of its counter rolled to now.
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
-  local change = refund and limit.algorithm.give or limit.algorithm.take
-  used, prev = change(limit, hit.cost, used, prev)
+  if hit.reserved then
+    used, prev = settle(hit, at, used, prev)
+  else
+    local change = refund and limit.algorithm.give or limit.algorithm.take
+    used, prev = change(limit, hit.cost, used, prev)
+  end
   states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
   if hit.name then
     held[hit.counter][hit.name] = not refund
@@ -42,6 +84,9 @@ local function write(hit, s, at, used, prev)
 end
 
 local function is_already(hit)
+  if hit.charge == SETTLE then
+    return not hit.reserved
+  end
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
@@ -62,6 +107,11 @@ local function release(hit, s)
   end
 end
 
+-- Reports whether a hit is written even if its request is denied.
+local function is_unconditional(hit)
+  return hit.charge == SETTLE or hit.cost > 0 and hit.charge ~= 0 and hit.charge ~= RESERVE
+end
+
 -- Finds out whether a hit exceeds its limit, and charges it if not.
 local function try_hit(hit, s)
   local i, limit, charge = hit.counter, hit.limit, hit.charge
@@ -74,9 +124,9 @@ local function try_hit(hit, s)
   hit.before, hit.already = s, is_already(hit)
   hit.held_before = hit.name and held[i][hit.name]
   local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
-  hit.over = charge ~= REFUND and not hit.already
+  hit.over = charge < REFUND and not hit.already
     and (limit.ban and ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
-  if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
+  if (hit.cost > 0 or charge == SETTLE) and not hit.already and (not hit.over or charge == ALWAYS) then
     write(hit, s, at, used, prev)
   end
 end
@@ -93,7 +143,7 @@ local function deny(hits)
   for h = 1, #hits do
     local hit = hits[h]
     local s, limit = states[hit.counter], hit.limit
-    if hit.charge ~= 0 and hit.cost > 0 then
+    if is_unconditional(hit) then
       hit.already = is_already(hit)
       if not hit.already then
         write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
@@ -113,25 +163,33 @@ local function decide(hits)
   local denied, quotas, quotas_over = false, 0, 0
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
-    if not states[i] then
-      found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
-      states[i] = found[i]
-    end
+    local s = state_of(i, limit)
     if hit.charge == RELEASE then
-      release(hit, states[i])
+      release(hit, s)
     else
-      try_hit(hit, states[i])
+      if hit.charge == SETTLE then
+        take_record(hit)
+      end
+      try_hit(hit, s)
     end
     denied = denied or hit.mode == 0 and hit.over
     if hit.mode == 2 then
       quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
-  if denied or quotas > 0 and quotas == quotas_over then
+  denied = denied or quotas > 0 and quotas == quotas_over
+  if denied then
     deny(hits)
   end
   for h = 1, #hits do
-    hits[h].after = states[hits[h].counter]
+    local hit = hits[h]
+    hit.after = states[hit.counter]
+    if hit.charge == RESERVE then
+      state_of(hit.record, hit.record_limit)
+      if hit.cost > 0 and not hit.over and not denied then
+        states[hit.record] = new_state(hit.record_limit, hit.after.at, hit.cost, 0)
+      end
+    end
   end
 end
 
@@ -142,7 +200,7 @@ while p <= #text do
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
     mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
-    before = false, after = false, over = false, already = false, -- set by decide
+    before = false, after = false, over = false, already = false, reserved = false, -- set by decide
   }
   p = p + HIT
   if hit.limit.holds and hit.cost > 1 then
@@ -151,6 +209,11 @@ while p <= #text do
   if hit.charge == RELEASE then
     hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }
     p = p + 21
+  end
+  if hit.charge == RESERVE or hit.charge == SETTLE then
+    local r1, r2, r3, l1, l2, l3 = byte(text, p, p + 5)
+    hit.record, hit.record_limit = (r1 * 256 + r2) * 256 + r3, limits[(l1 * 256 + l2) * 256 + l3]
+    p = p + 6
   end
   hits[#hits + 1] = hit
   if last then
@@ -186,7 +249,7 @@ for r = 1, #requests do
   for h = 1, #hits do
     local hit = hits[h]
     local s = hit.after
-    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or ADMITTED
+    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or hit.reserved and SETTLED + hit.reserved.used or ADMITTED
     reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = s.at, s.used, s.prev, s.banned or 0
     n = n + 5
   end
