@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
@@ -263,23 +264,27 @@ func (d *decoder) rule(l *level) *Rule {
 // limits or, if they have none, in the rules above whose limits apply below. The two keys must not
 // differ, and all limits must have holds, or all reservations.
 func (d *decoder) setHold(r *Rule) {
+	settles := false
+	if above := r.Above; above != nil {
+		r.InFlight, settles = above.InFlight, above.Hold != "" && !above.InFlight
+	}
 	for _, l := range r.Limits {
-		key := l.NamingKey()
+		key := cmp.Or(l.HoldKey(), l.Settle)
 		if key == "" {
 			continue
 		}
-		r.Hold, r.InFlight = key, r.InFlight || l.HoldKey() != ""
+		r.Hold, r.InFlight, settles = key, r.InFlight || l.HoldKey() != "", settles || l.Settle != ""
 		if e := (limiter.Entry{Key: d.domain, Value: key}); d.tree.holds[e] == nil {
 			d.tree.holds[e] = r
 		}
 	}
 	switch above := r.Above; {
-	case above == nil || above.Hold == "":
+	case settles && r.InFlight:
+		d.ProblemIn("settle", r.node.at(), "settle does not work beside or below algorithm concurrency: use another rule")
+	case above == nil || above.Hold == "" || above.Hold == r.Hold:
 	case r.Hold == "":
-		r.Hold, r.InFlight = above.Hold, above.InFlight
-	case r.InFlight != above.InFlight:
-		d.ProblemIn("settle", r.node.at(), settleBesideHold)
-	case r.Hold != above.Hold:
+		r.Hold = above.Hold
+	default:
 		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which applies below: both must use one entry",
 			r.Hold, above.Hold, above.Way(), above.Location())
 	}

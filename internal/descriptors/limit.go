@@ -39,29 +39,23 @@ func (d *decoder) rateLimit(n *yaml.Node) {
 	}
 }
 
-const settleBesideHold = "settle does not work beside algorithm concurrency: use another rule"
-
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
 	alike := map[string]uint32{} // number of limits that count in the same way
-	names, hold, inFlight := map[string]bool{}, "", false
+	names, hold := map[string]bool{}, ""
 	d.Items(list, func(n *yaml.Node) {
 		limit := d.limit(n)
 		if limit == nil {
 			return
 		}
-		given, key := &d.limitFields.given, limit.NamingKey()
+		given, key := &d.limitFields.given, cmp.Or(limit.HoldKey(), limit.Settle)
 		if limit.Name != "" && names[limit.Name] { // metrics and replaces refer to limits by name
 			d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
 		}
-		switch {
-		case hold == "" || key == "":
-		case inFlight != (limit.HoldKey() != ""):
-			d.ProblemIn("settle", strictyaml.At(given.Mapping), settleBesideHold)
-		case key != hold:
+		if hold != "" && key != "" && key != hold {
 			d.ProblemIn("hold", strictyaml.At(given.Mapping), "%q differs from %q of another limit: a rule must name its requests in flight by one entry", key, hold)
 		}
-		names[limit.Name], hold, inFlight = true, cmp.Or(hold, key), inFlight || limit.HoldKey() != ""
+		names[limit.Name], hold = true, cmp.Or(hold, key)
 		l.Limits = append(l.Limits, limit)
 		kind := string(limit.AppendKind(nil))
 		if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
@@ -161,10 +155,6 @@ func (d *decoder) timeZone(n *yaml.Node) {
 
 func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
-}
-
-func (d *decoder) settle(n *yaml.Node) {
-	d.limitFields.Settle = d.neededText(n, d.Text, "a key is required; use that of an entry that settles a reservation, such as reservation")
 }
 
 // neededText returns the text of n that read returns. If it is empty, neededText reports

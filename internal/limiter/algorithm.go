@@ -132,8 +132,8 @@ type counting interface {
 	// unused state.
 	add(s State, cost int64) State
 	// giveBack reverses the part of an earlier charge of cost that would still count in s if
-	// nothing else had happened since. charged is the state just after that charge, and remains
-	// is charged rolled to now.
+	// nothing else had happened since. A negative cost adds to the charge. charged is the state
+	// just after that charge, and remains is charged rolled to now.
 	giveBack(s, remains, charged State, cost int64) State
 	// usage returns the used units, and the time until none is used. reset is also correct for a
 	// state that is not rolled, whatever now is.
@@ -199,8 +199,7 @@ func (l *Limit) Expiry(s State) int64 {
 // so that a late call never removes the use of others. This is exact for windows. From a bucket
 // that was empty in between, it may remove too little, by the units that drained since the
 // charge, but never too much. If s or charged is later than now, GiveBack returns s: the clock
-// stepped back, and the age of the charge is unknown. A ban stays. In windows, a negative cost
-// adds units.
+// stepped back, and the age of the charge is unknown. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, remains := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || remains.At < charged.At {
@@ -209,19 +208,19 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
-// settle replaces the units of a reservation by cost, in the window in which they were reserved.
-// reserved is its record, and s must be rolled. A bucket has no windows, so that the difference
-// changes its level now.
-func (l *Limit) settle(s, reserved State, cost, now int64) State {
-	if l.Algorithm == TokenBucket {
-		return l.counting.add(s, cost-reserved.Used)
+// settle replaces the units in a record by cost, in the window in which they were reserved, or now
+// in a bucket. s must be rolled. If the record is later than now, settle returns s, as GiveBack.
+func (l *Limit) settle(s, record State, cost, now int64) State {
+	remains := l.Record().roll(record, now)
+	if remains.At < record.At {
+		return s
 	}
-	return l.GiveBack(s, reserved, reserved.Used-cost, now)
+	return l.counting.giveBack(s, remains, record, record.Used-cost)
 }
 
-// Record returns the limit by which the records of reservations are rolled and expire: l itself,
-// because a record lasts as long as its window. The record of a bucket, whose level may drain
-// before an answer ends, lasts at least an hour.
+// Record returns the limit by which the records of reservations expire: l, so that a record lasts
+// as long as its window. For a bucket, which may drain before an answer ends, it lasts at least an
+// hour.
 func (l *Limit) Record() *Limit { return cmp.Or(l.record, l) }
 
 // Constants returns the constants of the limit, for a store that counts in Lua. A limit with a

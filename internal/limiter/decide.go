@@ -83,8 +83,10 @@ func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision)
 
 // Kept is the stored data of a hit beside the state of its counter.
 type Kept struct {
-	Holds  *Holds // holds of the counter, or nil unless the hit names a hold
-	Record *State // record of the reservation, counted by Limit.Record, or nil unless the hit has a Reservation
+	Holds *Holds // holds of the counter, or nil unless the hit names a hold
+	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
+	// replaces Record by a copy.
+	Record *State
 }
 
 // Count is Decide without the fields of Describe. It makes all changes of states, so that a
@@ -100,7 +102,10 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			out[i].Already = held.has(h.Hold) != h.Refund
 		}
 		if h.settles() {
-			out[i].Reserved = reserved(hits, kept, i, now)
+			if record := keptAt(kept, i).Record; record != nil && !h.Limit.Record().roll(*record, now).unused() {
+				taken := *record
+				*record, kept[i].Record, out[i].Reserved = State{}, &taken, taken.Used
+			}
 			out[i].Already = out[i].Reserved == 0
 		}
 		rolled := h.Limit.roll(*s, now)
@@ -148,11 +153,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			*s = of.Holds.State(now)
 		}
 		after[i] = *s
-		switch h := &hits[i]; {
-		case of.Record == nil:
-		case h.Refund:
-			*of.Record = State{}
-		case out[i].Charged:
+		if h := &hits[i]; of.Record != nil && !h.Refund && out[i].Charged {
 			*of.Record = State{At: s.At, Used: h.CountedCost()}
 		}
 	}
@@ -165,16 +166,6 @@ func keptAt(kept []Kept, i int) Kept {
 		return Kept{}
 	}
 	return kept[i]
-}
-
-// reserved returns the units that hits[i], a settlement, replaces. It returns 0 if the
-// reservation is unknown, or if an earlier hit of the request settles it.
-func reserved(hits []Hit, kept []Kept, i int, now int64) int64 {
-	record := keptAt(kept, i).Record
-	if record == nil || slices.ContainsFunc(kept[:i], func(of Kept) bool { return of.Record == record }) || hits[i].Limit.Record().roll(*record, now).unused() {
-		return 0
-	}
-	return record.Used
 }
 
 // changes reports whether h is written if its request is not denied.

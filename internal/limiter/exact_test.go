@@ -237,8 +237,10 @@ func reserve(r *rule, b exactCounter, units *big.Rat, now int64) reservation {
 // later than now, because the clock stepped back, and in a bucket now.
 func (of reservation) settle(r *rule, b exactCounter, use *big.Rat, now int64) exactCounter {
 	most := rat(1 << 52)
-	if _, ok := b.(exactBucket); ok {
-		most = sum(r.size, r.drain)
+	if bucket, ok := of.of.(exactBucket); ok {
+		if most = sum(r.size, r.drain); bucket.at > now {
+			return b
+		}
 	}
 	change := difference(within(use, most), of.units)
 	switch b := b.(type) {

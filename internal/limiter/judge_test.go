@@ -95,8 +95,8 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 		if of, known := j.reserved[string(h.Reservation)]; known && now < of.end {
 			verdicts[i].reserved, settles[h] = of.units, of
+			delete(j.reserved, string(h.Reservation))
 		}
-		delete(j.reserved, string(h.Reservation))
 	}
 	write := func(h *Hit, r *rule, b exactCounter) {
 		held, named := b.(exactHolds)

@@ -177,15 +177,6 @@ func (s *Spec) HoldKey() string {
 	return cmp.Or(s.Hold, DefaultHold)
 }
 
-// NamingKey returns the key of the entry that names a hold or a reservation, or "" if the limit
-// has neither.
-func (s *Spec) NamingKey() string {
-	if s.Unlimited {
-		return ""
-	}
-	return cmp.Or(s.HoldKey(), s.Settle)
-}
-
 // Limit is a Spec that can be counted. Nth, Mode and Series may be changed until it is first
 // used; after that it is immutable. A new configuration makes new limits.
 type Limit struct {

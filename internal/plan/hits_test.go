@@ -220,26 +220,6 @@ func TestManyReplacedLimits(t *testing.T) {
 	})
 }
 
-// The token of a request leads to its reservations, and to those of no other counter.
-func TestTokensOfReservations(t *testing.T) {
-	tree := load(t, settleRules)
-	var res Result
-	decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", Descriptors: each("user=a,user=b")}, &res)
-	token, of := res.Token(), [2]string{string(res.Plan.Hits[0].Reservation), string(res.Plan.Hits[1].Reservation)}
-	for i, text := range []string{"user=a reservation=" + token, "user=b reservation=" + token, "user=a reservation=" + token[1:], "user=a reservation="} {
-		got := string(planned(t, Options{}, tree, words(text)).Hits[0].Reservation)
-		if (i < 2) != (got != "" && got == of[i%2]) {
-			t.Errorf("%s leads to %q, reserved %q", text, got, of)
-		}
-	}
-	for _, text := range []string{"user=a reservation=" + token, "user=a"} { // a settlement, and a denial
-		decide(t, New(Options{}), tree, counters{}, &Request{Domain: "api", HitsAddend: 11, Descriptors: each(text)}, &res)
-		if res.Token() != "" {
-			t.Errorf("%s gets a token", text)
-		}
-	}
-}
-
 // Entries with equal values name the same hold.
 func TestNamesOfHolds(t *testing.T) {
 	p := planned(t, Options{}, load(t, flightRules), each("user=a request_id=r1,request_id=r1 user=b,user=a request_id=r2")...)

@@ -80,6 +80,8 @@ type Plan struct {
 	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
 	// an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
+	// Token settles the reservations of the request if it is admitted. It is "" without any.
+	Token string
 
 	matches   []match          // one for each descriptor
 	levels    []level          // levels of all matches, in their order
@@ -87,8 +89,7 @@ type Plan struct {
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
-	token     string           // token of the reservations of the request, or "" if it makes none
-	name      []byte           // name of these reservations, a digest of token
+	name      []byte           // name of the request's reservations, a digest of Token
 	labels    []byte           // labels with values of the request, of all hits
 	work      descriptors.Work // remaining work for matching values with patterns
 }
@@ -186,33 +187,18 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 // reserves nothing.
 func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
 	h := &p.Hits[len(p.Hits)-1]
-	switch {
-	case d.Refund, name == nil && d.HasHitsAddend:
+	if d.Refund || name == nil && d.HasHitsAddend {
 		return
-	case name != nil:
-		h.Refund = true
-	case p.token == "":
-		p.token = rand.Text()
-		p.name = p.appendName(p.token)
 	}
-	if name == nil {
+	if h.Refund = name != nil; !h.Refund {
+		if p.Token == "" {
+			p.Token = rand.Text()
+			p.name = p.appendName(p.Token)
+		}
 		name = p.name
 	}
 	p.keys = limiter.AppendReservation(p.keys, name)
 	h.Reservation, h.Always = p.keys[start:len(p.keys):len(p.keys)], false
-}
-
-// Token returns the token that settles the reservations of the request, or "" if it has reserved
-// nothing.
-func (res *Result) Token() string {
-	if res.Plan.token != "" {
-		for i, h := range res.Plan.Hits {
-			if h.Reservation != nil && !h.Refund && res.Decisions[i].Charged {
-				return res.Plan.token
-			}
-		}
-	}
-	return ""
 }
 
 // nameHold sets the name of m's hold from the entry at holdEntry, unless its value is empty. It

@@ -31,9 +31,9 @@ func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result)
 		b = s.opts.ResponseHeaders.append(b, 3, status)
 		b = s.opts.RequestHeaders.append(b, 4, status)
 	}
-	if token := result.Token(); s.opts.DynamicMetadata || token != "" {
+	if s.opts.DynamicMetadata || result.Plan.Token != "" && !result.Denied {
 		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendBytes(b, s.metadata(r, result, token))
+		b = protowire.AppendBytes(b, s.metadata(r, result))
 	}
 	return b
 }

@@ -21,9 +21,9 @@ const maxEntryTexts = 16 << 10
 // of admitted descriptors. Weir adds the answer to each descriptor, and the limits that denied
 // the request or would have denied it without a shadow mode. Without Options.DynamicMetadata,
 // there is only the token of a reservation, which Envoy needs to settle it.
-func (s *Service) metadata(r *plan.Request, result *plan.Result, token string) []byte {
+func (s *Service) metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{}
-	if token != "" {
+	if token := result.Plan.Token; token != "" && !result.Denied {
 		fields["reservation"] = token
 	}
 	if s.opts.DynamicMetadata {

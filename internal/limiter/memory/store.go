@@ -96,8 +96,9 @@ func (s *Store) size() (n float64) {
 // location is the location of a hit's counter.
 type location struct {
 	shard   *shard
-	hash    uint32 // hash of the key within the shard
-	counter uint32 // number in the shard, valid while the shard is locked
+	hash    uint32    // hash of the key within the shard
+	counter uint32    // number in the shard, valid while the shard is locked
+	record  *location // of the hit's reservation, or nil
 }
 
 func (s *Store) locate(key []byte) (p location, shard int) {
@@ -127,11 +128,9 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		var shard int
 		locations[i], shard = s.locate(hits[i].Key)
 		touched |= 1 << shard
-	}
-	for i := range hits { // behind them, the records of reservations
 		if key := hits[i].Reservation; key != nil {
 			record, shard := s.locate(key)
-			locations, touched = append(locations, record), touched|1<<shard
+			locations[i].record, touched = &record, touched|1<<shard
 		}
 	}
 	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
@@ -149,8 +148,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return denied, nil
 }
 
-// count calls limiter.Count under the locks of the touched shards. locations are those of hits, then
-// of their reservations. It returns the time of the
+// count calls limiter.Count under the locks of the touched shards. It returns the time of the
 // decision. Its error comes from limiter.Left.
 func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
 	// All requests lock shards in ascending order, so that there is no deadlock.
@@ -173,7 +171,6 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
 	var kept []limiter.Kept
-	records := locations[len(hits):]
 	for i := range hits {
 		p, h := &locations[i], &hits[i]
 		states = append(states, p.open(h.Key))
@@ -186,18 +183,15 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 		if h.Hold != nil {
 			kept[i].Holds = p.shard.holdsOf(p.counter, h.Limit)
 		} else {
-			kept[i].Record, records = records[0].open(h.Reservation), records[1:]
+			kept[i].Record = p.record.open(h.Reservation)
 		}
 	}
 	denied = limiter.Count(hits, states, kept, now, out, after)
 	evictions := 0
-	records = locations[len(hits):]
-	for i, h := range hits {
-		p := &locations[i]
-		evictions += p.shard.keep(p.counter, h.Limit.Expiry(after[i]), now)
-		if h.Reservation != nil {
-			evictions += records[0].shard.keep(records[0].counter, h.Limit.Record().Expiry(*kept[i].Record), now)
-			records = records[1:]
+	for i, p := range locations {
+		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
+		if r := p.record; r != nil {
+			evictions += r.shard.keep(r.counter, hits[i].Limit.Record().Expiry(r.shard.at(r.counter).state), now)
 		}
 	}
 	for _, p := range locations {

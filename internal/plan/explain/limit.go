@@ -105,9 +105,8 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	}
 	shown.RequestsPerUnit, shown.Rate = &l.RequestsPerUnit, l.Rate()
 	shown.Period, shown.PeriodSeconds = l.Per(), int64(l.Period()/time.Second)
-	shown.Notify = l.Notify
+	shown.Notify, shown.Settle = l.Notify, l.Settle
 	shown.Algorithm, shown.Mode, shown.Hold = l.Algorithm.String(), descriptors.ModeWord(l.Mode), l.HoldKey()
-	shown.Settle = l.Settle
 	shown.FailureMode = cmp.Or(l.FailureMode, q.Failure, limiter.FailureError).String()
 	if l.Algorithm.Takes(limiter.ChargeOption) {
 		shown.Charge = descriptors.ChargeWord(cmp.Or(l.Charge, q.Charge, limiter.Auto))

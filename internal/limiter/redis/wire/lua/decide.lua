@@ -51,30 +51,25 @@ local function take_record(hit)
   end
 end
 
--- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does. at, used and prev
--- are the state of the counter rolled to now.
+-- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does, or nothing. at,
+-- used and prev are the state of the counter rolled to now.
 local function settle(hit, at, used, prev)
-  local limit, record, change = hit.limit, hit.reserved, hit.reserved.used - hit.cost
-  local algorithm = limit.algorithm
-  if limit.drain and change < 0 then
-    return algorithm.take(limit, -change, used, prev)
-  elseif limit.drain then
-    return algorithm.give(limit, change, used, prev)
-  elseif record.at <= limit.newest then
-    local left_at, left_used, left_prev = algorithm.roll(limit, record.at, record.used, record.prev)
-    local now_used, now_prev = algorithm.give_back(limit, change, at, used, prev, left_at, left_used, left_prev, record.at)
-    return now_used or used, now_prev or prev
+  local record, limit = hit.reserved, hit.record_limit
+  if record.at <= limit.newest then
+    local left_at, left_used, left_prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
+    return hit.limit.algorithm.give_back(
+      hit.limit, record.used - hit.cost, at, used, prev, left_at, left_used, left_prev, record.at)
   end
-  return used, prev
 end
 
 -- Charges, refunds or settles the cost of a hit. at, used and prev are the state of its counter rolled to now.
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
+  local change = refund and limit.algorithm.give or limit.algorithm.take
   if hit.reserved then
-    used, prev = settle(hit, at, used, prev)
+    local new_used, new_prev = settle(hit, at, used, prev)
+    used, prev = new_used or used, new_prev or prev
   else
-    local change = refund and limit.algorithm.give or limit.algorithm.take
     used, prev = change(limit, hit.cost, used, prev)
   end
   states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
@@ -105,11 +100,6 @@ local function release(hit, s)
     used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
     states[i] = used and new_state(limit, at, used, prev, ban_of(s, limit)) or s
   end
-end
-
--- Reports whether a hit is written even if its request is denied.
-local function is_unconditional(hit)
-  return hit.charge == SETTLE or hit.cost > 0 and hit.charge ~= 0 and hit.charge ~= RESERVE
 end
 
 -- Finds out whether a hit exceeds its limit, and charges it if not.
@@ -143,7 +133,7 @@ local function deny(hits)
   for h = 1, #hits do
     local hit = hits[h]
     local s, limit = states[hit.counter], hit.limit
-    if is_unconditional(hit) then
+    if hit.charge == SETTLE or hit.cost > 0 and (hit.charge == ALWAYS or hit.charge == REFUND) then
       hit.already = is_already(hit)
       if not hit.already then
         write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
@@ -249,7 +239,8 @@ for r = 1, #requests do
   for h = 1, #hits do
     local hit = hits[h]
     local s = hit.after
-    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or hit.reserved and SETTLED + hit.reserved.used or ADMITTED
+    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY
+      or hit.reserved and SETTLED + hit.reserved.used or ADMITTED
     reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = s.at, s.used, s.prev, s.banned or 0
     n = n + 5
   end
