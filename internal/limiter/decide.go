@@ -95,16 +95,17 @@ type Kept struct {
 func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
 	for i := range hits {
-		h, s, held := &hits[i], states[i], keptAt(kept, i).Holds
+		h, s, of := &hits[i], states[i], keptAt(kept, i)
 		out[i].Already, out[i].Reserved = false, 0
-		if held != nil {
-			*s = held.State(now)
-			out[i].Already = held.has(h.Hold) != h.Refund
-		}
-		if h.settles() {
-			if record := keptAt(kept, i).Record; record != nil && !h.Limit.Record().roll(*record, now).unused() {
-				taken := *record
-				*record, kept[i].Record, out[i].Reserved = State{}, &taken, taken.Used
+		switch {
+		case of.Holds != nil:
+			*s = of.Holds.State(now)
+			out[i].Already = of.Holds.has(h.Hold) != h.Refund
+		case h.settles():
+			if of.Record != nil && !h.Limit.Record().roll(*of.Record, now).unused() {
+				taken := *of.Record
+				*of.Record, of.Record, out[i].Reserved = State{}, &taken, taken.Used
+				kept[i] = of
 			}
 			out[i].Already = out[i].Reserved == 0
 		}
@@ -118,7 +119,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 		wanted := max(h.CountedCost(), h.least())
 		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
-			*s = h.write(rolled.leaveBan(until, now), keptAt(kept, i), now)
+			*s = h.write(rolled.leaveBan(until, now), of, now)
 		}
 	}
 	if denied = Settle(hits, out); denied {

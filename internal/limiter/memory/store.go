@@ -96,9 +96,8 @@ func (s *Store) size() (n float64) {
 // location is the location of a hit's counter.
 type location struct {
 	shard   *shard
-	hash    uint32    // hash of the key within the shard
-	counter uint32    // number in the shard, valid while the shard is locked
-	record  *location // of the hit's reservation, or nil
+	hash    uint32 // hash of the key within the shard
+	counter uint32 // number in the shard, valid while the shard is locked
 }
 
 func (s *Store) locate(key []byte) (p location, shard int) {
@@ -123,17 +122,21 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	var afterBuf [scratch]limiter.State
 	locations := slices.Grow(locationsBuf[:0], len(hits))[:len(hits)]
 	after := slices.Grow(afterBuf[:0], len(hits))[:len(hits)]
-	var touched uint64 // mask of shards
+	var records []location // of the hits' reservations, nil if there are none
+	var touched uint64     // mask of shards
 	for i := range hits {
 		var shard int
 		locations[i], shard = s.locate(hits[i].Key)
 		touched |= 1 << shard
 		if key := hits[i].Reservation; key != nil {
-			record, shard := s.locate(key)
-			locations[i].record, touched = &record, touched|1<<shard
+			if records == nil {
+				records = make([]location, len(hits))
+			}
+			records[i], shard = s.locate(key)
+			touched |= 1 << shard
 		}
 	}
-	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
+	denied, now, err := s.count(ctx, touched, hits, locations, records, out, after)
 	if err != nil {
 		return false, err
 	}
@@ -150,7 +153,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 
 // count calls limiter.Count under the locks of the touched shards. It returns the time of the
 // decision. Its error comes from limiter.Left.
-func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
+func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations, records []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
 	// All requests lock shards in ascending order, so that there is no deadlock.
 	for rest := touched; rest != 0; rest &= rest - 1 {
 		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
@@ -183,14 +186,15 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 		if h.Hold != nil {
 			kept[i].Holds = p.shard.holdsOf(p.counter, h.Limit)
 		} else {
-			kept[i].Record = p.record.open(h.Reservation)
+			kept[i].Record = records[i].open(h.Reservation)
 		}
 	}
 	denied = limiter.Count(hits, states, kept, now, out, after)
 	evictions := 0
 	for i, p := range locations {
 		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
-		if r := p.record; r != nil {
+		if hits[i].Reservation != nil {
+			r := records[i]
 			evictions += r.shard.keep(r.counter, hits[i].Limit.Record().Expiry(r.shard.at(r.counter).state), now)
 		}
 	}
