@@ -97,11 +97,11 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 	for i := range hits {
 		h, s, of := &hits[i], states[i], keptAt(kept, i)
 		out[i].Already, out[i].Reserved = false, 0
-		switch {
-		case of.Holds != nil:
+		if of.Holds != nil {
 			*s = of.Holds.State(now)
 			out[i].Already = of.Holds.has(h.Hold) != h.Refund
-		case h.settles():
+		}
+		if h.settles() {
 			if of.Record != nil && !h.Limit.Record().roll(*of.Record, now).unused() {
 				taken := *of.Record
 				*of.Record, of.Record, out[i].Reserved = State{}, &taken, taken.Used
@@ -148,15 +148,16 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			}
 		}
 	}
-	for i, s := range states {
-		of := keptAt(kept, i)
+	for i, of := range kept {
 		if of.Holds != nil {
-			*s = of.Holds.State(now)
+			*states[i] = of.Holds.State(now)
 		}
-		after[i] = *s
 		if h := &hits[i]; of.Record != nil && !h.Refund && out[i].Charged {
-			*of.Record = State{At: s.At, Used: h.CountedCost()}
+			*of.Record = State{At: states[i].At, Used: h.CountedCost()}
 		}
+	}
+	for i, s := range states {
+		after[i] = *s
 	}
 	return denied
 }
@@ -180,10 +181,10 @@ func (h *Hit) write(s State, kept Kept, now int64) State {
 	if kept.Holds != nil {
 		kept.Holds.toggle(h.Hold, now)
 	}
-	switch {
-	case h.settles():
+	if h.settles() {
 		return h.Limit.settle(s, *kept.Record, h.CountedCost(), now)
-	case h.Refund:
+	}
+	if h.Refund {
 		return h.Limit.counting.add(s, -h.CountedCost())
 	}
 	return h.Limit.counting.add(s, h.CountedCost())

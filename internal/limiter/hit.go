@@ -22,18 +22,17 @@ type Hit struct {
 	// Hold is the name of the hold to take or release, of HoldSize bytes, or nil unless the
 	// limit counts by Concurrency. One hold costs 1, even if Cost is more.
 	Hold []byte
-	// Reservation is the key of the record of a reservation, or nil. A hit that is charged keeps
-	// its cost there. A refund settles the reservation: Cost, which may be 0, replaces the
-	// reserved units in the window in which they were reserved, and the record goes. Without a
-	// record, because that window ended or the reservation was settled before, the refund changes
-	// nothing. In a cluster, the record must have the slot of Key. Always must not be set.
-	Reservation []byte
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
 	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
 	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
+	// Reservation is the key of the record of a reservation, or nil. A hit that is charged keeps
+	// its cost there. A refund settles the reservation: Cost, which may be 0, replaces the
+	// reserved units in their window, and the record goes. Without a record, because that window
+	// ended or it was settled before, nothing changes. In a cluster, it has the slot of Key.
+	Reservation []byte
 }
 
 // EffectiveMode returns the mode that decides how an exceeded limit affects the request.
@@ -75,11 +74,10 @@ const Never time.Duration = -1
 
 // Decision is the outcome of one hit.
 type Decision struct {
-	Over       bool  // the hit did not fit its limit; its mode decides the effect on the request
-	Charged    bool  // the cost was written or, for a refund, refunded; also true if Already
-	Already    bool  // the hold was taken before or, for a refund, was not taken, or the reservation is unknown: nothing changed
-	Remembered bool  // the hit was decided by a remembered state, without asking the store
-	Reserved   int64 // units that the cost of a settlement replaced
+	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
+	Charged    bool // the cost was written or, for a refund, refunded; also true if Already
+	Already    bool // the hold was taken before or, for a refund, was not taken, or the reservation is unknown: nothing changed
+	Remembered bool // the hit was decided by a remembered state, without asking the store
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
 	// after a charge that did not fit, or if the limit was lowered.
 	Used       int64
@@ -90,6 +88,7 @@ type Decision struct {
 	// would fit now that the request's refunds are written. For a Concurrency limit it is a
 	// second, because the time of the next release is unknown.
 	RetryAfter time.Duration
+	Reserved   int64 // units that the cost of a settlement replaced
 }
 
 // few is the largest number of hits for which comparing all pairs is cheaper than a map.

@@ -182,9 +182,8 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
-// reserve makes the last hit, whose key starts at start in p.keys, a reservation, or a settlement
-// if the descriptor has a name. A descriptor with its own number of hits reports use, so it
-// reserves nothing.
+// reserve makes the last hit, whose key starts at start, a settlement of the named reservation or,
+// without a name and unless the descriptor reports use by its own number of hits, a reservation.
 func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
 	h := &p.Hits[len(p.Hits)-1]
 	if d.Refund || name == nil && d.HasHitsAddend {

@@ -106,15 +106,6 @@ func (s *Store) locate(key []byte) (p location, shard int) {
 	return location{shard: &s.shards[shard], hash: inShard(hash)}, shard
 }
 
-// open returns the state of the counter of a key, which it adds if there is none. The shard must
-// be locked.
-func (p *location) open(key []byte) *limiter.State {
-	if p.counter = p.shard.find(p.hash, key); p.counter == 0 {
-		p.counter = p.shard.add(p.hash, key)
-	}
-	return &p.shard.at(p.counter).state
-}
-
 // Decide implements limiter.Store. It waits for nothing but other requests, and fails only if
 // the caller has left.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
@@ -176,7 +167,10 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	var kept []limiter.Kept
 	for i := range hits {
 		p, h := &locations[i], &hits[i]
-		states = append(states, p.open(h.Key))
+		if p.counter = p.shard.find(p.hash, h.Key); p.counter == 0 {
+			p.counter = p.shard.add(p.hash, h.Key)
+		}
+		states = append(states, &p.shard.at(p.counter).state)
 		if h.Hold == nil && h.Reservation == nil {
 			continue
 		}
@@ -186,7 +180,11 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 		if h.Hold != nil {
 			kept[i].Holds = p.shard.holdsOf(p.counter, h.Limit)
 		} else {
-			kept[i].Record = records[i].open(h.Reservation)
+			r := &records[i]
+			if r.counter = r.shard.find(r.hash, h.Reservation); r.counter == 0 {
+				r.counter = r.shard.add(r.hash, h.Reservation)
+			}
+			kept[i].Record = &r.shard.at(r.counter).state
 		}
 	}
 	denied = limiter.Count(hits, states, kept, now, out, after)
