@@ -15,9 +15,26 @@ const patternRules = `
 domain: api
 descriptors:
   - {key: path, regex: '.*a(.?){480}[yz]'}
-  - {key: path, shadow_mode: true, rate_limit: {name: path, unit: day, requests_per_unit: 1}}
+  - {key: path, rate_limit: {name: path, unit: day, requests_per_unit: 1}}
   - {key: user, rate_limit: {name: user, unit: day, requests_per_unit: 9}}
   - {key: tenant, rate_limit: {unit: day, requests_per_unit: 9, algorithm: concurrency}, descriptors: [{key: path, value: /a*b*c}]}
+  - key: trial
+    descriptors:
+      - {key: path, value: exact, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {key: path, regex: '.*a(.?){480}[yz]', shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {key: path, descriptors: [{key: user, rate_limit: {unlimited: true}}, {key: tenant, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}]}
+  - key: below
+    below: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+    descriptors: [{key: path, regex: '.*a(.?){480}[yz]', shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}]
+  - key: keyless
+    descriptors:
+      - {key: path, regex: '.*a(.?){480}[yz]', shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: deep
+    descriptors:
+      - {key: path, regex: '.*a(.?){480}[yz]', descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}
+      - {key: path, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 
 // A client cannot evade a limit with values that are too long for the patterns of rules, nor
@@ -39,6 +56,11 @@ func TestTooLongValues(t *testing.T) {
 		{"quotas", Options{QuotaMode: true}, []Descriptor{named("user=a"), named(long)}, []string{user, deny}, true},
 		{"shadow mode", Options{ShadowMode: true}, []Descriptor{named(long)}, []string{deny}, false},
 		{"a sent limit", Options{}, []Descriptor{named(long).with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, []string{" w1|api|path=#TD4IkFophHLEt04C5VQDCw|1d", deny}, true},
+		{"rules in shadow mode", Options{}, []Descriptor{named("trial=", long)}, []string{deny}, false},
+		{"rules in shadow mode as quotas", Options{QuotaMode: true}, []Descriptor{named("trial=", long)}, []string{deny}, false},
+		{"an enforced rule above", Options{}, []Descriptor{named("below=", long)}, []string{deny}, true},
+		{"an enforced rule without key", Options{}, []Descriptor{named("keyless=", long)}, []string{deny}, true},
+		{"an enforced rule below", Options{}, []Descriptor{named("deep=", long)}, []string{deny}, true},
 		{"an entry that names a hold elsewhere", Options{}, []Descriptor{named("request_id=x", long)}, []string{deny}, true},
 		{"a refund", Options{}, []Descriptor{named(long).refund()}, nil, false},
 		{"a value of usual length", Options{}, []Descriptor{named("path=" + long[:300])}, []string{"path w1|api|path=#PzhmvIIlQXWhxEw4BEpxMw|1d"}, false},
