@@ -1,12 +1,18 @@
 package plan
 
 import (
+	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
@@ -75,4 +81,40 @@ func TestTooLongValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Many requests with costly values do not take the processors from others. They are denied, until
+// some time has passed.
+func TestCostlyValuesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := load(t, patternRules)
+		d := Decider{Planner: New(Options{}), Rules: func() *descriptors.Tree { return tree }, Store: counters{}, Costly: rate.NewLimiter(rate.Limit(descriptors.SharedWork), int(descriptors.MaxWork))}
+		first := func(ctx context.Context, length int) string {
+			var res Result
+			testenv.OK(t, d.Decide(ctx, &Request{Domain: "api", Descriptors: []Descriptor{named("path=" + strings.Repeat("a", length))}}, &res))
+			return hitsOf(&res.Plan)[0]
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if got := first(gone, 540); got != "deny w1|api|x1d" {
+			t.Errorf("a caller that left: got %s", got)
+		}
+		for range 2 {
+			matched := 0
+			testenv.InProcessorTime(t, 300*time.Millisecond, func() {
+				for range 200 {
+					if strings.HasPrefix(first(t.Context(), 540), "path ") {
+						matched++
+					}
+				}
+			})
+			if most := 5 * 2 * runtime.GOMAXPROCS(0); matched == 0 || matched > most {
+				t.Errorf("%d of the costly values were matched, want 1 to %d", matched, most)
+			}
+			if got := first(t.Context(), 5); !strings.HasPrefix(got, "path ") {
+				t.Errorf("a cheap value: got %s", got)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }
