@@ -139,7 +139,7 @@ func TestReservations(t *testing.T) {
 func TestReservationsSurvive(t *testing.T) {
 	t.Parallel()
 	primary := testenv.RedisServer(t)
-	testenv.RedisReplica(t, primary)
+	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary)
 	host, port, err := net.SplitHostPort(testenv.OwnAddr(t))
 	testenv.OK(t, err)
@@ -147,7 +147,7 @@ func TestReservationsSurvive(t *testing.T) {
 	g := startTokens(t, "reserve.yaml", env...)
 	statuses := g.postInBackground("alice", "tokens=100&hold", `{"max_tokens": 400}`)
 	g.waitForUsed("alice", 400)
-	primary.Command("wait", "1", "0") // until the replica has the reservation
+	testenv.Until(t, "the replica has the reservation", func() bool { return replica.Command("dbsize") == primary.Command("dbsize") })
 	g.weir.kill()
 	g.weir = startWeir(t, testenv.Repository(t)+"/examples/llm/rules", append(env, patientWithRedis...)...)
 	primary.Stop()
