@@ -11,8 +11,9 @@
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
--- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
--- look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
+-- Reads KEYS, pcall, byte, format, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry,
+-- expires_alike, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER,
+-- ALREADY, REFUSED.
 
 local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
 
@@ -46,6 +47,7 @@ local function is_already(hit)
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
+-- Writes the log of a counter, unless Redis has refused an earlier write.
 local function write_units(i)
   local wrote
   wrote, failure = write_log(i, found[i], states[i], failure)
