@@ -219,6 +219,20 @@ func (r *rates) minute() (grown totals) {
 	return grown
 }
 
+// undecided returns the start and end of the last time with undecided requests in each minute.
+func (r *rates) undecided() (from, to time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	samples := append(slices.Clip(r.samples), r.sample())
+	for i := len(samples) - 1; i > 0; i-- {
+		was, is := samples[i-1], samples[i]
+		if was.Undecided < is.Undecided && (to.IsZero() || from.Sub(is.at) < time.Minute) {
+			from, to = was.at, cmp.Or(to, is.at)
+		}
+	}
+	return from, to
+}
+
 // until returns the rates between two samples.
 func (s sample) until(next sample) api.Rates {
 	rates := api.Rates{At: next.at.UTC()}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,6 +61,34 @@ func TestRates(t *testing.T) {
 			t.Errorf("at the end: %+v", got)
 		}
 	})
+}
+
+// TestUndecided has undecided requests at some times, and looks for the last of these times.
+func TestUndecided(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	for seconds, want := range map[string]string{
+		"":                    "-",
+		"10 20 30 60 90":      "5 90", // at 10 s: in the sample from 5 s to 10 s
+		"10 100 105":          "95 105",
+		"10 15 70 120 400 40": "395 400",
+	} {
+		times, count := strings.Fields(seconds), uint64(0)
+		r := &rates{}
+		for at := 0; at <= 500; at += 5 {
+			if slices.Contains(times, fmt.Sprint(at)) {
+				count++
+			}
+			r.samples = append(r.samples, sample{began.Add(time.Duration(at) * time.Second), totals{Totals: rls.Totals{Undecided: count}}})
+		}
+		r.totals = func() totals { return r.samples[len(r.samples)-1].totals }
+		got := "-"
+		if from, to := r.undecided(); !to.IsZero() {
+			got = fmt.Sprint(from.Sub(began).Seconds(), " ", to.Sub(began).Seconds())
+		}
+		if got != want {
+			t.Errorf("at %q: got %s, want %s", seconds, got, want)
+		}
+	}
 }
 
 // TestTokenOpensTheDebugPort sends requests from another address, with and without a token, and
