@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,13 +49,25 @@ func (s Scope) query() string {
 	return "?servers=all"
 }
 
+// askAll asks for a list of all servers, or of one with s.This. more follows the query of s. If Redis
+// fails, askAll asks for the list of the server itself, and notes why.
+func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more string) (*T, *Answer, error) {
+	list, a, err := ask[T](ctx, c, text, http.MethodGet, path+s.query()+more, nil)
+	if errors.Is(err, ErrUnavailable) && !s.This {
+		why := err
+		list, a, err = askAll[T](ctx, c, Scope{This: true}, text, path, more)
+		a.Note = "only the server that was asked is shown: " + why.Error()
+	}
+	return list, a, err
+}
+
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
 // denials returns the denials of a part. If there are none, the answer has the server's doubt about
 // the domain and the descriptor.
 func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.Entries) (*operators.Denials, *Answer, error) {
 	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
-	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials"+s.query()+"&"+doubted.Encode(), nil)
+	d, a, err := askAll[operators.Denials](ctx, c, s, text, "/denials", "&"+doubted.Encode())
 	a.Now = d.At.In(a.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
@@ -63,7 +76,7 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 		return s.hides(l.Domain) || slices.ContainsFunc(of, func(e limiter.Entry) bool { return !l.Descriptor.MayHave(e) })
 	})
 	if len(d.Last) == 0 {
-		a.Note = d.Note
+		a.Note = cmp.Or(a.Note, d.Note)
 	}
 	return d, a, err
 }
@@ -78,7 +91,7 @@ type Top struct {
 
 func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
 	if q.Budgets {
-		list, a, err := ask[operators.BudgetList](ctx, c, "budgets", http.MethodGet, "/budgets"+q.query(), nil)
+		list, a, err := askAll[operators.BudgetList](ctx, c, q.Scope, "budgets", "/budgets", "")
 		list.Budgets = slices.DeleteFunc(list.Budgets, func(b operators.Budget) bool { return q.hides(b.Domain) })
 		return a, err
 	}
@@ -149,7 +162,7 @@ func (q Reset) ask(ctx context.Context, c *Client) (*Answer, error) {
 type Exceptions struct{ Scope }
 
 func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
-	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions"+q.query(), nil)
+	list, a, err := askAll[operators.ExceptionList](ctx, c, q.Scope, "exceptions", "/exceptions", "")
 	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
 		domain, _, _ := x.Bytes()
 		return q.hides(domain)

@@ -154,7 +154,7 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, name string, data
 		v.part = "refresh"
 	}
 	if v.part == "" {
-		v.Search = c.search(r)
+		v.Search = c.search(w, r)
 	}
 	show(w, code, v)
 }
