@@ -81,6 +81,9 @@ type watched struct {
 
 func (w watched) Run(ctx context.Context, p *program) error {
 	for {
+		if w.Watch && p.onTerminal {
+			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
+		}
 		err := w.query.Run(ctx, p)
 		if !w.Watch || err != nil && ctx.Err() == nil {
 			return err
@@ -89,9 +92,6 @@ func (w watched) Run(ctx context.Context, p *program) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Second):
-		}
-		if p.onTerminal {
-			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
 		}
 	}
 }
