@@ -58,6 +58,8 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 	p.add(answers.ShadowMode, amber, "nothing-is-limited", d.started, "No request is denied.", "SHADOW_MODE is on")
 	p.add(answers.QuotaMode, amber, "nothing-is-limited", d.started, "A request is denied only if it exceeds all its limits.", "QUOTA_MODE is on")
 	p.add(lately.evicted > 0, amber, "limits-start-again", unknown, fmt.Sprintf("Their limits start again too early: %d in the last minute.", lately.evicted), "Memory is full, so counters are dropped")
+	emptied := time.Unix(d.desk.InForce.Emptied.Load(), 0)
+	p.add(p.now.Sub(emptied) < 15*time.Minute, amber, "limits-start-again", emptied, "All limits have started again. Exceptions are restored.", "Redis came back without its data")
 	d.addSecrets(p)
 	p.add(len(d.desk.InForce.All()) >= operators.MaxExceptions, amber, "exceptions-are-refused", unknown, "No further limit can be lifted or raised.", "New exceptions are refused, because there are %d", operators.MaxExceptions)
 	p.add(lately.lost > 0, amber, "metrics-or-logs-are-incomplete", unknown, fmt.Sprintf("Limits apply as usual. %d records were lost in the last minute.", lately.lost), "The decision log is incomplete")

@@ -155,6 +155,17 @@ func TestProblems(t *testing.T) {
 	t.Run("exceptions", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+r.Addr(), inTime)
+		load := func() {
+			for range 2 { // the first one restores what is lost
+				testenv.OK(t, f.operators.InForce.Load(t.Context()))
+			}
+		}
+		load()
+		f.wantProblems()
+		r.Command("FLUSHALL")
+		load()
+		const empty = "amber|Redis came back without its data|All limits have started again.|#limits-start-again"
+		f.wantProblems(empty)
 		texts := map[string]string{}
 		for i := range operators.MaxExceptions {
 			e := operators.Exception{NewException: operators.NewException{Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: fmt.Sprint(i)}}), Effect: plan.Deny, For: 3600, Reason: "a test"}, Created: time.Now(), Until: time.Now().Add(time.Hour)}
@@ -162,7 +173,7 @@ func TestProblems(t *testing.T) {
 		}
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")
 		testenv.OK(t, errors.Join(shared.SetExceptions(t.Context(), texts), shared.Close()))
-		f.wantProblems("amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
+		f.wantProblems(empty, "amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
 	})
 }
 
