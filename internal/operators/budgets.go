@@ -274,12 +274,12 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 
 // set sets the use and the amount at a time. The rate of use stays the same.
 func (b *Budget) set(now time.Time, used, amount uint64) {
-	left := b.Left
+	left, isSoon := b.Left, b.UsedUp.Before(b.StartsAgain)
 	b.At, b.Used, b.Amount, b.Left = now.UTC(), used, amount, amount-min(used, amount)
 	b.Percent = 100 * float64(used) / float64(amount)
 	if b.Day[len(b.Day)-1] = used; !b.UsedUp.IsZero() {
 		b.UsedUp = now.Add(Seconds(b.UsedUp.Sub(now).Seconds() * float64(b.Left) / float64(left))).UTC()
-		if !b.UsedUp.Before(b.StartsAgain) {
+		if isSoon && !b.UsedUp.Before(b.StartsAgain) {
 			b.UsedUp = time.Time{}
 		}
 	}

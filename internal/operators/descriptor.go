@@ -176,12 +176,7 @@ func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 // extends reports whether the request's descriptor is, or may be, longer than entries and begins with
 // them.
 func (x *Excerpt) extends(entries []limiter.Entry) bool {
-	for i, e := range entries {
-		if i >= len(x.Entries) || !x.mayBe(x.Entries[i], e) {
-			return false
-		}
-	}
-	return len(x.Entries)+x.More > len(entries)
+	return len(x.Entries)+x.More > len(entries) && slices.EqualFunc(x.Entries[:min(len(entries), len(x.Entries))], entries, x.mayBe)
 }
 
 // Asked is a request's descriptor with the key of its counter.

@@ -69,19 +69,14 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 		p.add(len(names) > 0, amber, "servers-differ", since, "The answer depends on the server that a request reaches.", "%d of %d servers "+r.verb+": %s", len(names), len(all), api.Short(strings.Join(names, ", "), 200))
 	}
 	d.began = p.began
-	slices.SortStableFunc(p.list, func(a, b api.Problem) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(p.list, byRank)
 	return p.list
 }
 
-// rank returns the position of a problem among others. What is over comes last.
-func rank(p api.Problem) int {
-	switch {
-	case p.Red:
-		return 0
-	case p.Until.IsZero():
-		return 1
-	}
-	return 2
+// byRank compares problems, of which the worst come first, and what is over comes last.
+func byRank(a, b api.Problem) int {
+	first := map[bool]int{false: 1}
+	return cmp.Or(cmp.Compare(first[a.Red], first[b.Red]), cmp.Compare(first[a.Until.IsZero()], first[b.Until.IsZero()]))
 }
 
 // such returns an effect on requests with their number.
