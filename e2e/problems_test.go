@@ -113,6 +113,10 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 					if got := p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)); got != "true" {
 						t.Errorf("%s: the line is not above everything", at)
 					}
+					if page == "servers" && fault.level == "red" {
+						p.wants("panel-servers", fault.want[0])
+						p.lacks("#panel-servers", "healthy")
+					}
 					if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
 						t.Errorf("%s: is %s wide", at, got)
 					}
