@@ -318,7 +318,9 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 func signsIn(browser context.Context, t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	testenv.OK(t, os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600))
-	w := startWeir(t, writeRules(t, consoleRules), "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
+	rules := writeRules(t, consoleRules)
+	testenv.OK(t, os.WriteFile(rules+"/web.yaml", []byte("domain: web\n"), 0o644))
+	w := startWeir(t, rules, "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
 	_, port, err := net.SplitHostPort(w.debug)
 	if err != nil {
 		t.Fatal(err)
@@ -333,6 +335,11 @@ func signsIn(browser context.Context, t *testing.T) {
 	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
 	p.wants("panel-keys", "user=mallory", "6")
 	p.wants("panel-store", "in memory, at most", "Counters\n1")
+	p.open("/console/descriptor?domain=web&descriptor=user%3Dalice")
+	p.open("/console/rules")
+	if domain := p.get(`document.getElementById("search-domain").value`); domain != "web" {
+		t.Errorf("the search begins with the domain %s, want the last one", domain)
+	}
 	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
 	p.wants("main", "Sign in", "Token")
 

@@ -70,7 +70,7 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
 	answer.Terminal = p.onTerminal
-	return p.print(a.Output, answer, !answer.NoRule && !answer.Red)
+	return p.print(a.Output, answer, !answer.Bad)
 }
 
 // watched is the command top.

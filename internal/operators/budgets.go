@@ -272,17 +272,15 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	slices.SortStableFunc(budgets, func(a, b Budget) int { return cmp.Compare(b.Percent, a.Percent) })
 }
 
-// set sets the use and the amount at a time. The rate of use stays the same.
+// set sets the use and the amount at a time. After a reset or with another amount, the time at which all
+// will be used is unknown.
 func (b *Budget) set(now time.Time, used, amount uint64) {
-	left, isSoon := b.Left, b.UsedUp.Before(b.StartsAgain)
+	if used < b.Used || amount != b.Amount {
+		b.UsedUp = time.Time{}
+	}
 	b.At, b.Used, b.Amount, b.Left = now.UTC(), used, amount, amount-min(used, amount)
 	b.Percent = 100 * float64(used) / float64(amount)
-	if b.Day[len(b.Day)-1] = used; !b.UsedUp.IsZero() {
-		b.UsedUp = now.Add(Seconds(b.UsedUp.Sub(now).Seconds() * float64(b.Left) / float64(left))).UTC()
-		if isSoon && !b.UsedUp.Before(b.StartsAgain) {
-			b.UsedUp = time.Time{}
-		}
-	}
+	b.Day[len(b.Day)-1] = used
 }
 
 // mergeBudgets returns the budgets of several servers, at most 100. Servers share counters, so it

@@ -102,14 +102,6 @@ func TestBudgetsAreFresh(t *testing.T) {
 	if got := fmt.Sprint(list.Budgets[0].Used, list.Budgets[4].Used); got != "0 0" {
 		t.Errorf("got %v", budgets(list))
 	}
-	b := Budget{Used: 500, Left: 500, UsedUp: began.Add(time.Minute), StartsAgain: began.Add(time.Hour)}
-	for left, minutes := range map[uint64]float64{250: 0.5, 1000: 2, 40_000: math.NaN()} {
-		b := b
-		b.Day = []uint64{500}
-		if b.set(began, 500, 500+left); b.UsedUp.Sub(began).Minutes() != minutes && b.UsedUp.IsZero() != math.IsNaN(minutes) {
-			t.Errorf("%d left: used up at %v", left, b.UsedUp)
-		}
-	}
 }
 
 // spend notes a use of a counter of a limit per hour, of 1000.

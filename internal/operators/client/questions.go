@@ -32,7 +32,7 @@ type Status struct{}
 
 func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
 	status, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
-	a.Red = len(status.Problems) > 0 && status.Problems[0].Red // the worst is first
+	a.Bad = len(status.Problems) > 0 && status.Problems[0].Red // the worst is first
 	return a, err
 }
 
@@ -127,6 +127,13 @@ func (d Descriptor) sent() operators.Descriptor {
 	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
 }
 
+// counters sends the descriptor, and returns the answer with its counters.
+func (d Descriptor) counters(ctx context.Context, c *Client, path string) (*Answer, error) {
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, path, d.sent())
+	a.Bad = counters.Rule == ""
+	return a, err
+}
+
 // By is the name of the person who changes something. Its default is the parser's variable user.
 type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
@@ -141,9 +148,7 @@ type Peek struct {
 }
 
 func (q Peek) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek"+Scope{This: q.This}.query(), q.sent())
-	a.NoRule = counters.Rule == ""
-	return a, err
+	return q.counters(ctx, c, "/peek"+Scope{This: q.This}.query())
 }
 
 // Reset sets the counters of a descriptor to zero.
@@ -153,9 +158,7 @@ type Reset struct {
 }
 
 func (q Reset) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset"+q.query(), q.sent())
-	a.NoRule, a.Reset = counters.Rule == "", true
-	return a, err
+	return q.counters(ctx, c, "/reset"+q.query())
 }
 
 // Exceptions asks for the exceptions in force.

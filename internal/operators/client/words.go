@@ -25,11 +25,9 @@ import (
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
-	NoRule          bool   // no rule matches the descriptor
-	Red             bool   // the server has a red problem
+	Bad             bool   // no rule matches the descriptor, or the server has a red problem
 	Value           any
 	Window          *operators.Window // of Value, to be shown
-	Reset           bool              // Value is the state after a reset
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options

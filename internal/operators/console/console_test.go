@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -51,23 +50,6 @@ func TestUntil(t *testing.T) {
 	form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"allow"}, "for": {""}, "until": {time.Now().UTC().Add(3 * time.Hour).Format("2006-01-02T15:04")}}
 	if e, err := exception(form); err != nil || e.For > 3*3600 || e.For < 3*3600-120 {
 		t.Errorf("got %v, error %v", e.For, err)
-	}
-}
-
-// TestSearchKeepsDomain opens pages in a row. The search keeps the last domain, unless the rules lack it.
-func TestSearchKeepsDomain(t *testing.T) {
-	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "a.yaml", Data: []byte("domain: api")}, {Name: "b.yaml", Data: []byte("domain: web")}}, descriptors.Options{}))(t)
-	c := &console{Server: &api.Server{Desk: &operators.Desk{Tree: func() *descriptors.Tree { return tree }, Recorder: operators.NewRecorder(time.Now())}}}
-	cookie := ""
-	for _, tt := range []struct{ domain, want string }{{"", ""}, {"web", "web"}, {"", "web"}, {"api", "api"}, {"", "api"}, {"gone", "gone"}, {"", ""}} {
-		r := httptest.NewRequest(http.MethodGet, "/console/rules", nil)
-		r.Form = url.Values{"domain": {tt.domain}}
-		r.Header.Set("Cookie", cookie)
-		w := httptest.NewRecorder()
-		if got := c.search(w, r).Domain; got != tt.want {
-			t.Errorf("%q after %q: got %q, want %q", tt.domain, cookie, got, tt.want)
-		}
-		cookie, _, _ = strings.Cut(cmp.Or(w.Header().Get("Set-Cookie"), cookie), ";")
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	maxDomains = 500  // in a list; with more, users type the domain
-	maxRecent  = 100  // keys that complete a search
-	maxCookie  = 1000 // bytes of a domain
+	maxDomains = 500 // in a list; with more, users type the domain
+	maxRecent  = 100 // keys that complete a search
 )
 
 // search is the data of the form that opens the page of a descriptor.
@@ -22,9 +21,7 @@ type search struct {
 	Recent             []shown // keys denied in the last hour, the newest first
 }
 
-// search returns the search with the domain of the page, or else of the last page that had one, which a
-// cookie keeps.
-func (c *console) search(w http.ResponseWriter, r *http.Request) search {
+func (c *console) search(r *http.Request) search {
 	s := search{Domain: r.Form.Get("domain"), Descriptor: r.Form.Get("descriptor")}
 	if tree := c.Tree(); tree != nil && tree.Domains() <= maxDomains {
 		for _, name := range tree.DomainNames() {
@@ -32,15 +29,6 @@ func (c *console) search(w http.ResponseWriter, r *http.Request) search {
 		}
 		if s.Domain != "" && len(s.Domains) > 0 && !slices.Contains(s.Domains, s.Domain) {
 			s.Domains = append(s.Domains, s.Domain)
-		}
-	}
-	last, err := r.Cookie("weir-domain")
-	switch {
-	case s.Domain != "" && len(s.Domain) < maxCookie:
-		http.SetCookie(w, &http.Cookie{Name: "weir-domain", Value: url.QueryEscape(s.Domain), Path: "/console", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // it is no secret
-	case err == nil:
-		if domain, _ := url.QueryUnescape(last.Value); s.Domains == nil || slices.Contains(s.Domains, domain) {
-			s.Domain = domain
 		}
 	}
 	denials, _ := c.Denials(r.Context(), false) // cannot fail: it asks no other server

@@ -307,31 +307,30 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset carry out forms, and return the query of the next page.
-func (c *console) addException(r *http.Request) (url.Values, error) {
+// addException, removeException and reset carry out forms, and return what the next page says.
+func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	added, err := c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	if added.Note != "" {
-		return url.Values{"done": {"noRule"}}, err
+		return "noRule", err
 	}
-	return url.Values{"done": {"added"}}, err
+	return "added", err
 }
 
 // byConsole is the name in the audit log for forms that ask for no name. The log has the peer, too.
 const byConsole = "console"
 
-func (c *console) removeException(r *http.Request) (url.Values, error) {
-	err := c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
-	return url.Values{"done": {"removed"}}, err
+func (c *console) removeException(r *http.Request) (done string, err error) {
+	return "removed", c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
 }
 
-func (c *console) reset(r *http.Request) (url.Values, error) {
+func (c *console) reset(r *http.Request) (done string, err error) {
 	domain, entries, err := read(r.PostForm)
 	if err == nil {
 		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
-	return url.Values{"done": {"reset"}}, err
+	return "reset", err
 }
