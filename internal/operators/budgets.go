@@ -239,29 +239,21 @@ func (s *Spending) list(now time.Time) BudgetList {
 // without memory change them without a request. A budget whose exact descriptor is unknown, and all of
 // them if the store fails, stay as they were at their last change.
 func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
-	options, tree := d.Plan, d.Tree()
-	options.Exceptions = nil // an exception may replace the limit, whose counter still exists
-	planner := plan.New(options)
 	var hits []limiter.Hit
 	var of []*Budget // of each hit
 	for i := range budgets {
 		b := &budgets[i]
 		text, _ := b.Descriptor.Spell()
 		entries, _ := explain.ParseDescriptor(text) // of another counter if a part is missing
-		var p plan.Plan
-		if tree == nil || planner.Prepare(&p, tree, &plan.Request{Domain: b.Domain, Descriptors: []plan.Descriptor{{Entries: entries}}}) != nil {
-			continue
+		answer, _, found, _ := d.find(NewDescriptor(b.Domain, entries))
+		if answer.Exception != nil {
+			b.Exception = answer.Exception.Effect
 		}
-		for _, h := range p.Hits {
-			if plaintext.RedisKey(h.Key) != b.Key {
-				continue
+		for _, h := range found {
+			if plaintext.RedisKey(h.Key) == b.Key {
+				h.Limit = answer.Exception.times(h.Limit)
+				hits, of = append(hits, h), append(of, b)
 			}
-			if e := d.Plan.Exceptions.Load().Find(b.Domain, entries); e != nil {
-				if b.Exception = e.Effect; e.Effect == plan.Amount {
-					h.Limit = h.Limit.Times(e.Factor)
-				}
-			}
-			hits, of = append(hits, h), append(of, b)
 		}
 	}
 	states, _ := d.Store.Peek(ctx, hits) // none if it fails

@@ -196,10 +196,8 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 // which are in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
 	asked := slices.Clone(hits)
-	if x != nil && x.Effect == plan.Amount {
-		for i := range asked {
-			asked[i].Limit = asked[i].Limit.Times(x.Factor)
-		}
+	for i := range asked {
+		asked[i].Limit = x.times(asked[i].Limit)
 	}
 	states, err := d.Store.Peek(ctx, asked)
 	if err != nil {

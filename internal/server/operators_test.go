@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,30 +62,26 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestUndecided has undecided requests at some times, and looks for the last of these times.
+// TestUndecided has one more undecided request in some samples, and looks for the last time with them.
 func TestUndecided(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
-	for seconds, want := range map[string]string{
-		"":                    "-",
-		"10 20 30 60 90":      "5 90", // at 10 s: in the sample from 5 s to 10 s
-		"10 100 105":          "95 105",
-		"10 15 70 120 400 40": "395 400",
+	for counts, want := range map[string]string{
+		"000":                  "no",
+		"0112234":              "0 6",
+		"001122222222222344":   "1 16",
+		"00112222222222222344": "16 18", // a minute without one is a pause
 	} {
-		times, count := strings.Fields(seconds), uint64(0)
-		r := &rates{}
-		for at := 0; at <= 500; at += 5 {
-			if slices.Contains(times, fmt.Sprint(at)) {
-				count++
-			}
-			r.samples = append(r.samples, sample{began.Add(time.Duration(at) * time.Second), totals{Totals: rls.Totals{Undecided: count}}})
+		r := new(rates)
+		for i, n := range counts {
+			r.samples = append(r.samples, sample{began.Add(time.Duration(i) * ratesEvery), totals{Totals: rls.Totals{Undecided: uint64(n - '0')}}})
 		}
 		r.totals = func() totals { return r.samples[len(r.samples)-1].totals }
-		got := "-"
+		got := "no"
 		if from, to := r.undecided(); !to.IsZero() {
-			got = fmt.Sprint(from.Sub(began).Seconds(), " ", to.Sub(began).Seconds())
+			got = fmt.Sprint(int(from.Sub(began)/ratesEvery), " ", int(to.Sub(began)/ratesEvery))
 		}
 		if got != want {
-			t.Errorf("at %q: got %s, want %s", seconds, got, want)
+			t.Errorf("%s: got %s, want %s", counts, got, want)
 		}
 	}
 }

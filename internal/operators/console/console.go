@@ -64,7 +64,7 @@ type console struct {
 	*api.Server
 	Options
 	outcomes sampler[map[limiter.Series]telemetry.Outcome]
-	store    sampler[map[string]float64] // by name
+	store    sampler[map[string]map[string]float64]
 }
 
 // New returns the endpoints of the console of server.
