@@ -42,9 +42,10 @@ func (c *console) search(r *http.Request) search {
 
 // descriptorPage is the data of the page of a descriptor.
 type descriptorPage struct {
-	Form               url.Values
-	Problem            error
-	operators.Counters // without Levels if there is no descriptor
+	Form    url.Values
+	Asked   bool // there is a descriptor
+	Problem error
+	operators.Counters
 }
 
 // descriptor returns the counters and the denials of the descriptor of a form. It fails if the form
@@ -59,7 +60,7 @@ func (c *console) descriptor(r *http.Request) (any, error) {
 		return page, err
 	}
 	page.Counters, err = c.Look(r.Context(), operators.NewDescriptor(domain, entries), true)
-	if page.Levels != nil {
+	if page.Asked = page.Levels != nil; page.Asked {
 		page.Problem, err = err, nil // of the counters or the other servers
 	}
 	return page, err

@@ -154,7 +154,9 @@ var words = template.FuncMap{
 		v := operators.Times{Now: time.Now().UTC()}
 		return v.Clock(t) + " " + v.Zone()
 	},
-	"hour":  func(minutes int) string { return time.Now().Add(time.Duration(minutes) * time.Minute).UTC().Format("15:04") },
+	"hour": func(minutes int) string {
+		return time.Now().Add(time.Duration(minutes) * time.Minute).UTC().Format("15:04")
+	},
 	"page":  func(link string) string { return strings.Replace(link, "docs/at-3am.md", "/console/at-3am", 1) },
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }
