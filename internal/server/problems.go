@@ -73,7 +73,7 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 	return p.list
 }
 
-// byRank compares problems, of which the worst come first, and what is over comes last.
+// byRank compares problems: red ones come first, and ones that are over last.
 func byRank(a, b api.Problem) int {
 	first := map[bool]int{false: 1}
 	return cmp.Or(cmp.Compare(first[a.Red], first[b.Red]), cmp.Compare(first[a.Until.IsZero()], first[b.Until.IsZero()]))
