@@ -119,6 +119,7 @@ func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
+	noArgument   = regexp.MustCompile(`^expected "(<.*)"$`)
 )
 
 // plain returns the message of err, which the parser returned for a command, in words for
@@ -126,6 +127,7 @@ var (
 func plain(err error, command *kong.Node) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
 	text = noValue.ReplaceAllString(text, "needs a value")
+	text = noArgument.ReplaceAllString(text, "an argument is missing: $1")
 	argument, unexpected := strings.CutPrefix(text, "unexpected argument ")
 	switch {
 	case unexpected && command.Name == "serve": // the argument is not shown, because it may be the rest of an unquoted password

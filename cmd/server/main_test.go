@@ -125,7 +125,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "problems of standard input", stdin: bad, args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"}},
 		{name: "standard input beside a file", stdin: more, args: []string{"validate", dir + "/a.yaml", "-"}, code: 1, stdout: []string{"stdin:1:9: domain: \"api\" is already the domain of "}},
 		{name: "too long a standard input", stdin: strings.Repeat("#", 16<<20+1), args: []string{"validate", "-"}, code: 1, stdout: []string{"stdin: "}},
-		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
+		{name: "no path", args: []string{"validate", "--strict"}, code: 2, stderr: []string{"weir: an argument is missing: <path> ...\n", "Usage: weir validate"}},
 		{name: "schema", args: []string{"schema"}, stdout: []string{readText(t, "../../docs/rules.schema.json")}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command> [flags]", "validate", "explain", "test", "version"}},

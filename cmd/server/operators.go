@@ -70,7 +70,7 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
 	answer.Terminal = p.onTerminal
-	return p.print(a.Output, answer, !answer.NoRule && !answer.Red)
+	return p.print(a.Output, answer, !answer.Bad)
 }
 
 // watched is the command top.
@@ -81,6 +81,9 @@ type watched struct {
 
 func (w watched) Run(ctx context.Context, p *program) error {
 	for {
+		if w.Watch && p.onTerminal {
+			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
+		}
 		err := w.query.Run(ctx, p)
 		if !w.Watch || err != nil && ctx.Err() == nil {
 			return err
@@ -89,9 +92,6 @@ func (w watched) Run(ctx context.Context, p *program) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Second):
-		}
-		if p.onTerminal {
-			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
 		}
 	}
 }

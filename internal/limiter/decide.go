@@ -69,10 +69,11 @@ func Left(ctx context.Context, hits []Hit) error {
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// If hits[i] names a hold, kept[i] has the holds of its counter: the state is derived from
-// them, and they change with it. Taking or asking for a hold that is taken changes nothing, nor
-// does releasing a hold that is not taken. All three are admitted. If kept is nil, each hit
-// takes one more hold, and no reservation is recorded or settled.
+// kept[i] is the stored data of hits[i] beside the state. If its counter has uses, the state is
+// derived from them, and they change with it. Taking or asking for a hold that is taken changes
+// nothing, nor does releasing a hold that is not taken. All three are admitted. If kept is nil, each
+// hit takes one more hold, logged units leave together with the newest one, and no reservation is
+// recorded or settled.
 func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
@@ -81,25 +82,22 @@ func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision)
 	return denied
 }
 
-// Kept is the stored data of a hit beside the state of its counter.
-type Kept struct {
-	Holds *Holds // holds of the counter, or nil unless the hit names a hold
-	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
-	// replaces Record by a copy.
-	Record *State
-}
-
 // Count is Decide without the fields of Describe. It makes all changes of states, so that a
 // store need not hold its locks for Describe. It copies the resulting states to after, which has
 // the length of hits.
 func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
+	for i, of := range kept {
+		if of.Uses != nil {
+			*states[i] = hits[i].Limit.State(*states[i], of.Uses, 0, now)
+		}
+	}
 	for i := range hits {
 		h, s, of := &hits[i], states[i], keptAt(kept, i)
+		held := of.holds()
 		out[i].Already, out[i].Reserved = false, 0
-		if of.Holds != nil {
-			*s = of.Holds.State(now)
-			out[i].Already = of.Holds.has(h.Hold) != h.Refund
+		if held != nil {
+			out[i].Already = held.has(h.Hold) != h.Refund
 		}
 		if h.settles() {
 			if of.Record != nil && !h.Limit.Record().roll(*of.Record, now).unused() {
@@ -124,7 +122,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			h, held := &hits[i], keptAt(kept, i).Holds
+			h, held := &hits[i], keptAt(kept, i).holds()
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
 				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
 			}
@@ -134,7 +132,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			if h.isPeek() || !h.Unconditional() {
 				continue
 			}
-			if held := of.Holds; held != nil {
+			if held := of.holds(); held != nil {
 				out[i].Already = held.has(h.Hold) != h.Refund
 			}
 			if !out[i].Already {
@@ -148,18 +146,34 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			}
 		}
 	}
-	for i, of := range kept {
-		if of.Holds != nil {
-			*states[i] = of.Holds.State(now)
+	for i, of := range kept { // only now, so that no use has to be restored
+		h := &hits[i]
+		if log, _ := of.Uses.(*Log); log != nil && h.Cost > 0 && out[i].Charged {
+			log.write(h, now)
 		}
-		if h := &hits[i]; of.Record != nil && !h.Refund && out[i].Charged {
+		if of.Record != nil && !h.Refund && out[i].Charged {
 			*of.Record = State{At: states[i].At, Used: h.CountedCost()}
 		}
 	}
 	for i, s := range states {
-		after[i] = *s
+		if after[i] = *s; kept != nil && kept[i].Uses != nil {
+			needed := int64(0)
+			if out[i].Over {
+				needed = demandsOf(hits, nil)[i].needed
+			}
+			after[i] = hits[i].Limit.State(*s, kept[i].Uses, needed, now)
+			*s = after[i]
+		}
 	}
 	return denied
+}
+
+// Kept is the stored data of a hit beside the state of its counter.
+type Kept struct {
+	Uses Uses // uses of the counter, or nil if it has none, see Hit.HasUses
+	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
+	// replaces Record by a copy.
+	Record *State
 }
 
 // keptAt returns kept[i], or nothing if kept is nil.
@@ -170,6 +184,42 @@ func keptAt(kept []Kept, i int) Kept {
 	return kept[i]
 }
 
+// holds returns the holds in k.Uses, or nil if there are none.
+func (k Kept) holds() *Holds {
+	held, _ := k.Uses.(*Holds)
+	return held
+}
+
+// Uses are the uses of one counter that its state only sums up: Holds or a Log. They are not
+// safe for concurrent use.
+type Uses interface {
+	// State removes uses that have left and returns the state of the counter at now, with the
+	// time at which the needed units will fit the limit. Uses that are later than now, because
+	// the clock stepped back, count as uses at now.
+	State(l *Limit, needed, now int64) State
+	// Len returns the approximate memory in holds at the last call of State.
+	Len() int
+}
+
+// HasUses reports whether the counter of h has Uses.
+func (h *Hit) HasUses() bool { return h.Hold != nil || h.Limit.Algorithm == SlidingLog }
+
+// NewUses returns the Uses of an unused counter of h, which must have some.
+func (h *Hit) NewUses() Uses {
+	if h.Hold != nil {
+		return newHolds(h.Limit)
+	}
+	return new(Log)
+}
+
+// State returns the state of a counter of l at now, given its stored state and its uses. needed
+// is as in Uses.
+func (l *Limit) State(s State, uses Uses, needed, now int64) State {
+	current := uses.State(l, needed, now)
+	current.Until = s.Until
+	return current
+}
+
 // changes reports whether h is written if its request is not denied.
 func (h *Hit) changes(d *Decision) bool {
 	return !h.isPeek() && !d.Already && (!d.Over || h.Always)
@@ -178,8 +228,8 @@ func (h *Hit) changes(d *Decision) bool {
 // write adds or refunds the cost of h, takes or releases its hold, or settles its reservation. s
 // must be rolled.
 func (h *Hit) write(s State, kept Kept, now int64) State {
-	if kept.Holds != nil {
-		kept.Holds.toggle(h.Hold, now)
+	if held := kept.holds(); held != nil {
+		held.toggle(h.Hold, now)
 	}
 	if h.settles() {
 		return h.Limit.settle(s, *kept.Record, h.CountedCost(), now)

@@ -84,14 +84,15 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 		h.Refund = d.below(3) == 0
 		return h
 	}
-	switch d.below(8) {
-	case 0:
+	switch n := d.below(8); {
+	case n == 0:
 		h.Refund = true
-	case 1:
+	case n == 1:
 		h.Always = true
-	case 2:
+	case l.Settle == "":
+	case n == 2:
 		h.Reservation = AppendReservation(slices.Clone(h.Key), binary.BigEndian.AppendUint64(make([]byte, 8), uint64(len(d.rest))))
-	case 3, 4: // often after it was settled, or although it was denied
+	case n < 5: // often after it was settled, or although it was denied
 		h.Reservation = d.reserved[string(h.Key)]
 		h.Refund = h.Reservation != nil
 	}
@@ -124,19 +125,19 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// keptOf returns the holds of the counters of hits that name one, and the records of their
+// keptOf returns the uses of the counters of hits that have some, and the records of their
 // reservations, and adds new ones to all and records.
-func keptOf(hits []Hit, all map[string]*Holds, records map[string]*State) []Kept {
+func keptOf(hits []Hit, all map[string]Uses, records map[string]*State) []Kept {
 	kept := make([]Kept, len(hits))
 	for i := range hits {
 		if hits[i].Reservation != nil {
 			kept[i].Record = statesOf([]Hit{{Key: hits[i].Reservation}}, records)[0]
 		}
-		if key := string(hits[i].Key); hits[i].Hold != nil {
+		if key := string(hits[i].Key); hits[i].HasUses() {
 			if all[key] == nil {
-				all[key] = NewHolds(hits[i].Limit)
+				all[key] = hits[i].NewUses()
 			}
-			kept[i].Holds = all[key]
+			kept[i].Uses = all[key]
 		}
 	}
 	return kept
@@ -155,7 +156,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, history []byte) {
 		d := &draw{history[:min(len(history), 1024)], map[string][]byte{}}
 		j := newJudge()
-		states, holds := map[string]*State{}, map[string]*Holds{}
+		states, uses := map[string]*State{}, map[string]Uses{}
 		now := at(0)
 		first := d.below(len(drawn)) // few counters, so that hits share some
 		for n := 0; len(d.rest) > 0; n++ {
@@ -170,7 +171,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			wantDenied, want := j.decide(hits, now)
 			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
-			if denied := Decide(hits, statesOf(hits, states), keptOf(hits, holds, states), now, out); denied != wantDenied {
+			if denied := Decide(hits, statesOf(hits, states), keptOf(hits, uses, states), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
 			for i, h := range hits {

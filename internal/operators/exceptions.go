@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
@@ -27,6 +28,7 @@ import (
 type ExceptionStore struct {
 	// Current has the exceptions in force for requests to read, or nil if there are none.
 	Current atomic.Pointer[plan.Exceptions]
+	Emptied atomic.Int64 // time at which Redis had lost its data, in seconds since the epoch, or 0
 
 	shared  Shared // or nil if this server does not share them
 	logger  *slog.Logger
@@ -39,6 +41,7 @@ type ExceptionStore struct {
 	known    map[string]*plan.Exception // the same; nil if this version cannot read it
 	next     time.Time                  // of the next expiry, at most forgetAfter ahead
 	failing  bool                       // the last load failed
+	mark     string                     // text of markerID as last read
 	unread   error                      // why an exception cannot be read, until it is logged
 	warn     rate.Sometimes             // limits the log of unread
 }
@@ -123,7 +126,7 @@ func (es *ExceptionStore) change(ctx context.Context, id, text string) (err erro
 	case text == "":
 		err = es.shared.RemoveExceptions(ctx, id)
 	default:
-		err = es.shared.SetExceptions(ctx, map[string]string{id: text, markerID: "yes"})
+		err = es.shared.SetExceptions(ctx, map[string]string{id: text})
 	}
 	if err != nil {
 		return Errorf(ErrUnavailable, "Redis failed, so the exception may or may not apply: %w", err)
@@ -152,7 +155,7 @@ const (
 	patience    = 2 * time.Second // for an answer of Redis
 	loadEvery   = time.Second
 	forgetAfter = time.Minute // how long Redis keeps an expired exception, because clocks of servers differ
-	markerID    = "."         // ID of a text that is missing only if Redis lost the exceptions or never had one
+	markerID    = "."         // ID of a text that is missing only in a Redis that is new or has lost its data
 )
 
 // Run loads the shared exceptions every second, and at each expiry, until ctx ends.
@@ -202,15 +205,22 @@ func (es *ExceptionStore) load(ctx context.Context) (err error) {
 // exceptions that it can read, possibly with exceptions that were removed within the last second.
 func (es *ExceptionStore) read(ctx context.Context) (map[string]string, error) {
 	texts, err := es.shared.Exceptions(ctx)
-	if _, there := texts[markerID]; err == nil && !there {
+	switch mark := texts[markerID]; {
+	case err != nil:
+	case mark != "":
+		if es.mark != "" && es.mark != mark { // some server has restored them
+			es.Emptied.Store(time.Now().Unix())
+		}
+		es.mark = mark
+	default:
 		lost := maps.Clone(es.texts)
 		maps.DeleteFunc(lost, func(id, _ string) bool { return es.known[id] == nil })
 		if len(lost) > 0 {
 			es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(lost))
-			texts = lost
-			texts[markerID] = "yes"
-			err = es.shared.SetExceptions(ctx, texts)
 		}
+		texts = lost
+		texts[markerID] = rand.Text()
+		err = es.shared.SetExceptions(ctx, texts)
 	}
 	delete(texts, markerID)
 	return texts, err
@@ -314,6 +324,14 @@ func exceptionOf(e *plan.Exception) Exception {
 			For: e.Until.Sub(e.Created).Seconds(), By: e.By, Reason: e.Reason,
 		},
 	}
+}
+
+// times returns a limit with the amount that x gives it. If x is nil, it returns l.
+func (x *Exception) times(l *limiter.Limit) *limiter.Limit {
+	if x == nil || x.Effect != plan.Amount {
+		return l
+	}
+	return l.Times(x.Factor)
 }
 
 // Bounds of exceptions.

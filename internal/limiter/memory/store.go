@@ -171,15 +171,16 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 			p.counter = p.shard.add(p.hash, h.Key)
 		}
 		states = append(states, &p.shard.at(p.counter).state)
-		if h.Hold == nil && h.Reservation == nil {
+		if !h.HasUses() && h.Reservation == nil {
 			continue
 		}
 		if kept == nil {
 			kept = make([]limiter.Kept, len(hits))
 		}
-		if h.Hold != nil {
-			kept[i].Holds = p.shard.holdsOf(p.counter, h.Limit)
-		} else {
+		if h.HasUses() {
+			kept[i].Uses = p.shard.usesOf(p.counter, h)
+		}
+		if h.Reservation != nil {
 			r := &records[i]
 			if r.counter = r.shard.find(r.hash, h.Reservation); r.counter == 0 {
 				r.counter = r.shard.add(r.hash, h.Reservation)
@@ -215,8 +216,8 @@ func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 		var state limiter.State
 		if n := p.shard.find(p.hash, h.Key); n != 0 {
 			state = p.shard.at(n).state
-			if of := p.shard.holds[n]; of != nil {
-				state = of.State(now)
+			if of := p.shard.uses[n]; of != nil {
+				state = h.Limit.State(state, of, 1, now)
 			}
 		}
 		p.shard.mu.Unlock()

@@ -220,7 +220,7 @@ func (p *player) hit(c *counter) limiter.Hit {
 		hit.Always = true
 	case n < 3:
 		hit.Refund = true
-	case n < 5 && !c.holds() && hit.Cost > 0:
+	case n < 5 && hit.Limit.Settle != "" && hit.Cost > 0:
 		hit.Reservation = reservation(c.key, p.Uint64())
 	case n < 8 && last != nil: // often after it was settled, or although it was denied
 		hit.Refund, hit.Reservation = true, last

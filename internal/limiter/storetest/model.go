@@ -15,12 +15,12 @@ type Model struct {
 
 	mu       sync.Mutex
 	counters map[string]*limiter.State // counters and records of reservations, by key
-	holds    map[string]*limiter.Holds // by key
+	uses     map[string]limiter.Uses   // by key
 }
 
 // NewModel returns a model without counters. now is its clock.
 func NewModel(now func() time.Time) *Model {
-	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
+	return &Model{now: now, counters: make(map[string]*limiter.State), uses: make(map[string]limiter.Uses)}
 }
 
 // Decide implements limiter.CounterStore. It fails only if the caller has left.
@@ -42,8 +42,8 @@ func (m *Model) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		state := *states[i]
-		if holds := kept[i].Holds; holds != nil {
-			state = holds.State(now)
+		if uses := kept[i].Uses; uses != nil {
+			state = hits[i].Limit.State(state, uses, 1, now)
 		}
 		counters[i] = hits[i].Limit.Counter(state, now)
 	}
@@ -56,12 +56,12 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	defer m.mu.Unlock()
 	for i := range hits {
 		delete(m.counters, string(hits[i].Key))
-		delete(m.holds, string(hits[i].Key))
+		delete(m.uses, string(hits[i].Key))
 	}
 	return nil
 }
 
-// keptOf returns, for each hit, the holds of its counter if it names one, and the record of its
+// keptOf returns, for each hit, the uses of its counter if it has some, and the record of its
 // reservation, which is in all.
 func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limiter.Kept {
 	kept := make([]limiter.Kept, len(hits))
@@ -70,19 +70,19 @@ func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limi
 		if hits[i].Reservation != nil {
 			kept[i].Record = stateOf(string(hits[i].Reservation), all)
 		}
-		if hits[i].Hold == nil {
+		if !hits[i].HasUses() {
 			continue
 		}
-		if m.holds[key] == nil {
-			m.holds[key] = limiter.NewHolds(hits[i].Limit)
+		if m.uses[key] == nil {
+			m.uses[key] = hits[i].NewUses()
 		}
-		kept[i].Holds = m.holds[key]
+		kept[i].Uses = m.uses[key]
 	}
 	return kept
 }
 
 // expiresSoon reports whether one of the counters of hits would expire within lifetime if hits
-// were decided now. It changes nothing. It ignores holds, which last longer.
+// were decided now. It changes nothing. It ignores uses, which last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,7 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	states := statesOf(hits, trial)
 	kept := m.keptOf(hits, trial)
 	for i := range kept {
-		kept[i].Holds = nil
+		kept[i].Uses = nil
 	}
 	limiter.Decide(hits, states, kept, now.UnixMicro(), make([]limiter.Decision, len(hits)))
 	soon := func(expiry int64) bool {
