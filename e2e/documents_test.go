@@ -192,7 +192,7 @@ func TestMakeCommands(t *testing.T) {
 var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 945, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 1055, "docs/at-3am.md": 960, "docs/compatibility.md": 220, "docs/console.md": 200,
-	"docs/examples.md": 910, "docs/metrics.md": 775, "docs/operations.md": 2361, "docs/performance.md": 450, "docs/rules.md": 3159,
+	"docs/examples.md": 910, "docs/metrics.md": 775, "docs/operations.md": 2361, "docs/performance.md": 450, "docs/rules.md": 3174,
 	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
 }
 
