@@ -213,11 +213,11 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 }
 
 // settle replaces the units in a record by cost, in the window in which they were reserved, or now
-// in a bucket. s must be rolled. If the record is later than now, settle returns s, as GiveBack.
+// in a bucket. s must be rolled. If the record is later than now, settle changes no use, as GiveBack.
 func (l *Limit) settle(s, record State, cost, now int64) State {
 	remains := l.Record().roll(record, now)
 	if remains.At < record.At {
-		return s
+		return l.counting.add(s, 0)
 	}
 	return l.counting.giveBack(s, remains, record, record.Used-cost)
 }

@@ -214,6 +214,9 @@ func (p *player) hit(c *counter) limiter.Hit {
 	if c.holds() {
 		hit.Hold, hit.Refund = name(p.Uint64N(8)), p.IntN(3) == 0
 	}
+	if hit.Limit.Mode != limiter.Enforced {
+		hit.Group = uint8(p.IntN(3))
+	}
 	last := p.reserved[c.key]
 	switch n := p.IntN(12); {
 	case n == 0:

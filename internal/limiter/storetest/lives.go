@@ -164,6 +164,8 @@ func (w *line) hit() (h limiter.Hit) {
 			h.Refund, h.Reservation = word == "settle", reservation(string(h.Key), w.number())
 		case "in":
 			h.Mode = modes[w.next()]
+		case "group":
+			h.Group = uint8(w.number())
 		case "of":
 			h.Limit = w.limit()
 			return h

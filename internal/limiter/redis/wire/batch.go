@@ -43,7 +43,8 @@ type counter struct {
 
 // hit is a limiter.Hit as the script reads it.
 type hit struct {
-	how            int8 // mode + 3 * charge, as decide.lua reads it
+	how            int8  // mode + 3 * charge, as decide.lua reads it
+	group          uint8 // as limiter.Hit has it
 	limit, counter int32
 	// record and recordLimit are the counter and the limit of the record of a reservation.
 	record, recordLimit int32
@@ -114,7 +115,7 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 		b.names = append(b.names, h.Hold...)
 		cost += 2 * int64(len(b.names)/limiter.HoldSize)
 	}
-	added := hit{how: how, limit: limit, counter: n, cost: cost, charged: charged}
+	added := hit{how: how, group: h.Group, limit: limit, counter: n, cost: cost, charged: charged}
 	if h.Reservation != nil {
 		added.recordLimit = b.limit(h.Limit.Record())
 		added.record = b.counter(h.Reservation, added.recordLimit)
@@ -295,7 +296,7 @@ func (b *Batch) appendGroups(dst []byte) []byte {
 
 // appendHits appends the requests as decide.lua reads them.
 func (b *Batch) appendHits(dst []byte) []byte {
-	const lastHit = 32                  // added to the hit.how of a request's last hit
+	const lastHit, grouped = 32, 64     // added to the hit.how of a request's last hit, and of a hit with a group
 	keys := make([]int32, len(b.order)) // for each counter, its index in KEYS
 	for i, n := range b.order {
 		keys[n] = int32(i)
@@ -307,8 +308,14 @@ func (b *Batch) appendHits(dst []byte) []byte {
 			if i == len(hits)-1 {
 				how += lastHit
 			}
+			if h.group > 0 {
+				how += grouped
+			}
 			dst = append(appendInteger(dst, int64(keys[h.counter]+1), 3), how)
 			dst = appendInteger(appendInteger(dst, int64(h.limit+1), 3), h.cost, 7)
+			if h.group > 0 {
+				dst = append(dst, h.group)
+			}
 			if c := h.charged; c != nil {
 				dst = appendInteger(appendInteger(appendInteger(dst, c.At, 7), c.Used, 7), c.Prev, 7)
 			}

@@ -2,12 +2,13 @@
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
 -- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
---            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a group of quotas
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
 --                     5 settle
 --            3 bytes  the number of its limit, from 1
 --            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
 --                     hold see holds.lua
+--          a hit with GROUPED is followed by a byte, the number of its group; each other quota is a group of its own
 --          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge;
 --          reserve and settle are followed by two of 3 bytes: the counter and the limit of the reservation's record
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
@@ -17,7 +18,7 @@
 -- expires_alike, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER,
 -- ALREADY, REFUSED, SETTLED.
 
-local HIT, LAST, ALWAYS, RESERVE, REFUND, RELEASE, SETTLE = 14, 32, 1, 2, 3, 4, 5
+local HIT, LAST, GROUPED, ALWAYS, RESERVE, REFUND, RELEASE, SETTLE = 14, 32, 64, 1, 2, 3, 4, 5
 
 local found, states = {}, {} -- by counter, the stored and the current state
 local news, failure = {}, nil -- by counter, whether there is anything to write; the error of the first refused write
@@ -78,13 +79,14 @@ end
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
   local change = refund and limit.algorithm.give or limit.algorithm.take
+  local new_used, new_prev
   if hit.reserved then
-    local new_used, new_prev = settle(hit, at, used, prev)
-    used, prev = new_used or used, new_prev or prev
-  else
-    used, prev = change(limit, hit.cost, used, prev)
+    new_used, new_prev = settle(hit, at, used, prev)
   end
-  states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
+  if not new_used then
+    new_used, new_prev = change(limit, hit.reserved and 0 or hit.cost, used, prev)
+  end
+  states[hit.counter] = new_state(limit, at, new_used, new_prev, ban_of(s, limit))
   if hit.name then
     held[hit.counter][hit.name] = not refund
   end
@@ -187,7 +189,7 @@ local function needed(hits, counter)
 end
 
 local function decide(hits)
-  local denied, quotas, quotas_over = false, 0, 0
+  local denied, quotas, quotas_over, group_over = false, 0, 0, nil -- group_over: by group, whether a quota of it is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     local s = state_of(i, limit)
@@ -200,7 +202,12 @@ local function decide(hits)
       try_hit(hit, s)
     end
     denied = denied or hit.mode == 0 and hit.over
-    if hit.mode == 2 then
+    if hit.group then
+      group_over = group_over or {}
+      local was, over = group_over[hit.group], hit.mode == 2 and hit.over
+      group_over[hit.group] = was or over
+      quotas, quotas_over = quotas + (was == nil and 1 or 0), quotas_over + (over and not was and 1 or 0)
+    elseif hit.mode == 2 then
       quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
@@ -228,13 +235,16 @@ end
 local requests, hits, p = {}, {}, 1
 while p <= #text do
   local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
-  local last, mode = how >= LAST, how % LAST % 3
+  local last, mode = how % GROUPED >= LAST, how % LAST % 3
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
     mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
     before = false, after = false, over = false, already = false, reserved = false, -- set by decide
   }
   p = p + HIT
+  if how >= GROUPED then
+    hit.group, p = byte(text, p), p + 1
+  end
   if hit.limit.holds and hit.cost > 1 then
     hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
   end
