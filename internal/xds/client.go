@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -19,6 +20,7 @@ import (
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -41,8 +43,8 @@ type Options struct {
 	// unless the context is done. If the control plane repeats a refused response, that response
 	// is refused again without a call.
 	Apply func(context.Context, Update) error
-	// Silent, if not nil, is called when a stream has had no response for 15 s after its start,
-	// which usually means that the control plane has no resources for this node.
+	// Silent, if not nil, is called for each stream that has had no response for 15 s after its
+	// start, which usually means that the control plane has no resources for this node.
 	Silent func()
 
 	// Retry is the first wait after a failed connection. It is also the minimum interval of
@@ -88,6 +90,10 @@ type Client struct {
 	refusals *rate.Limiter // limits refusals of all streams together
 	applied  bool          // Apply accepted a response
 
+	patience time.Duration
+	names    resolver.Builder     // finds the addresses of the control plane's name
+	silent   map[string]time.Time // addresses that did not respond to their last stream, and when that ended
+
 	unreachable, ended *backoff.ExponentialBackOff
 
 	status    atomic.Pointer[Status]
@@ -113,6 +119,9 @@ func New(opts Options) (*Client, error) {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
 		},
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
+		patience:    patience,
+		names:       resolver.Get("dns"),
+		silent:      map[string]time.Time{},
 		unreachable: opts.backoff(opts.Retry),
 		ended:       opts.backoff(opts.BackoffInitial),
 	}
@@ -141,6 +150,9 @@ func (c *Client) Run(ctx context.Context) {
 		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errSilent) {
+			continue // it is no outage
 		}
 		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)
