@@ -25,8 +25,8 @@ import (
 // resources for this node.
 const patience = 15 * time.Second
 
-// errSilent ends a stream without a response after twice patience. The replica of the control plane
-// that it reached may not be the one that has resources.
+// errSilent ends a stream that has had no response for twice patience, because only another replica
+// of the control plane may have resources.
 var errSilent = errors.New("the control plane sends no response")
 
 // maxReason is the maximum length of the error in a refusal, in bytes.
@@ -37,7 +37,8 @@ const maxReason = 16 << 10
 // back-off does not add to the waits of the client. reached reports whether there was a stream.
 // worked reports whether the stream had a response or lasted at least as long as patience.
 func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
-	conn, err := grpc.NewClient(c.opts.Server, append(c.dial[:len(c.dial):len(c.dial)], grpc.WithResolvers(silentLast{c.names, maps.Clone(c.silent)}))...)
+	names := grpc.WithResolvers(silentLast{Builder: c.names, silent: maps.Clone(c.silent)})
+	conn, err := grpc.NewClient(c.opts.Server, append(c.dial[:len(c.dial):len(c.dial)], names)...)
 	if err != nil {
 		return false, false, err
 	}
@@ -74,28 +75,26 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	return true, worked || time.Since(opened) >= c.patience, err
 }
 
-// silentLast moves the addresses in silent behind all others, the latest last.
+// silentLast resolves names like its Builder, for its ClientConn. It moves the addresses in silent
+// behind all others, the latest last.
 type silentLast struct {
 	resolver.Builder
+	resolver.ClientConn
 	silent map[string]time.Time
 }
 
 // Build implements resolver.Builder.
 func (s silentLast) Build(target resolver.Target, conn resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	return s.Builder.Build(target, sortedConn{conn, s.silent}, opts)
-}
-
-type sortedConn struct {
-	resolver.ClientConn
-	silent map[string]time.Time
+	s.ClientConn = conn
+	return s.Builder.Build(target, s, opts)
 }
 
 // UpdateState implements resolver.ClientConn. gRPC tries the endpoints in this order.
-func (c sortedConn) UpdateState(state resolver.State) error {
+func (s silentLast) UpdateState(state resolver.State) error {
 	state.Endpoints = slices.SortedStableFunc(slices.Values(state.Endpoints), func(a, b resolver.Endpoint) int {
-		return c.silent[a.Addresses[0].Addr].Compare(c.silent[b.Addresses[0].Addr])
+		return s.silent[a.Addresses[0].Addr].Compare(s.silent[b.Addresses[0].Addr])
 	})
-	return c.ClientConn.UpdateState(state)
+	return s.ClientConn.UpdateState(state)
 }
 
 // answer requests all resources, then applies and answers the newest response until the stream
