@@ -238,6 +238,7 @@ func (d *decoder) rule(l *level) *Rule {
 	for _, limit := range r.Limits {
 		set.Limit = limitLabel(limit)
 		limit.Series = set.Series()
+		limit.ShadowQuota = l.quota && (l.shadow || limit.Mode == limiter.Shadow)
 		if limit.Mode != limiter.Enforced {
 			continue
 		}

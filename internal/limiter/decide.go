@@ -167,34 +167,44 @@ func (h *Hit) write(s State, held *Holds, now int64) State {
 
 // Verdict sums up the hits of a request that were added to it.
 type Verdict struct {
-	Vetoed             bool // an enforced limit is exceeded, so that no other limit matters
-	quotas, quotasOver int
+	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
+	room   bool // a quota that is a group of its own is not exceeded
+	// groups and over are sets of numbers: the groups of quotas, and those with an exceeded quota.
+	groups, over [4]uint64
 }
 
-// Add adds a hit, given its mode and whether it is over its limit.
-func (v *Verdict) Add(mode Mode, over bool) {
-	switch mode {
-	case Enforced:
+// Add adds a hit, given its mode, its group of quotas and whether it is over its limit.
+func (v *Verdict) Add(mode Mode, group uint8, over bool) {
+	switch {
+	case mode == Enforced:
 		v.Vetoed = v.Vetoed || over
-	case Quota:
-		v.quotas++
+	case mode == Quota || group > 0:
+		over = over && mode == Quota
+		word, bit := group/64, uint64(1)<<(group%64)
+		v.groups[word] |= bit
 		if over {
-			v.quotasOver++
+			v.over[word] |= bit
 		}
+		v.room = v.room || group == 0 && !over
 	}
 }
 
+// HasRoom reports whether a group of quotas, which is not 0, has hits, and none is over.
+func (v *Verdict) HasRoom(group uint8) bool {
+	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
+}
+
 // Denied reports whether the request is denied: if an enforced limit is exceeded, or if there
-// are quota limits and all of them are.
+// are groups of quotas and each has an exceeded quota.
 func (v *Verdict) Denied() bool {
-	return v.Vetoed || v.quotas > 0 && v.quotas == v.quotasOver
+	return v.Vetoed || !v.room && v.groups == v.over && v.groups != [4]uint64{}
 }
 
 // Settle reports whether the request is denied, given Over of all hits, and sets Charged.
 func Settle(hits []Hit, out []Decision) (denied bool) {
 	var v Verdict
 	for i := range hits {
-		v.Add(hits[i].EffectiveMode(), out[i].Over)
+		v.Add(hits[i].EffectiveMode(), hits[i].Group, out[i].Over)
 	}
 	denied = v.Denied()
 	for i := range hits {

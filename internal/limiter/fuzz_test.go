@@ -151,6 +151,9 @@ func FuzzDecide(f *testing.F) {
 				l := d.limit(counter, ban)
 				l.Mode = []Mode{Enforced, Enforced, Enforced, Shadow, Quota}[d.below(5)]
 				hits = append(hits, d.hit(counter, l))
+				if l.Mode != Enforced {
+					hits[len(hits)-1].Group = []uint8{0, 1, 2, 255}[d.below(4)]
+				}
 			}
 			wantDenied, want := j.decide(hits, now)
 			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it

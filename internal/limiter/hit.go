@@ -25,6 +25,9 @@ type Hit struct {
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
+	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota mode
+	// is a group of its own. A hit in shadow mode with a group never makes it over.
+	Group uint8
 	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
 	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 )
@@ -102,7 +103,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 		return r, b.turn(r, now)
 	}
-	enforcedOver, quotas, quotasOver := false, 0, 0
+	enforcedOver, groups := false, map[int][]bool{} // groups: whether each hit of a group of quotas denies
 	for i := range hits {
 		h := &hits[i]
 		r, b := open(h)
@@ -118,13 +119,18 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		case Enforced:
 			enforcedOver = enforcedOver || over
 		case Quota:
-			quotas++
-			if over {
-				quotasOver++
+			groups[groupOf(hits, i)] = append(groups[groupOf(hits, i)], over)
+		case Shadow:
+			if h.Group > 0 {
+				groups[groupOf(hits, i)] = append(groups[groupOf(hits, i)], false)
 			}
 		}
 	}
-	denied = enforcedOver || quotas > 0 && quotas == quotasOver
+	room := false
+	for _, over := range groups {
+		room = room || !slices.Contains(over, true)
+	}
+	denied = enforcedOver || len(groups) > 0 && !room
 	if denied {
 		trial, bans = maps.Clone(j.counters), maps.Clone(j.bans)
 	}
@@ -152,6 +158,14 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 	}
 	return denied, verdicts
+}
+
+// groupOf returns the first hit of the group of quotas of hits[i], which names the group.
+func groupOf(hits []Hit, i int) int {
+	if hits[i].Group == 0 {
+		return i
+	}
+	return slices.IndexFunc(hits, func(h Hit) bool { return h.Group == hits[i].Group })
 }
 
 func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64) {

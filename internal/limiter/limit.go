@@ -52,7 +52,7 @@ type Mode uint8
 const (
 	Enforced Mode = iota // denies the request
 	Shadow               // is counted and shown in metrics but denies nothing
-	Quota                // denies the request only if all its quota limits are exceeded
+	Quota                // denies the request only if each of its groups of quotas has an exceeded limit, see Hit.Group
 )
 
 // Charge determines whether the cost of a denied hit is written.
@@ -117,6 +117,7 @@ type Spec struct {
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // effect of an exceeded limit on the request
+	ShadowQuota     bool        // the limit is in shadow mode, and else would be in quota mode
 	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
 	FailureMode     FailureMode // how hits are decided while the store fails
 	Notify          []int       // percentages of the amount at which operators are notified, ascending

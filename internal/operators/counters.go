@@ -40,6 +40,7 @@ type Counter struct {
 	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
 	Mode     string `json:"mode,omitempty"`
+	Grouped  bool   `json:"grouped,omitempty"` // the limit and other quotas are in one group, in which each denies
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -214,7 +215,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 			}
 			if !l.Unlimited && !c.Replaced {
 				l, state := asked[n].Limit, states[n]
-				c.Rate, c.Shared = l.Rate(), r.Shared()
+				c.Rate, c.Shared, c.Grouped = l.Rate(), r.Shared(), hits[n].Group > 0
 				c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
 				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
 				if d.Servers != nil {

@@ -18,7 +18,8 @@ type Options struct {
 	CalendarMonths bool                        // count overrides of months by the calendar, in UTC
 	ShadowMode     bool                        // deny nothing, but show exceeded limits in statuses
 	QuotaMode      bool                        // treat every enforced limit as a quota
-	MaxDescriptors int                         // maximum number in a request; 0 means 100
+	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
+	MaxDescriptors int                         // maximum number in a request, at most 255 with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
 }
 
@@ -87,6 +88,7 @@ type Plan struct {
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
 	labels    []byte           // labels with values of the request, of all hits
+	groups    []limiter.Entry  // names of the groups of quotas, in the order of their numbers, see group
 	work      descriptors.Work // remaining work for matching values with patterns
 }
 
@@ -143,9 +145,10 @@ func (p *Plan) Reset() {
 	clear(p.levels)
 	clear(p.replacing)
 	clear(p.entries)
+	clear(p.groups)
 	*p = Plan{
 		Hits: p.Hits[:0], matches: p.matches[:0], levels: p.levels[:0], replacing: p.replacing[:0],
-		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0],
+		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0], groups: p.groups[:0],
 	}
 }
 
@@ -229,11 +232,35 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	})
 }
 
+// group returns the number of the group of quotas of a descriptor, which it adds if it is new, or
+// 0 if no entry has one of GroupKeys.
+func (pl *Planner) group(p *Plan, entries []limiter.Entry) (number uint8) {
+	if !slices.ContainsFunc(entries, func(e limiter.Entry) bool { return slices.Contains(pl.GroupKeys, e.Key) }) {
+		return 0
+	}
+	first := len(p.groups)
+	for _, key := range pl.GroupKeys {
+		name := limiter.Entry{Key: key}
+		if i := slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == key }); i >= 0 {
+			name = entries[i]
+		}
+		p.groups = append(p.groups, name)
+	}
+	for name := range slices.Chunk(p.groups[:first], len(pl.GroupKeys)) {
+		if number++; slices.Equal(name, p.groups[first:]) {
+			p.groups = p.groups[:first]
+			return number
+		}
+	}
+	return number + 1
+}
+
 // addHits adds a hit for every limit of match i that is neither unlimited nor replaced. An
 // unlimited limit cannot be replaced.
 func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 	m, d := &p.matches[i], &r.Descriptors[i]
 	m.firstHit = len(p.Hits)
+	group, grouped := uint8(0), false // grouped: group is known
 	for j := m.firstLevel; j < m.endLevel; j++ {
 		level := &p.levels[j]
 		var labels, prefix []byte // labels of the level's hits, and start of their keys
@@ -276,6 +303,12 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				Mode:   pl.DecidingMode(l),
 				Labels: labels,
 			})
+			if pl.Mode(l) == limiter.Quota || l.ShadowQuota {
+				if !grouped {
+					group, grouped = pl.group(p, m.entries), true
+				}
+				p.Hits[len(p.Hits)-1].Group = group
+			}
 			if isHold {
 				h := &p.Hits[len(p.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false

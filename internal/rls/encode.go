@@ -33,7 +33,7 @@ func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result)
 	}
 	if s.opts.DynamicMetadata {
 		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendBytes(b, metadata(r, result))
+		b = protowire.AppendBytes(b, metadata(r, result, &s.opts.Decider.Options))
 	}
 	return b
 }

@@ -35,11 +35,15 @@ descriptors:
   - key: quota
     quota_mode: true
     rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: backend
+    descriptors:
+      - {key: user, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+      - {key: model, quota_mode: true, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 0}}
   - key: bytes
     value: !!binary /w==
     rate_limit: {unit: minute, requests_per_unit: 1}
 `)
-	opts.DynamicMetadata = true
+	opts.DynamicMetadata, opts.GroupKeys = true, []string{"backend", "model"}
 	s := opts.service()
 	for _, tc := range []struct {
 		name    string
@@ -78,6 +82,14 @@ descriptors:
 		{"a quota that is used up", "quota=1 quota=2 +2",
 			`{"domain": "api", "hitsAddend": 2, "descriptors": [{"entries": ["quota=1"], "code": "OVER_LIMIT", "rule": "quota", "remaining": 0},
 			  {"entries": ["quota=2"], "code": "OVER_LIMIT", "rule": "quota", "remaining": 0}], "deniedBy": {"rule": "quota", "limit": "minute"}}`},
+		{"groups of quotas", "backend=a;user=u(2) backend=b;user=v backend=c;model=\xff",
+			`{"domain": "api", "descriptors": [{"entries": ["backend=a", "user=u"], "code": "OVER_LIMIT", "hitsAddend": 2, "rule": "backend|user", "remaining": 0},
+			  {"entries": ["backend=b", "user=v"], "code": "OK", "rule": "backend|user", "remaining": 0},
+			  {"entries": ["backend=c", "model=\ufffd"], "code": "OK", "rule": "backend|model", "remaining": 0, "shadow": true}],
+			  "quota": {"available": [{"backend": "b", "model": ""}, {"backend": "c", "model": "\ufffd"}]}, "wouldDenyBy": {"rule": "backend|model", "limit": "minute"}}`},
+		{"no group of quotas has room", "backend=a;user=u",
+			`{"domain": "api", "descriptors": [{"entries": ["backend=a", "user=u"], "code": "OVER_LIMIT", "rule": "backend|user", "remaining": 0}],
+			  "quota": {"available": []}, "deniedBy": {"rule": "backend|user", "limit": "minute"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wantStruct(t, response(t, decide(t, s, tc.request).response).GetDynamicMetadata(), tc.want)

@@ -179,7 +179,7 @@ func (p *part) await() {
 	p.states, p.err = p.ticket.Outcomes(p.out, nil)
 	var v limiter.Verdict
 	for i := range p.hits {
-		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
+		v.Add(p.hits[i].EffectiveMode(), p.hits[i].Group, p.out[i].Over)
 	}
 	p.vetoed = v.Vetoed
 }

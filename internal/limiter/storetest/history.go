@@ -207,6 +207,9 @@ func (p *player) hit(c *counter) limiter.Hit {
 	if c.holds() {
 		hit.Hold, hit.Refund = name(p.Uint64N(8)), p.IntN(3) == 0
 	}
+	if hit.Limit.Mode != limiter.Enforced {
+		hit.Group = uint8(p.IntN(3))
+	}
 	switch p.IntN(10) {
 	case 0:
 		hit.Always = true

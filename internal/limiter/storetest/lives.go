@@ -160,6 +160,8 @@ func (w *line) hit() (h limiter.Hit) {
 			h.Hold = name(w.number())
 		case "in":
 			h.Mode = modes[w.next()]
+		case "group":
+			h.Group = uint8(w.number())
 		case "of":
 			h.Limit = w.limit()
 			return h

@@ -167,7 +167,7 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	if e.plan.ShadowMode { // the call may be admitted only because of it
 		var v limiter.Verdict
 		for i := range hits {
-			v.Add(e.plan.Mode(hits[i].Limit), e.decisions[i].Over)
+			v.Add(e.plan.Mode(hits[i].Limit), hits[i].Group, e.decisions[i].Over)
 		}
 		wouldBe = wouldBe || v.Denied()
 	}

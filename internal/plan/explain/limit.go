@@ -33,8 +33,9 @@ type Limit struct {
 	Charge          string   `json:"charge,omitempty"`
 	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
-	DecidedAs       string   `json:"decided_as,omitempty"` // mode that applies instead, because of Switch
-	Switch          string   `json:"switch,omitempty"`     // setting of the server that overrides the mode
+	QuotaGroup      string   `json:"quota_group,omitempty"` // entries of the descriptor that name the limit's group of quotas
+	DecidedAs       string   `json:"decided_as,omitempty"`  // mode that applies instead, because of Switch
+	Switch          string   `json:"switch,omitempty"`      // setting of the server that overrides the mode
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Notify          []int    `json:"notify,omitempty"` // percentages of the amount
 	Replaces        []string `json:"replaces,omitempty"`
@@ -81,6 +82,11 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 			}
 			if next < len(p.Hits) && p.Hits[next].Limit == l {
 				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
+				if p.Hits[next].Group > 0 {
+					shown.QuotaGroup = FormatDescriptor(slices.DeleteFunc(slices.Clone(q.Descriptor), func(e limiter.Entry) bool {
+						return !slices.Contains(q.GroupKeys, e.Key)
+					}))
+				}
 				next++
 			}
 			a.Limits = append(a.Limits, shown)

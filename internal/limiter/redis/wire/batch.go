@@ -43,7 +43,8 @@ type counter struct {
 
 // hit is a limiter.Hit as the script reads it.
 type hit struct {
-	how            int8 // mode + 3 * charge, as decide.lua reads it
+	how            int8  // mode + 3 * charge, as decide.lua reads it
+	group          uint8 // as limiter.Hit has it
 	limit, counter int32
 	cost           int64          // for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
 	charged        *limiter.State // set for releases
@@ -107,7 +108,7 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 		b.names = append(b.names, h.Hold...)
 		cost += 2 * int64(len(b.names)/limiter.HoldSize)
 	}
-	b.hits = append(b.hits, hit{how, limit, n, cost, charged})
+	b.hits = append(b.hits, hit{how, h.Group, limit, n, cost, charged})
 }
 
 // hitsOf returns the hits of a request.
@@ -276,7 +277,7 @@ func (b *Batch) appendGroups(dst []byte) []byte {
 
 // appendHits appends the requests as decide.lua reads them.
 func (b *Batch) appendHits(dst []byte) []byte {
-	const lastHit = 16                  // added to the hit.how of a request's last hit
+	const lastHit, grouped = 16, 32     // added to the hit.how of a request's last hit, and of a hit with a group
 	keys := make([]int32, len(b.order)) // for each counter, its index in KEYS
 	for i, n := range b.order {
 		keys[n] = int32(i)
@@ -288,8 +289,14 @@ func (b *Batch) appendHits(dst []byte) []byte {
 			if i == len(hits)-1 {
 				how += lastHit
 			}
+			if h.group > 0 {
+				how += grouped
+			}
 			dst = append(appendInteger(dst, int64(keys[h.counter]+1), 3), how)
 			dst = appendInteger(appendInteger(dst, int64(h.limit+1), 3), h.cost, 7)
+			if h.group > 0 {
+				dst = append(dst, h.group)
+			}
 			if c := h.charged; c != nil {
 				dst = appendInteger(appendInteger(appendInteger(dst, c.At, 7), c.Used, 7), c.Prev, 7)
 			}

@@ -2,11 +2,12 @@
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
 -- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
---            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a group of quotas
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
 --            3 bytes  the number of its limit, from 1
 --            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
 --                     hold see holds.lua
+--          a hit with GROUPED is followed by a byte, the number of its group; each other quota is a group of its own
 --          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
@@ -14,7 +15,7 @@
 -- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
 -- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
 
-local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
+local HIT, LAST, GROUPED, ALWAYS, REFUND, RELEASE = 14, 16, 32, 1, 2, 3
 
 local found, states = {}, {} -- by counter, the stored and the current state
 
@@ -110,7 +111,7 @@ local function deny(hits)
 end
 
 local function decide(hits)
-  local denied, quotas, quotas_over = false, 0, 0
+  local denied, quotas, quotas_over, group_over = false, 0, 0, nil -- group_over: by group, whether a quota of it is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     if not states[i] then
@@ -123,7 +124,12 @@ local function decide(hits)
       try_hit(hit, states[i])
     end
     denied = denied or hit.mode == 0 and hit.over
-    if hit.mode == 2 then
+    if hit.group then
+      group_over = group_over or {}
+      local was, over = group_over[hit.group], hit.mode == 2 and hit.over
+      group_over[hit.group] = was or over
+      quotas, quotas_over = quotas + (was == nil and 1 or 0), quotas_over + (over and not was and 1 or 0)
+    elseif hit.mode == 2 then
       quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
@@ -138,13 +144,16 @@ end
 local requests, hits, p = {}, {}, 1
 while p <= #text do
   local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
-  local last, mode = how >= LAST, how % LAST % 3
+  local last, mode = how % GROUPED >= LAST, how % LAST % 3
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
     mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
     before = false, after = false, over = false, already = false, -- set by decide
   }
   p = p + HIT
+  if how >= GROUPED then
+    hit.group, p = byte(text, p), p + 1
+  end
   if hit.limit.holds and hit.cost > 1 then
     hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
   end
