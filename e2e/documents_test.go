@@ -54,6 +54,7 @@ var blockTests = []blockTest{
 	{document: "docs/xds.md", start: "CONFIG_TYPE=GRPC_XDS_SOTW", test: "TestRulesFromControlPlane"},
 	{document: "docs/simulate.md", language: "sh", test: "TestLargeLog"},
 	{document: "examples/*/README.md", start: "kubectl ", test: "TestKubectlCommands"},
+	{document: "examples/ai-gateway/README.md", start: "helm install", test: "TestChartReadme"},
 	{document: "examples/envoy-gateway/README.md", start: "for i in", test: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{document: "examples/envoy/README.md", test: "TestExampleReadmes"},
 	{document: "examples/in-flight/README.md", test: "TestExampleReadmes"},

@@ -540,7 +540,8 @@ func TestReleasedChart(t *testing.T) {
 	}
 }
 
-// TestChartReadme installs the chart with the values and the command in README.md.
+// TestChartReadme installs the chart with the values and the command in README.md, and with the
+// command of examples/ai-gateway.
 func TestChartReadme(t *testing.T) {
 	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readFile(t, filepath.Join(chart, "README.md")))
 	if command == "" {
@@ -551,6 +552,12 @@ func TestChartReadme(t *testing.T) {
 	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
 	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
 	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
+		t.Errorf("%s: %v\n%s", command, err, notes)
+	}
+	command = regexp.MustCompile(`(?m)^ {4}helm install .*$`).FindString(readFile(t, "../../../examples/ai-gateway/README.md"))
+	words = strings.Fields(strings.ReplaceAll(command, "deploy/chart", chart))
+	notes, err = helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
+	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at envoy-ai-gateway-ratelimit.envoy-gateway-system:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
 		t.Errorf("%s: %v\n%s", command, err, notes)
 	}
 }
