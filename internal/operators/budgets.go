@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Spending keeps the counters with the largest used shares: ten of each budget (see
@@ -21,6 +22,7 @@ import (
 // most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
 	reached *prometheus.CounterVec
+	sent    sentLimits // not only of budgets
 
 	mu          sync.Mutex
 	limits      map[limiter.Series][]*spent
@@ -40,7 +42,7 @@ type spent struct {
 
 // NewSpending returns a Spending without counters, whose metrics are in reg.
 func NewSpending(reg prometheus.Registerer) *Spending {
-	s := &Spending{limits: map[limiter.Series][]*spent{}, reached: prometheus.NewCounterVec(prometheus.CounterOpts{
+	s := &Spending{sent: sentLimits{last: limiter.NewRecent[plan.Override](1 << 20)}, limits: map[limiter.Series][]*spent{}, reached: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_limit_reached_total",
 		Help: "Times that a counter of a limit reached a percentage in notify. After a refund, it may reach one again.",
 	}, []string{"domain", "rule", "limit", "threshold"})}

@@ -31,6 +31,8 @@ type Counters struct {
 
 	shown map[string]bool // excerpts of the descriptor in denials
 	sums  []uint32        // CRC-32 of the keys of its counters
+	sent  bool            // the last request sent a limit, which replaces those of Rule
+	depth int             // number of its entries without the entry that names a hold
 }
 
 // Counter is the state of a limit's counter.
@@ -106,7 +108,7 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, counted []limiter.Ent
 func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
-		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
+		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
 	}
 	return answer, err
 }
@@ -124,7 +126,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		err = Errorf(ErrUnavailable, "resetting the counters (some may be reset already): %w", err)
 	} else {
 		answer.Reset = len(hits)
-		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
+		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
 	}
 	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.Digests}
@@ -165,10 +167,12 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	if rule != nil {
 		answer.Rule = rule.Way()
 	}
+	asked := d.Spending.sent.of(domain, entries, counted)
+	answer.sent, answer.depth = asked.HasOverride, len(counted)
 	options := d.Plan
 	options.Exceptions = nil // an exception may replace limits, whose counters still exist
 	var res plan.Result
-	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
+	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{asked}}
 	if err := plan.New(options).Prepare(&res.Plan, tree, &request); err != nil {
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}
@@ -194,9 +198,9 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 
 // counters returns the limits of a rule and of the rules above it, with the counters of hits,
 // which are in the same order. A limit without a hit is not counted.
-func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
+func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
 	asked := slices.Clone(hits)
-	if x != nil && x.Effect == plan.Amount {
+	if x := of.Exception; x != nil && x.Effect == plan.Amount {
 		for i := range asked {
 			asked[i].Limit = asked[i].Limit.Times(x.Factor)
 		}
@@ -206,24 +210,37 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
 	}
 	list, n := []Counter{}, 0
+	add := func(c Counter, l *limiter.Limit, shared []string) {
+		c.Limit, c.Unlimited = l.Series.Labels().Limit, l.Unlimited
+		if !l.Unlimited {
+			c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
+			c.Replaced = n == len(hits) || hits[n].Limit != l
+		}
+		if !l.Unlimited && !c.Replaced {
+			l, state := asked[n].Limit, states[n]
+			c.Rate, c.Shared, c.Grouped = l.Rate(), shared, hits[n].Group > 0
+			c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
+			c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
+			if d.Servers != nil {
+				c.Key = plaintext.RedisKey(hits[n].Key)
+			}
+			n++
+		}
+		list = append(list, c)
+	}
+	if of.sent {
+		sent := Counter{Rule: "override"}
+		if rule.Override != nil {
+			sent.Rule, sent.Location = rule.Way(), rule.Location()
+		}
+		for n < len(hits) && hits[n].Limit.Series.Labels().Limit == "override" {
+			add(sent, hits[n].Limit, nil)
+		}
+		rule = rule.Passed(of.depth)
+	}
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			c := Counter{Rule: r.Way(), Location: r.Location(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
-			if !l.Unlimited {
-				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
-				c.Replaced = n == len(hits) || hits[n].Limit != l
-			}
-			if !l.Unlimited && !c.Replaced {
-				l, state := asked[n].Limit, states[n]
-				c.Rate, c.Shared, c.Grouped = l.Rate(), r.Shared(), hits[n].Group > 0
-				c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
-				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
-				if d.Servers != nil {
-					c.Key = plaintext.RedisKey(hits[n].Key)
-				}
-				n++
-			}
-			list = append(list, c)
+			add(Counter{Rule: r.Way(), Location: r.Location()}, l, r.Shared())
 		}
 	}
 	return list, nil

@@ -152,6 +152,9 @@ func (p *Plan) Reset() {
 	}
 }
 
+// Counted returns the entries of descriptor i without the entry that names its hold.
+func (p *Plan) Counted(i int) []limiter.Entry { return p.matches[i].entries }
+
 // addMatch adds the match of a descriptor and its levels, which an exception may replace. Its
 // error is about an invalid value or override of the descriptor, see Plan.Invalid.
 func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *Exceptions) error {
