@@ -111,8 +111,9 @@ type aiGateway struct {
 	east *process
 }
 
-// ask lets a model answer with an amount of tokens, and compares the status.
-func (g aiGateway) ask(status, tokens int, headers ...string) {
+// ask lets a model answer with an amount of tokens, and compares the status. It returns the groups of
+// quotas that had room, as Envoy knows them.
+func (g aiGateway) ask(status, tokens int, headers ...string) (available string) {
 	g.t.Helper()
 	for _, streamed := range []bool{false, true} { // half of the tokens each
 		body := fmt.Sprintf(`{"max_tokens": %d, "stream": %t}`, tokens/2, streamed)
@@ -120,7 +121,9 @@ func (g aiGateway) ask(status, tokens int, headers ...string) {
 		if err != nil || a.status != status {
 			g.t.Errorf("%d tokens for %q: status %d (error: %v), want %d: %s", tokens, headers, a.status, err, status, a.body)
 		}
+		available = a.header.Get("x-available")
 	}
+	return available
 }
 
 // left waits until the quota of a backend's model, or of a rule of that model, has an amount left.
@@ -148,7 +151,7 @@ func (g aiGateway) left(want int, backend, model string, rule ...string) {
 func startAIGateway(t *testing.T, redis bool) (g aiGateway, plane *testenv.ControlPlane) {
 	g.pod = newPod(t)
 	g.client.Transport = &http.Transport{DialContext: g.Dial} // keeps connections, because each makes a thread
-	env := slices.Concat(aiGatewayEnvironment, patientWithRedis)
+	env := slices.Concat(aiGatewayEnvironment, patientWithRedis, []string{"RESPONSE_DYNAMIC_METADATA=true"})
 	if redis {
 		g.redis()
 		env = append(env, "REDIS_URL=redis.redis-system.svc.cluster.local:6379")
@@ -164,7 +167,12 @@ func startAIGateway(t *testing.T, redis bool) (g aiGateway, plane *testenv.Contr
 	}
 	var doc map[string]any
 	parse(t, readDocument(t, "examples/ai-gateway/envoy.yaml"), &doc)
-	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 3, "typed_config"), patient)
+	manager := connectionManager(t, doc)
+	maps.Copy(get(t, manager, "http_filters", 3, "typed_config"), patient)
+	host := get(t, manager, "route_config", "virtual_hosts", 0)
+	var more []any
+	parse(t, `[header: {key: x-available, value: "%DYNAMIC_METADATA(envoy.filters.http.ratelimit:quota:available)%"}]`, &more)
+	host["response_headers_to_add"] = append(host["response_headers_to_add"].([]any), more...)
 	g.envoy(doc)
 	g.waitFor(404, "http://"+podEnvoy+"/") // a request without a model
 	return g, plane
@@ -201,7 +209,9 @@ func TestAIGateway(t *testing.T) {
 			g.left(1000-2-98, "east", "large", rest...)
 			g.left(0, "east", "large", "rule-1-x-tenant-match-0", "acme") // in shadow mode
 			g.left(100-2, "west", "large", tier...)
-			g.ask(200, 0, acme...) // west has room
+			if got := g.ask(200, 0, acme...); got != `[{"backend_name":"default/west","model_name_override":"large"}]` {
+				t.Errorf("quotas with room: %s", got)
+			}
 			g.left(100-4, "west", "large", tier...)
 
 			g.east.kill()
