@@ -193,7 +193,7 @@ func TestMakeCommands(t *testing.T) {
 var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 951, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 980, "docs/at-3am.md": 870, "docs/compatibility.md": 220, "docs/console.md": 190,
-	"docs/examples.md": 910, "docs/metrics.md": 775, "docs/operations.md": 2480, "docs/performance.md": 450, "docs/rules.md": 3144,
+	"docs/examples.md": 910, "docs/metrics.md": 775, "docs/operations.md": 2480, "docs/performance.md": 450, "docs/rules.md": 3171,
 	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 362,
 }
 
@@ -211,8 +211,8 @@ func TestDocumentsAreShort(t *testing.T) {
 			t.Errorf("%s has %d words, want at most %d", document, words, most)
 		}
 	}
-	if sum > 14927 {
-		t.Errorf("README.md, MIGRATING.md and docs have %d words, want at most 14927", sum)
+	if sum > 14953 {
+		t.Errorf("README.md, MIGRATING.md and docs have %d words, want at most 14953", sum)
 	}
 }
 

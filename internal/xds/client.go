@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -64,8 +66,11 @@ type Options struct {
 }
 
 // refusalsAtOnce is the number of refusals without delay: two for a response that comes twice,
-// and two for the next response.
+// and two for the next response. As many responses are accepted without delay.
 const refusalsAtOnce = 4
+
+// loadInterval is the minimum interval of accepted responses after the first few.
+const loadInterval = 300 * time.Millisecond
 
 // Update is a response of the control plane, with all resources.
 type Update struct {
@@ -88,6 +93,7 @@ type Client struct {
 	dial []grpc.DialOption
 
 	refusals *rate.Limiter // limits refusals of all streams together
+	loads    *rate.Limiter // limits accepted responses of all streams together
 	applied  bool          // Apply accepted a response
 
 	patience time.Duration
@@ -116,12 +122,13 @@ func New(opts Options) (*Client, error) {
 			// Servers of grpc-go close connections with more than one ping in 5 minutes.
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize), grpc.ForceCodecV2(newCodec(encoding.GetCodecV2(protocodec.Name), &opts))),
 		},
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
 		patience:    patience,
 		names:       resolver.Get("dns"),
 		silent:      map[string]time.Time{},
+		loads:       rate.NewLimiter(rate.Every(loadInterval), refusalsAtOnce),
 		unreachable: opts.backoff(opts.Retry),
 		ended:       opts.backoff(opts.BackoffInitial),
 	}
