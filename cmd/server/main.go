@@ -39,7 +39,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process, unless serve handles it
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "ratelimit" {
+		args = withoutUnknown(args, os.Stderr)
+	}
+	os.Exit(run(ctx, args, os.Stdout, os.Stderr))
 }
 
 // Exit codes of the process, which weir help explains.

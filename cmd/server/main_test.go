@@ -134,6 +134,30 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
+// TestArgumentsOfTheReference checks which arguments the program ignores under the name ratelimit.
+func TestArgumentsOfTheReference(t *testing.T) {
+	for _, tt := range []struct {
+		args, kept string
+		ignored    []string
+	}{
+		{"--quotaRateLimitServiceHost=envoy-ai-gateway-ratelimit.envoy-gateway-system", "", []string{"--quotaRateLimitServiceHost"}},
+		{"--nope a --port 0 -x --port=1 b=c", "--port 0 --port=1", []string{"--nope", "(hidden)", "-x", "(hidden)"}},
+		{"--confg=a --config=b", "--config=b", []string{"--confg"}},
+		{"validate rules", "validate rules", nil},
+		{"--port=http", "--port=http", nil}, // a known flag with an invalid value is an error
+	} {
+		var log bytes.Buffer
+		kept := withoutUnknown(strings.Fields(tt.args), &log)
+		var ignored []string
+		for _, found := range regexp.MustCompile(`argument=(\S+)`).FindAllStringSubmatch(log.String(), -1) {
+			ignored = append(ignored, found[1])
+		}
+		if got := strings.Join(kept, " "); got != tt.kept || !slices.Equal(ignored, tt.ignored) {
+			t.Errorf("%s: kept %q, want %q; ignored %q, want %q", tt.args, got, tt.kept, ignored, tt.ignored)
+		}
+	}
+}
+
 // commandTest is a command that a test runs, with its expected exit code and output.
 type commandTest struct {
 	name           string

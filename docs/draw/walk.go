@@ -35,14 +35,14 @@ func table(limit *limiter.Limit) []byte {
 	var b bytes.Buffer
 	b.WriteString("|at|cost|test|answer|left|time|\n|---|---|---|---|---|---|\n")
 	var state limiter.State
-	var uses []limiter.Uses
+	var kept []limiter.Kept
 	if hit := (limiter.Hit{Limit: limit}); hit.HasUses() {
-		uses = append(uses, hit.NewUses())
+		kept = append(kept, limiter.Kept{Uses: hit.NewUses()})
 	}
 	var admitted []request
 	for _, r := range walk {
 		test, fits := arithmetic(limit, admitted, r)
-		d := decide(limit, &state, uses, r)
+		d := decide(limit, &state, kept, r)
 		if fits == d.Over {
 			panic(fmt.Sprintf("at %d s the limit decides otherwise than the test %s", r.at, test))
 		}
@@ -58,10 +58,10 @@ func table(limit *limiter.Limit) []byte {
 
 func seconds(d time.Duration) string { return fmt.Sprint(int64(d / time.Second)) }
 
-func decide(limit *limiter.Limit, state *limiter.State, uses []limiter.Uses, r request) limiter.Decision {
+func decide(limit *limiter.Limit, state *limiter.State, kept []limiter.Kept, r request) limiter.Decision {
 	var out [1]limiter.Decision
 	hits := []limiter.Hit{{Limit: limit, Cost: uint64(r.cost)}}
-	limiter.Decide(hits, []*limiter.State{state}, uses, int64(r.at)*1_000_000, out[:])
+	limiter.Decide(hits, []*limiter.State{state}, kept, int64(r.at)*1_000_000, out[:])
 	return out[0]
 }
 

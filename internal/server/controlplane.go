@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials/insecure"
@@ -49,7 +50,7 @@ func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (c
 	options.Type, options.Apply = descriptors.ResourceType, c.apply
 	options.Logger, options.Registerer = o.Logger, o.Registry
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
-		options.Silent = c.silent
+		options.Silent = sync.OnceFunc(c.silent)
 	}
 	if c.client, err = xds.New(options); err != nil {
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
@@ -121,9 +122,12 @@ func (c *controlPlane) silent() {
 func (c *controlPlane) report() api.Rules {
 	report, link := c.rules.report(), c.client.Status()
 	state := "NOT connected"
-	if link.Connected {
+	switch {
+	case link.Connected && report.LoadedAt.IsZero():
+		state = "connected, no rules yet,"
+	case link.Connected:
 		state = "connected"
-	} else {
+	default:
 		report.AwaySince = link.Since.UTC()
 	}
 	report.ControlPlane = fmt.Sprintf("%s since %s", state, link.Since.UTC().Format(time.RFC3339))

@@ -120,7 +120,9 @@ func (d *debugPort) addRules(p *problemList, undecided uint64) {
 		inUse = such("Without rules, "+api.Failures["error"], undecided)
 	}
 	problem, _, _ := strings.Cut(rules.Problems, "\n")
-	p.add(none, red, "new-rules-have-no-effect", d.started, inUse, "There are no rules")
+	silent := none && problem == "" && rules.ControlPlane != "" && rules.AwaySince.IsZero()
+	p.add(silent, red, "new-rules-have-no-effect", d.started, inUse, "The control plane is connected, but has sent no rules yet")
+	p.add(none && !silent, red, "new-rules-have-no-effect", d.started, inUse, "There are no rules")
 	p.add(!none && rules.Rules == 0, amber, "nothing-is-limited", rules.InUseSince, "Every request is admitted.", "The rules have no limits")
 	p.add(problem != "", amber, "new-rules-have-no-effect", rules.RefusedSince, inUse+" A restart would fail.", "New rules are refused: %s", problem)
 	p.add(!rules.AwaySince.IsZero(), amber, "new-rules-have-no-effect", rules.AwaySince, inUse, "The control plane is away")

@@ -124,8 +124,10 @@ func TestProblems(t *testing.T) {
 	})
 	t.Run("control plane", func(t *testing.T) {
 		plane := testenv.StartControlPlane(t)
-		plane.Set("v1", sent("a", 3))
 		f := start(t, fromControlPlane(plane)...)
+		f.wantProblems("red|The control plane is connected, but has sent no rules yet|Without rules, limits are not decided")
+		f.wantAnswer("GET", f.debug.addr(), "/", 200, "\n            connected, no rules yet, since ")
+		plane.Set("v1", sent("a", 3))
 		f.wantProblems()
 		plane.Stop()
 		f.wantProblems("amber|The control plane is away|The rules of ")

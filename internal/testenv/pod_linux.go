@@ -59,17 +59,17 @@ func raiseLoopback() error {
 	return nil
 }
 
-// Listen listens in the pod.
+// Listen listens in the pod. A child that another test has forked may hold a closed listener of the
+// same address for a moment, until it executes its program.
 func (p *Pod) Listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
 	var l net.Listener
-	err := p.within(func() (err error) {
-		l, err = net.Listen("tcp", addr)
-		return err
+	Eventually(t, func() error {
+		return p.within(func() (err error) {
+			l, err = net.Listen("tcp", addr)
+			return err
+		})
 	})
-	if err != nil {
-		t.Fatalf("listening in the pod: %v", err)
-	}
 	t.Cleanup(func() { l.Close() })
 	return l
 }

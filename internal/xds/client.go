@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -43,8 +45,8 @@ type Options struct {
 	// unless the context is done. If the control plane repeats a refused response, that response
 	// is refused again without a call.
 	Apply func(context.Context, Update) error
-	// Silent, if not nil, is called when a stream has had no response for 15 s after its start,
-	// which usually means that the control plane has no resources for this node.
+	// Silent, if not nil, is called for each stream that has had no response for 15 s after its
+	// start, which usually means that the control plane has no resources for this node.
 	Silent func()
 
 	// Retry is the first wait after a failed connection. It is also the minimum interval of
@@ -94,6 +96,10 @@ type Client struct {
 	loads    *rate.Limiter // limits accepted responses of all streams together
 	applied  bool          // Apply accepted a response
 
+	patience time.Duration
+	names    resolver.Builder     // finds the addresses of the control plane's name
+	silent   map[string]time.Time // addresses that did not respond to their last stream, and when that ended
+
 	unreachable, ended *backoff.ExponentialBackOff
 
 	status    atomic.Pointer[Status]
@@ -119,6 +125,9 @@ func New(opts Options) (*Client, error) {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize), grpc.ForceCodecV2(newCodec(encoding.GetCodecV2(protocodec.Name), &opts))),
 		},
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
+		patience:    patience,
+		names:       resolver.Get("dns"),
+		silent:      map[string]time.Time{},
 		loads:       rate.NewLimiter(rate.Every(loadInterval), refusalsAtOnce),
 		unreachable: opts.backoff(opts.Retry),
 		ended:       opts.backoff(opts.BackoffInitial),
@@ -148,6 +157,9 @@ func (c *Client) Run(ctx context.Context) {
 		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errSilent) {
+			continue // it is no outage
 		}
 		wait := c.wait(reached, worked || soon)
 		c.setStatus(false, err)

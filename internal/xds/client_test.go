@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -100,11 +102,13 @@ func TestFirstRetryIsSoon(t *testing.T) {
 			var ended, again time.Time
 			dial := serve(t, func(stream adsStream) error {
 				if !ended.IsZero() {
-					again = time.Now()
+					if again.IsZero() {
+						again = time.Now()
+					}
 					<-stream.Context().Done()
 					return nil
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(20 * time.Second)
 				ended = time.Now()
 				return nil
 			})
@@ -120,7 +124,7 @@ func TestFirstRetryIsSoon(t *testing.T) {
 // TestSilentControlPlane has a control plane without resources for this node, or with a slow
 // response.
 func TestSilentControlPlane(t *testing.T) {
-	for after, want := range map[time.Duration]int{time.Hour: 1, patience - time.Millisecond: 0} {
+	for after, want := range map[time.Duration]int{time.Hour: 2, patience - time.Millisecond: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			dial := serve(t, func(stream adsStream) error {
 				select {
@@ -138,6 +142,42 @@ func TestSilentControlPlane(t *testing.T) {
 				t.Errorf("a response after %v: told %d times, want %d", after, silent, want)
 			}
 		})
+	}
+}
+
+// TestSilentReplicas has a name with three addresses, of which only the last responds. The client
+// stays connected while it looks for that one.
+func TestSilentReplicas(t *testing.T) {
+	var replicas []resolver.Endpoint
+	for i := range 3 {
+		listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		server := grpc.NewServer()
+		discovery.RegisterAggregatedDiscoveryServiceServer(server, planeFunc{stream: func(s adsStream) error {
+			if i == 2 {
+				_ = s.Send(response(configType, "1"))
+			}
+			<-s.Context().Done()
+			return nil
+		}})
+		go func() { _ = server.Serve(listener) }()
+		t.Cleanup(server.Stop)
+		replicas = append(replicas, resolver.Endpoint{Addresses: []resolver.Address{{Addr: listener.Addr().String()}}})
+	}
+	var log testenv.Log
+	applied := false
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	client := testenv.Must(New(Options{
+		Server: "plane:18002", Credentials: insecure.NewCredentials(), Type: configType, Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second,
+		Apply:  func(context.Context, Update) error { applied = true; stop(); return nil },
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+	}))(t)
+	names := manual.NewBuilderWithScheme("dns")
+	names.InitialState(resolver.State{Endpoints: replicas})
+	client.names, client.patience = names, 100*time.Millisecond
+	client.Run(ctx)
+	if got := client.Status(); !got.Connected || !applied || strings.Count(log.String(), "is connected") != 1 {
+		t.Errorf("status: %+v; silent: %v; log:\n%s", got, client.silent, log.String())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,12 +16,18 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/resolver"
 	grpcstatus "google.golang.org/grpc/status"
 )
 
 // patience is the time after which a control plane that sends no response is assumed to have no
 // resources for this node.
 const patience = 15 * time.Second
+
+// errSilent ends a stream that has had no response for twice patience, because only another replica
+// of the control plane may have resources.
+var errSilent = errors.New("the control plane sends no response")
 
 // maxReason is the maximum length of the error in a refusal, in bytes.
 const maxReason = 16 << 10
@@ -30,13 +37,14 @@ const maxReason = 16 << 10
 // back-off does not add to the waits of the client. reached reports whether there was a stream.
 // worked reports whether the stream had a response or lasted at least as long as patience.
 func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
-	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
+	names := grpc.WithResolvers(silentLast{Builder: c.names, silent: maps.Clone(c.silent)})
+	conn, err := grpc.NewClient(c.opts.Server, append(c.dial[:len(c.dial):len(c.dial)], names)...)
 	if err != nil {
 		return false, false, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if c.opts.Headers != nil {
 		ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers()))
 	}
@@ -44,24 +52,56 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	if err != nil {
 		return false, false, fmt.Errorf("connecting: %w", err)
 	}
-	c.setStatus(true, c.Status().Err)
-	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
+	if !c.Status().Connected {
+		c.setStatus(true, c.Status().Err)
+		c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
+	}
 	opened := time.Now()
-	silence := time.AfterFunc(patience, func() {
+	silence := time.AfterFunc(c.patience, func() {
 		if c.opts.Silent != nil {
 			c.opts.Silent()
 		}
 	})
-	defer silence.Stop()
-	worked, err = c.answer(ctx, stream, silence)
-	return true, worked || time.Since(opened) >= patience, err
+	end := time.AfterFunc(2*c.patience, func() { cancel(errSilent) })
+	heard := func() { silence.Stop(); end.Stop() }
+	defer heard()
+	worked, err = c.answer(ctx, stream, heard)
+	if reached, ok := peer.FromContext(stream.Context()); ok && worked {
+		delete(c.silent, reached.Addr.String())
+	} else if ok && errors.Is(context.Cause(ctx), errSilent) {
+		c.silent[reached.Addr.String()] = time.Now()
+		return true, false, errSilent
+	}
+	return true, worked || time.Since(opened) >= c.patience, err
+}
+
+// silentLast resolves names like its Builder, for its ClientConn. It moves the addresses in silent
+// behind all others, the latest last.
+type silentLast struct {
+	resolver.Builder
+	resolver.ClientConn
+	silent map[string]time.Time
+}
+
+// Build implements resolver.Builder.
+func (s silentLast) Build(target resolver.Target, conn resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
+	s.ClientConn = conn
+	return s.Builder.Build(target, s, opts)
+}
+
+// UpdateState implements resolver.ClientConn. gRPC tries the endpoints in this order.
+func (s silentLast) UpdateState(state resolver.State) error {
+	state.Endpoints = slices.SortedStableFunc(slices.Values(state.Endpoints), func(a, b resolver.Endpoint) int {
+		return s.silent[a.Addresses[0].Addr].Compare(s.silent[b.Addresses[0].Addr])
+	})
+	return s.ClientConn.UpdateState(state)
 }
 
 // answer requests all resources, then applies and answers the newest response until the stream
-// ends or ctx is done. worked reports whether there was a response. The first response stops
-// silence. Versions are not kept for the next stream, because a restarted control plane may
+// ends or ctx is done. worked reports whether there was a response. It calls heard after
+// each response. Versions are not kept for the next stream, because a restarted control plane may
 // reuse them for other resources.
-func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, silence *time.Timer) (worked bool, err error) {
+func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient, heard func()) (worked bool, err error) {
 	newest := make(chan *discovery.DiscoveryResponse, 1)
 	var ended error // error of the stream, valid after newest is closed
 	go func() {
@@ -92,7 +132,7 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 		default:
 			return worked, fmt.Errorf("receiving: %w", ended)
 		}
-		silence.Stop()
+		heard()
 		worked, request.ResponseNonce = true, r.GetNonce()
 		now := contents(r)
 		again := now == refused

@@ -1,6 +1,6 @@
 {{- /* This is also the name of the Service, so it must not contain dots. */ -}}
 {{- define "weir.fullname" -}}
-{{- $full := .Values.fullnameOverride -}}
+{{- $full := default (ternary "envoy-ai-gateway-ratelimit" "" .Values.aiGateway.enabled) .Values.fullnameOverride -}}
 {{- if not $full -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full = ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -74,6 +74,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- with .Values.redis.type }}{{ $_ := set $env "REDIS_TYPE" (list "redis.type" .) }}{{ end -}}
 {{- if .Values.redis.tls.enabled }}{{ $_ := set $env "REDIS_TLS" (list "redis.tls.enabled" "true") }}{{ end -}}
 {{- with .Values.redis.tls.caSecret }}{{ $_ := set $env "REDIS_TLS_CACERT" (list "redis.tls.caSecret" "/redis-tls/ca.crt") }}{{ end -}}
+{{- if .Values.aiGateway.enabled -}}
+{{- range $name, $value := dict "CONFIG_TYPE" "GRPC_XDS_SOTW" "CONFIG_GRPC_XDS_NODE_ID" "envoy-ai-gateway-ratelimit" "CONFIG_GRPC_XDS_SERVER_URL" .Values.aiGateway.controller -}}
+{{- $_ := set $env $name (list "aiGateway.enabled" $value) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.failureMode }}{{ $_ := set $env "FAILURE_MODE" (list "failureMode" .) }}{{ end -}}
 {{- if include "weir.rules" . }}{{ $_ := set $env "CONFIG_PATH" (list "rules" "/rules") }}{{ end -}}
 {{- if .Values.tls.secretName -}}
@@ -101,6 +106,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- /* The names of the settings, each between two `. */ -}}
 {{- define "weir.settings" -}}
 {{- regexFindAll "`[A-Z0-9_]+`" (.Files.Get "files/settings.md") -1 | join "" -}}
+{{- end -}}
+
+{{- define "weir.hasRedis" -}}
+{{- $variables := include "weir.variables" . | fromJson -}}
+{{- or (hasKey $variables "REDIS_URL") (hasKey $variables "REDIS_URL_FILE") | ternary "true" "" -}}
 {{- end -}}
 
 {{- define "weir.isXDS" -}}

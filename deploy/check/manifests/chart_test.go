@@ -74,6 +74,13 @@ extraEnv: [{name: REDIS_URL, valueFrom: {secretKeyRef: {name: redis, key: url}}}
 resources: {requests: {cpu: 0.5}, limits: {memory: 1.5Gi, example.com/gpu: 1}}
 image: {tag: "_a."}
 `, []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`app.kubernetes.io/version: "a"`}},
+	{"quota service of AI Gateway", "aiGateway: {enabled: true}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
+		"  replicas: 1\n", "kind: Service\nmetadata:\n  name: \"envoy-ai-gateway-ratelimit\"\n", "name: grpc, port: 8081,", `{name: "CONFIG_TYPE", value: "GRPC_XDS_SOTW"}`,
+		`{name: "CONFIG_GRPC_XDS_NODE_ID", value: "envoy-ai-gateway-ratelimit"}`, `{name: "CONFIG_GRPC_XDS_SERVER_URL", value: "ai-gateway-controller.envoy-ai-gateway-system:18002"}`,
+	}},
+	{"quota service with Redis", "aiGateway: {enabled: true, controller: 'c:1'}\nfullnameOverride: quotas\nredis: {url: 'redis:6379'}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
+		"  replicas: 2\n", `name: "quotas"`, `{name: "CONFIG_GRPC_XDS_SERVER_URL", value: "c:1"}`,
+	}},
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
@@ -336,6 +343,9 @@ func TestChartInstalls(t *testing.T) {
 			"env.REDIS_SENTINEL_AUTH" + readable + "REDIS_SENTINEL_AUTH_FILE with extraVolumes instead.",
 		}, absent: []string{"env.REDIS_AUTH"}},
 		{values: "env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", notes: []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "extraEnv with valueFrom instead."}},
+		{values: "aiGateway: {enabled: true}", service: "envoy-ai-gateway-ratelimit", absent: []string{noRules}, notes: []string{
+			"One server counts in its memory", "Set controller.quotaRateLimitServiceAddr=envoy-ai-gateway-ratelimit.gateway in its chart", "ready when the controller has a QuotaPolicy",
+		}},
 		{values: "networkPolicy: {enabled: true}", ports: []string{"grpc", "http", "http-metrics"}, notes: []string{
 			gateways + `[{"namespaceSelector":{},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"gateway"}}}]. An Envoy in another pod gets no answer and lets all requests pass unlimited`,
 		}},
@@ -401,6 +411,9 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {a.yaml: ''}, existingConfigMap: b}":           "rules.files and rules.existingConfigMap are both set, only one may be",
 		"tls: {clientCertificates: true}":                              "tls.clientCertificates needs tls.secretName",
 		"tls: {secretName: a, clientName: b}":                          "tls.clientName needs tls.clientCertificates",
+		"aiGateway: {enabled: true}\ntls: {secretName: a}":             "aiGateway.enabled and tls.secretName are both set",
+		"aiGateway: {enabled: true}\nenv: {CONFIG_TYPE: FILE}":         "env.CONFIG_TYPE is set by aiGateway.enabled, leave it out",
+		"aiGateway: {enabled: true}\nrules: {existingConfigMap: a}":    "rules.existingConfigMap has no effect with CONFIG_TYPE GRPC_XDS_SOTW",
 		"debug: {service: true}":                                       "it needs adminToken.secretName",
 		"serviceAccount: {name: a}":                                    "it needs serviceAccount.create=false",
 		"autoscaling: {enabled: true, minReplicas: 11}":                "autoscaling.minReplicas is more than autoscaling.maxReplicas",
@@ -527,7 +540,8 @@ func TestReleasedChart(t *testing.T) {
 	}
 }
 
-// TestChartReadme installs the chart with the values and the command in README.md.
+// TestChartReadme installs the chart with the values and the command in README.md, and with the
+// command of examples/ai-gateway.
 func TestChartReadme(t *testing.T) {
 	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readFile(t, filepath.Join(chart, "README.md")))
 	if command == "" {
@@ -538,6 +552,12 @@ func TestChartReadme(t *testing.T) {
 	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
 	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
 	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
+		t.Errorf("%s: %v\n%s", command, err, notes)
+	}
+	command = regexp.MustCompile(`(?m)^ {4}helm install .*$`).FindString(readFile(t, "../../../examples/ai-gateway/README.md"))
+	words = strings.Fields(strings.ReplaceAll(command, "deploy/chart", chart))
+	notes, err = helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
+	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at envoy-ai-gateway-ratelimit.envoy-gateway-system:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
 		t.Errorf("%s: %v\n%s", command, err, notes)
 	}
 }

@@ -254,6 +254,7 @@ func TestContourReadsItsDomain(t *testing.T) {
 // others are commands of the READMEs that change a cluster's own installation of Contour
 // or Envoy Gateway. They cannot be tested without such an installation.
 var others = []string{
+	"kubectl apply -f examples/ai-gateway/quota-policy.yaml", // see TestAIGateway
 	"kubectl edit configmap contour --namespace projectcontour",
 	"kubectl rollout restart deployment contour --namespace projectcontour",
 	"kubectl rollout restart deployment envoy-gateway --namespace envoy-gateway-system",
