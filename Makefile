@@ -76,7 +76,7 @@ alerts: tools ## Check and test the alerts, and ask each query of the dashboard 
 .PHONY: differential
 differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model
 	WEIR_TEST_REQUIRE=redis-server WEIR_DIFFERENTIAL=$(DECISIONS) \
-		$(GO) test -run='^TestDifferential' -count=1 -timeout=1h -v ./internal/limiter/redis
+		$(GO) test -run='^TestDifferential' -count=1 -timeout=1h -v ./internal/limiter/redis ./internal/rlqs
 
 .PHONY: lint
 lint: ## Run the linter, which also enforces the import arrows

@@ -61,6 +61,7 @@ var blockTests = []blockTest{
 	{document: "examples/istio/README.md", start: "for i in", test: "TestIstioFilters"},
 	{document: "examples/llm/README.md", test: "TestExampleReadmes"},
 	{document: "examples/login/README.md", test: "TestExampleReadmes"},
+	{document: "examples/rlqs/README.md", test: "TestQuotaExampleReadme"},
 	{document: "examples/xds/README.md", test: "TestXDSExampleReadme"},
 }
 
@@ -192,9 +193,9 @@ func TestMakeCommands(t *testing.T) {
 // old one.
 var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 952, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
-	"docs/README.md": 150, "docs/algorithms.md": 1055, "docs/at-3am.md": 960, "docs/compatibility.md": 220, "docs/console.md": 200,
-	"docs/examples.md": 923, "docs/metrics.md": 775, "docs/operations.md": 2361, "docs/performance.md": 450, "docs/rules.md": 3290,
-	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 362,
+	"docs/README.md": 150, "docs/algorithms.md": 1220, "docs/at-3am.md": 968, "docs/compatibility.md": 220, "docs/console.md": 200,
+	"docs/examples.md": 923, "docs/metrics.md": 803, "docs/operations.md": 2361, "docs/performance.md": 457, "docs/rules.md": 3310,
+	"docs/scale.md": 480, "docs/settings.md": 1043, "docs/simulate.md": 560, "docs/testing-rules.md": 761, "docs/xds.md": 362,
 }
 
 // The documents stay short enough to read.

@@ -109,6 +109,7 @@ type level struct {
 
 	hasLimit      bool // rate_limit is given and not null; its limits may be invalid
 	shadow, quota bool
+	quotaService  bool
 	share         bool
 	given         strictyaml.Given
 }
@@ -165,7 +166,11 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	}
 	d.attach(&l, n)
 	d.descend(&l)
-	if len(l.Limits) > 0 || children == 0 {
+	switch {
+	case l.quotaService:
+		l.node.quota = d.rule(&l)
+		d.checkQuotaService(&l)
+	case len(l.Limits) > 0 || children == 0:
 		l.node.rule = d.rule(&l)
 	}
 	if list != nil {

@@ -66,6 +66,7 @@ func newTables(d *decoder) *tables {
 			field{"override", d.override, "", false},
 			field{"shadow_mode", &r.shadow, "", false},
 			field{"quota_mode", &r.quota, "", false},
+			field{"quota_service", &r.quotaService, "", false},
 			field{"detailed_metric", &r.detailedMetric, "", false},
 			field{"value_to_metric", &r.valueToMetric, "", false},
 			field{"share_threshold", &r.share, "", false},

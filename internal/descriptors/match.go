@@ -14,6 +14,7 @@ type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // all rules in the order of the files
+	buckets []*Rule           // the rules with quota_service
 	// holds has, by domain and key, the first rule whose holds the entry with that key names.
 	holds map[limiter.Entry]*Rule
 
@@ -74,6 +75,8 @@ type node struct {
 
 	// rule applies to descriptors that end here. It is nil if the node only has children.
 	rule *Rule
+	// quota is the rule of a node with quota_service, which has no rule then.
+	quota *Rule
 	// keyless applies to entries that lead to no child. The node of keyless is not among the
 	// children.
 	keyless *Rule

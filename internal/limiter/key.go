@@ -82,6 +82,16 @@ func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 // has it, because counters' keys have another |. These keys share a hash slot.
 func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
 
+// SharesSince returns the key for the time since which a Redis has stored shares. It is in the hash
+// slot of the share's key.
+func SharesSince(prefix, share string) string {
+	tag := "{weir}"
+	if _, rest, ok := strings.Cut(strings.TrimPrefix(share, prefix), "{"); ok { // in a cluster
+		tag = "{" + rest[:strings.IndexByte(rest, '}')+1]
+	}
+	return prefix + formatVersion + "|" + tag + "shares"
+}
+
 // Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
 // appends the rest. If patterns[i] is not empty, it replaces the value of entries[i]. patterns
 // may be shorter than entries, or have one element more, which stands for all further entries.
@@ -154,6 +164,9 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	}
 	return append(strconv.AppendUint(dst, n, 10), letter)
 }
+
+// AppendShareKind appends the end of the key of a limit whose shares are stored instead of a counter.
+func (s *Spec) AppendShareKind(dst []byte) []byte { return append(s.AppendKind(dst), 'q') }
 
 // AppendReservation appends the end of the key of a reservation's record, to the key of its
 // counter. name has HoldSize bytes.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 // servers, so Spending estimates nothing, unlike package sketch. The use of a kept counter is at
 // most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
+	// Shares returns the shares of Envoys in limits with quota_service, or is nil.
+	Shares  func() []EnvoyShare
 	reached *prometheus.CounterVec
 	sent    sentLimits // not only of budgets
 
@@ -191,6 +194,18 @@ type BudgetList struct {
 	Budgets      []Budget `json:"budgets"`           // the largest used share first
 	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
 	Servers      int      `json:"servers,omitempty"` // number of servers that listed their counters
+	// Shares are the shares of Envoys in limits with quota_service.
+	Shares []EnvoyShare `json:"shares,omitempty"`
+}
+
+// EnvoyShare is the share of one Envoy in one bucket, in requests per second.
+type EnvoyShare struct {
+	Rule   string  `json:"rule"`
+	Key    string  `json:"key"`   // as Redis has it, as text
+	Envoy  string  `json:"envoy"` // its address
+	Demand float64 `json:"demand"`
+	Share  float64 `json:"share"`
+	Use    float64 `json:"use"` // what it admitted
 }
 
 // Budget is a counter of a budget.
@@ -217,6 +232,9 @@ func (s *Spending) list(now time.Time) BudgetList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := BudgetList{}
+	if s.Shares != nil {
+		list.Shares = s.Shares()
+	}
 	if now.Before(s.othersUntil) {
 		list.OthersAtMost = s.others
 	}
@@ -282,6 +300,7 @@ func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {
 		merged.OthersAtMost = max(merged.OthersAtMost, l.OthersAtMost)
+		merged.Shares = append(merged.Shares, l.Shares...)
 		for _, b := range l.Budgets {
 			older := byKey[b.Key]
 			if older.At.After(b.At) {
@@ -293,6 +312,10 @@ func mergeBudgets(lists ...BudgetList) BudgetList {
 			byKey[b.Key] = b
 		}
 	}
+	slices.SortFunc(merged.Shares, func(a, b EnvoyShare) int {
+		return cmp.Or(strings.Compare(a.Rule, b.Rule), cmp.Compare(b.Share, a.Share), strings.Compare(a.Key+a.Envoy, b.Key+b.Envoy))
+	})
+	merged.Shares = merged.Shares[:min(len(merged.Shares), maxLimits)]
 	listed := map[[3]string]int{} // by limit
 	for _, b := range slices.SortedFunc(maps.Values(byKey), func(a, b Budget) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), cmp.Compare(a.Key, b.Key))

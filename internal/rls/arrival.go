@@ -45,13 +45,15 @@ func (a *Arrivals) end(c *arriving) {
 	a.remove(c)
 }
 
-// remove removes a call, unless it has been removed.
-func (a *Arrivals) remove(c *arriving) {
-	if c.next != nil {
-		c.next.last, c.last.next = c.last, c.next
-		c.next, c.last = nil, nil
-		a.len--
+// remove removes a call. It returns false if the call has been removed.
+func (a *Arrivals) remove(c *arriving) bool {
+	if c.next == nil {
+		return false
 	}
+	c.next.last, c.last.next = c.last, c.next
+	c.next, c.last = nil, nil
+	a.len--
+	return true
 }
 
 // Turn begins a new turn. It ends each call that began at least the given number of turns ago,
@@ -76,11 +78,30 @@ func Arrived(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
+	c.arrive(ctx)
+	return (*arrived)(c)
+}
+
+// ArrivedStream is Arrived for a stream. In addition, sends that wait for the client end with the
+// stream.
+func ArrivedStream(ctx context.Context) context.Context {
+	c, ok := ctx.Value(arrivingKey{}).(*arriving)
+	if !ok {
+		return ctx
+	}
+	if c.arrive(ctx) {
+		context.AfterFunc(c.Context, func() { close(c.ended) })
+	}
+	return (*arrived)(c)
+}
+
+// arrive removes c from its Arrivals. It returns false if c was removed before. The values of its
+// context are those of ctx then.
+func (c *arriving) arrive(ctx context.Context) bool {
 	c.arrivals.mu.Lock()
 	defer c.arrivals.mu.Unlock()
-	c.arrivals.remove(c)
 	c.values = ctx
-	return (*arrived)(c)
+	return c.arrivals.remove(c)
 }
 
 type arrivingKey struct{}

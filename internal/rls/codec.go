@@ -39,8 +39,9 @@ func (noGzip) Do(io.Reader) ([]byte, error) {
 // keep their first message, such as the name of a watched service, for as long as they are open.
 const maxOther = 4 << 10
 
-// codec passes the bytes of a request to its call, and sends the bytes of a reply. It leaves all
-// other messages, for example of the health service, to the standard codec.
+// codec passes the bytes of a request to its call, and sends the bytes of a reply. Messages of the
+// quota service decode and encode themselves. It leaves all other messages, for example of the
+// health service, to the standard codec.
 type codec struct{ encoding.CodecV2 }
 
 // reply is an encoded response for gRPC. It is not part of call, because gRPC sends it after
@@ -48,8 +49,11 @@ type codec struct{ encoding.CodecV2 }
 type reply [1]mem.Buffer
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if r, ok := v.(*reply); ok {
-		return r[:], nil
+	switch m := v.(type) {
+	case *reply:
+		return m[:], nil
+	case interface{ Encode() mem.BufferSlice }:
+		return m.Encode(), nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -58,11 +62,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // does not decode them, because gRPC reports errors of Unmarshal as INTERNAL, but an invalid
 // request must be reported as INVALID_ARGUMENT.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if call, ok := v.(*call); ok {
-		if call.size = data.Len(); call.size <= maxBytes {
-			call.wire = data.Materialize()
+	switch m := v.(type) {
+	case *call:
+		if m.size = data.Len(); m.size <= maxBytes {
+			m.wire = data.Materialize()
 		}
 		return nil
+	case interface{ Decode(mem.BufferSlice) error }:
+		return m.Decode(data)
 	}
 	if data.Len() > maxOther {
 		return fmt.Errorf("the message has %d bytes, at most %d are allowed", data.Len(), maxOther)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors"
+	"weir/internal/plan"
 )
 
 // metrics has the metrics of a Service, most under the names that dashboards for
@@ -25,6 +26,7 @@ type metrics struct {
 	unknownDomains prometheus.Counter     // requests for domains without rules
 	logger         *slog.Logger
 	warn           rate.Sometimes
+	warnOfQuotas   rate.Sometimes
 }
 
 // endpoint has the metrics of requests by gRPC or by HTTP.
@@ -59,6 +61,7 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 		unknownDomains: counter("weir", "unknown_domain_requests_total", "Requests for domains without rules. They are admitted and not counted.").WithLabelValues(),
 		logger:         logger,
 		warn:           rate.Sometimes{Interval: logEvery},
+		warnOfQuotas:   rate.Sometimes{Interval: logEvery},
 	}
 }
 
@@ -93,9 +96,17 @@ const (
 // noteUnmatched counts the n descriptors of a request that match no rule. If the domain has no
 // rules, it counts and logs the request instead. Both may be intended, or may be due to a
 // misspelled domain or key. noteUnmatched allocates only if it logs.
-func (m *metrics) noteUnmatched(tree *descriptors.Tree, domain string, n int) {
+func (m *metrics) noteUnmatched(tree *descriptors.Tree, request *plan.Request, n int) {
+	domain := request.Domain
 	if label := tree.DomainLabel(domain); label != "" {
 		m.unmatched.WithLabelValues(label).Add(float64(n))
+		for i := range request.Descriptors {
+			if rule, _ := tree.MatchBucket(domain, request.Descriptors[i].Entries); rule != nil {
+				m.warnOfQuotas.Do(func() {
+					m.logger.Warn("admitted a request for a rule with quota_service, which limits only Envoys with the filter rate_limit_quota", "rule", rule.String(), "location", rule.Location())
+				})
+			}
+		}
 		return
 	}
 	m.unknownDomains.Inc()

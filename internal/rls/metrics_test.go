@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"weir/internal/limiter"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -164,13 +166,26 @@ weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="user"} 12
 	}
 }
 
+// A request for a rule with quota_service is logged once a minute, since the quota service alone applies it.
+func TestLogOfQuotaService(t *testing.T) {
+	var log bytes.Buffer
+	m := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+	tree := load(t, "{domain: api, descriptors: [{key: tenant, quota_service: true, rate_limit: {unit: second, requests_per_unit: 1}}]}")
+	for _, key := range []string{"user", "tenant", "tenant"} {
+		m.noteUnmatched(tree, &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: key}}}}}, 1)
+	}
+	if got := log.String(); strings.Count(got, "quota_service") != 1 || !strings.Contains(got, "rule=api|tenant location=") {
+		t.Errorf("the log has %s", got)
+	}
+}
+
 func TestLogOfUnknownDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		m, tree := newMetrics(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil))), load(t, hotRules)
 		note := func(domain string, lines int, last string) {
 			t.Helper()
-			m.noteUnmatched(tree, domain, 1)
+			m.noteUnmatched(tree, &plan.Request{Domain: domain}, 1)
 			got := log.String()
 			if strings.Count(got, "admitted a request for a domain without rules") != lines || !strings.HasSuffix(got, last+" there_are=[api]\n") {
 				t.Errorf("want %d lines, the last of %s, got\n%s", lines, last, got)

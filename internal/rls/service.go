@@ -104,7 +104,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	}
 	err := s.opts.Decider.Decide(ctx, &c.request, &c.result)
 	if asked := &c.result.Plan; asked.Unmatched > 0 {
-		s.metrics.noteUnmatched(asked.Tree, c.request.Domain, asked.Unmatched)
+		s.metrics.noteUnmatched(asked.Tree, &c.request, asked.Unmatched)
 	}
 	if err != nil {
 		return s.undecided(ctx, c, err)

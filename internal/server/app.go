@@ -23,6 +23,7 @@ import (
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/plan"
+	"weir/internal/rlqs"
 	"weir/internal/rls"
 	"weir/internal/settings"
 	"weir/internal/settings/follow"
@@ -109,6 +110,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	requests := newService(o, decider, operators.Observer{
 		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: p.decisions, Hashed: planning.Keys.Digests,
 	}, serviceMetrics)
+	quotas := newQuotas(o, life, store, rules, planning.Keys, desk, started)
 	rates := newRates(func() totals { return totalsOf(requests, store, p.decisions) })
 	life.background("rates", rates.run)
 	bound, err := listen(s, o.Logger)
@@ -126,7 +128,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
 	port.begin(life, a.debug.addr)
 	a.http = life.add(httpServer("HTTP", bound["HTTP"], httpHandler(health.err, requests.JSONHandler()), 4096, o.Logger))
-	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], p.transport, p.tracing, health, arrivals, requests))
+	a.grpc = life.add(newGRPC(o, life, bound["gRPC"], p.transport, p.tracing, health, arrivals, requests, quotas))
 	return a, nil
 }
 
@@ -200,6 +202,27 @@ func newService(o Options, decider *plan.Decider, observer operators.Observer, r
 		Registerer:      reg,
 		Logger:          o.Logger,
 	})
+}
+
+// newQuotas returns the service that divides limits among Envoys.
+func newQuotas(o Options, life *lifecycle, store *store, rules *rules, keys limiter.Keys, desk *operators.Desk, started time.Time) *rlqs.Pool {
+	options := rlqs.Options{
+		Rules: rules.tree.Load, Keys: keys, Life: o.Settings.Answers.QuotaShareLife, Store: store.shares,
+		Failure: FailureMode(o.Settings.Failure), Servers: func() int { return 1 }, Logger: o.Logger,
+	}
+	if desk.Servers != nil {
+		options.Servers = func() int { return 1 + len(desk.Servers.Others()) }
+	}
+	quotas := rlqs.NewPool(started, options)
+	o.Registry.MustRegister(quotas)
+	desk.Spending.Shares = func() (list []operators.EnvoyShare) {
+		for s := range quotas.Shares() {
+			list = append(list, operators.EnvoyShare(s))
+		}
+		return list
+	}
+	life.background("quotas", quotas.Run)
+	return quotas
 }
 
 func headers(on bool, limit, remaining, reset string) rls.Headers {

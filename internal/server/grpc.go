@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"weir/internal/operators"
+	"weir/internal/rlqs"
 	"weir/internal/rls"
 	"weir/internal/settings"
 )
@@ -68,7 +69,7 @@ func maxConnections() int {
 }
 
 // newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
-func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service) *component {
+func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service, quotas *rlqs.Pool) *component {
 	headersRead := []string{operators.RequestIDHeader, operators.ResponseCodeHeader}
 	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
 		headersRead = append(headersRead, propagator.Fields()...)
@@ -79,6 +80,7 @@ func newGRPC(o Options, life *lifecycle, listener net.Listener, transport creden
 	}
 	s := grpc.NewServer(options...)
 	requests.Register(s)
+	quotas.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, h.grpc)
 	reflection.Register(s)
 	life.background("arrivals", a.run) // until the gRPC server has drained

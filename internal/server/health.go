@@ -90,7 +90,7 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", cap(open))
 		}
 		handled := make(chan error, 1)
-		go func() { handled <- handler(srv, arrivedStream{stream}) }()
+		go func() { handled <- handler(srv, &arrivedStream{ServerStream: stream}) }()
 		select {
 		case err := <-handled:
 			return err
@@ -102,7 +102,14 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 
 // arrivedStream is a stream whose context survives the time limit for the first message. Its reads
 // still fail then.
-type arrivedStream struct{ grpc.ServerStream }
+type arrivedStream struct {
+	grpc.ServerStream
+	once    sync.Once
+	arrived context.Context
+}
 
 // Context implements grpc.ServerStream.
-func (s arrivedStream) Context() context.Context { return rls.Arrived(s.ServerStream.Context()) }
+func (s *arrivedStream) Context() context.Context {
+	s.once.Do(func() { s.arrived = rls.ArrivedStream(s.ServerStream.Context()) })
+	return s.arrived
+}

@@ -110,7 +110,7 @@ func TestReflection(t *testing.T) {
 	for _, service := range list.GetListServicesResponse().GetService() {
 		got = append(got, service.Name)
 	}
-	if want := []string{"envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}; !slices.Equal(got, want) {
+	if want := []string{"envoy.service.rate_limit_quota.v3.RateLimitQuotaService", "envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	f.stop()

@@ -37,7 +37,7 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 		options.PerSecond = new(redisServer(secrets, encrypt, true))
 	}
 	shared := redis.OpenShared(options.Main, options.KeyPrefix)
-	s.shared = shared
+	s.shared, s.shares = shared, shared
 	life.add(&component{name: "the shared data", stop: func(context.Context) error { return shared.Close() }})
 	s.redis = redis.New(options)
 	run := func(ctx context.Context) error { s.findRedis(ctx, o, found); return nil }

@@ -29,7 +29,8 @@ func document(t *testing.T, name string) string {
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
-		"      - {unit: day, requests_per_unit: 3, notify: [80, 100]}\n      - {unit: week, requests_per_unit: 9}\n"
+		"      - {unit: day, requests_per_unit: 3, notify: [80, 100]}\n      - {unit: week, requests_per_unit: 9}\n" +
+		"  - {key: tenant, quota_service: true, rate_limit: {unit: second, requests_per_unit: 3}}\n"
 	shown := map[string]map[string]bool{}
 	plane := testenv.StartControlPlane(t)
 	plane.Set("v1", sent("x", 3))

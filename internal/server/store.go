@@ -19,8 +19,9 @@ import (
 type store struct {
 	limiter.CounterStore
 	memory   *memory.Store      // nil with Redis
-	redis    *redis.Store       // nil in memory, as are the next two
+	redis    *redis.Store       // nil in memory, as are the next three
 	shared   operators.Shared   // the data that servers on the same Redis share
+	shares   limiter.ShareStore // divides limits with quota_service among servers
 	failover *failover.Failover // decides by failure modes while Redis fails
 
 	registry    *prometheus.Registry // the metrics of the store

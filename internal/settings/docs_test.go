@@ -139,7 +139,7 @@ func code(s string) string {
 // others are words in documents that look like settings: codes, and variables of other programs.
 var others = []string{
 	"DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "OVER_LIMIT", "RESOURCE_EXHAUSTED", "STRICT_DNS", "GRPC_XDS_SOTW",
-	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT", "WEIR_SERVER", "WEIR_TOKEN_FILE", "WEIR_SIMULATE_REQUESTS", "OLD_RULES",
+	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT", "WEIR_SERVER", "WEIR_TOKEN_FILE", "WEIR_SIMULATE_REQUESTS", "WEIR_QUOTA_FIGURES", "OLD_RULES",
 }
 
 // TestDocumentsNameWhatExists looks up the tests and variables that documents name.

@@ -130,6 +130,8 @@ type Answers struct {
 	RequestRemainingHeader string `form:"header" name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
 	RequestResetHeader     string `form:"header" name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
 
+	QuotaShareLife time.Duration `env:"QUOTA_SHARE_LIFE" default:"15s" min:"6s" max:"1h" help:"How long an Envoy may use its share of a limit with quota_service after its last report, which Envoys send every 5 s."`
+
 	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add descriptors, denying limits and rule metadata for Envoy's access log and filters."`
 }
 

@@ -142,7 +142,9 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	)
 	d.need(there, "request", "a request is required: a list of at least one descriptor")
 	descriptors := len(s.request.Descriptors)
-	ofOne := slices.IndexFunc(s.checks, func(c check) bool { return c.what == c.field && slices.Contains(statusFields[1:], c.field) })
+	ofOne := slices.IndexFunc(s.checks, func(c check) bool {
+		return c.what == c.field && slices.Contains(append(statusFields[1:], bucketField), c.field)
+	})
 	switch {
 	case d.Found() > found: // further problems may be consequences of the first
 	case s.first < earliest:

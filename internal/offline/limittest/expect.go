@@ -32,6 +32,9 @@ const (
 // statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
+// bucketField names the rule to which the descriptor leads as a bucket ID, in any order.
+const bucketField = "quota_service"
+
 func (d *decoder) expect(n *yaml.Node, s *step) {
 	count := func(field string) row {
 		return row{field, func(n *yaml.Node) {
@@ -57,7 +60,11 @@ func (d *decoder) expect(n *yaml.Node, s *step) {
 			s.statuses++
 		})
 	}}
-	d.fields(n, append([]row{count("admitted"), count("denied"), statuses}, fields("", 0)...)...)
+	bucket := row{bucketField, func(n *yaml.Node) {
+		want, _ := d.Text(n)
+		s.checks = append(s.checks, check{strictyaml.At(n), bucketField, bucketField, 0, want})
+	}}
+	d.fields(n, append([]row{count("admitted"), count("denied"), statuses, bucket}, fields("", 0)...)...)
 }
 
 // want decodes the expected value of a field of a status.
@@ -87,6 +94,8 @@ func (c *check) got(o *outcome) string {
 		return strconv.Itoa(o.admitted)
 	case "denied":
 		return strconv.Itoa(o.denied)
+	case bucketField:
+		return o.bucket
 	}
 	switch s := &o.last.Statuses[c.status]; c.field {
 	case "code":

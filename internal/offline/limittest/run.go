@@ -97,6 +97,7 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 type outcome struct {
 	admitted, denied int
 	last             plan.Result // result of the step's last request
+	bucket           string      // rule of its first descriptor as a bucket ID
 }
 
 // run runs one test, and returns its failures. It fails only if ctx is done.
@@ -113,7 +114,10 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 			failures = append(failures, fmt.Sprintf("%s:%d:%d: %s: step %d at %v: %s: expected %s, got %s",
 				f.Name, c.at.Line, c.at.Column, t.name, i+1, now, c.what, c.want, got))
 		}
-		var o outcome
+		o := outcome{bucket: none}
+		if r, _ := f.tree.MatchBucket(t.domain, s.request.Descriptors[0].Entries); r != nil {
+			o.bucket = r.Way()
+		}
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
 			err = decider.Decide(ctx, &s.request, &o.last)

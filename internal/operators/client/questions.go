@@ -84,7 +84,7 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 // Top asks for the keys with the most denials, or for the most used budgets.
 type Top struct {
 	Scope
-	Budgets bool `help:"Show the budgets of which the largest share is used, and when they will be used up."`
+	Budgets bool `help:"Show the budgets of which the largest share is used, and when they will be used up; and the shares of Envoys in limits with quota_service."`
 
 	Window string `enum:"minute,hour" default:"hour" help:"Time span that text shows: the last minute or hour."`
 }

@@ -40,6 +40,9 @@ type Answer struct {
 	Limits []Limit `json:"limits,omitempty"`
 	// Shared lists the patterns of the rule, such as wildcards, whose values share one counter.
 	Shared []string `json:"shared,omitempty"`
+	// Divided describes the limit of a rule with quota_service, if the descriptor is a bucket ID
+	// of one.
+	Divided string `json:"divided,omitempty"`
 	// Override describes how the rule treats a limit that the request sends.
 	Override string `json:"override,omitempty"`
 	// Hits is the cost of each hit, and OwnHits reports whether the descriptor sets it. Denied
@@ -87,6 +90,12 @@ func Explain(q Question) (Answer, error) {
 		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Path: path,
 		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend,
 	}
+	if bucket, ordered := q.Tree.MatchBucket(q.Domain, q.Descriptor); bucket != nil && r == nil {
+		path, _ = Find(q.Tree, q.Domain, ordered)
+		a.Descriptor, a.Levels, a.Rule, a.Location = spell(ordered), path.Levels, bucket.String(), bucket.Location()
+		l := bucket.Limits[0]
+		a.Divided = fmt.Sprintf("%s, at most %d at once", l.Rate(), l.Size())
+	}
 	if r != nil {
 		a.Shared = r.Shared()
 		if r.Override != nil {
@@ -121,6 +130,10 @@ func spell(entries []limiter.Entry) (texts []string) {
 func (p *Path) addReason(tree *descriptors.Tree, domain string, entries []limiter.Entry, trace *descriptors.Trace) {
 	if !tree.HasDomain(domain) {
 		p.Reason, p.Candidates = Doubt(tree, domain, nil), tree.DomainNames()
+		return
+	}
+	if bucket, _ := tree.MatchBucket(domain, entries); bucket != nil {
+		p.Reason = fmt.Sprintf("%s at %s has quota_service: Envoys divide its limit, and do not ask", bucket, bucket.Location())
 		return
 	}
 	way, above := trace.Levels, "the domain"

@@ -1,0 +1,169 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/descriptors/strictyaml"
+	"weir/internal/limiter"
+)
+
+// MaxBucketEntries is the maximum number of entries in a bucket ID. It bounds the orders that
+// MatchBucket tries.
+const MaxBucketEntries = 8
+
+// Buckets returns the rules with quota_service.
+func (t *Tree) Buckets() []*Rule { return t.buckets }
+
+// MatchBucket returns the rule with quota_service to which the entries of a bucket ID lead in some
+// order, and the entries for the key in that order. If several orders lead to rules, the node that
+// is first in its list of descriptors takes precedence. If there is no such rule, it returns nil.
+func (t *Tree) MatchBucket(domain string, entries []limiter.Entry) (*Rule, []limiter.Entry) {
+	n, work := t.domains[domain], MaxWork
+	if n == nil || len(t.buckets) == 0 || len(entries) > MaxBucketEntries {
+		return nil, nil
+	}
+	ordered := slices.Clone(entries)
+	return n.matchBucket(ordered, &work), ordered
+}
+
+// matchBucket returns the rule with quota_service to which entries lead from n, and puts entries
+// into the order in which they do.
+func (n *node) matchBucket(entries []limiter.Entry, work *Work) *Rule {
+	if len(entries) == 0 {
+		return n.quota
+	}
+	type step struct {
+		to    *node
+		entry limiter.Entry
+	}
+	var steps []step
+	for i, e := range entries {
+		if next := n.next(e, work); next != nil && next.how != TooLong {
+			if p := n.patterns[e.Key]; next.how == ByNetwork || next.how == ByKey && p != nil && p.networks != nil {
+				e = canonical(entries, i)[i]
+			}
+			steps = append(steps, step{next, e})
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.to.index, b.to.index) })
+	for _, s := range steps {
+		i := slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == s.entry.Key })
+		entries[i] = entries[0]
+		entries[0] = s.entry
+		if r := s.to.matchBucket(entries[1:], work); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// Refill returns how fast the token bucket of a limit with quota_service fills: each of its tokens
+// comes back tokens times in a number of whole seconds, because Envoy ignores fractions.
+func Refill(l *limiter.Limit) (tokens, seconds uint64) {
+	if l.RequestsPerUnit == 0 {
+		return 1, 1
+	}
+	tokens, seconds = l.RequestsPerUnit, uint64(l.Period()/time.Second)*l.Size()
+	common, rest := tokens, seconds // Euclid's algorithm
+	for rest > 0 {
+		common, rest = rest, common%rest
+	}
+	return tokens / common, seconds / common
+}
+
+// bucketFields are the fields that a rule with quota_service may have, and bucketLimit those of
+// its limit.
+var (
+	bucketFields = []string{"key", "value", "networks", "regex", "rate_limit", "descriptors", "share_threshold", "metadata", "quota_service"}
+	bucketLimit  = []string{"unit", "unit_multiplier", "requests_per_unit", "name", "algorithm", "burst", "failure_mode"}
+)
+
+// checkQuotaService reports what Envoy's rate_limit_quota filter cannot do.
+func (d *decoder) checkQuotaService(l *level) {
+	const cannot = "quota_service has no %s: Envoy decides alone, and reports to Weir only every 5 s; remove one of them"
+	at := l.given.At("quota_service")
+	for _, f := range l.given.Fields {
+		if !slices.Contains(bucketFields, f.Name) {
+			d.ProblemIn(f.Name, strictyaml.At(f.Value), cannot, f.Name)
+			return
+		}
+	}
+	switch {
+	case l.node.quota.Above != nil:
+		d.ProblemIn("quota_service", at, "the limits of %s at %s apply below it, and quota_service cannot count them", l.node.quota.Above, l.node.quota.Above.Location())
+		return
+	case len(l.Limits) != 1:
+		if !l.hasLimit || len(l.Limits) > 1 { // otherwise, the limit itself has a problem
+			d.ProblemIn("quota_service", at, "quota_service divides one limit, and the rule has %d: write one rate_limit", len(l.Limits))
+		}
+		return
+	}
+	for _, f := range d.limitFields.given.Fields {
+		if !slices.Contains(bucketLimit, f.Name) {
+			d.ProblemIn("rate_limit", strictyaml.At(f.Value), cannot, f.Name)
+			return
+		}
+	}
+	limit := l.Limits[0]
+	size := limit.Size()
+	tokens, seconds := Refill(limit)
+	switch {
+	case limit.Algorithm != limiter.TokenBucket && (limit.Algorithm != limiter.FixedWindow && limit.Algorithm != limiter.SlidingWindow || limit.Period() != time.Second):
+		d.ProblemIn("rate_limit", l.given.At("rate_limit"), "quota_service cannot count %s per %s, because Envoy has a token bucket: write algorithm: token_bucket, or a limit per second", limit.Algorithm, limit.Per())
+	case size > math.MaxUint32/tokens || limit.RequestsPerUnit > math.MaxUint32 || seconds > math.MaxInt32:
+		d.ProblemIn("rate_limit", l.given.At("rate_limit"), "quota_service cannot divide the burst %d of %s into whole tokens a second: use a smaller one, or one of which it is a multiple", size, limit.Rate())
+	case seconds > tokens*60:
+		d.WarnIn("rate_limit", l.given.At("rate_limit"), "a share that one Envoy returns reaches others only after %v, because a burst of %d takes as long to fill: use a smaller burst", time.Duration(seconds)*time.Second/time.Duration(tokens), size)
+	}
+	var keys []string
+	for _, n := range l.node.path()[1:] {
+		if slices.Contains(keys, n.entry.Key) {
+			d.ProblemIn("key", strictyaml.At(l.given.Mapping), "a bucket ID has each key once, and %q leads here twice", n.entry.Key)
+		}
+		keys = append(keys, n.entry.Key)
+	}
+	if len(keys) > MaxBucketEntries {
+		d.ProblemIn("key", strictyaml.At(l.given.Mapping), "a bucket ID may have %d entries, and %d lead here", MaxBucketEntries, len(keys))
+	}
+	d.tree.buckets = append(d.tree.buckets, l.node.quota)
+}
+
+// warnOfBuckets warns of rules that the same bucket ID reaches in different orders.
+func (l *loader) warnOfBuckets() {
+	byKeys := map[string][]*Rule{}
+	for _, r := range l.tree.buckets {
+		way := r.node.path()
+		keys := make([]string, 0, len(way))
+		for _, n := range way[1:] {
+			keys = append(keys, fmt.Sprintf("%q", n.entry.Key))
+		}
+		slices.Sort(keys)
+		name := way[0].entry.Key + "|" + strings.Join(keys, "|")
+		for _, first := range byKeys[name] {
+			if first.node.mayMeet(r.node) {
+				l.warn(r.node.location(), "a bucket ID has no order, so it may also lead to %s at %s, which comes first", first, first.Location())
+				break
+			}
+		}
+		byKeys[name] = append(byKeys[name], r)
+	}
+}
+
+// mayMeet reports whether a bucket ID can lead to both nodes, which have the same keys in different
+// orders. It assumes that different patterns of a key match a common value.
+func (n *node) mayMeet(other *node) bool {
+	way, differ := n.path()[1:], false
+	for i, m := range other.path()[1:] {
+		differ = differ || way[i].entry.Key != m.entry.Key
+		same := way[slices.IndexFunc(way, func(s *node) bool { return s.entry.Key == m.entry.Key })]
+		if same.how == ByValue && m.how == ByValue && same.entry.Value != m.entry.Value {
+			return false
+		}
+	}
+	return differ
+}

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // share.lua
+	"slices"
+	"strconv"
+
+	"weir/internal/limiter"
+)
+
+// shareScript is sent as text, because a call is for many Envoys and Redis may have lost a loaded
+// script.
+//
+//go:embed share.lua
+var shareScript string
+
+// sharesAtOnce is the maximum number of asks in one pipeline.
+const sharesAtOnce = 256
+
+// Share implements limiter.ShareStore. If Redis sets no share of a pipeline, Share sends no more.
+func (s *Shared) Share(ctx context.Context, server string, asks []limiter.ShareAsk) {
+	works := true
+	for some := range slices.Chunk(asks, sharesAtOnce) {
+		if works {
+			s.shareSome(ctx, server, some)
+			works = slices.ContainsFunc(some, func(a limiter.ShareAsk) bool { return a.Err == nil })
+			continue
+		}
+		for i := range some {
+			some[i].Err = limiter.ErrUnavailable
+		}
+	}
+}
+
+// shareSome sets shares in one pipeline.
+func (s *Shared) shareSome(ctx context.Context, server string, asks []limiter.ShareAsk) {
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
+	defer cancel()
+	p := s.client.Current().Pipeline()
+	var replies []interface{ StringSlice() ([]string, error) }
+	for _, a := range asks {
+		keys := []string{a.Key, limiter.SharesSince(s.keyPrefix, a.Key)}
+		replies = append(replies, p.Eval(ctx, shareScript, keys, server, a.Size, a.Held, a.Want, a.Lasts.Milliseconds(), a.Demands))
+	}
+	_, _ = p.Exec(ctx) // each reply has its error
+	for i, reply := range replies {
+		a := &asks[i]
+		texts, err := reply.StringSlice()
+		if a.Err = s.failed(err); err == nil {
+			a.Granted, a.Err = strconv.ParseUint(texts[0], 10, 64)
+			a.Others = texts[1:]
+		}
+	}
+}

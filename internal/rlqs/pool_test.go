@@ -1,0 +1,143 @@
+package rlqs
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
+)
+
+// join adds an Envoy with a demand to a server.
+func (w *world) join(server int, demand float64) *envoy {
+	e := &envoy{id: fmt.Sprint("envoy", len(w.envoys)), demand: demand, server: server}
+	e.stream = w.servers[server].NewEnvoy(e.id)
+	w.envoys = append(w.envoys, e)
+	return e
+}
+
+// pass lets time pass without disturbance, and returns the number of admitted requests.
+func (w *world) pass(lasts time.Duration) float64 {
+	w.t.Helper()
+	before := w.admitted
+	for range lasts / (100 * time.Millisecond) {
+		for _, e := range w.envoys {
+			if e.known && !w.now.Before(e.next) {
+				e.next = w.now.Add(reportEvery)
+				w.report(e)
+			}
+		}
+		w.step(100 * time.Millisecond)
+		if w.level > w.bound() {
+			w.t.Fatalf("%.1f of the limit are used, at most %.1f may be", w.level, w.bound())
+		}
+	}
+	return w.admitted - before
+}
+
+// Two Envoys on two servers share 100 a second at 9 to 1. Nearly all of the limit is admitted, and
+// shares follow the demands.
+func TestSharesFollowDemand(t *testing.T) {
+	w := newWorld(t, 1, 2, "unit: second, requests_per_unit: 100")
+	large, small := w.join(0, 180), w.join(1, 20)
+	w.pass(life + 20*time.Second)
+	if got := w.pass(time.Minute); got < 0.95*6000 || small.size < 20 || small.size > 25 {
+		t.Errorf("%.0f of 6000 were admitted in a minute, with shares of %.0f and %.0f", got, large.size, small.size)
+	}
+	large.demand, small.demand = 20, 180
+	w.pass(life + 6*time.Second) // two reports, and the rest of the old share
+	if got := w.pass(30 * time.Second); got < 0.95*3000 || small.size < 70 {
+		t.Errorf("after a change of demand, %.0f of 3000 were admitted, with shares of %.0f and %.0f", got, large.size, small.size)
+	}
+	w.envoys = w.envoys[:1] // the other one dies
+	large.demand = 200
+	w.pass(2*life + 2*time.Second)
+	if large.size != 100 {
+		t.Errorf("the share of an Envoy alone is %.0f, want 100", large.size)
+	}
+	large.demand = 0
+	w.pass(2*life + 2*time.Second)
+	w.wantHome()
+}
+
+// Without Redis, shares live to their end. Then the failure mode decides.
+func TestFailureModes(t *testing.T) {
+	for mode, want := range map[limiter.FailureMode]string{
+		limiter.FailureError: "expired", limiter.FailureDeny: "denies", limiter.FailureAllow: "everything is allowed", limiter.FailureLocal: "50",
+	} {
+		func() {
+			got := "expired"
+			w := newWorld(t, 1, 2, fmt.Sprintf("unit: second, requests_per_unit: 100, failure_mode: %s", mode))
+			e := w.join(0, 200)
+			w.pass(life + 20*time.Second)
+			w.redis.SetError("LOADING")
+			w.pass(8 * time.Second)
+			if !w.now.Before(e.expires) || e.size != 100 {
+				t.Errorf("%s: a share of %.0f is in force until %v, want until the end of its life", mode, e.size, e.expires.Sub(w.now))
+			}
+			defer func() {
+				if r := recover(); r != nil {
+					got = fmt.Sprint(r)
+				}
+				if got != want {
+					t.Errorf("%s: got %s, want %s", mode, got, want)
+				}
+			}()
+			w.pass(2 * life)
+			if w.now.Before(e.expires) {
+				got = map[bool]string{true: "denies", false: fmt.Sprint(e.size)}[e.size == 0]
+			}
+		}()
+	}
+}
+
+// An Envoy that never reads, one that reports too many buckets, and one that lies take nothing from
+// another beyond a fair share. A bucket ID may have any bytes, and one without a rule is admitted.
+func TestHostileEnvoys(t *testing.T) {
+	w := newWorld(t, 1, 1, "unit: second, requests_per_unit: 100")
+	w.pass(life + 2*time.Second)
+	pool, now := w.servers[0], func() time.Time { return w.now }
+	send := func(e *Envoy, keys []string, denied uint64) {
+		var message []byte
+		for _, key := range keys {
+			entry := appendMessage(appendMessage(nil, 1, []byte(key)), 2, []byte("\xff"))
+			usage := appendUint(appendMessage(nil, 1, appendMessage(nil, 1, entry)), 4, denied)
+			message = appendMessage(message, 2, usage)
+		}
+		var r report
+		testenv.OK(t, r.Decode(mem.BufferSlice{mem.SliceBuffer(appendMessage(message, 1, []byte("api")))}))
+		r.domain = "api"
+		pool.Report(w.now, e, &r)
+		pool.Round(t.Context(), now)
+	}
+	deaf, good := pool.NewEnvoy("deaf"), pool.NewEnvoy("good")
+	var keys []string
+	for i := range 2 * maxBuckets {
+		keys = append(keys, fmt.Sprint("unknown", i))
+	}
+	for range 12 {
+		send(deaf, []string{"tenant"}, math.MaxUint64)
+		send(good, []string{"tenant"}, 1000)
+		<-good.answers
+		w.now = w.now.Add(reportEvery)
+	}
+	send(good, []string{"tenant"}, 1000)
+	share := func(e *Envoy) (tokens uint64) {
+		for _, m := range e.members {
+			tokens += m.assigned
+		}
+		return tokens
+	}
+	if share(good) != 100 || share(deaf) != 0 {
+		t.Errorf("shares of %d, and of %d for an Envoy that does not read, want 100 and 0", share(good), share(deaf))
+	}
+	flood := pool.NewEnvoy("flood")
+	send(flood, keys, 1)
+	if len(flood.members) > maxBuckets || len(<-flood.answers) == 0 {
+		t.Errorf("an Envoy has %d buckets, at most %d are allowed", len(flood.members), maxBuckets)
+	}
+}
