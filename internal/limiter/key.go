@@ -78,8 +78,10 @@ func (k Keys) Check() error {
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
 // SharedKey returns the key of shared data other than counters, such as "servers". No counter
-// has it, because counters' keys have another |. These keys share a hash slot.
-func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
+// has it, because counters' keys have another |. The keys of a tag share a hash slot.
+func SharedKey(prefix, tag, name string) string {
+	return prefix + formatVersion + "|{weir" + tag + "}" + name
+}
 
 // Append appends the beginning of the keys of all of a descriptor's counters; Spec.AppendKind
 // appends the rest. If patterns[i] is not empty, it replaces the value of entries[i]. patterns

@@ -1,0 +1,254 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/plan"
+)
+
+// feed is a server's copy of the entries that servers share: texts by ID, in parts. It follows them by
+// one version number and a list of the last changes of each part. A change has a token of 8 bytes and
+// the ID. If Redis loses changes, as after a failover or a flush, the first server to notice makes
+// them again.
+type feed struct {
+	entries EntryStore // or nil if this server does not share them
+	logger  *slog.Logger
+	parts   []*part
+
+	version string
+	checked time.Time // time of the last comparison of all parts
+}
+
+// part is the copy of a part.
+type part struct {
+	texts
+	isRead  bool
+	changes []string // the last changes that were read, newest first
+}
+
+// texts has the texts of a part.
+type texts interface {
+	Put(id, text string) // removes the text if it is empty
+	Text(id string) string
+	Len() int
+	All() iter.Seq2[string, string] // "" for a text that this version cannot read
+}
+
+const (
+	maxChanges = 4096        // in a list of changes, as in change.lua
+	checkEvery = time.Minute // for changes that an older version made without the list
+	atOnce     = 64          // changes in a call, so that decisions need not wait for Redis
+)
+
+// newest returns the newest change that was read, or "" if there was none. Before the first read, it
+// returns a text that is no change.
+func (p *part) newest() string {
+	switch {
+	case !p.isRead:
+		return "?"
+	case len(p.changes) == 0:
+		return ""
+	}
+	return p.changes[0]
+}
+
+// load reads all changes if the version differs.
+func (f *feed) load(ctx context.Context) error {
+	if f.entries == nil {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	version, err := f.entries.Version(call)
+	if err != nil || version == f.version && time.Since(f.checked) < checkEvery {
+		return err
+	}
+	for _, i := range rand.Perm(len(f.parts)) { // in any order, so that servers share the work if Redis has lost all
+		if err := f.refresh(ctx, i); err != nil {
+			return err
+		}
+	}
+	f.version, f.checked = version, time.Now()
+	return nil
+}
+
+// refresh reads the changes of a part.
+func (f *feed) refresh(ctx context.Context, i int) error {
+	for p := f.parts[i]; ; {
+		call, cancel := context.WithTimeout(ctx, patience)
+		size, changes, texts, found, err := f.entries.Changes(call, i, p.newest())
+		cancel()
+		isLost := p.isRead && (size < 0 && p.Len() > 0 || !found && len(changes) < maxChanges)
+		switch {
+		case err != nil:
+			return err
+		case isLost:
+			if err := f.restore(ctx, i, changes); err != nil {
+				return err
+			}
+		case !found: // the first read, or too far behind
+			p.changes, p.isRead = changes, true
+			if err := f.scan(ctx, i, func(id string) { p.Put(id, "") }); err != nil {
+				p.isRead = false
+				return err
+			}
+		case len(changes) == 0 && size >= 0 && size != p.Len(): // an older version has made changes
+			return f.scan(ctx, i, func(id string) { p.Put(id, "") })
+		case len(changes) == 0:
+			return nil
+		default:
+			for j, change := range slices.Backward(changes) {
+				p.Put(change[8:], texts[j])
+			}
+			p.changes = append(changes, p.changes[:min(len(p.changes), maxChanges-len(changes))]...)
+		}
+	}
+}
+
+// scan reads all texts of a part, and then calls missing with the known IDs that are not stored.
+func (f *feed) scan(ctx context.Context, i int, missing func(id string)) error {
+	p, stored := f.parts[i], map[string]bool{}
+	err := f.entries.Scan(ctx, i, func(id, text string) {
+		if stored[id] = true; id != markerID && p.Text(id) != text {
+			p.Put(id, text)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for id := range p.All() {
+		if !stored[id] {
+			gone = append(gone, id)
+		}
+	}
+	for _, id := range gone {
+		missing(id)
+	}
+	return nil
+}
+
+// restore makes changes of a part that Redis has lost again. Newer changes, which are those of stored
+// before one that is known, stay. If none is known, Redis has lost the whole part; another
+// server may have begun to restore it.
+func (f *feed) restore(ctx context.Context, i int, stored []string) error {
+	p, again, newest := f.parts[i], [][6]string{}, ""
+	if len(stored) > 0 {
+		newest = stored[0]
+	}
+	done := map[string]bool{}
+	last := slices.IndexFunc(p.changes, func(c string) bool { return slices.Contains(stored, c) })
+	if last >= 0 {
+		for _, change := range stored[:slices.Index(stored, p.changes[last])] {
+			done[change[8:]] = true
+		}
+		for _, change := range p.changes[:last] {
+			if id := change[8:]; !done[id] {
+				again, done[id] = append(again, [6]string{"put", id, p.Text(id), change}), true
+			}
+		}
+		slices.Reverse(again)
+		p.changes = p.changes[last:]
+	} else {
+		known := map[string]string{}
+		for id, text := range p.All() {
+			known[id] = text
+		}
+		err := f.scan(ctx, i, func(id string) {
+			if known[id] == "" {
+				p.Put(id, "")
+			} else {
+				again = append(again, [6]string{"keep", id, known[id]})
+			}
+		})
+		if err != nil {
+			return err
+		}
+		p.changes = stored
+	}
+	if len(again) > 0 {
+		f.logger.Warn("Redis has lost changes of exceptions or assigned amounts, they are restored", "changes", len(again))
+	}
+	for some := range slices.Chunk(again, atOnce) {
+		call, cancel := context.WithTimeout(ctx, patience)
+		results, err := f.entries.Change(call, i, newest, some)
+		cancel()
+		if err != nil || results[0] == "behind" {
+			return err // refresh looks again
+		}
+		if last >= 0 {
+			newest = some[len(some)-1][3]
+		}
+	}
+	return nil
+}
+
+// change makes changes of a part, as change.lua describes, and reads them. It returns the results.
+func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]string, error) {
+	for f.entries == nil {
+		results, p := []string{}, f.parts[i]
+		for _, c := range changes {
+			text, result := changed(p.Text(c[1]), c)
+			p.Put(c[1], text)
+			results = append(results, result)
+		}
+		return results, nil
+	}
+	for {
+		call, cancel := context.WithTimeout(ctx, patience)
+		results, err := f.entries.Change(call, i, f.parts[i].newest(), changes)
+		cancel()
+		if err == nil {
+			err = f.refresh(ctx, i)
+		}
+		if err != nil || results[0] != "behind" {
+			if err != nil {
+				err = Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
+			}
+			return results, err
+		}
+	}
+}
+
+// changed returns the text after a change, and the result, as change.lua does.
+func changed(old string, c [6]string) (text, result string) {
+	text = c[2]
+	if c[0] == "assign" {
+		fields := strings.SplitN(cmp.Or(old, "0\n\n\n\n"), "\n", 5)
+		was, ok := plan.ParseAmount(fields[0])
+		more, adds := strings.CutPrefix(c[2], "+")
+		amount, _ := plan.ParseAmount(more)
+		switch {
+		case len(fields) < 5 || !ok:
+			return old, "unread"
+		case c[5] != "" && strings.Contains(fields[4], c[5]), adds && was == plan.Unlimited,
+			!adds && old != "" && amount == was && (c[4] == "" || c[4] == fields[3]):
+			return old, "same"
+		case adds && was+amount > limiter.MaxAmount:
+			return old, "large"
+		case adds:
+			more = strconv.FormatUint(was+amount, 10)
+		}
+		names := fields[4] + c[5]
+		names = names[max(0, len(names)-16*changeName):]
+		text = more + "\n" + c[3] + "\n" + cmp.Or(c[4], fields[3]) + "\n" + names
+	}
+	switch {
+	case text == old:
+		return old, "same"
+	case text == "":
+		return "", "removed"
+	case old == "":
+		return text, "added"
+	}
+	return text, "changed"
+}
