@@ -55,8 +55,8 @@ type AssignmentList struct {
 	Total    int          `json:"total"`
 }
 
-// Assigned is the answer of PUT, POST and DELETE /assigned.
-type Assigned struct {
+// AssignedChanges is the answer of PUT, POST and DELETE /assigned.
+type AssignedChanges struct {
 	Added     int       `json:"added"`
 	Changed   int       `json:"changed"`
 	Unchanged int       `json:"unchanged"`
@@ -75,14 +75,14 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-func (a *Assigned) refuse(line int, reason string) {
+func (a *AssignedChanges) refuse(line int, reason string) {
 	if a.Refused++; len(a.Refusals) < 1000 {
 		a.Refusals = append(a.Refusals, Refusal{line, plaintext.Line(reason)})
 	}
 }
 
 // count counts results of changes.
-func (a *Assigned) count(lines []int, results []string) {
+func (a *AssignedChanges) count(lines []int, results []string) {
 	for i, result := range results {
 		switch result {
 		case "added":
@@ -118,8 +118,8 @@ const (
 
 // Assign reads assignments line by line and carries them out. Lines that it refuses do not stop it. If
 // it fails, the answer says what was done.
-func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (Assigned, error) {
-	var done Assigned
+func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
+	var done AssignedChanges
 	tree := d.Tree()
 	if tree == nil {
 		return done, Errorf(ErrUnavailable, "no rules are loaded yet")
@@ -221,7 +221,7 @@ func isSame(text string, row Assignment) bool {
 }
 
 // prune removes the assigned amounts whose IDs are not in seen.
-func (d *Desk) prune(seen map[string]bool, complete, yes bool, done *Assigned, remove func(line, part int, change [6]string) error) error {
+func (d *Desk) prune(seen map[string]bool, complete, yes bool, done *AssignedChanges, remove func(line, part int, change [6]string) error) error {
 	var gone [][6]string
 	all := 0
 	for part := range d.InForce.Assigned.Parts {

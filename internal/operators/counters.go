@@ -29,8 +29,9 @@ type Counters struct {
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
-	shown map[string]bool // excerpts of the descriptor in denials
-	sums  []uint32        // CRC-32 of the keys of its counters
+	counted []limiter.Entry // the entries as they are counted
+	shown   map[string]bool // excerpts of the descriptor in denials
+	sums    []uint32        // CRC-32 of the keys of its counters
 }
 
 // Counter is the state of a limit's counter.
@@ -39,7 +40,11 @@ type Counter struct {
 	Location string `json:"location,omitempty"`
 	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
-	Mode     string `json:"mode,omitempty"`
+	// Assigned is what is assigned to the limit for the descriptor, if anything, and Own is then the
+	// rate of the rule.
+	Assigned *Assignment `json:"assigned,omitempty"`
+	Own      string      `json:"own,omitempty"`
+	Mode     string      `json:"mode,omitempty"`
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -105,7 +110,7 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, counted []limiter.Ent
 func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
-		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
+		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
 	}
 	return answer, err
 }
@@ -123,7 +128,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		err = Errorf(ErrUnavailable, "resetting the counters (some may be reset already): %w", err)
 	} else {
 		answer.Reset = len(hits)
-		answer.Limits, err = d.counters(ctx, rule, hits, answer.Exception)
+		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
 	}
 	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.Digests}
@@ -158,6 +163,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	}
 	answer.Path, _ = explain.Find(tree, domain, entries)
 	rule, entries, counted := named(tree, domain, entries)
+	answer.counted = counted
 	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
 		answer.Exception = new(exceptionOf(e))
 	}
@@ -182,6 +188,9 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	work := descriptors.MaxWork
 	rule, holdEntry, counted := tree.Match(domain, entries, &work)
+	if holdEntry >= 0 {
+		counted = slices.Delete(slices.Clone(counted), holdEntry, holdEntry+1)
+	}
 	switch {
 	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
 		return rule, entries, counted
@@ -193,8 +202,9 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 
 // counters returns the limits of a rule and of the rules above it, with the counters of hits,
 // which are in the same order. A limit without a hit is not counted.
-func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, x *Exception) ([]Counter, error) {
-	asked := slices.Clone(hits)
+func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
+	asked, x := slices.Clone(hits), of.Exception
+	domain, _, _ := of.Bytes() // cannot fail: find wrote it
 	if x != nil && x.Effect == plan.Amount {
 		for i := range asked {
 			asked[i].Limit = asked[i].Limit.Times(x.Factor)
@@ -207,12 +217,17 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 	list, n := []Counter{}, 0
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			c := Counter{Rule: r.Way(), Location: r.Location(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
-			if !l.Unlimited {
-				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
-				c.Replaced = n == len(hits) || hits[n].Limit != l
+			counted := r.Counted(of.counted)
+			now := d.Plan.Assigned.Limit(r, domain, counted, l)
+			c := Counter{Rule: r.Way(), Location: r.Location(), Limit: l.Series.Labels().Limit, Unlimited: now.Unlimited}
+			if c.Assigned = d.assigned(domain, counted, l.Name); c.Assigned != nil {
+				c.Own = l.Rate()
 			}
-			if !l.Unlimited && !c.Replaced {
+			if !c.Unlimited {
+				c.Rate, c.Mode = now.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
+				c.Replaced = n == len(hits) || !plan.IsHitOn(&hits[n], l)
+			}
+			if !c.Unlimited && !c.Replaced {
 				l, state := asked[n].Limit, states[n]
 				c.Rate, c.Shared = l.Rate(), r.Shared()
 				c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)

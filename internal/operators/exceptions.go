@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -190,10 +191,14 @@ const (
 	markerID    = "."         // ID of a text that is missing only if Redis lost a part
 )
 
-// Run loads the shared exceptions every second, and at each expiry, until ctx ends.
-func (es *ExceptionStore) Run(ctx context.Context) {
+// Run loads the shared entries every second, and at each expiry of an exception, until ctx ends. It calls
+// loaded after the first time that they are loaded.
+func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
+	first := sync.OnceFunc(loaded)
 	for ctx.Err() == nil {
-		_ = es.Load(ctx) // logs its errors
+		if es.Load(ctx) == nil { // it logs its errors
+			first()
+		}
 		wait := loadEvery
 		for _, e := range es.All() {
 			wait = min(wait, max(time.Until(e.Until), time.Millisecond))

@@ -169,7 +169,7 @@ func (s *server) run() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Run(ctx)
+		s.Run(ctx, func() {})
 	}()
 	synctest.Wait()
 	return func() {

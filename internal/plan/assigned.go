@@ -206,6 +206,17 @@ func WithAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) (*limit
 	return like.NewLimit(amount, l.Unit, l.UnitMultiplier, false)
 }
 
+// Limit returns the limit that counts for the limit l of a rule, whose counter has entries, where no
+// request sends another one and no exception applies.
+func (a *Assigned) Limit(rule *descriptors.Rule, domain string, entries []limiter.Entry, l *limiter.Limit) *limiter.Limit {
+	if amount, assigned := a.find(domain, entries, l.Name); assigned {
+		if limit, err := WithAmount(rule, l, amount); err == nil {
+			return limit
+		}
+	}
+	return l
+}
+
 // boundByAssigned lowers what a request sends to what is assigned to the limit of the rule that it
 // replaces.
 func (pl *Planner) boundByAssigned(key *overrideKey, domain string, m *match) {

@@ -203,6 +203,9 @@ func notes(l operators.Counter, rule string) string {
 	if l.Replaced {
 		notes = append(notes, "replaced by another limit")
 	}
+	if a := l.Assigned; a != nil {
+		notes = append(notes, fmt.Sprintf("assigned %s since %s by %s%s; the rule has %s", a.Amount, a.Since.Format("2006-01-02 15:04"), api.Short(cmp.Or(a.By, "nobody"), 50), api.Short(strings.TrimRight(": "+a.Note, ": "), 200), l.Own))
+	}
 	if l.BannedFor > 0 {
 		notes = append(notes, "banned for "+operators.Span(operators.Seconds(l.BannedFor)))
 	}
