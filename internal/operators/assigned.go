@@ -155,7 +155,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 		return flush(part)
 	}
 	seen, complete, last := map[string]bool{}, true, Assignment{}
-	by := strconv.FormatInt(time.Now().Unix(), 10) + "\n" + strings.ReplaceAll(plaintext.Line(Begin(how.By, maxBy)), "\n", " ")
+	by := strconv.FormatInt(time.Now().UnixMilli(), 10) + "\n" + strings.ReplaceAll(plaintext.Line(Begin(how.By, maxBy)), "\n", " ")
 	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
 		if err != nil {
 			complete = false
@@ -188,6 +188,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 			err = cmp.Or(err, flush(part))
 		}
 	}
+	slices.SortFunc(done.Refusals, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
 	if n := done.Added + done.Changed + done.Removed; n > 0 {
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
 		if n == 1 {
@@ -397,7 +398,7 @@ func assignmentOf(id, text string) Assignment {
 	since, _ := strconv.ParseInt(fields[1], 10, 64)
 	return Assignment{
 		Domain: explain.FormatDomain(domain), Descriptor: explain.FormatDescriptor(entries), Limit: limit,
-		Amount: Amount(fields[0]), Since: time.Unix(since, 0).UTC(), By: fields[2], Note: fields[3],
+		Amount: Amount(fields[0]), Since: time.UnixMilli(since).UTC(), By: fields[2], Note: fields[3],
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -24,8 +25,9 @@ type feed struct {
 	logger  *slog.Logger
 	parts   []*part
 
-	version string
-	checked time.Time // time of the last comparison of all parts
+	version  string
+	checked  time.Time // time of the last comparison of all parts
+	restored int       // changes that were made again, until they are logged
 }
 
 // part is the copy of a part.
@@ -69,21 +71,32 @@ func (f *feed) load(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	version, err := f.entries.Version(call)
+	if f.restored > 0 {
+		f.logger.Warn("Redis has lost exceptions or assigned amounts, they are restored", "changes", f.restored)
+		f.restored = 0
+	}
 	if err != nil || version == f.version && time.Since(f.checked) < checkEvery {
 		return err
 	}
-	for _, i := range rand.Perm(len(f.parts)) { // in any order, so that servers share the work if Redis has lost all
-		if err := f.refresh(ctx, i); err != nil {
-			return err
-		}
+	if err := f.refreshAll(ctx); err != nil {
+		return err
 	}
 	f.version, f.checked = version, time.Now()
 	return nil
 }
 
+func (f *feed) refreshAll(ctx context.Context) error {
+	for _, i := range rand.Perm(len(f.parts)) { // in any order, so that servers share the work if Redis has lost all
+		if err := f.refresh(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // refresh reads the changes of a part.
 func (f *feed) refresh(ctx context.Context, i int) error {
-	for p := f.parts[i]; ; {
+	for p := f.parts[i]; f.entries != nil; {
 		call, cancel := context.WithTimeout(ctx, patience)
 		size, changes, texts, found, err := f.entries.Changes(call, i, p.newest())
 		cancel()
@@ -97,12 +110,12 @@ func (f *feed) refresh(ctx context.Context, i int) error {
 			}
 		case !found: // the first read, or too far behind
 			p.changes, p.isRead = changes, true
-			if err := f.scan(ctx, i, func(id string) { p.Put(id, "") }); err != nil {
+			if err := f.scan(ctx, i); err != nil {
 				p.isRead = false
 				return err
 			}
 		case len(changes) == 0 && size >= 0 && size != p.Len(): // an older version has made changes
-			return f.scan(ctx, i, func(id string) { p.Put(id, "") })
+			return f.scan(ctx, i)
 		case len(changes) == 0:
 			return nil
 		default:
@@ -112,42 +125,44 @@ func (f *feed) refresh(ctx context.Context, i int) error {
 			p.changes = append(changes, p.changes[:min(len(p.changes), maxChanges-len(changes))]...)
 		}
 	}
+	return nil
 }
 
-// scan reads all texts of a part, and then calls missing with the known IDs that are not stored.
-func (f *feed) scan(ctx context.Context, i int, missing func(id string)) error {
-	p, stored := f.parts[i], map[string]bool{}
-	err := f.entries.Scan(ctx, i, func(id, text string) {
-		if stored[id] = true; id != markerID && p.Text(id) != text {
-			p.Put(id, text)
-		}
-	})
-	if err != nil {
+// scan reads all texts of a part.
+func (f *feed) scan(ctx context.Context, i int) error {
+	p, stored := f.parts[i], map[string]string{}
+	if err := f.entries.Scan(ctx, i, func(id, text string) { stored[id] = text }); err != nil {
 		return err
 	}
-	var gone []string
-	for id := range p.All() {
-		if !stored[id] {
-			gone = append(gone, id)
+	delete(stored, markerID)
+	for id := range p.copied() {
+		if stored[id] == "" {
+			p.Put(id, "")
 		}
 	}
-	for _, id := range gone {
-		missing(id)
+	for id, text := range stored {
+		if p.Text(id) != text {
+			p.Put(id, text)
+		}
 	}
 	return nil
 }
 
-// restore makes changes of a part that Redis has lost again. Newer changes, which are those of stored
-// before one that is known, stay. If none is known, Redis has lost the whole part; another
-// server may have begun to restore it.
+// copied returns a copy of the texts, with "" for those that cannot be read.
+func (p *part) copied() map[string]string {
+	all := make(map[string]string, p.Len())
+	maps.Insert(all, p.All())
+	return all
+}
+
+// restore makes changes again that Redis has lost. If it still has one of the known changes, it has lost
+// the newer ones, and other servers may have made newer ones since. Otherwise it has lost the part, which
+// other servers may have begun to restore. Until all is done, what is known stays.
 func (f *feed) restore(ctx context.Context, i int, stored []string) error {
-	p, again, newest := f.parts[i], [][6]string{}, ""
-	if len(stored) > 0 {
-		newest = stored[0]
-	}
-	done := map[string]bool{}
+	p, again, newest := f.parts[i], [][6]string{}, append(stored, "")[0]
 	last := slices.IndexFunc(p.changes, func(c string) bool { return slices.Contains(stored, c) })
 	if last >= 0 {
+		done := map[string]bool{}
 		for _, change := range stored[:slices.Index(stored, p.changes[last])] {
 			done[change[8:]] = true
 		}
@@ -157,39 +172,34 @@ func (f *feed) restore(ctx context.Context, i int, stored []string) error {
 			}
 		}
 		slices.Reverse(again)
-		p.changes = p.changes[last:]
 	} else {
-		known := map[string]string{}
-		for id, text := range p.All() {
-			known[id] = text
-		}
-		err := f.scan(ctx, i, func(id string) {
-			if known[id] == "" {
-				p.Put(id, "")
-			} else {
-				again = append(again, [6]string{"keep", id, known[id]})
-			}
-		})
-		if err != nil {
+		texts := map[string]string{}
+		if err := f.entries.Scan(ctx, i, func(id, text string) { texts[id] = text }); err != nil {
 			return err
 		}
-		p.changes = stored
-	}
-	if len(again) > 0 {
-		f.logger.Warn("Redis has lost changes of exceptions or assigned amounts, they are restored", "changes", len(again))
+		for id, text := range p.copied() {
+			if text != "" && text != texts[id] {
+				again = append(again, [6]string{"keep", id, text})
+			}
+		}
 	}
 	for some := range slices.Chunk(again, atOnce) {
 		call, cancel := context.WithTimeout(ctx, patience)
-		results, err := f.entries.Change(call, i, newest, some)
+		results, err := f.entries.Change(call, i, newest, "again", some)
 		cancel()
 		if err != nil || results[0] == "behind" {
 			return err // refresh looks again
 		}
-		if last >= 0 {
+		if f.restored += len(some); last >= 0 {
 			newest = some[len(some)-1][3]
 		}
 	}
-	return nil
+	if last >= 0 {
+		p.changes = p.changes[last:]
+		return nil
+	}
+	p.changes = stored
+	return f.scan(ctx, i) // some texts may be newer, or those of other servers
 }
 
 // change makes changes of a part, as change.lua describes, and reads them. It returns the results.
@@ -205,16 +215,24 @@ func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]strin
 	}
 	for {
 		call, cancel := context.WithTimeout(ctx, patience)
-		results, err := f.entries.Change(call, i, f.parts[i].newest(), changes)
+		how := ""
+		if f.parts[i].Len() > 0 {
+			how = "known"
+		}
+		results, err := f.entries.Change(call, i, f.parts[i].newest(), how, changes)
 		cancel()
+		if err == nil && results[0] == "wait" {
+			time.Sleep(100 * time.Millisecond)
+			err = f.refreshAll(ctx) // other servers wait for what this one knows of other parts
+		}
 		if err == nil {
 			err = f.refresh(ctx, i)
 		}
-		if err != nil || results[0] != "behind" {
-			if err != nil {
-				err = Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
-			}
-			return results, err
+		switch {
+		case err != nil:
+			return nil, Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
+		case results[0] != "behind" && results[0] != "wait":
+			return results, nil
 		}
 	}
 }

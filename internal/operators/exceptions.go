@@ -130,7 +130,7 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 	e.Until = e.Created.Add(Seconds(n.For))
 	added := exceptionOf(e)
 	text, _ := json.Marshal(added) // cannot fail: check has bounded the factor
-	return added, es.update(ctx, func(ctx context.Context) error {
+	return added, es.updateExceptions(ctx, func(ctx context.Context) error {
 		if len(es.All()) >= MaxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", MaxExceptions)
 		}
@@ -145,7 +145,7 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 // Remove removes the exception with id for a person who is called by, at the address peer, and
 // logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
-	return es.update(ctx, func(ctx context.Context) error {
+	return es.updateExceptions(ctx, func(ctx context.Context) error {
 		was, known := es.known[id]
 		if !known {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
@@ -168,7 +168,18 @@ func (es *ExceptionStore) put(ctx context.Context, id, text string) error {
 	return err
 }
 
-// update loads the shared exceptions, then calls change. Only one update runs at a time.
+// updateExceptions is update with all exceptions that other servers have added.
+func (es *ExceptionStore) updateExceptions(ctx context.Context, change func(context.Context) error) error {
+	return es.update(ctx, func(ctx context.Context) error {
+		if err := es.refresh(ctx, 0); err != nil {
+			return Errorf(ErrUnavailable, "Redis failed: %w", err)
+		}
+		es.take()
+		return change(ctx)
+	})
+}
+
+// update calls change. Only one update runs at a time.
 func (es *ExceptionStore) update(ctx context.Context, change func(context.Context) error) error {
 	select {
 	case es.updating <- struct{}{}:
@@ -177,9 +188,6 @@ func (es *ExceptionStore) update(ctx context.Context, change func(context.Contex
 		return Errorf(ErrUnavailable, "Redis failed or the first changes are still being read: %w", context.DeadlineExceeded)
 	case <-ctx.Done():
 		return Errorf(ErrUnavailable, "Redis failed: %w", context.Cause(ctx))
-	}
-	if err := es.load(ctx); err != nil {
-		return err
 	}
 	return change(ctx)
 }
@@ -213,10 +221,9 @@ func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
 // Load reads the shared exceptions, and removes expired ones. If Redis fails, it returns an
 // ErrUnavailable, and the known exceptions stay in force.
 func (es *ExceptionStore) Load(ctx context.Context) error {
-	return es.update(ctx, func(context.Context) error { return nil })
+	return es.update(ctx, es.load)
 }
 
-// load is Load for a caller that holds es.updating.
 func (es *ExceptionStore) load(ctx context.Context) error {
 	err := es.feed.load(ctx)
 	switch {

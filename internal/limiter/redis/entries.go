@@ -45,12 +45,12 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 }
 
 // Change makes changes of a part, all at once, as change.lua describes, unless newest is no longer
-// the newest change. It works in a Redis that is out of memory.
-func (s *Shared) Change(ctx context.Context, part int, newest string, changes [][6]string) ([]string, error) {
+// the newest change. how is described there, too. It works in a Redis that is out of memory.
+func (s *Shared) Change(ctx context.Context, part int, newest, how string, changes [][6]string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	token := rand.Text()[:8]
-	args := []any{newest, token}
+	args := []any{newest, token, how}
 	for _, change := range changes {
 		for _, arg := range change {
 			args = append(args, arg)
@@ -58,7 +58,7 @@ func (s *Shared) Change(ctx context.Context, part int, newest string, changes []
 	}
 	c := s.client.Current()
 	results, err := c.Eval(ctx, changeScript, s.part(part), args...).StringSlice()
-	if err == nil && !slices.Equal(results, []string{"behind"}) { // last, so that who reads it finds the changes
+	if err == nil && !slices.Equal(results, []string{"behind"}) && !slices.Equal(results, []string{"wait"}) { // last, so that who reads it finds the changes
 		err = c.Eval(ctx, versionScript, []string{s.key("version")}, token).Err()
 	}
 	return results, s.failed(err)
