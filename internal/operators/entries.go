@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"iter"
 	"log/slog"
 	"maps"
@@ -100,7 +101,8 @@ func (f *feed) refresh(ctx context.Context, i int) error {
 		call, cancel := context.WithTimeout(ctx, patience)
 		size, changes, texts, found, err := f.entries.Changes(call, i, p.newest())
 		cancel()
-		isLost := p.isRead && (size < 0 && p.Len() > 0 || !found && len(changes) < maxChanges)
+		fewer := size < p.Len() && (size < 0 && p.Len() > 0 || i > 0 && len(p.changes)+len(changes) == 0 && size >= 0)
+		isLost := p.isRead && (fewer || !found && len(changes) < maxChanges)
 		switch {
 		case err != nil:
 			return err
@@ -185,7 +187,7 @@ func (f *feed) restore(ctx context.Context, i int, stored []string) error {
 	}
 	for some := range slices.Chunk(again, atOnce) {
 		call, cancel := context.WithTimeout(ctx, patience)
-		results, err := f.entries.Change(call, i, newest, "again", some)
+		results, err := f.entries.Change(call, i, newest, "again", cryptorand.Text()[:8], some)
 		cancel()
 		if err != nil || results[0] == "behind" {
 			return err // refresh looks again
@@ -215,11 +217,11 @@ func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]strin
 	}
 	for {
 		call, cancel := context.WithTimeout(ctx, patience)
-		how := ""
-		if f.parts[i].Len() > 0 {
+		p, how, token := f.parts[i], "", cryptorand.Text()[:8]
+		if p.Len() > 0 {
 			how = "known"
 		}
-		results, err := f.entries.Change(call, i, f.parts[i].newest(), how, changes)
+		results, err := f.entries.Change(call, i, p.newest(), how, token, changes)
 		cancel()
 		if err == nil && results[0] == "wait" {
 			time.Sleep(100 * time.Millisecond)
@@ -231,9 +233,16 @@ func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]strin
 		switch {
 		case err != nil:
 			return nil, Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
-		case results[0] != "behind" && results[0] != "wait":
-			return results, nil
+		case results[0] == "behind" || results[0] == "wait":
+			continue
 		}
+		for j, c := range changes { // Redis may have lost them before they were read
+			made := slices.Contains([]string{"added", "changed", "removed"}, results[j])
+			if made && !slices.Contains(p.changes, token+c[1]) || (made || results[j] == "same") && !strings.Contains(p.Text(c[1]), c[5]) {
+				return nil, Errorf(ErrUnavailable, "Redis has lost the change at once, so it may or may not apply")
+			}
+		}
+		return results, nil
 	}
 }
 

@@ -89,7 +89,7 @@ func (f *fake) Scan(ctx context.Context, part int, yield func(id, text string)) 
 	})
 }
 
-func (f *fake) Change(ctx context.Context, part int, newest, _ string, changes [][6]string) (results []string, err error) {
+func (f *fake) Change(ctx context.Context, part int, newest, _, token string, changes [][6]string) (results []string, err error) {
 	err = f.call(ctx, func() {
 		p := &f.parts[part]
 		if len(p.changes) > 0 && p.changes[0] != newest || len(p.changes) == 0 && newest != "" {
@@ -114,7 +114,7 @@ func (f *fake) Change(ctx context.Context, part int, newest, _ string, changes [
 			if c[0] != "keep" {
 				element := c[3]
 				if c[0] == "assign" || element == "" {
-					element = fmt.Sprintf("%08x", f.made) + id
+					element = token + id
 				}
 				p.changes = slices.Insert(p.changes[:min(len(p.changes), maxChanges-1)], 0, element)
 			}
@@ -133,7 +133,7 @@ func (f *fake) set(texts map[string]string) {
 	if p := f.parts[0].changes; len(p) > 0 {
 		newest = p[0]
 	}
-	if results, err := f.Change(context.Background(), 0, newest, "", changes); err != nil || results[0] == "behind" {
+	if results, err := f.Change(context.Background(), 0, newest, "", fmt.Sprintf("%08x", f.made), changes); err != nil || results[0] == "behind" {
 		panic(fmt.Sprint(results, err))
 	}
 }

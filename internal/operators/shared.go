@@ -37,8 +37,8 @@ type EntryStore interface {
 	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
 	// Scan calls yield with all texts of a part. Texts that change meanwhile may be old or missing.
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
-	// Change makes changes of a part and returns their results, see change.lua. If newest is not the
+	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If newest is not the
 	// newest change, it makes none and returns "behind". If how is again, it makes changes that Redis has
 	// lost; for two seconds after that it makes no other changes and returns "wait".
-	Change(ctx context.Context, part int, newest, how string, changes [][6]string) (results []string, err error)
+	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
 }

@@ -161,7 +161,7 @@ func TestProblems(t *testing.T) {
 			changes = append(changes, [6]string{"keep", fmt.Sprint(i), string(testenv.Must(json.Marshal(e))(t))})
 		}
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")
-		testenv.Must(shared.Change(t.Context(), 0, "", "", changes))(t)
+		testenv.Must(shared.Change(t.Context(), 0, "", "", "12345678", changes))(t)
 		testenv.OK(t, shared.Close())
 		f.wantProblems("amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
 	})

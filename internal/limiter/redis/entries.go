@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed" // change.lua, changes.lua
 	"slices"
 	"strconv"
@@ -46,10 +45,9 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 
 // Change makes changes of a part, all at once, as change.lua describes, unless newest is no longer
 // the newest change. how is described there, too. It works in a Redis that is out of memory.
-func (s *Shared) Change(ctx context.Context, part int, newest, how string, changes [][6]string) ([]string, error) {
+func (s *Shared) Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	token := rand.Text()[:8]
 	args := []any{newest, token, how}
 	for _, change := range changes {
 		for _, arg := range change {

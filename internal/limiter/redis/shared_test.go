@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,11 +53,13 @@ func entriesOf(t *testing.T, s *Shared, part int) (texts map[string]string, newe
 	return texts, newest
 }
 
+func token() string { return rand.Text()[:8] }
+
 // putException sets the text of an exception, or removes it if text is empty.
 func putException(ctx context.Context, s *Shared, text string) error {
 	_, changes, _, _, err := s.Changes(ctx, 0, "?")
 	if err == nil {
-		_, err = s.Change(ctx, 0, append(changes, "")[0], "", [][6]string{{"put", "x", text}})
+		_, err = s.Change(ctx, 0, append(changes, "")[0], "", token(), [][6]string{{"put", "x", text}})
 	}
 	return err
 }
@@ -79,10 +82,10 @@ func testSharedEntries(t *testing.T, o Server) {
 			{[][6]string{{"assign", "a", "unlimited", "4\nme", "new", ""}, {"assign", "a", "+7", "5\nme", "", ""}}, "changed same", "a:unlimited\n4\nme\nnew\n" + name},
 			{[][6]string{{"assign", "a", "1125899906842624", "6\nme", "", ""}, {"assign", "a", "+1", "7\nme", "", ""}, {"put", "n", "?"}, {"assign", "n", "+1", "", "", ""}}, "changed large added unread", "a:1125899906842624\n6\nme\nnew\n" + name + " n:?"},
 		} {
-			if results, err := a.Change(ctx, part, "other", "", step.changes); err != nil || !slices.Equal(results, []string{"behind"}) {
+			if results, err := a.Change(ctx, part, "other", "", token(), step.changes); err != nil || !slices.Equal(results, []string{"behind"}) {
 				t.Errorf("step %d: with another newest change: %q, error %v", i, results, err)
 			}
-			results, err := a.Change(ctx, part, newest, "", step.changes)
+			results, err := a.Change(ctx, part, newest, "", token(), step.changes)
 			version, errOfVersion := b.Version(ctx)
 			if strings.Join(results, " ") != step.results || err != nil || errOfVersion != nil || version == "" || versions[version] {
 				t.Errorf("step %d: got %q in version %q, errors %v, %v", i, results, version, err, errOfVersion)
@@ -124,7 +127,7 @@ func TestSharedChangesAreBounded(t *testing.T) {
 		for j := range 100 {
 			changes = append(changes, [6]string{"put", fmt.Sprint(100*i + j), "x"})
 		}
-		testenv.Must(s.Change(t.Context(), 1, newest, "", changes))(t)
+		testenv.Must(s.Change(t.Context(), 1, newest, "", token(), changes))(t)
 		size, all, texts, found, err := s.Changes(t.Context(), 1, "")
 		if want := i < 40; err != nil || size != 100*(i+1) || found != want || len(all) != min(100*(i+1), 1000+3096*(i/40)) || want && all[len(all)-1][8:] != "0" || len(texts) > len(all) {
 			t.Fatalf("after %d changes: %d texts, the changes %d to %.20q, found %t, error %v", 100*(i+1), size, len(all), all[len(all)-1], found, err)
