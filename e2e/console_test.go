@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,16 +10,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/network"
-	cdppage "github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -42,8 +35,6 @@ func askFor(t *testing.T, w *weir, n int, key, value string) {
 		testenv.OK(t, conn.Invoke(t.Context(), service.RateLimitService_ShouldRateLimit_FullMethodName, raw, new(emptypb.Empty)))
 	}
 }
-
-var updatePictures = flag.Bool("update-pictures", false, "write docs/console/*.png again")
 
 const consoleRules = `domain: api
 descriptors:
@@ -135,6 +126,9 @@ func showsBudgets(p *tab) {
 	p.open("/console/budgets")
 	p.wants("panel-budgets", "user=mallory", "100 %", "of 3", "used up", "00:00 UTC", "3 per day", "as 1 server counted them")
 	p.lacks("#panel-budgets", "1000 per minute")
+	if p.get(`(m => m.optimum < m.low && m.value > m.high)(document.querySelector("#panel-budgets meter"))`) != "true" {
+		p.t.Error("the bar of a budget that is used up is not red")
+	}
 	if points := p.get(`document.querySelector(".day polyline").getAttribute("points")`); points != "460.0,0.0 480.0,0.0 " {
 		p.t.Errorf("the line has the points %q", points)
 	}
@@ -159,6 +153,9 @@ func looksUp(p *tab) {
 	if bars != rows || !regexp.MustCompile(`^\d\d:\d\d: \d+ denied`).MatchString(bars) {
 		p.t.Errorf("the bars show %q, the table %q", bars, rows)
 	}
+	if axis := p.get(`document.querySelector(".denials .x").textContent`); !regexp.MustCompile(`^(\d\d:\d\d){3} UTC$`).MatchString(axis) {
+		p.t.Errorf("the bars have the axis %q", axis)
+	}
 	p.open("/console/descriptor?domain=api&descriptor=trial%3Dbob")
 	p.wants("panel-descriptor", "shadow_mode", "7 would be denied, the last at")
 	p.lacks("#panel-descriptor", "7 denied")
@@ -180,6 +177,9 @@ func letsPass(p *tab, w *weir) {
 	p.presses("on call, until morning", kb.Enter)
 	p.wants("main", "The exception is added.")
 	p.wants("panel-descriptor", "An exception applies: allow", "on call, until morning")
+	if got := p.get(`document.querySelector("#panel-descriptor .done")?.innerText + document.querySelector("#panel-descriptor .bad")`); !regexp.MustCompile(`(?s)until [-0-9: ]+ UTC: on call.*null$`).MatchString(got) {
+		p.t.Errorf("the exception is shown as %q", got)
+	}
 	p.open("/console/exceptions")
 	p.wants("panel-exceptions", "user=mallory", "allow", "on call, until morning")
 	until, err := time.Parse(time.RFC3339, p.get(`document.querySelector("#panel-exceptions time").dateTime`))
@@ -268,75 +268,6 @@ func showsAsText(p *tab, w *weir) {
 	p.wants("main", `there are no rules for the domain "<b>"`)
 }
 
-// fits checks the width, contrasts and names of each page in several widths and colour schemes, with
-// and without scripts.
-func fits(p *tab) {
-	pages := []string{"", "?window=hour&servers=all", "rules", "budgets", "exceptions", "descriptor?domain=api&descriptor=user%3Dmallory", "servers", "at-3am", "signin"}
-	for i, scheme := range []string{"light", "dark", "light", "dark"} {
-		testenv.Must(chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: i > 1}))(p.t)
-		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
-		for _, width := range []int64{360, 390, 1280} {
-			p.do(chromedp.EmulateViewport(width, 800))
-			for _, page := range pages {
-				p.open("/console/" + page)
-				if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
-					p.t.Errorf("%q in %d: is %s wide", page, width, got)
-				}
-				if bad := p.get(contrasts); bad != "" {
-					p.t.Errorf("%q in %s: %s", page, scheme, bad)
-				}
-				if bad := p.get(unusable); bad != "" {
-					p.t.Errorf("%q in %d: %s", page, width, bad)
-				}
-				if bad := p.get(unnamed); bad != "" {
-					p.t.Errorf("%q: without a name: %s", page, bad)
-				}
-			}
-		}
-		if dark := p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true"; dark != (scheme == "dark") {
-			p.t.Errorf("the page is dark: %v, the scheme is %s", dark, scheme)
-		}
-	}
-}
-
-// contrasts lists texts with less contrast than WCAG AA requires.
-const contrasts = `(() => {
-	const parse = c => c.match(/[0-9.]+/g).map(Number);
-	const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-	const ground = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
-	const bad = [];
-	for (const e of document.querySelectorAll("body *")) {
-		if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || e.closest("svg, .hidden, .skip")) continue;
-		const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
-		if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(e.tagName + " " + e.className + " " + e.textContent.slice(0, 40) + " " + ((a + 0.05) / (b + 0.05)).toFixed(2));
-	}
-	return bad.join("\n");
-})()`
-
-// unusable lists tables whose first column leaves when they are scrolled, or hides the last one, and
-// file names that break elsewhere than after a slash.
-const unusable = `[
-	...[...document.querySelectorAll(".scroll")].filter(e => {
-		e.scrollLeft = 10000;
-		const box = e.getBoundingClientRect(), cells = e.querySelector("tbody tr").cells;
-		const first = cells[0].getBoundingClientRect(), last = cells[cells.length - 1].getBoundingClientRect();
-		return first.left < box.left - 1 || first.width > 0.7 * box.width || last.right > box.right + 1;
-	}).map(e => e.ariaLabel),
-	...[...document.querySelectorAll(".place")].flatMap(e => [...e.childNodes]).filter(n => {
-		const range = document.createRange();
-		range.selectNodeContents(n);
-		return n.nodeType === 3 && range.getClientRects().length > 1;
-	}).map(n => n.data),
-].join("\n")`
-
-// unnamed lists elements without a name for screen readers, and table headers without scope.
-const unnamed = `[
-	...[...document.querySelectorAll("input:not([type=hidden]), select")].filter(e => !e.labels.length),
-	...[...document.querySelectorAll("th")].filter(e => !e.scope),
-	...[...document.querySelectorAll("a, button, summary")].filter(e => !(e.textContent.trim() || e.ariaLabel)),
-	...[...document.querySelectorAll("section")].filter(e => !document.getElementById(e.getAttribute("aria-labelledby"))),
-].map(e => e.outerHTML.slice(0, 80)).join("\n")`
-
 // worksWithoutScripts adds and removes an exception and resets counters by plain forms.
 func worksWithoutScripts(t *testing.T, w *weir) {
 	base := "http://" + w.debug + "/console/"
@@ -387,7 +318,9 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 func signsIn(browser context.Context, t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	testenv.OK(t, os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600))
-	w := startWeir(t, writeRules(t, consoleRules), "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
+	rules := writeRules(t, consoleRules)
+	testenv.OK(t, os.WriteFile(rules+"/web.yaml", []byte("domain: web\n"), 0o644))
+	w := startWeir(t, rules, "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
 	_, port, err := net.SplitHostPort(w.debug)
 	if err != nil {
 		t.Fatal(err)
@@ -402,6 +335,11 @@ func signsIn(browser context.Context, t *testing.T) {
 	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
 	p.wants("panel-keys", "user=mallory", "6")
 	p.wants("panel-store", "in memory, at most", "Counters\n1")
+	p.open("/console/descriptor?domain=web&descriptor=user%3Dalice")
+	p.open("/console/rules")
+	if domain := p.get(`document.getElementById("search-domain").value`); domain != "web" {
+		t.Errorf("the search begins with the domain %s, want the last one", domain)
+	}
 	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
 	p.wants("main", "Sign in", "Token")
 
@@ -412,190 +350,4 @@ func signsIn(browser context.Context, t *testing.T) {
 	if p.get(`document.querySelectorAll("form[method=post]").length`) != "0" {
 		t.Error("there are forms that would be refused")
 	}
-}
-
-// takePictures checks that the screenshots of docs/console.md exist. With -update-pictures it
-// first takes them from a server under load.
-func takePictures(browser context.Context, t *testing.T) {
-	var p *tab
-	var rules string
-	if *updatePictures {
-		p, rules = underLoad(browser, t)
-	}
-	document := readDocument(t, "docs/console.md")
-	for name, path := range map[string]string{"now": "", "rules": "rules", "budgets": "budgets", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "descriptor": "descriptor?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
-		if !strings.Contains(document, "console/"+name+".png") {
-			t.Errorf("docs/console.md does not show %s", name)
-		}
-		picture := filepath.Join(testenv.Repository(t), "docs/console", name+".png")
-		if p != nil {
-			p.open("/console/" + path)
-			if name == "rules" {
-				testenv.Until(t, "rates are measured", func() bool { return strings.Contains(p.get("document.body.innerText"), "/s asked") })
-			}
-			p.picture(picture, rules, "config")
-		}
-		if info, err := os.Stat(picture); err != nil || info.Size() >= 150_000 {
-			t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it again", name, err)
-		}
-	}
-}
-
-// picture takes a screenshot of the page, on which say replaces the path rules.
-func (p *tab) picture(file, rules, say string) {
-	p.t.Helper()
-	p.get(fmt.Sprintf(`(() => { document.querySelectorAll("wbr").forEach(e => e.remove()); document.body.normalize(); const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, %q); return ""; })()`, rules, say))
-	testenv.OK(p.t, os.WriteFile(file, testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t), 0o644))
-}
-
-// underLoad opens a tab on a server that has been under load for five minutes. The load
-// continues until the test ends. rules is the directory of the rules.
-func underLoad(browser context.Context, t *testing.T) (p *tab, rules string) {
-	rules = writeRules(t, strings.Replace(consoleRules, "{unit: day, requests_per_unit: 3}", "{unit: minute, requests_per_unit: 60}", 1)+
-		"  - key: calls_of_team\n    rate_limit: {unit: month, requests_per_unit: 1000, algorithm: calendar, notify: [80, 100]}\n")
-	w := startWeir(t, rules, onRedis(testenv.RedisServer(t))...)
-	o := operator{t, t.TempDir(), w.debug}
-	o.shell(`weir except add api user=nightly --amount 10x --for 6h --reason "import of Monday"`)
-	o.shell(`weir except add api user=eve --deny --for 2h --reason "stolen key"`)
-	for descriptor, rate := range map[string]int{"user=mallory": 8, "user=nightly": 4, "user=eve": 1, "tenant=acme": 18, "user=user{}": 20, "calls_of_team=red": 4, "calls_of_team=blue": 3, "calls_of_team=green": 1} {
-		run(t, "", nil, program(t), "bench", w.grpc, "--descriptor="+descriptor, fmt.Sprint("--rate=", rate), "--keys=30", "--duration=1h")
-	}
-	testenv.Pass(5 * time.Minute)
-	p = newTab(browser, t, w.debug)
-	p.do(chromedp.EmulateViewport(1000, 1100))
-	return p, rules
-}
-
-// tab is a tab of a browser that shows the console of a server.
-type tab struct {
-	t    *testing.T
-	ctx  context.Context
-	base string // address of the server
-
-	mu    sync.Mutex
-	wrong []string // forbidden events, such as a script error
-}
-
-// watch is a script that logs each violation of the page's content security policy.
-const watch = `document.addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI))`
-
-// newTab opens a tab. The test fails if the tab opens a dialog, a script fails or is refused,
-// or a page sends a request to another server.
-func newTab(browser context.Context, t *testing.T, addr string) *tab {
-	t.Helper()
-	opened, closes := chromedp.NewContext(browser)
-	testenv.OK(t, chromedp.Do(opened))
-	ctx, cancel := context.WithTimeout(opened, patience)
-	p := &tab{t: t, ctx: ctx, base: "http://" + addr}
-	t.Cleanup(func() {
-		if t.Failed() {
-			shown, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
-			t.Logf("the tab shows %s", shown)
-		}
-		cancel()
-		closes()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.wrong != nil {
-			t.Errorf("the tab had %s", strings.Join(p.wrong, "\n"))
-		}
-	})
-	testenv.OK(t, chromedp.Listen(ctx, p.look))
-	testenv.Must(chromedp.Call(ctx, network.Enable, network.EnableParams{}))(t)
-	testenv.Must(chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch}))(t)
-	return p
-}
-
-// look records events that are not allowed on any page.
-func (p *tab) look(event any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch e := event.(type) {
-	case *cdppage.EventJavascriptDialogOpening:
-		p.wrong = append(p.wrong, "a dialog: "+e.Message)
-	case *runtime.EventExceptionThrown:
-		p.wrong = append(p.wrong, "an exception: "+fmt.Sprint(e.ExceptionDetails))
-	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.ConsoleAPICalledTypeError {
-			p.wrong = append(p.wrong, "an error: "+e.Args[0].Value.String())
-		}
-	case *network.EventRequestWillBeSent:
-		asked, scheme := e.Request.URL, strings.SplitAfter(e.Request.URL, ":")[0]
-		if !strings.HasPrefix(asked, p.base+"/") && scheme != "about:" && scheme != "data:" { // browsers have icons as data
-			p.wrong = append(p.wrong, "a request to "+asked)
-		}
-	}
-}
-
-// do runs actions, which must succeed.
-func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
-	p.t.Helper()
-	testenv.OK(p.t, chromedp.Do(p.ctx, actions...))
-}
-
-// open shows a page.
-func (p *tab) open(path string) {
-	p.t.Helper()
-	p.do(chromedp.Navigate(p.base + path))
-}
-
-// get evaluates a JavaScript expression and returns its value as text.
-func (p *tab) get(expression string) string {
-	p.t.Helper()
-	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
-	if err != nil {
-		p.t.Fatalf("%s: %v", expression, err)
-	}
-	return text
-}
-
-// wants waits until the element with an id shows all texts.
-func (p *tab) wants(id string, texts ...string) {
-	p.t.Helper()
-	testenv.Eventually(p.t, func() error {
-		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`String(document.getElementById(%q)?.innerText)`, id)))
-		if err != nil { // the tab is loading another page
-			return err
-		}
-		for _, want := range texts {
-			if !strings.Contains(got, want) {
-				return fmt.Errorf("%s has no %q, it shows\n%s", id, want, got)
-			}
-		}
-		return nil
-	})
-}
-
-// lacks fails the test if the element at a selector shows any of the texts.
-func (p *tab) lacks(selector string, texts ...string) {
-	p.t.Helper()
-	got := p.get(fmt.Sprintf(`document.querySelector(%q).innerText`, selector))
-	for _, text := range texts {
-		if strings.Contains(got, text) {
-			p.t.Errorf("%s has %q, it shows\n%s", selector, text, got)
-		}
-	}
-}
-
-// presses sends key strokes in order.
-func (p *tab) presses(keys ...string) {
-	p.t.Helper()
-	for _, key := range keys {
-		p.do(chromedp.KeyEvent(key))
-	}
-}
-
-// tabTo presses Tab until the element at a selector has the focus. The focus must be visible.
-func (p *tab) tabTo(selector string) {
-	p.t.Helper()
-	for range 100 {
-		p.presses(kb.Tab)
-		if p.get(fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) == "true" {
-			if style := p.get(`getComputedStyle(document.activeElement).outlineStyle`); style == "none" {
-				p.t.Errorf("the focus on %s cannot be seen", selector)
-			}
-			return
-		}
-	}
-	p.t.Fatalf("no way leads to %s by Tab", selector)
 }

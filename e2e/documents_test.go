@@ -191,9 +191,9 @@ func TestMakeCommands(t *testing.T) {
 // old one.
 var wordsAtMost = map[string]int{
 	"README.md": 810, "MIGRATING.md": 930, "ARCHITECTURE.md": 1800, "CHANGELOG.md": 400,
-	"docs/README.md": 150, "docs/algorithms.md": 980, "docs/at-3am.md": 870, "docs/compatibility.md": 220, "docs/console.md": 190,
-	"docs/examples.md": 910, "docs/metrics.md": 775, "docs/operations.md": 2480, "docs/performance.md": 450, "docs/rules.md": 3100,
-	"docs/scale.md": 480, "docs/settings.md": 1030, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
+	"docs/README.md": 150, "docs/algorithms.md": 1055, "docs/at-3am.md": 960, "docs/compatibility.md": 220, "docs/console.md": 200,
+	"docs/examples.md": 968, "docs/metrics.md": 775, "docs/operations.md": 2470, "docs/performance.md": 450, "docs/rules.md": 3163,
+	"docs/scale.md": 486, "docs/settings.md": 1036, "docs/simulate.md": 560, "docs/testing-rules.md": 750, "docs/xds.md": 330,
 }
 
 // The documents stay short enough to read.
@@ -210,8 +210,8 @@ func TestDocumentsAreShort(t *testing.T) {
 			t.Errorf("%s has %d words, want at most %d", document, words, most)
 		}
 	}
-	if sum > 14800 {
-		t.Errorf("README.md, MIGRATING.md and docs have %d words, want at most 14800", sum)
+	if sum > 15900 {
+		t.Errorf("README.md, MIGRATING.md and docs have %d words, want at most 15900", sum)
 	}
 }
 

@@ -25,7 +25,7 @@ var faults = map[string]struct {
 }{
 	"frozen": {
 		func(r *testenv.Redis, _ string, _ *testing.T) { r.Pause() }, func(r *testenv.Redis, _ string, _ *testing.T) { r.Resume() }, "red", "redis-fails",
-		[]string{"Redis does not answer, and is not asked until it does: the breaker is open (timeout: ", "since ", "With failure_mode error, limits are not decided; Envoy lets these requests pass, unless it has failure_mode_deny: ", " in the last minute."}, true,
+		[]string{"Redis does not answer, and is not asked until it does: the breaker is open (timeout: ", "since ", "With failure_mode error, limits are not decided; Envoy lets these requests pass unless failure_mode_deny is set. ", " in the last minute."}, true,
 	},
 	"killed": {
 		func(r *testenv.Redis, _ string, _ *testing.T) { r.Stop() }, func(r *testenv.Redis, _ string, _ *testing.T) { r.Start() }, "red", "redis-fails",
@@ -113,6 +113,10 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 					if got := p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)); got != "true" {
 						t.Errorf("%s: the line is not above everything", at)
 					}
+					if page == "servers" && fault.level == "red" {
+						p.wants("panel-servers", fault.want[0])
+						p.lacks("#panel-servers", "healthy")
+					}
 					if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
 						t.Errorf("%s: is %s wide", at, got)
 					}
@@ -133,4 +137,7 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 	testenv.Until(t, "the line goes", func() bool {
 		return p.get(fmt.Sprintf(`document.querySelector(%q) === null || !document.querySelector(%[1]q).innerText.includes(%q)`, line, fault.want[0])) == "true"
 	})
+	if fault.undecided {
+		p.wants("panel-problems", "Some requests were not decided as usual from ", " to ")
+	}
 }

@@ -95,8 +95,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, sentence)
 	}
 	fmt.Fprint(ctx.Stdout, `
-Without a command, weir serves. Flags and examples: weir help <command>
-Each flag of "weir help serve" is also an environment variable.
+Without a command, weir serves. Each flag of serve is also a variable.
 Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 `)
 	return nil
@@ -119,6 +118,7 @@ func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
+	noArgument   = regexp.MustCompile(`^expected "(<.*)"$`)
 )
 
 // plain returns the message of err, which the parser returned for a command, in words for
@@ -126,6 +126,7 @@ var (
 func plain(err error, command *kong.Node) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
 	text = noValue.ReplaceAllString(text, "needs a value")
+	text = noArgument.ReplaceAllString(text, "an argument is missing: $1")
 	argument, unexpected := strings.CutPrefix(text, "unexpected argument ")
 	switch {
 	case unexpected && command.Name == "serve": // the argument is not shown, because it may be the rest of an unquoted password

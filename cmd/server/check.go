@@ -19,6 +19,7 @@ import (
 // checking is the command check. Its settings may be invalid.
 type checking struct {
 	settings.Settings
+	Strict bool   `help:"Treat warnings as problems."`
 	Output string `enum:"text,json" default:"text" help:"Format of the report: text or json."`
 }
 
@@ -30,9 +31,9 @@ func (c checking) Run(ctx context.Context, p *program) error {
 	})
 	r := &report{Problems: []finding{}, Valid: true}
 	if c.XDS.Enabled() {
-		r.addTree(cmp.Or(tree, new(descriptors.Tree)), false)
+		r.addTree(cmp.Or(tree, new(descriptors.Tree)), c.Strict)
 	} else {
-		rules := validation{Paths: []string{c.Rules.Path()}, Reading: c.Rules.Reading}
+		rules := validation{Paths: []string{c.Rules.Path()}, Reading: c.Rules.Reading, Strict: c.Strict}
 		r = rules.check(func(...string) ([]descriptors.File, []string, error) { return server.ReadRules(c.Rules.RulesPath) })
 	}
 	if err := errors.Join(c.Invalid, err); err != nil {
@@ -42,13 +43,11 @@ func (c checking) Run(ctx context.Context, p *program) error {
 		}
 	}
 	for _, w := range c.Warnings {
-		r.add("warning", descriptors.Problem{Message: fmt.Sprintf("$%s has no effect: %s", w.Variable, w.Instead)})
+		r.warn(c.Strict, descriptors.Problem{Message: fmt.Sprintf("$%s has no effect: %s", w.Variable, w.Instead)})
 	}
 	if counters != "" {
 		r.add("notice", descriptors.Problem{Message: "counters are in " + counters})
 	}
-	if err := r.print(p, c.Output); err != nil || r.Valid {
-		return err
-	}
-	return exit(exitFailed)
+	r.unread = false // a path that cannot be read is a problem, not bad usage
+	return r.print(p, c.Output)
 }

@@ -26,6 +26,8 @@ func TestCheck(t *testing.T) {
 	runCommands(t, []string{"check"}, []commandTest{
 		{name: "valid", args: []string{"--config=" + dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}, stderr: []string{inMemory}},
 		{name: "misspelt variable", env: "REDIS_ULR=redis://:swordfish@redis", args: []string{"--config=" + dir}, stdout: []string{"valid: "}, stderr: []string{"warning: $REDIS_ULR has no effect: did you mean REDIS_URL?\n", inMemory}},
+		{name: "misspelt variable, strictly", env: "REDIS_ULR=x", args: []string{"--config=" + dir, "--strict"}, code: 1, stdout: []string{"$REDIS_ULR has no effect: did you mean REDIS_URL?\n"}, stderr: []string{inMemory}, absent: "valid: "},
+		{name: "warning of the rules, strictly", args: []string{"--config=" + hollow, "--strict"}, code: 1, stdout: []string{"the domain \"api\" has no rules"}, absent: "valid: "},
 		{name: "warning of the rules", args: []string{"--config=" + hollow}, stdout: []string{"valid: "}, stderr: []string{"the domain \"api\" has no rules"}},
 		{name: "Redis", args: []string{"--config=" + dir, "--redis-url=" + redis.Addr()}, stdout: []string{"valid: "}, stderr: []string{"notice: counters are in Redis at " + redis.Addr() + "\n"}},
 		{name: "control plane", args: byXDS(plane.Addr), stdout: []string{"valid: files=0 domains=1 rules=1\n"}},

@@ -25,7 +25,7 @@ type operatorCommands struct {
 	Denials  query[client.Denials]     `cmd:"" help:"Show the last denials. Asks a running server."`
 	Peek     query[client.Peek]        `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
 	Reset    query[client.Reset]       `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
-	Assign   assigning                 `cmd:"" help:"Assign an amount to a descriptor, in place of its rule's, or the amounts of a file. Applies on all servers that share a Redis within a second. Exits with 1 if a line is refused."`
+	Assign   assigning                 `cmd:"" help:"Assign an amount to a descriptor, in place of its rule's. Also assigns the amounts of a file. Applies on all servers that share a Redis within a second. Exits with 1 if a line is refused."`
 	Assigned query[client.Assignments] `cmd:"" help:"List assigned amounts. Asks a running server."`
 	Except   struct {
 		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires."`
@@ -72,7 +72,7 @@ func (a query[Q]) Run(ctx context.Context, p *program) error {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.Note))
 	}
 	answer.Terminal = p.onTerminal
-	return p.print(a.Output, answer, !answer.NoRule && !answer.Red)
+	return p.print(a.Output, answer, !answer.Bad)
 }
 
 // watched is the command top.
@@ -83,6 +83,9 @@ type watched struct {
 
 func (w watched) Run(ctx context.Context, p *program) error {
 	for {
+		if w.Watch && p.onTerminal {
+			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
+		}
 		err := w.query.Run(ctx, p)
 		if !w.Watch || err != nil && ctx.Err() == nil {
 			return err
@@ -91,9 +94,6 @@ func (w watched) Run(ctx context.Context, p *program) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * time.Second):
-		}
-		if p.onTerminal {
-			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J") // clears the screen
 		}
 	}
 }

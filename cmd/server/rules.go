@@ -63,25 +63,14 @@ const standardInput = "stdin"
 // Run checks the rules as serve would load them. If a path cannot be read, it still checks
 // the others.
 func (v validation) Run(p *program) error {
-	r := v.check(descriptors.ReadFiles)
-	switch err := r.print(p, v.Output); {
-	case err != nil:
-		return err
-	case r.unread:
-		return exit(exitUsage)
-	case !r.Valid:
-		return exit(exitFailed)
-	}
-	return nil
+	return v.check(descriptors.ReadFiles).print(p, v.Output)
 }
 
-// print prints all findings, and a summary if the rules are valid.
+// print prints all findings, and a summary if the rules are valid. Otherwise it returns the exit code.
 func (r *report) print(p *program, output string) error {
-	if output == "json" {
-		return writeJSON(p.stdout, r)
-	}
 	for _, f := range r.Problems {
 		switch {
+		case output == "json":
 		case output == "github":
 			fmt.Fprintln(p.stdout, f.annotation())
 		case f.Severity == "error":
@@ -90,10 +79,19 @@ func (r *report) print(p *program, output string) error {
 			fmt.Fprintf(p.stderr, "%s: %s\n", f.Severity, f.Problem)
 		}
 	}
-	if r.Valid {
+	var err error
+	if output == "json" {
+		err = writeJSON(p.stdout, r)
+	} else if r.Valid {
 		fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
 	}
-	return nil
+	switch {
+	case err != nil || r.Valid:
+		return err
+	case r.unread:
+		return exit(exitUsage)
+	}
+	return exit(exitFailed)
 }
 
 // check loads the files that read finds at the paths.
@@ -133,10 +131,15 @@ func (v validation) check(read func(paths ...string) ([]descriptors.File, []stri
 	return r
 }
 
-// addTree adds the size of a tree, and its warnings, which are problems if strict.
+// addTree adds the size and the warnings of a tree.
 func (r *report) addTree(tree *descriptors.Tree, strict bool) {
 	r.Domains, r.Rules = tree.Domains(), tree.Rules()
-	warnings, severity := tree.Warnings(), "warning"
+	r.warn(strict, tree.Warnings()...)
+}
+
+// warn adds warnings, which are problems if strict.
+func (r *report) warn(strict bool, warnings ...descriptors.Problem) {
+	severity := "warning"
 	if strict && len(warnings) > 0 {
 		r.Valid, severity = false, "error"
 	}

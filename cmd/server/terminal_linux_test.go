@@ -93,9 +93,9 @@ func TestTopOnTerminal(t *testing.T) {
 	_ = other.Close()
 	seen := new(testenv.Log)
 	go func() { _, _ = io.Copy(seen, end) }()
-	testenv.Until(t, "it is shown three times", func() bool { return strings.Count(seen.String(), "\x1b[H\x1b[2JDenied ") == 2 })
+	testenv.Until(t, "it is shown three times", func() bool { return strings.Count(seen.String(), "\x1b[H\x1b[2JDenied ") == 3 })
 	testenv.OK(t, command.Process.Signal(os.Interrupt))
-	if err := command.Wait(); err != nil || !strings.HasPrefix(seen.String(), "Denied ") {
+	if err := command.Wait(); err != nil || !strings.HasPrefix(seen.String(), "\x1b[H\x1b[2JDenied ") {
 		t.Errorf("%v, %q", err, seen)
 	}
 }

@@ -24,6 +24,7 @@ func subjects(amount uint64) []subject {
 		{"fixed_window", limiter.Spec{}},
 		{"first_hit", limiter.Spec{Algorithm: limiter.FirstHit}},
 		{"sliding_window", limiter.Spec{Algorithm: limiter.SlidingWindow}},
+		{"sliding_log", limiter.Spec{Algorithm: limiter.SlidingLog}},
 		{"token_bucket", limiter.Spec{Algorithm: limiter.TokenBucket}},
 		{fmt.Sprintf("token_bucket, burst %d", amount/6), limiter.Spec{Algorithm: limiter.TokenBucket, Burst: amount / 6}},
 	}

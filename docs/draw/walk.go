@@ -23,7 +23,7 @@ var walk = []request{{40, 3}, {50, 1}, {55, 1}, {60, 2}, {75, 2}, {100, 1}}
 // walks returns the tables of all walks, by the title of the limit.
 func walks() map[string][]byte {
 	tables := map[string][]byte{}
-	for _, s := range subjects(walkAmount)[:4] { // without the bucket that has a burst of its own
+	for _, s := range subjects(walkAmount)[:5] { // without the bucket that has a burst of its own
 		tables[s.title] = table(s.limit)
 	}
 	return tables
@@ -35,10 +35,14 @@ func table(limit *limiter.Limit) []byte {
 	var b bytes.Buffer
 	b.WriteString("|at|cost|test|answer|left|time|\n|---|---|---|---|---|---|\n")
 	var state limiter.State
+	var uses []limiter.Uses
+	if hit := (limiter.Hit{Limit: limit}); hit.HasUses() {
+		uses = append(uses, hit.NewUses())
+	}
 	var admitted []request
 	for _, r := range walk {
 		test, fits := arithmetic(limit, admitted, r)
-		d := decide(limit, &state, r)
+		d := decide(limit, &state, uses, r)
 		if fits == d.Over {
 			panic(fmt.Sprintf("at %d s the limit decides otherwise than the test %s", r.at, test))
 		}
@@ -54,10 +58,10 @@ func table(limit *limiter.Limit) []byte {
 
 func seconds(d time.Duration) string { return fmt.Sprint(int64(d / time.Second)) }
 
-func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decision {
+func decide(limit *limiter.Limit, state *limiter.State, uses []limiter.Uses, r request) limiter.Decision {
 	var out [1]limiter.Decision
 	hits := []limiter.Hit{{Limit: limit, Cost: uint64(r.cost)}}
-	limiter.Decide(hits, []*limiter.State{state}, nil, int64(r.at)*1_000_000, out[:])
+	limiter.Decide(hits, []*limiter.State{state}, uses, int64(r.at)*1_000_000, out[:])
 	return out[0]
 }
 
@@ -81,6 +85,15 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		sum := previous*rest + (count+r.cost)*period
 		fits = sum <= full
 		return fmt.Sprintf("%d·%d+(%d+%d)·%d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
+	case limiter.SlidingLog:
+		count := 0
+		for _, a := range admitted {
+			if a.at > r.at-period {
+				count += a.cost
+			}
+		}
+		fits = count+r.cost <= walkAmount
+		return fmt.Sprintf("%d+%d %s %d", count, r.cost, compare[fits], walkAmount), fits
 	case limiter.TokenBucket:
 		const price = period / walkAmount // emission interval of a unit, in seconds
 		level, at := 0, 0                 // level is the number of seconds until the bucket is empty

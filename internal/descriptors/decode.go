@@ -19,7 +19,7 @@ type decoder struct {
 	*tables
 	domain string
 	root   *node      // root node of the domain
-	long   *node      // result of tooLong, nil before the first call
+	long   [2]*node   // result of tooLong, nil before the first call
 	way    []pathNode // nodes from the domain to the current descriptor
 
 	level       level       // the current descriptor

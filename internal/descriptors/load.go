@@ -145,6 +145,9 @@ func (l *loader) result() (*Tree, error) {
 		l.problems.Sort()
 		return nil, l.problems
 	}
+	for _, root := range l.roots {
+		root.shadowTooLong()
+	}
 	l.warnOfDomains()
 	l.warnOfHidden()
 	l.tree.warnings.Sort()

@@ -18,6 +18,7 @@ type patterns struct {
 	catchAll  *node // first child that matches every value and so hides later ones, or nil
 	last      *node // last child with a wildcard or regular expression
 	tooLong   *node // node for values that take too much work
+	shadowed  *node // becomes tooLong if no rule that could apply instead denies
 	compared  Work  // remaining work for comparing wildcards with each other, see isHidden
 }
 

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/gaissmai/bart"
@@ -102,7 +103,8 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 func (d *decoder) patternsOf(n *node, key string) *patterns {
 	p := n.patterns[key]
 	if p == nil {
-		if p = (&patterns{tooLong: d.tooLong(), compared: MaxWork}); n.patterns == nil {
+		long := d.tooLong()
+		if p = (&patterns{tooLong: long[0], shadowed: long[1], compared: MaxWork}); n.patterns == nil {
 			n.patterns = make(map[string]*patterns)
 		}
 		n.patterns[key] = p
@@ -110,16 +112,44 @@ func (d *decoder) patternsOf(n *node, key string) *patterns {
 	return p
 }
 
-// tooLong returns the domain's node for values that take too much Work. The rule of that node
-// denies, and is not among the rules of the tree.
-func (d *decoder) tooLong() *node {
-	if d.long != nil {
-		return d.long
-	}
+// tooLong returns the domain's nodes for values that take too much Work. The rule of the first
+// denies, and the rule of the second does so in shadow mode. They are not among the rules of the
+// tree.
+func (d *decoder) tooLong() [2]*node {
 	const name = "(too long)" // in texts and metrics
-	d.long = &node{parent: d.root, how: TooLong, entry: limiter.Entry{Key: name}, file: d.root.file, line: d.root.line, column: d.root.column}
-	d.long.rule = &Rule{node: d.long, Limits: []*limiter.Limit{limiter.NewDenial(sanitize(d.domain), name)}}
+	for i := 0; i < 2 && d.long[i] == nil; i++ {
+		n := &node{parent: d.root, how: TooLong, entry: limiter.Entry{Key: name}, file: d.root.file, line: d.root.line, column: d.root.column}
+		n.rule = &Rule{node: n, Limits: []*limiter.Limit{limiter.NewDenial(sanitize(d.domain), name)}}
+		n.rule.Limits[0].Mode = [...]limiter.Mode{limiter.Enforced, limiter.Shadow}[i]
+		d.long[i] = n
+	}
 	return d.long
+}
+
+// shadowTooLong lets values that are too long for the patterns at or below n lead to a node in
+// shadow mode, if no other rule that could apply to them denies. It reports whether a rule at or
+// below n denies.
+func (n *node) shadowTooLong() (denies bool) {
+	denying := map[string]bool{} // keys of nodes below n
+	for _, child := range n.children {
+		if child.shadowTooLong() {
+			denies = true
+			denying[child.entry.Key] = denying[child.entry.Key] || child.how != ByValue
+		}
+	}
+	for key, p := range n.patterns {
+		if !denying[key] && !n.keyless.denies() && !n.above().denies() {
+			p.tooLong = p.shadowed
+		}
+	}
+	return denies || n.rule.denies() || n.keyless.denies()
+}
+
+// denies reports whether r, which may be nil, may deny requests by a limit of its own, of Above or
+// of a request.
+func (r *Rule) denies() bool {
+	return r != nil && (r.Override != nil || r.Above.denies() ||
+		slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited && l.Mode != limiter.Shadow }))
 }
 
 // twin returns the existing child with the key and value of n, or nil. Items of lists are

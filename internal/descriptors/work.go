@@ -8,7 +8,14 @@ type Work int
 
 // MaxWork is the Work of one request. If too little is left for a value, the value leads to a
 // rule that denies, because any other rule, or no rule, might favor the client.
-const MaxWork Work = 1 << 20
+//
+// Most requests need less than FreeWork. The work of all other requests together is limited to
+// SharedWork a second for each processor, about a third of its time.
+const (
+	MaxWork    Work = 1 << 20
+	FreeWork   Work = 1 << 14
+	SharedWork Work = 40 * MaxWork
+)
 
 // take spends units, and returns false if too few are left.
 func (w *Work) take(units int) bool {

@@ -28,6 +28,9 @@ const (
 	// Concurrency admits the amount at once: each request takes a hold and releases it when it
 	// ends. A hold expires after one period.
 	Concurrency
+	// SlidingLog admits the amount in any span of one period: it keeps the times of the used
+	// units.
+	SlidingLog
 )
 
 // algorithms has a row for each algorithm. An algorithm's other parts bear its word, and tests
@@ -46,6 +49,7 @@ var algorithms = [...]struct {
 	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
 	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
+	SlidingLog:    {"sliding_log", "l", []Option{ChargeOption, DenyForOption}, evenly, newSlidingLog},
 }
 
 // AlgorithmNames lists the words for algorithms in rules, in the order of the constants.

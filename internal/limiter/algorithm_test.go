@@ -111,6 +111,8 @@ func largest(s *Spec) *big.Int {
 		divisor := new(big.Int).GCD(nil, nil, amount, seconds)
 		brim := sum(big.NewInt(int64(s.Size())), amount)
 		return slices.MaxFunc([]*big.Int{product(brim, new(big.Int).Div(seconds, divisor)), within(amount)}, (*big.Int).Cmp)
+	case SlidingLog:
+		return product(amount, big.NewInt(1<<53/MaxLogged)) // not the numbers, but the length of the log is bounded
 	default:
 		return big.NewInt(1 << 53) // the sum of two counts
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ var bounded = []Spec{
 	{Unit: Day, RequestsPerUnit: math.MaxUint32 - 4, Algorithm: TokenBucket, Burst: 3},
 	{Unit: Second, RequestsPerUnit: math.MaxUint32 - 4, Algorithm: TokenBucket, Burst: 1},
 	{Unit: Second, RequestsPerUnit: 9_007_199_253, Algorithm: TokenBucket, Burst: MaxAmount},
+	{Unit: Minute, RequestsPerUnit: 7, Algorithm: SlidingLog},
+	{Unit: Month, RequestsPerUnit: 9973, Algorithm: SlidingLog},
 }
 
 // TestBounds sends requests as greedily as possible, in bursts and at odd times, on a steady
@@ -45,8 +48,8 @@ var bounded = []Spec{
 // It compares the admissions in every span of real time with the promises of docs/algorithms.md,
 // exactly and to the microsecond:
 //
-//   - A bucket, a sliding window and a window from the first hit admit no more in any span than
-//     they would on a steady clock.
+//   - A bucket, a sliding window, a sliding log and a window from the first hit admit no more in
+//     any span than they would on a steady clock.
 //   - Any window that the clock shows admits at most the amount, including the use that was
 //     carried into it. So a step back admits at most one more amount, when a window that the
 //     clock has left begins again.
@@ -111,6 +114,7 @@ type steppedClient struct {
 	*rand.Rand
 	limit *Limit
 	state State
+	uses  map[string]Uses
 
 	real   int64 // elapsed real time, in microseconds
 	offset int64 // difference of the clock from real time
@@ -122,7 +126,7 @@ type steppedClient struct {
 }
 
 func newSteppedClient(t *testing.T, l *Limit, seed uint64) *steppedClient {
-	c := &steppedClient{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), limit: l}
+	c := &steppedClient{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), limit: l, uses: map[string]Uses{}}
 	c.offset = at(0) + c.Int64N(l.Period().Microseconds())
 	return c
 }
@@ -131,13 +135,14 @@ func (c *steppedClient) clock() int64 { return c.real + c.offset }
 
 func (c *steppedClient) decide(cost int64) Decision {
 	out := make([]Decision, 1)
-	Decide([]Hit{{Limit: c.limit, Cost: uint64(cost)}}, []*State{&c.state}, nil, c.clock(), out)
+	hits := []Hit{{Limit: c.limit, Cost: uint64(cost)}}
+	Decide(hits, []*State{&c.state}, usesOf(hits, c.uses), c.clock(), out)
 	if !out[0].Charged {
 		cost = 0
 	} else {
 		c.admitted, c.stepped = append(c.admitted, admission{c.real, cost}), append(c.stepped, c.steps)
 	}
-	if c.limit.Algorithm == TokenBucket || c.limit.Algorithm == FirstHit {
+	if slices.Contains([]Algorithm{TokenBucket, FirstHit, SlidingLog}, c.limit.Algorithm) {
 		return out[0]
 	}
 	switch shown := newRule(c.limit).start(c.clock()); {
@@ -239,6 +244,7 @@ var promises = map[Algorithm]string{
 	ByCalendar:    "2L in less than a window",
 	SlidingWindow: "L in a window; L + L · t / W in any time t up to a period",
 	TokenBucket:   "B + L · t / W in any time t",
+	SlidingLog:    "L in any time of a period",
 }
 
 // bound returns the promised bound for a span with a number of steps back, or nil if there is
@@ -248,6 +254,8 @@ func (r *rule) bound(span, steps int64) *big.Rat {
 	switch {
 	case r.limit.Algorithm == TokenBucket:
 		return sum(r.size, refill)
+	case r.limit.Algorithm == SlidingLog && span < r.period:
+		return r.amount
 	case r.limit.Algorithm == SlidingWindow && span <= r.period:
 		return sum(r.amount, refill)
 	case r.limit.Algorithm == FirstHit && span < r.period:

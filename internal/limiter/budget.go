@@ -1,9 +1,6 @@
 package limiter
 
-import (
-	"bytes"
-	"time"
-)
+import "time"
 
 // MaxNotify is the maximum length of Spec.Notify, and MinNotified the shortest period of such a
 // limit.
@@ -20,23 +17,28 @@ func (s *Spec) IsBudget() bool {
 	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
 }
 
-// Passed returns the used percentages of the counter of hits[i] before and after a decided
-// request, rounded down. They are equal if the request did not change the use, or if an earlier
-// hit is on the same counter, so that only one of several hits passes a threshold.
-func Passed(hits []Hit, out []Decision, i int) (before, after int64) {
-	h, used, taken := &hits[i], out[i].Used, int64(0)
-	for j := range hits {
-		other := &hits[j]
+// Taken returns, for each hit of a decided request, the units that the request took from the hit's
+// counter, less its refunds. If an earlier hit is on the same counter, they are 0, so that only one
+// of several hits passes a threshold. Taken uses the memory of dst.
+func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
+	var buf [few]int
+	dst = dst[:0]
+	for i, first := range Firsts(hits, buf[:0]) {
+		dst = append(dst, 0)
 		switch {
-		case other.Limit != h.Limit || !bytes.Equal(other.Key, h.Key):
-		case j < i:
-			return 0, 0
-		case other.Refund && out[j].Charged:
-			taken -= other.CountedCost()
-		case out[j].Charged:
-			taken += other.CountedCost()
+		case !out[i].Charged:
+		case hits[i].Refund:
+			dst[first] -= hits[i].CountedCost()
+		default:
+			dst[first] += hits[i].CountedCost()
 		}
 	}
+	return dst
+}
+
+// Passed returns the used percentages of the counter of h before and after a decided request that
+// took some units from it, rounded down.
+func Passed(h *Hit, used, taken int64) (before, after int64) {
 	size := int64(h.Limit.Size())
 	if after = used * 100 / size; taken > used { // a failure mode admitted the hits without counting them
 		return after, after

@@ -1,8 +1,12 @@
 package limiter
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 func TestPassed(t *testing.T) {
@@ -22,16 +26,32 @@ func TestPassed(t *testing.T) {
 		"a peek":                {[]Hit{hit("a", 0, false)}, []Decision{{Used: 200}}, [][2]int64{{100, 100}}},
 		"a refund":              {[]Hit{hit("a", 40, true)}, []Decision{charged(160)}, [][2]int64{{100, 80}}},
 		"beyond the limit":      {[]Hit{hit("a", 400, false)}, []Decision{{Over: true, Charged: true, Used: 560}}, [][2]int64{{80, 280}}},
-		"twice on a counter":    {[]Hit{hit("a", 1, false), hit("b", 2, false), hit("a", 1, false)}, []Decision{charged(160), charged(2), charged(160)}, [][2]int64{{79, 80}, {0, 1}, {0, 0}}},
-		"a refund and a charge": {[]Hit{hit("a", 10, true), hit("a", 12, false)}, []Decision{charged(160), charged(160)}, [][2]int64{{79, 80}, {0, 0}}},
+		"twice on a counter":    {[]Hit{hit("a", 1, false), hit("b", 2, false), hit("a", 1, false)}, []Decision{charged(160), charged(2), charged(160)}, [][2]int64{{79, 80}, {0, 1}, {80, 80}}},
+		"a refund and a charge": {[]Hit{hit("a", 10, true), hit("a", 12, false)}, []Decision{charged(160), charged(160)}, [][2]int64{{79, 80}, {80, 80}}},
 		"by a failure mode":     {[]Hit{hit("a", 50, false)}, []Decision{charged(0)}, [][2]int64{{0, 0}}},
 	} {
+		taken := Taken(tt.hits, tt.out, nil)
 		for i, want := range tt.want {
-			if before, after := Passed(tt.hits, tt.out, i); before != want[0] || after != want[1] {
+			if before, after := Passed(&tt.hits[i], tt.out[i].Used, taken[i]); before != want[0] || after != want[1] {
 				t.Errorf("%s: hit %d passed %d to %d, want %d", name, i, before, after, want)
 			}
 		}
 	}
+}
+
+// The time for a request's hits is proportional to their number.
+func TestTakenByManyHits(t *testing.T) {
+	const n = 200_000
+	hits, out := make([]Hit, n), slices.Repeat([]Decision{{Charged: true}}, n)
+	limit := MustLimit(Spec{RequestsPerUnit: 200, Unit: Day})
+	for i := range hits {
+		hits[i] = Hit{Limit: limit, Key: fmt.Appendf(nil, "w1|api|user=%d|1d", i/2), Cost: 1}
+	}
+	testenv.InProcessorTime(t, 2*time.Second, func() {
+		if taken := Taken(hits, out, nil); taken[n-2] != 2 || taken[n-1] != 0 {
+			t.Errorf("the last two hits took %d", taken[n-2:])
+		}
+	})
 }
 
 // TestWindow finds the window of a counter, even if the clock of this machine is slightly wrong.

@@ -36,8 +36,8 @@ func (c concurrency) usage(s State, now int64) (used, reset int64) {
 // HoldSize is the length in bytes of a hold's name, a digest of the request's value.
 const HoldSize = 16
 
-// Holds has the holds of one Concurrency counter. It is not safe for concurrent use. Times are
-// in microseconds since the epoch.
+// Holds has the holds of one Concurrency counter. It implements Uses. Times are in microseconds
+// since the epoch.
 type Holds struct {
 	period int64                            // time until a hold expires
 	order  list.List                        // of *hold, oldest first
@@ -49,17 +49,15 @@ type hold struct {
 	taken int64
 }
 
-// NewHolds returns an empty Holds for a counter of l.
-func NewHolds(l *Limit) *Holds {
+func newHolds(l *Limit) *Holds {
 	return &Holds{period: l.Period().Microseconds(), byName: make(map[[HoldSize]byte]*list.Element)}
 }
 
 // Len returns the number of holds at the last call of State or toggle.
 func (h *Holds) Len() int { return len(h.byName) }
 
-// State removes expired holds and returns the state of the counter at now. Holds that are later
-// than now, because the clock stepped back, count as taken at now.
-func (h *Holds) State(now int64) State {
+// State implements Uses. It needs neither the limit nor the units.
+func (h *Holds) State(_ *Limit, _, now int64) State {
 	for e := h.order.Back(); e != nil && e.Value.(*hold).taken > now; e = e.Prev() {
 		e.Value.(*hold).taken = now
 	}

@@ -69,14 +69,14 @@ func Left(ctx context.Context, hits []Hit) error {
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// If hits[i] names a hold, holds[i] has the holds of its counter: the state is derived from
-// them, and they change with it. Taking or asking for a hold that is taken changes nothing, nor
-// does releasing a hold that is not taken. All three are admitted. If holds is nil, each hit
-// takes one more hold.
-func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
+// If hits[i] has uses, uses[i] are the uses of its counter: the state is derived from them, and
+// they change with it. Taking or asking for a hold that is taken changes nothing, nor does
+// releasing a hold that is not taken. All three are admitted. If uses is nil, each hit takes one
+// more hold, and logged units leave together with the newest one.
+func Decide(hits []Hit, states []*State, uses []Uses, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
-	denied = Count(hits, states, holds, now, out, after)
+	denied = Count(hits, states, uses, now, out, after)
 	Describe(hits, after, now, out)
 	return denied
 }
@@ -84,13 +84,17 @@ func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisi
 // Count is Decide without the fields of Describe. It makes all changes of states, so that a
 // store need not hold its locks for Describe. It copies the resulting states to after, which has
 // the length of hits.
-func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
+func Count(hits []Hit, states []*State, uses []Uses, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
+	for i, of := range uses {
+		if of != nil {
+			*states[i] = hits[i].Limit.State(*states[i], of, 0, now)
+		}
+	}
 	for i := range hits {
-		h, s, held := &hits[i], states[i], holdsAt(holds, i)
+		h, s, held := &hits[i], states[i], holdsAt(uses, i)
 		out[i].Already = false
 		if held != nil {
-			*s = held.State(now)
 			out[i].Already = held.has(h.Hold) != h.Refund
 		}
 		rolled := h.Limit.roll(*s, now)
@@ -108,13 +112,13 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			h, held := &hits[i], holdsAt(holds, i)
+			h, held := &hits[i], holdsAt(uses, i)
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
 				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
 			}
 		}
 		for i := range hits {
-			h, s, held := &hits[i], states[i], holdsAt(holds, i)
+			h, s, held := &hits[i], states[i], holdsAt(uses, i)
 			if h.Cost == 0 || !h.Unconditional() {
 				continue
 			}
@@ -132,21 +136,61 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 			}
 		}
 	}
-	for i, s := range states {
-		if held := holdsAt(holds, i); held != nil {
-			*s = held.State(now)
+	for i, of := range uses { // only now, so that no use has to be restored
+		if log, _ := of.(*Log); log != nil && hits[i].Cost > 0 && out[i].Charged {
+			log.write(&hits[i], now)
 		}
-		after[i] = *s
+	}
+	for i, s := range states {
+		if after[i] = *s; uses != nil && uses[i] != nil {
+			needed := int64(0)
+			if out[i].Over {
+				needed = demandsOf(hits, nil)[i].needed
+			}
+			after[i] = hits[i].Limit.State(*s, uses[i], needed, now)
+			*s = after[i]
+		}
 	}
 	return denied
 }
 
-// holdsAt returns holds[i], or nil if holds is nil.
-func holdsAt(holds []*Holds, i int) *Holds {
-	if holds == nil {
+// Uses are the uses of one counter that its state only sums up: Holds or a Log. They are not
+// safe for concurrent use.
+type Uses interface {
+	// State removes uses that have left and returns the state of the counter at now, with the
+	// time at which the needed units will fit the limit. Uses that are later than now, because
+	// the clock stepped back, count as uses at now.
+	State(l *Limit, needed, now int64) State
+	// Len returns the approximate memory in holds at the last call of State.
+	Len() int
+}
+
+// HasUses reports whether the counter of h has Uses.
+func (h *Hit) HasUses() bool { return h.Hold != nil || h.Limit.Algorithm == SlidingLog }
+
+// NewUses returns the Uses of an unused counter of h, which must have some.
+func (h *Hit) NewUses() Uses {
+	if h.Hold != nil {
+		return newHolds(h.Limit)
+	}
+	return new(Log)
+}
+
+// State returns the state of a counter of l at now, given its stored state and its uses. needed
+// is as in Uses.
+func (l *Limit) State(s State, uses Uses, needed, now int64) State {
+	current := uses.State(l, needed, now)
+	current.Until = s.Until
+	return current
+}
+
+// holdsAt returns the holds in uses[i], or nil if there are none.
+func holdsAt(uses []Uses, i int) *Holds {
+	if uses == nil {
 		return nil
 	}
-	return holds[i]
+	held, _ := uses[i].(*Holds)
+	return held
 }
 
 // changes reports whether h is written if its request is not denied.

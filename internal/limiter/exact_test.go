@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"math/big"
+	"slices"
 )
 
 // The exact counters of the judge, one type for each algorithm. An empty counter equals an
@@ -17,6 +18,7 @@ var newExactCounter = map[Algorithm]func() exactCounter{
 	SlidingWindow: func() exactCounter { return exactSliding{} },
 	TokenBucket:   func() exactCounter { return exactBucket{level: new(big.Rat)} },
 	Concurrency:   func() exactCounter { return exactHolds{} },
+	SlidingLog:    func() exactCounter { return exactLog{} },
 }
 
 // exactWindow is the use of a fixed window.
@@ -215,6 +217,54 @@ func (b exactHolds) write(*rule, *big.Rat) exactCounter { panic("a hold has a na
 
 func (b exactHolds) used(*rule) *big.Rat { return rat(uint64(len(b.ends))) }
 func (b exactHolds) empty() bool         { return len(b.ends) == 0 }
+
+// exactLog has the times of the used units, oldest first.
+type exactLog struct {
+	now  int64
+	uses []exactUse
+}
+
+type exactUse struct {
+	at    int64
+	units *big.Rat
+}
+
+// turn drops the units that are not in the period that ends at now.
+func (b exactLog) turn(r *rule, now int64) exactCounter {
+	gone := func(u exactUse) bool { return now-u.at >= r.period }
+	return exactLog{now, slices.DeleteFunc(slices.Clone(b.uses), gone)}
+}
+
+func (b exactLog) back(r *rule, now int64) exactCounter {
+	uses := slices.Clone(b.uses)
+	for i := range uses {
+		uses[i].at = min(uses[i].at, now)
+	}
+	return exactLog{now, uses}.turn(r, now) // units that have left do not come back when the clock steps back
+}
+
+// write adds units, up to twice the amount in all, or removes the newest units.
+func (b exactLog) write(r *rule, change *big.Rat) exactCounter {
+	uses := slices.Clone(b.uses)
+	if change.Sign() > 0 {
+		return exactLog{b.now, append(uses, exactUse{b.now, within(change, within(difference(sum(r.drain, r.drain), b.used(r)), change))})}
+	}
+	for i := len(uses) - 1; i >= 0; i-- {
+		removed := within(difference(new(big.Rat), change), uses[i].units)
+		uses[i].units, change = difference(uses[i].units, removed), sum(change, removed)
+	}
+	return exactLog{b.now, uses}
+}
+
+func (b exactLog) used(*rule) *big.Rat {
+	all := new(big.Rat)
+	for _, u := range b.uses {
+		all = sum(all, u.units)
+	}
+	return all
+}
+
+func (b exactLog) empty() bool { return b.used(nil).Sign() == 0 }
 
 func rat(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
 

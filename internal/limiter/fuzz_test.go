@@ -112,18 +112,18 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// holdsOf returns the holds of the counters of hits that name one, and adds new ones to all.
-func holdsOf(hits []Hit, all map[string]*Holds) []*Holds {
-	holds := make([]*Holds, len(hits))
+// usesOf returns the uses of the counters of hits that have some, and adds new ones to all.
+func usesOf(hits []Hit, all map[string]Uses) []Uses {
+	uses := make([]Uses, len(hits))
 	for i := range hits {
-		if key := string(hits[i].Key); hits[i].Hold != nil {
+		if key := string(hits[i].Key); hits[i].HasUses() {
 			if all[key] == nil {
-				all[key] = NewHolds(hits[i].Limit)
+				all[key] = hits[i].NewUses()
 			}
-			holds[i] = all[key]
+			uses[i] = all[key]
 		}
 	}
-	return holds
+	return uses
 }
 
 // FuzzDecide compares Decide with the judge over histories of requests.
@@ -139,7 +139,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, history []byte) {
 		d := &draw{history[:min(len(history), 1024)]}
 		j := newJudge()
-		states, holds := map[string]*State{}, map[string]*Holds{}
+		states, uses := map[string]*State{}, map[string]Uses{}
 		now := at(0)
 		first := d.below(len(drawn)) // few counters, so that hits share some
 		for n := 0; len(d.rest) > 0; n++ {
@@ -154,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			wantDenied, want := j.decide(hits, now)
 			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
-			if denied := Decide(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
+			if denied := Decide(hits, statesOf(hits, states), usesOf(hits, uses), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
 			for i := range hits {

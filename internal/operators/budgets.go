@@ -3,6 +3,7 @@ package operators
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
+	"weir/internal/plan"
+	"weir/internal/plan/explain"
 )
 
 // Spending keeps the counters with the largest used shares: ten of each budget (see
@@ -198,12 +201,14 @@ type Budget struct {
 	Used        uint64    `json:"used"`
 	Left        uint64    `json:"left"`
 	Percent     float64   `json:"percent"`      // used
-	At          time.Time `json:"at"`           // of the last change
+	At          time.Time `json:"at"`           // of Used and Amount
 	StartsAgain time.Time `json:"starts_again"` // when the window ends or, without windows, nothing is used
 	TimeZone    string    `json:"time_zone"`    // of StartsAgain
 	// UsedUp is when all will be used, as the counter is used now, or zero if not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
 	Day    []uint64  `json:"day"` // use at the end of each known hour of the last 24, the oldest first
+	// Exception is the effect of the exception for the descriptor, or empty if it has none.
+	Exception plan.Effect `json:"exception,omitempty"`
 }
 
 // list returns all counters.
@@ -228,6 +233,46 @@ func (s *Spending) list(now time.Time) BudgetList {
 		}
 	}
 	return list
+}
+
+// refresh reads the counters of budgets and their limits again, because resets, exceptions and a Redis
+// without memory change them without a request. A budget whose exact descriptor is unknown, and all of
+// them if the store fails, stay as they were at their last change.
+func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
+	var hits []limiter.Hit
+	var of []*Budget // of each hit
+	for i := range budgets {
+		b := &budgets[i]
+		text, _ := b.Descriptor.Spell()
+		entries, _ := explain.ParseDescriptor(text) // of another counter if a part is missing
+		answer, _, found, _ := d.find(NewDescriptor(b.Domain, entries))
+		if answer.Exception != nil {
+			b.Exception = answer.Exception.Effect
+		}
+		for _, h := range found {
+			if plaintext.RedisKey(h.Key) == b.Key {
+				h.Limit = answer.Exception.times(h.Limit)
+				hits, of = append(hits, h), append(of, b)
+			}
+		}
+	}
+	states, _ := d.Store.Peek(ctx, hits) // none if it fails
+	for i, state := range states {
+		of[i].Rate = hits[i].Limit.Rate()
+		of[i].set(now, uint64(state.Used), hits[i].Limit.Size())
+	}
+	slices.SortStableFunc(budgets, func(a, b Budget) int { return cmp.Compare(b.Percent, a.Percent) })
+}
+
+// set sets the use and the amount at a time. After a reset or with another amount, the time at which all
+// will be used is unknown.
+func (b *Budget) set(now time.Time, used, amount uint64) {
+	if used < b.Used || amount != b.Amount {
+		b.UsedUp = time.Time{}
+	}
+	b.At, b.Used, b.Amount, b.Left = now.UTC(), used, amount, amount-min(used, amount)
+	b.Percent = 100 * float64(used) / float64(amount)
+	b.Day[len(b.Day)-1] = used
 }
 
 // mergeBudgets returns the budgets of several servers, at most 100. Servers share counters, so it

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -67,6 +69,38 @@ weir_limit_reached_total{domain="api",limit="hour",rule="team",threshold="80"} 0
 	testenv.OK(t, testutil.CollectAndCompare(f.Desk.Spending.reached, strings.NewReader(reached)))
 	if f.Desk.Spending.list(began.Add(24*time.Hour)).Budgets != nil {
 		t.Error("budgets are listed after their windows")
+	}
+}
+
+// TestBudgetsAreFresh changes counters and limits without a request.
+func TestBudgetsAreFresh(t *testing.T) {
+	f := newFixture(t, budgetRules+"  - {key: path, value: /files/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 10}}\n", false)
+	for request, times := range map[string]int{"team=blue": 700, "user=bob": 6, "user=eve": 6, "once=a": 3, "path=/files/a": 2} {
+		f.ask(t.Context(), times, request)
+	}
+	exception := func(id, of string, effect plan.Effect) *plan.Exception {
+		return &plan.Exception{ID: id, Domain: "api", Entries: entries(of), Effect: effect, Factor: 10, Until: time.Now().Add(time.Hour)}
+	}
+	f.inForce.Store(plan.NewExceptions([]*plan.Exception{exception("a", "team=blue", plan.Amount), exception("b", "once=a", plan.Allow)}))
+	testenv.Must(f.Reset(t.Context(), NewDescriptor("api", entries("user=eve")), "ann", "peer"))(t)
+	fresh := func() BudgetList {
+		list := mergeBudgets(f.Desk.Spending.list(began))
+		f.refresh(t.Context(), began, list.Budgets)
+		return list
+	}
+	want := "[once=a 1 of 1 user=bob 5 of 10 path=/files/* 2 of 10 team=blue 700 of 10000 user=eve 0 of 10] 9300 [0]"
+	for range 2 {
+		list := fresh()
+		if got := fmt.Sprint(budgets(list), list.Budgets[3].Left, list.Budgets[4].Day); got != want || list.Budgets[0].Exception != plan.Allow {
+			t.Errorf("got %s\nwant %s\n%+v", got, want, list)
+		}
+		f.Store = broken{memory.New(memory.Options{})} // as a Redis that fails
+		want = "[once=a 1 of 1 team=blue 700 of 1000 user=bob 5 of 10 user=eve 5 of 10 path=/files/* 2 of 10] 5 [2]"
+	}
+	f.Store = memory.New(memory.Options{}) // as a Redis that forgot
+	list := fresh()
+	if got := fmt.Sprint(list.Budgets[0].Used, list.Budgets[4].Used); got != "0 0" {
+		t.Errorf("got %v", budgets(list))
 	}
 }
 

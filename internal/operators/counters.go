@@ -23,9 +23,10 @@ type Counters struct {
 	Limits    []Counter  `json:"limits"`
 	Reset     int        `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 
-	// POST /peek has the denials of the descriptor in the last hour, the newest first, and denials of
-	// some other descriptors with a request that had it, too.
+	// POST /peek has the denials of the descriptor in the last hour, the newest first, denials of some
+	// longer descriptors that begin with it, and of some other descriptors of its requests.
 	Denials []LastDenial `json:"denials,omitempty"`
+	Longer  []LastDenial `json:"longer,omitempty"`
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
@@ -71,14 +72,14 @@ func (d *Desk) Look(ctx context.Context, of Descriptor, all bool) (Counters, err
 		return answer, err
 	}
 	known, problem := d.Denials(ctx, all)
-	if problem != nil {
-		known = mergeDenials(d.denialsHere())
-	}
+	domain, entries, _ := of.Bytes() // cannot fail: Peek has read them
 	answer.Servers = known.Servers
 	for _, l := range known.Last {
 		switch id := l.Domain + l.Descriptor.id(); {
 		case answer.shown[id] || l.Rule == "exception" && answer.shown["exception"+id]:
 			answer.Denials = append(answer.Denials, l)
+		case l.Domain == domain && len(answer.Longer) < maxKeys && l.Descriptor.extends(entries):
+			answer.Longer = append(answer.Longer, l)
 		case !l.Shadow && len(answer.Beside) < maxKeys && slices.ContainsFunc(l.Beside, func(sum uint32) bool { return slices.Contains(answer.sums, sum) }):
 			answer.Beside = append(answer.Beside, l)
 		}
@@ -203,12 +204,10 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 // counters returns the limits of a rule and of the rules above it, with the counters of hits,
 // which are in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
-	asked, x := slices.Clone(hits), of.Exception
+	asked := slices.Clone(hits)
 	domain, _, _ := of.Bytes() // cannot fail: find wrote it
-	if x != nil && x.Effect == plan.Amount {
-		for i := range asked {
-			asked[i].Limit = asked[i].Limit.Times(x.Factor)
-		}
+	for i := range asked {
+		asked[i].Limit = of.Exception.times(asked[i].Limit)
 	}
 	states, err := d.Store.Peek(ctx, asked)
 	if err != nil {

@@ -157,6 +157,9 @@ func TestLook(t *testing.T) {
 	f.inForce.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", Domain: "api", Entries: entries("user=bob"), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
 	f.ask(ctx("7"), 2, "user=bob,path=/")
 	f.inForce.Store(nil)
+	for i := range 3 {
+		f.ask(t.Context(), 1, fmt.Sprint("tenant=long,upload=x,request_id=", i))
+	}
 	for of, want := range map[string]string{
 		"user=alice":                        "3 per hour 1, ",
 		"user=eve":                          "3 per hour 4, beside /files/*, ",
@@ -169,6 +172,9 @@ func TestLook(t *testing.T) {
 		"user=bob,path=/":                   "0 per day 2, ",
 		"user=bob":                          "0 per day 2, ",
 		"stranger=x":                        "",
+		"tenant=long":                       "longer x, ",
+		"tenant=long,upload=x":              "2 in flight, each for up to 1m0s 1, ",
+		"tenant=longer":                     "",
 		"tenant=big":                        "50 per hour 14, " + strings.Join([]string{"beside u0", "beside u1", "beside u2", "beside u3", "beside u4", "beside u5", "beside u6", "beside u7", "beside u8", "beside u9", ""}, ", "),
 	} {
 		a, err := f.Look(t.Context(), NewDescriptor("api", entries(of)), true)
@@ -179,6 +185,9 @@ func TestLook(t *testing.T) {
 				got += " (shadow)"
 			}
 			got += ", "
+		}
+		for _, l := range a.Longer {
+			got += "longer " + l.Descriptor.Entries[1].Value + ", "
 		}
 		for _, l := range a.Beside {
 			got += "beside " + l.Descriptor.Entries[0].Value + ", "

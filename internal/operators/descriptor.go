@@ -162,12 +162,21 @@ func (x *Excerpt) id() string {
 // MayHave reports whether the request's descriptor has the entry e, or may have it: values of
 // patterns, and texts behind a cut, are unknown.
 func (x *Excerpt) MayHave(e limiter.Entry) bool {
-	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool {
-		got, _ := kept.Bytes() // invalid base64 reads as empty
-		return got == e || got.Key == e.Key && (kept.Shared ||
-			kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
-			x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
-	})
+	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool { return x.mayBe(kept, e) })
+}
+
+// mayBe reports whether the request's descriptor has or may have e where x has kept.
+func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
+	got, _ := kept.Bytes() // invalid base64 reads as empty
+	return got == e || got.Key == e.Key && (kept.Shared ||
+		kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
+		x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
+}
+
+// extends reports whether the request's descriptor is, or may be, longer than entries and begins with
+// them.
+func (x *Excerpt) extends(entries []limiter.Entry) bool {
+	return len(x.Entries)+x.More > len(entries) && slices.EqualFunc(x.Entries[:min(len(entries), len(x.Entries))], entries, x.mayBe)
 }
 
 // Asked is a request's descriptor with the key of its counter.

@@ -36,17 +36,15 @@ type Desk struct {
 	Servers  *Servers // or nil if this server does not share its counters
 }
 
-// Denials returns the recent denials of this server or of all servers.
+// Denials returns the recent denials of this server or of all servers. If the other servers cannot be
+// asked, the error says so, and the denials are of this server, as in Budgets and Exceptions.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 	others, err := d.others(ctx, all)
-	if err != nil {
-		return Denials{}, err
-	}
 	each := []Denials{d.denialsHere()}
 	for _, r := range others {
 		each = append(each, r.Denials)
 	}
-	return mergeDenials(each...), nil
+	return mergeDenials(each...), err
 }
 
 // denialsHere returns all recent denials of this server, with the locations of their rules.
@@ -59,14 +57,17 @@ func (d *Desk) denialsHere() Denials {
 }
 
 // Budgets returns the counters of budgets with the largest used shares, of this server or of all
-// servers. If the other servers cannot be asked, the error says so, and the list is of this server.
+// servers.
 func (d *Desk) Budgets(ctx context.Context, all bool) (BudgetList, error) {
 	others, err := d.others(ctx, all)
-	lists := []BudgetList{d.Spending.list(time.Now())}
+	now := time.Now()
+	lists := []BudgetList{d.Spending.list(now)}
 	for _, r := range others {
 		lists = append(lists, r.Budgets)
 	}
-	return mergeBudgets(lists...), err
+	list := mergeBudgets(lists...)
+	d.refresh(ctx, now, list.Budgets)
+	return list, err
 }
 
 // others returns the reports of the other servers if all is set.
@@ -76,7 +77,7 @@ func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	}
 	reports, err := d.Servers.Reports(ctx)
 	if err != nil {
-		err = Errorf(ErrUnavailable, "the other servers cannot be asked (use --this or servers=this for this server only): %w", err)
+		err = Errorf(ErrUnavailable, "the other servers cannot be asked (servers=this asks this server alone): %w", err)
 	}
 	return reports, err
 }
@@ -99,9 +100,6 @@ func (d *Desk) Report() Report {
 // Exceptions returns the exceptions in force, with their uses on this server or on all.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
 	others, err := d.others(ctx, all)
-	if err != nil {
-		return ExceptionList{}, err
-	}
 	list := ExceptionList{Exceptions: []Exception{}, Servers: 1 + len(others)}
 	for _, e := range d.InForce.All() {
 		answer := exceptionOf(e)
@@ -110,7 +108,7 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 		}
 		list.Exceptions = append(list.Exceptions, answer)
 	}
-	return list, nil
+	return list, err
 }
 
 // AddException adds an exception for a person at the address peer. It notes a domain or a key that

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/limiter"
@@ -26,7 +27,9 @@ type feed struct {
 	logger  *slog.Logger
 	parts   []*part
 
-	version  string
+	// Emptied is the time at which Redis had lost its data, in seconds since the epoch, or 0.
+	Emptied  atomic.Int64
+	version  string    // its first 8 bytes differ after Redis has lost its data
 	checked  time.Time // time of the last comparison of all parts
 	restored int       // changes that were made again, until they are logged
 }
@@ -82,8 +85,13 @@ func (f *feed) load(ctx context.Context) error {
 	if err := f.refreshAll(ctx); err != nil {
 		return err
 	}
-	f.version, f.checked = version, time.Now()
-	return nil
+	if version == "" { // nobody has made a change since Redis is new, or has lost its data
+		_, err = f.entries.Change(call, 0, f.parts[0].newest(), "", cryptorand.Text()[:8], nil)
+	} else if f.version != "" && version[:8] != f.version[:8] {
+		f.Emptied.Store(time.Now().Unix())
+	}
+	f.version, f.checked = cmp.Or(version, f.version), time.Now()
+	return err
 }
 
 func (f *feed) refreshAll(ctx context.Context) error {

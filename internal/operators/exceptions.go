@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
@@ -330,6 +331,14 @@ func exceptionOf(e *plan.Exception) Exception {
 			For: e.Until.Sub(e.Created).Seconds(), By: e.By, Reason: e.Reason,
 		},
 	}
+}
+
+// times returns a limit with the amount that x gives it. If x is nil, it returns l.
+func (x *Exception) times(l *limiter.Limit) *limiter.Limit {
+	if x == nil || x.Effect != plan.Amount {
+		return l
+	}
+	return l.Times(x.Factor)
 }
 
 // Bounds of exceptions.

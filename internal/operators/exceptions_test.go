@@ -27,7 +27,7 @@ type fake struct {
 	Shared
 	mu           sync.Mutex
 	parts        [1 + plan.AssignedParts]fakePart
-	made         int // number of changes
+	made, lost   int // number of changes, and of times that all was lost
 	sets         int
 	fails, hangs bool
 }
@@ -59,7 +59,11 @@ func (f *fake) call(ctx context.Context, do func()) error {
 }
 
 func (f *fake) Version(ctx context.Context) (version string, err error) {
-	return version, f.call(ctx, func() { version = fmt.Sprint(f.made) })
+	return version, f.call(ctx, func() {
+		if f.made > 0 {
+			version = fmt.Sprintf("data%04d%d", f.lost, f.made)
+		}
+	})
 }
 
 func (f *fake) Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error) {
@@ -100,6 +104,7 @@ func (f *fake) Change(ctx context.Context, part int, newest, _, token string, ch
 			p.texts = map[string]string{}
 		}
 		f.sets++
+		f.made++
 		for _, c := range changes {
 			id, old := c[1], p.texts[c[1]]
 			text, result := changed(old, c)
@@ -303,6 +308,7 @@ func TestLostStore(t *testing.T) {
 		store.mu.Lock()
 		store.parts = [1 + plan.AssignedParts]fakePart{}
 		store.made = 0
+		store.lost++
 		store.mu.Unlock()
 		time.Sleep(time.Second)
 		for _, s := range []*server{a, b} {

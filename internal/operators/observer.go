@@ -60,6 +60,8 @@ func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Resul
 	if !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.IsBudget() }) {
 		return
 	}
+	var room [16]int64
+	taken := limiter.Taken(hits, p.Decisions, room[:0])
 	for o := range p.Outcomes(r) {
 		if o.Hit == nil {
 			continue
@@ -67,7 +69,7 @@ func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Resul
 		if i++; !o.Hit.Limit.IsBudget() {
 			continue
 		}
-		before, after := limiter.Passed(hits, p.Decisions, i-1)
+		before, after := limiter.Passed(o.Hit, o.Decision.Used, taken[i-1])
 		if before == after && !o.Decision.Over {
 			continue
 		}

@@ -24,6 +24,14 @@ func (v Times) Ago(t time.Time) string {
 	return fmt.Sprintf("%s %s (%s ago)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
 
+// Span returns the start and the end of something, or the time since the start if end is zero.
+func (v Times) Span(start, end time.Time) string {
+	if end.IsZero() {
+		return v.Since(start)
+	}
+	return fmt.Sprintf("from %s to %s %s", v.Clock(start), v.Clock(end), v.Zone())
+}
+
 // Since returns a start and the time since then.
 func (v Times) Since(t time.Time) string {
 	return fmt.Sprintf("since %s %s (%s)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))

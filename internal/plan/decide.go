@@ -3,7 +3,11 @@ package plan
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -21,6 +25,9 @@ type Decider struct {
 	// Failover decides requests when Store fails. nil disables it.
 	Failover *failover.Failover
 	Usage    Usage // nil disables it
+	// Costly limits the work of requests that need more than descriptors.FreeWork, so that many of
+	// them do not delay others. nil disables it.
+	Costly *rate.Limiter
 }
 
 // Usage counts hits and failures for metrics.
@@ -41,6 +48,21 @@ func (e RequestError) Error() string { return e.Err.Error() }
 
 func (e RequestError) Unwrap() error { return e.Err }
 
+// match prepares p. Limited by Costly, it tries with more and more work until the work suffices, or
+// until the caller leaves.
+func (d *Decider) match(ctx context.Context, p *Plan, tree *descriptors.Tree, r *Request) error {
+	if d.Costly == nil {
+		return d.Prepare(p, tree, r)
+	}
+	work := descriptors.FreeWork
+	err := d.prepare(p, tree, r, work)
+	for p.work < 0 && work < descriptors.MaxWork && ctx.Err() == nil && d.Costly.AllowN(time.Now(), int(work)/runtime.GOMAXPROCS(0)) {
+		work *= 2
+		err = d.prepare(p, tree, r, work)
+	}
+	return err
+}
+
 // Decide decides r and stores the result in res, whose memory it reuses. res refers to the
 // memory of r until res is reset. Decide fails with ErrNoRules, a RequestError or the error of
 // the store. After an error of the store, only res.Plan is set.
@@ -50,7 +72,7 @@ func (d *Decider) Decide(ctx context.Context, r *Request, res *Result) error {
 	if tree == nil {
 		return ErrNoRules
 	}
-	if err := d.Prepare(&res.Plan, tree, r); err != nil {
+	if err := d.match(ctx, &res.Plan, tree, r); err != nil {
 		return RequestError{err}
 	}
 	denied, hits := false, res.Plan.Hits

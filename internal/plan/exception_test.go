@@ -23,6 +23,7 @@ descriptors:
   - {key: calendar, rate_limit: {unit: year, requests_per_unit: 2, algorithm: calendar}}
   - {key: sliding_window, rate_limit: {unit: year, requests_per_unit: 2, algorithm: sliding_window}}
   - {key: token_bucket, rate_limit: {unit: year, requests_per_unit: 2, algorithm: token_bucket}}
+  - {key: sliding_log, rate_limit: {unit: year, requests_per_unit: 2, algorithm: sliding_log}}
   - {key: concurrency, rate_limit: {unit: year, requests_per_unit: 2, algorithm: concurrency}}
   - {key: banned, rate_limit: {unit: year, requests_per_unit: 2, deny_for: 1h}}
   - key: user

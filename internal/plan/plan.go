@@ -120,8 +120,13 @@ type level struct {
 // Prepare fills p with the hits of r by the rules of tree. If r is invalid, it returns an error,
 // and p has no hits. p refers to the memory of r until p is reset.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
+	return pl.prepare(p, tree, r, descriptors.MaxWork)
+}
+
+// prepare is Prepare with less work.
+func (pl *Planner) prepare(p *Plan, tree *descriptors.Tree, r *Request, work descriptors.Work) error {
 	p.Reset()
-	p.Tree, p.work = tree, descriptors.MaxWork
+	p.Tree, p.work = tree, work
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package rls
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,7 +21,18 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxReceived),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(protocodec.Name)}),
+		grpc.RPCDecompressor(noGzip{}), //nolint:staticcheck // nothing else overrides the compressors that libraries register
 	}
+}
+
+// noGzip refuses compressed messages, because a small message may expand to a large one. Envoy sends
+// none. Without noGzip, the server would accept them, because exporters of traces register gzip.
+type noGzip struct{}
+
+func (noGzip) Type() string { return "gzip" }
+
+func (noGzip) Do(io.Reader) ([]byte, error) {
+	return nil, errors.New("compressed messages are not accepted")
 }
 
 // maxOther is the maximum size in bytes of a message for another service of the server. Streams may

@@ -9,6 +9,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 
 	"weir/internal/limiter/redis"
 	"weir/internal/testenv"
@@ -173,5 +174,14 @@ func testHostileClient(t *testing.T, o *setup) {
 	for i, v := range hostileTexts {
 		c.passes(fmt.Sprint("refund", i), nil, entries("request_id", v, "flight", "b").varint(4, 1))
 		c.wantAtMost(0, fmt.Sprintf("refund of %.20q", v), nil, entries("flight", "b", "request_id", "3"))
+	}
+}
+
+// A compressed message may expand to a large one, so it is refused without being expanded.
+func TestCompressedMessages(t *testing.T) {
+	conn := serve(t, options(t, hostileRules).service())
+	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "api"}, grpc.UseCompressor(gzip.Name))
+	if err == nil || !strings.Contains(err.Error(), "compressed messages are not accepted") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
@@ -102,6 +104,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	decider := &plan.Decider{
 		Planner: plan.New(desk.Plan), Rules: rules.tree.Load,
 		Store: store, Spread: limiter.NewRetrySpread(time.Now), Failover: store.failover, Usage: usage,
+		Costly: rate.NewLimiter(rate.Limit(descriptors.SharedWork), int(descriptors.MaxWork)),
 	}
 	requests := newService(o, decider, operators.Observer{
 		Recorder: desk.Recorder, Spending: desk.Spending, Events: openEvents(o, life, secrets, store), Log: p.decisions, Hashed: planning.Keys.Digests,

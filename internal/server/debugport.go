@@ -196,30 +196,46 @@ func (r *rates) run(ctx context.Context) {
 	}
 }
 
-// history returns the rates of the last 15 minutes, oldest first.
-func (r *rates) history() (list []api.Rates) {
+// all returns the samples, oldest first, and the current totals.
+func (r *rates) all() []sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, next := range r.samples[1:] {
-		list = append(list, r.samples[i].until(next))
+	return append(slices.Clip(r.samples), r.sample())
+}
+
+// history returns the rates of the last 15 minutes, oldest first.
+func (r *rates) history() (list []api.Rates) {
+	all := r.all()
+	for i, next := range all[1 : len(all)-1] {
+		list = append(list, all[i].until(next))
 	}
 	return list
 }
 
 // latest returns the rates of the last five to ten seconds, or since the start.
 func (r *rates) latest() api.Rates {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.samples[max(0, len(r.samples)-2)].until(r.sample())
+	all := r.all()
+	return all[max(0, len(all)-3)].until(all[len(all)-1])
 }
 
 // minute returns the growth of some totals in the last minute, or since the start.
 func (r *rates) minute() (grown totals) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, was := r.totals(), r.samples[max(0, len(r.samples)-int(time.Minute/ratesEvery))].totals
+	all := r.all()
+	now, was := all[len(all)-1], all[max(0, len(all)-1-int(time.Minute/ratesEvery))]
 	grown.Undecided, grown.evicted, grown.lost = now.Undecided-was.Undecided, now.evicted-was.evicted, now.lost-was.lost
 	return grown
+}
+
+// undecided returns the start and end of the last time with undecided requests in each minute.
+func (r *rates) undecided() (from, to time.Time) {
+	all := r.all()
+	for i := len(all) - 1; i > 0; i-- {
+		was, is := all[i-1], all[i]
+		if was.Undecided < is.Undecided && (to.IsZero() || from.Sub(is.at) < time.Minute) {
+			from, to = was.at, cmp.Or(to, is.at)
+		}
+	}
+	return from, to
 }
 
 // until returns the rates between two samples.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 
 // httpServer returns a server with time limits for slow clients, or nil if listener is nil.
 // Connections beyond maxConnections, or fewer if memory is small, wait. At most half of the
-// connections may be without a request; for each further one, the server closes another.
+// connections may be without a complete request; for each further one, the server closes another.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
@@ -26,13 +27,27 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 	var mu sync.Mutex
 	waiting := map[net.Conn]bool{}
 	s := &http.Server{
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, waitingKey{}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(waiting, conn)
+			})
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			complete := r.Context().Value(waitingKey{}).(func())
+			if r.Body = (requestBody{r.Body, complete}); r.ContentLength == 0 {
+				complete()
+			}
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			handler.ServeHTTP(w, r)
 		}),
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			mu.Lock()
 			defer mu.Unlock()
+			if state == http.StateActive { // waits for a body
+				return
+			}
 			delete(waiting, conn)
 			if state != http.StateNew && state != http.StateIdle {
 				return
@@ -59,6 +74,24 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 		return nil
 	}
 	return served(name, netutil.LimitListener(listener, maxConnections), s.Serve, stop)
+}
+
+// waitingKey is the key of the function that a connection with a complete request calls.
+type waitingKey struct{}
+
+// requestBody is the body of a request. It calls complete at its end.
+type requestBody struct {
+	io.ReadCloser
+	complete func()
+}
+
+// Read implements io.Reader.
+func (b requestBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.complete()
+	}
+	return n, err
 }
 
 // At most largeBodies requests at a time may have bodies larger than smallBody, or of unknown size.

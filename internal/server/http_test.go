@@ -131,3 +131,33 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		})
 	}
 }
+
+// TestBodiesThatNeverCome has more clients than connections that announce a body and send none.
+func TestBodiesThatNeverCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 8
+		listener := bufconn.Listen(1 << 10)
+		json := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		s := httpServer("test", listener, httpHandler(func() error { return nil }, json), most, slog.New(slog.DiscardHandler))
+		served := make(chan error, 1)
+		go func() { served <- s.run(context.Background()) }()
+		for i := range 2 * most {
+			client := testenv.Must(listener.Dial())(t)
+			defer client.Close()
+			path := []string{"/json", "/healthcheck"}[i%2]
+			go func() {
+				_, _ = io.WriteString(client, "POST "+path+" HTTP/1.1\r\nHost: weir\r\nContent-Length: 2\r\n\r\n")
+			}()
+			synctest.Wait()
+		}
+		began := time.Now()
+		client := testenv.Must(listener.Dial())(t)
+		defer client.Close()
+		_, _ = io.WriteString(client, "GET /healthcheck HTTP/1.1\r\nHost: weir\r\n\r\n")
+		answer, err := bufio.NewReader(client).ReadString('\n')
+		if took := time.Since(began); answer != "HTTP/1.1 200 OK\r\n" || took > 0 {
+			t.Errorf("the health check got %q, error %v, after %v, want 200 at once", answer, err, took)
+		}
+		testenv.OK(t, errors.Join(s.stop(context.Background()), <-served))
+	})
+}

@@ -79,7 +79,7 @@ func TestDocumentedExpressions(t *testing.T) {
 		}
 	}
 	slices.Sort(kinds)
-	_, failures, _ := strings.Cut(document(t, "operations.md"), "\n## When Redis fails\n")
+	_, failures, _ := strings.Cut(document(t, "at-3am.md"), "\n## Redis fails\n")
 	failures, _, _ = strings.Cut(failures, "\n## ")
 	wantRows(t, failures, kinds)
 

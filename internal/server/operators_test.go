@@ -62,6 +62,30 @@ func TestRates(t *testing.T) {
 	})
 }
 
+// TestUndecided has one more undecided request in some samples, and looks for the last time with them.
+func TestUndecided(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	for counts, want := range map[string]string{
+		"000":                  "no",
+		"0112234":              "0 6",
+		"001122222222222344":   "1 16",
+		"00112222222222222344": "16 18", // a minute without one is a pause
+	} {
+		r := new(rates)
+		for i, n := range counts {
+			r.samples = append(r.samples, sample{began.Add(time.Duration(i) * ratesEvery), totals{Totals: rls.Totals{Undecided: uint64(n - '0')}}})
+		}
+		r.totals = func() totals { return r.samples[len(r.samples)-1].totals }
+		got := "no"
+		if from, to := r.undecided(); !to.IsZero() {
+			got = fmt.Sprint(int(from.Sub(began)/ratesEvery), " ", int(to.Sub(began)/ratesEvery))
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", counts, got, want)
+		}
+	}
+}
+
 // TestTokenOpensTheDebugPort sends requests from another address, with and without a token, and
 // replaces the token.
 func TestTokenOpensTheDebugPort(t *testing.T) {

@@ -45,27 +45,44 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 	p := &problemList{now: time.Now(), before: d.began, began: map[string]time.Time{}}
 	lately, answers, unknown := d.rates.minute(), d.options.Settings.Answers, time.Time{}
 	d.addRedis(p, lately.Undecided)
-	p.add(lately.Undecided > 0 && len(p.list) == 0 && !d.source.report().LoadedAt.IsZero(), amber, "weir-is-slow-or-overloaded", unknown,
-		fmt.Sprintf("A failure mode decides, or they get an error, which Envoy lets pass unless it has failure_mode_deny: %d in the last minute.", lately.Undecided), "Some requests are not decided as usual")
+	if lately.Undecided > 0 && len(p.list) == 0 && !d.source.report().LoadedAt.IsZero() {
+		from, to := d.rates.undecided()
+		be, until := "are", time.Time{}
+		if p.now.Sub(to) > ratesEvery {
+			be, until = "were", to.UTC()
+		}
+		p.add(true, amber, "weir-is-slow-or-overloaded", from, such("They got an error or the answer of a failure mode. Envoy lets requests pass after an error unless failure_mode_deny is set", lately.Undecided), "Some requests %s not decided as usual", be)
+		p.list[0].Until = until
+	}
 	d.addRules(p, lately.Undecided)
 	p.add(answers.ShadowMode, amber, "nothing-is-limited", d.started, "No request is denied.", "SHADOW_MODE is on")
 	p.add(answers.QuotaMode, amber, "nothing-is-limited", d.started, "A request is denied only if it exceeds all its limits.", "QUOTA_MODE is on")
 	p.add(lately.evicted > 0, amber, "limits-start-again", unknown, fmt.Sprintf("Their limits start again too early: %d in the last minute.", lately.evicted), "Memory is full, so counters are dropped")
+	emptied := time.Unix(d.desk.InForce.Emptied.Load(), 0)
+	p.add(p.now.Sub(emptied) < 15*time.Minute, amber, "limits-start-again", emptied, "All limits have started again. Exceptions are restored.", "Redis came back without its data")
 	d.addSecrets(p)
 	p.add(len(d.desk.InForce.All()) >= operators.MaxExceptions, amber, "exceptions-are-refused", unknown, "No further limit can be lifted or raised.", "New exceptions are refused, because there are %d", operators.MaxExceptions)
 	p.add(lately.lost > 0, amber, "metrics-or-logs-are-incomplete", unknown, fmt.Sprintf("Limits apply as usual. %d records were lost in the last minute.", lately.lost), "The decision log is incomplete")
 	p.grace = time.Minute // servers differ during each rollout
 	for _, r := range respects {
-		names := r.outdated(all)
-		p.add(len(names) > 0, amber, "servers-differ", unknown, "The answer depends on the server that a request reaches.", "%d of %d servers "+r.verb+": %s", len(names), len(all), api.Short(strings.Join(names, ", "), 200))
+		names, since := r.outdated(all)
+		p.add(len(names) > 0, amber, "servers-differ", since, "The answer depends on the server that a request reaches.", "%d of %d servers "+r.verb+": %s", len(names), len(all), api.Short(strings.Join(names, ", "), 200))
 	}
 	d.began = p.began
-	slices.SortStableFunc(p.list, func(a, b api.Problem) int { return cmp.Compare(rank[a.Red], rank[b.Red]) })
+	slices.SortStableFunc(p.list, byRank)
 	return p.list
 }
 
-// rank has the order of problems.
-var rank = map[bool]int{red: 0, amber: 1}
+// byRank compares problems: red ones come first, and ones that are over last.
+func byRank(a, b api.Problem) int {
+	first := map[bool]int{false: 1}
+	return cmp.Or(cmp.Compare(first[a.Red], first[b.Red]), cmp.Compare(first[a.Until.IsZero()], first[b.Until.IsZero()]))
+}
+
+// such returns an effect on requests with their number.
+func such(means string, requests uint64) string {
+	return fmt.Sprintf("%s. %s in the last minute.", means, operators.Counted(int(requests), "such request"))
+}
 
 // addRedis adds a Redis that fails, with the number of requests that were not decided lately.
 func (d *debugPort) addRedis(p *problemList, undecided uint64) {
@@ -91,7 +108,7 @@ func (d *debugPort) addRedis(p *problemList, undecided uint64) {
 	case answers:
 		what = "refuses calls"
 	}
-	means := fmt.Sprintf("With failure_mode %s, %s: %d in the last minute.", mode, api.Failures[mode], undecided)
+	means := such(fmt.Sprintf("With failure_mode %s, %s", mode, api.Failures[mode]), undecided)
 	p.add(true, red, "redis-fails", since, means, "Redis %s (%s)", what, api.Short(problem, 200))
 }
 
@@ -100,7 +117,7 @@ func (d *debugPort) addRules(p *problemList, undecided uint64) {
 	rules := d.source.report()
 	none, inUse := rules.LoadedAt.IsZero(), "The rules of "+operators.Times{Now: p.now.UTC()}.Clock(rules.LoadedAt)+" UTC are in use."
 	if none {
-		inUse = fmt.Sprintf("No request is decided. Envoy lets these requests pass, unless it has failure_mode_deny: %d in the last minute.", undecided)
+		inUse = such("Without rules, "+api.Failures["error"], undecided)
 	}
 	problem, _, _ := strings.Cut(rules.Problems, "\n")
 	p.add(none, red, "new-rules-have-no-effect", d.started, inUse, "There are no rules")
@@ -155,12 +172,16 @@ func (d *debugPort) begin(life *lifecycle, address func() string) {
 		promauto.With(d.options.Registry).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_servers_outdated", Help: "Servers on this Redis without the newest rules, settings or version.",
 			ConstLabels: prometheus.Labels{"by": r.name},
-		}, func() float64 { return float64(len(r.outdated(append(d.others(), d.alone())))) })
+		}, func() float64 {
+			names, _ := r.outdated(append(d.others(), d.alone()))
+			return float64(len(names))
+		})
 	}
 }
 
-// outdated returns the names of the servers without the newest value, whose first use was last.
-func (r *respect) outdated(all []api.Status) (names []string) {
+// outdated returns the names of the servers without the newest value, whose first use was last, and the
+// time of that use.
+func (r *respect) outdated(all []api.Status) (names []string, since time.Time) {
 	first, newest := map[string]time.Time{}, ""
 	for i := range all {
 		value, since := r.of(&all[i])
@@ -178,5 +199,5 @@ func (r *respect) outdated(all []api.Status) (names []string) {
 			names = append(names, all[i].Name)
 		}
 	}
-	return names
+	return names, first[newest]
 }

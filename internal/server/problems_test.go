@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +62,10 @@ func TestProblemsOfRedis(t *testing.T) {
 		requests      int
 		want          string
 	}{
-		"frozen":               {nil, (*testenv.Redis).Pause, (*testenv.Redis).Resume, 6, "red|Redis does not answer|the breaker is open|(timeout: |With failure_mode error, limits are not decided; Envoy lets these requests pass, unless it has failure_mode_deny: 6 in the last minute.|docs/at-3am.md#redis-fails"},
-		"killed":               {[]string{"--failure-mode=allow"}, (*testenv.Redis).Stop, (*testenv.Redis).Start, 6, "red|Redis does not answer|(connection: |With failure_mode allow, requests pass and are not counted: 6 in the last minute."},
-		"killed without usage": {[]string{"--failure-mode=local"}, (*testenv.Redis).Stop, (*testenv.Redis).Start, 0, "red|Redis does not answer|each server counts alone, in memory: 0 in the last minute."},
-		"full":                 {[]string{"--failure-mode=deny"}, func(r *testenv.Redis) { r.Command("CONFIG SET maxmemory 1") }, func(r *testenv.Redis) { r.Command("CONFIG SET maxmemory 0") }, 3, "red|Redis refuses calls (oom: |With failure_mode deny, requests are denied: 3 in the last minute."},
+		"frozen":               {nil, (*testenv.Redis).Pause, (*testenv.Redis).Resume, 6, "red|Redis does not answer|the breaker is open|(timeout: |With failure_mode error, limits are not decided; Envoy lets these requests pass unless failure_mode_deny is set. 6 such requests in the last minute.|docs/at-3am.md#redis-fails"},
+		"killed":               {[]string{"--failure-mode=allow"}, (*testenv.Redis).Stop, (*testenv.Redis).Start, 6, "red|Redis does not answer|(connection: |With failure_mode allow, requests pass and are not counted. 6 such requests in the last minute."},
+		"killed without usage": {[]string{"--failure-mode=local"}, (*testenv.Redis).Stop, (*testenv.Redis).Start, 0, "red|Redis does not answer|each server counts alone, in memory. 0 such requests in the last minute."},
+		"full":                 {[]string{"--failure-mode=deny"}, func(r *testenv.Redis) { r.Command("CONFIG SET maxmemory 1") }, func(r *testenv.Redis) { r.Command("CONFIG SET maxmemory 0") }, 3, "red|Redis refuses calls (oom: |With failure_mode deny, requests are denied. 3 such requests in the last minute."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +119,7 @@ func TestProblems(t *testing.T) {
 	t.Run("no rules", func(t *testing.T) {
 		f := start(t, "--config="+directory(t, "domain: ["), "--force-start-without-initial-config")
 		f.wantUnavailable()
-		f.wantProblems("red|There are no rules|No request is decided. Envoy lets these requests pass, unless it has failure_mode_deny: 1 in the last minute.", "amber|New rules are refused: ")
+		f.wantProblems("red|There are no rules|Without rules, limits are not decided; Envoy lets these requests pass unless failure_mode_deny is set. 1 such request in the last minute.", "amber|New rules are refused: ")
 		f.wantAnswer("GET", f.debug.addr(), "/status", 200, `"undecided_per_second"`)
 	})
 	t.Run("control plane", func(t *testing.T) {
@@ -150,20 +151,33 @@ func TestProblems(t *testing.T) {
 		if _, err := f.decide(t.Context()); err == nil {
 			t.Error("a request without descriptors is decided")
 		}
-		f.wantProblems("amber|Some requests are not decided as usual|1 in the last minute.|#weir-is-slow-or-overloaded", "amber|The decision log")
+		f.wantProblems("amber|Some requests are not decided as usual|1 such request in the last minute.|#weir-is-slow-or-overloaded", "amber|The decision log")
 	})
 	t.Run("exceptions", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+r.Addr(), inTime)
+		load := func() {
+			for range 2 { // the first one restores what is lost
+				testenv.OK(t, f.operators.InForce.Load(t.Context()))
+			}
+		}
+		load()
+		f.wantProblems()
+		r.Command("FLUSHALL")
+		load()
+		const empty = "amber|Redis came back without its data|All limits have started again.|#limits-start-again"
+		f.wantProblems(empty)
 		var changes [][6]string
 		for i := range operators.MaxExceptions {
 			e := operators.Exception{NewException: operators.NewException{Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: fmt.Sprint(i)}}), Effect: plan.Deny, For: 3600, Reason: "a test"}, Created: time.Now(), Until: time.Now().Add(time.Hour)}
 			changes = append(changes, [6]string{"keep", fmt.Sprint(i), string(testenv.Must(json.Marshal(e))(t))})
 		}
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")
-		testenv.Must(shared.Change(t.Context(), 0, "", "", "12345678", changes))(t)
+		_, list, _, _, err := shared.Changes(t.Context(), 0, "?")
+		testenv.OK(t, err)
+		testenv.Must(shared.Change(t.Context(), 0, append(list, "")[0], "", "12345678", changes))(t)
 		testenv.OK(t, shared.Close())
-		f.wantProblems("amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
+		f.wantProblems(empty, "amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
 	})
 }
 
@@ -203,6 +217,15 @@ func TestProblemsKeepTheirStart(t *testing.T) {
 			t.Errorf("step %d: got %+v, want a problem since %v", i, p.list, step.since)
 		}
 		before = p.began
+	}
+}
+
+// TestWhatIsOver wants a problem that is over below all others.
+func TestWhatIsOver(t *testing.T) {
+	over, still, worst := api.Problem{Until: time.Now()}, api.Problem{}, api.Problem{Red: true}
+	list := []api.Problem{over, still, worst}
+	if slices.SortFunc(list, byRank); list[0] != worst || list[1] != still {
+		t.Errorf("got %+v", list)
 	}
 }
 
@@ -250,15 +273,15 @@ func TestProblemsHaveSections(t *testing.T) {
 // TestOutdated compares servers that began to use their rules at some minutes.
 func TestOutdated(t *testing.T) {
 	for servers, want := range map[string]string{
-		"a@1":             "[]",
-		"a@1 a@5":         "[]",
-		"a@1 b@5":         "[0]",
-		"b@5 a@1":         "[1]",
-		"a@1 b@5 a@9":     "[0 2]", // the last one was restarted with older rules
-		"a@1 b@1":         "[0]",   // the same on every server
-		"b@1 a@1":         "[1]",
-		"a@1 b@2 c@3 c@4": "[0 1]",
-		"@0 a@1":          "[0]", // without rules
+		"a@1":             "[] 1",
+		"a@1 a@5":         "[] 1",
+		"a@1 b@5":         "[0] 5",
+		"b@5 a@1":         "[1] 5",
+		"a@1 b@5 a@9":     "[0 2] 5", // the last one was restarted with older rules
+		"a@1 b@1":         "[0] 1",   // the same on every server
+		"b@1 a@1":         "[1] 1",
+		"a@1 b@2 c@3 c@4": "[0 1] 3",
+		"@0 a@1":          "[0] 1", // without rules
 	} {
 		var all []api.Status
 		for i, server := range strings.Fields(servers) {
@@ -269,7 +292,8 @@ func TestOutdated(t *testing.T) {
 			}
 			all = append(all, api.Status{Name: fmt.Sprint(i), Rules: api.Rules{Hash: hash, InUseSince: since}})
 		}
-		if got := fmt.Sprint(respects[0].outdated(all)); got != want {
+		names, since := respects[0].outdated(all)
+		if got := fmt.Sprint(names, since.Unix()/60); got != want {
 			t.Errorf("%s: got %s, want %s", servers, got, want)
 		}
 	}

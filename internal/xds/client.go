@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -62,8 +64,11 @@ type Options struct {
 }
 
 // refusalsAtOnce is the number of refusals without delay: two for a response that comes twice,
-// and two for the next response.
+// and two for the next response. As many responses are accepted without delay.
 const refusalsAtOnce = 4
+
+// loadInterval is the minimum interval of accepted responses after the first few.
+const loadInterval = 300 * time.Millisecond
 
 // Update is a response of the control plane, with all resources.
 type Update struct {
@@ -86,6 +91,7 @@ type Client struct {
 	dial []grpc.DialOption
 
 	refusals *rate.Limiter // limits refusals of all streams together
+	loads    *rate.Limiter // limits accepted responses of all streams together
 	applied  bool          // Apply accepted a response
 
 	unreachable, ended *backoff.ExponentialBackOff
@@ -110,9 +116,10 @@ func New(opts Options) (*Client, error) {
 			// Servers of grpc-go close connections with more than one ping in 5 minutes.
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize), grpc.ForceCodecV2(newCodec(encoding.GetCodecV2(protocodec.Name), &opts))),
 		},
 		refusals:    rate.NewLimiter(rate.Every(opts.Retry), refusalsAtOnce),
+		loads:       rate.NewLimiter(rate.Every(loadInterval), refusalsAtOnce),
 		unreachable: opts.backoff(opts.Retry),
 		ended:       opts.backoff(opts.BackoffInitial),
 	}

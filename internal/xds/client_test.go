@@ -15,11 +15,16 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	_ "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3" // the type of the resources
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"weir/internal/testenv"
 )
@@ -184,6 +189,27 @@ func TestLargeResponse(t *testing.T) {
 			t.Errorf("applied %q, want %q; the last stream ended with %v", applied, want, problem)
 		}
 	})
+}
+
+// TestManyMessages decodes responses of an allowed size whose messages would fill the memory.
+func TestManyMessages(t *testing.T) {
+	options := Options{Type: configType, MaxMessageSize: 4 << 20}
+	const descriptor, many = "\x1a\x00", "more than 209715 messages in a response"
+	for name, tt := range map[string]struct {
+		response *discovery.DiscoveryResponse
+		refused  bool
+	}{
+		"resources":   {&discovery.DiscoveryResponse{Resources: slices.Repeat([]*anypb.Any{{}}, 2<<20)}, true},
+		"descriptors": {response(configType, "1", strings.Repeat(descriptor, 2<<20)), true},
+		"half":        {response(configType, "1", strings.Repeat(descriptor, 100_000), strings.Repeat(descriptor, 100_000)), false},
+		"broken":      {response(configType, "1", "\x1a\xff"), false},
+	} {
+		data := mem.BufferSlice{mem.SliceBuffer(testenv.Must(proto.Marshal(tt.response))(t))}
+		err := newCodec(encoding.GetCodecV2("proto"), &options).Unmarshal(data, new(discovery.DiscoveryResponse))
+		if refused := err != nil && strings.Contains(err.Error(), many); refused != tt.refused || !refused && err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
 }
 
 func TestBadServer(t *testing.T) {

@@ -13,5 +13,6 @@
 //
 // The package knows nothing of rules: Apply decides whether resources are valid.
 //
-// Read client.go first (options, connections, waits), then stream.go (requests and responses).
+// Read client.go first (options, connections, waits), then stream.go (requests and responses) and
+// codec.go (the bound of a response).
 package xds

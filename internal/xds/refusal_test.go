@@ -168,6 +168,21 @@ func TestOnlyTheNewestIsJudged(t *testing.T) {
 	})
 }
 
+// TestLoadsArePaced has a control plane that sends another good response every three milliseconds.
+func TestLoadsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, judged := answered(t, func(send func(*discovery.DiscoveryResponse), answer int) {
+			for i := 0; answer == 0 && i < 2848; i++ {
+				send(response(configType, fmt.Sprint(i), fmt.Sprint(i)))
+				time.Sleep(3 * time.Millisecond)
+			}
+		})
+		if most := refusalsAtOnce + int(10*time.Second/loadInterval); judged < 2 || judged > most {
+			t.Errorf("%d responses in ten seconds were applied, want 2 to %d", judged, most)
+		}
+	})
+}
+
 // TestEndedStream checks that the last response of a stream is applied, although the stream ends
 // during an earlier call of Apply.
 func TestEndedStream(t *testing.T) {

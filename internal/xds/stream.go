@@ -105,6 +105,9 @@ func (c *Client) answer(ctx context.Context, stream discovery.AggregatedDiscover
 		if request.ErrorDetail == nil {
 			accepted, refused, c.applied = r.GetVersionInfo(), "", true
 			request.VersionInfo = accepted
+			if err := c.loads.Wait(ctx); err != nil {
+				return worked, err
+			}
 			continue
 		}
 		// go-control-plane repeats a refused response at once until a request has its version.

@@ -20,17 +20,17 @@ type shard struct {
 // counters has the counters of a shard, numbered from 1. Counters refer to each other and to
 // their keys by number, so that the garbage collector has little to scan.
 type counters struct {
-	seed      maphash.Seed
-	max       int
-	index     map[uint32]uint32    // by hash, the first counter of a chain that next links
-	blocks    []*[perBlock]counter // counters by number; number 0 is unused
-	made      uint32               // numbers so far, used or free; the next new number
-	free      uint32               // first of a chain of free numbers
-	order     []uint32             // heap of counters, soonest to expire first
-	keys      []byte               // keys of all counters, with gaps where counters were dropped
-	live      int                  // length of keys without the gaps
-	holds     map[uint32]*holds    // by number of a counter with holds
-	holdsSize int                  // size of all holds, in counters
+	seed     maphash.Seed
+	max      int
+	index    map[uint32]uint32    // by hash, the first counter of a chain that next links
+	blocks   []*[perBlock]counter // counters by number; number 0 is unused
+	made     uint32               // numbers so far, used or free; the next new number
+	free     uint32               // first of a chain of free numbers
+	order    []uint32             // heap of counters, soonest to expire first
+	keys     []byte               // keys of all counters, with gaps where counters were dropped
+	live     int                  // length of keys without the gaps
+	uses     map[uint32]*uses     // by number of a counter with uses
+	usesSize int                  // size of all uses, in counters
 }
 
 const perBlock = 16
@@ -50,14 +50,14 @@ const (
 	dropped = -2
 )
 
-// holds are a counter's holds and their size when they were last stored.
-type holds struct {
-	*limiter.Holds
+// uses are a counter's uses and their size when they were last stored.
+type uses struct {
+	limiter.Uses
 	size int
 }
 
 func newCounters(seed maphash.Seed, maxCounters int) counters {
-	return counters{seed: seed, max: maxCounters, index: map[uint32]uint32{}, made: 1, holds: map[uint32]*holds{}}
+	return counters{seed: seed, max: maxCounters, index: map[uint32]uint32{}, made: 1, uses: map[uint32]*uses{}}
 }
 
 // inShard returns the bits of a key's hash that are used within a shard. Other bits select the
@@ -125,16 +125,16 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 		c.expiry = expiry
 		heap.Fix((*byExpiry)(s), int(c.position))
 	}
-	if of := s.holds[n]; of != nil {
-		s.holdsSize -= of.size
-		of.size = someHolds + of.Len()
-		s.holdsSize += of.size
+	if of := s.uses[n]; of != nil {
+		s.usesSize -= of.size
+		of.size = someUses + of.Len()
+		s.usesSize += of.size
 	}
 	more := 0
 	if c.position == added {
 		more = 1
 	}
-	for len(s.order)+s.holdsSize+more > s.max && len(s.order) > 0 {
+	for len(s.order)+s.usesSize+more > s.max && len(s.order) > 0 {
 		if first := s.order[0]; s.at(first).expiry > now {
 			evictions++
 		}
@@ -147,24 +147,24 @@ func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
 	return evictions
 }
 
-// someHolds is the size of an empty Holds, in counters; each hold adds one. It approximates the
+// someUses is the size of empty Uses, in counters; each hold adds one. It approximates the
 // memory.
-const someHolds = 4
+const someUses = 4
 
-// holdsOf returns the holds of a counter of l.
-func (s *counters) holdsOf(n uint32, l *limiter.Limit) *limiter.Holds {
-	if s.holds[n] == nil {
-		s.holds[n] = &holds{Holds: limiter.NewHolds(l)}
+// usesOf returns the uses of the counter of h.
+func (s *counters) usesOf(n uint32, h *limiter.Hit) limiter.Uses {
+	if s.uses[n] == nil {
+		s.uses[n] = &uses{Uses: h.NewUses()}
 	}
-	return s.holds[n].Holds
+	return s.uses[n].Uses
 }
 
 // drop removes a counter and frees its number.
 func (s *counters) drop(n uint32) {
 	c := s.at(n)
-	if of := s.holds[n]; of != nil {
-		s.holdsSize -= of.size
-		delete(s.holds, n)
+	if of := s.uses[n]; of != nil {
+		s.usesSize -= of.size
+		delete(s.uses, n)
 	}
 	hash := inShard(maphash.Bytes(s.seed, s.keyOf(c)))
 	if first := s.index[hash]; first != n {
@@ -196,15 +196,15 @@ func (s *counters) clear(now int64, most int) {
 	}
 	old := *s
 	*s = newCounters(old.seed, old.max)
-	s.holdsSize = old.holdsSize
+	s.usesSize = old.usesSize
 	for i, n := range old.order { // the same order is a heap again
 		c := old.at(n)
 		key := old.keyOf(c)
 		m := s.add(inShard(maphash.Bytes(s.seed, key)), key)
 		s.at(m).state, s.at(m).expiry, s.at(m).position = c.state, c.expiry, int32(i)
 		s.order = append(s.order, m)
-		if of := old.holds[n]; of != nil {
-			s.holds[m] = of
+		if of := old.uses[n]; of != nil {
+			s.uses[m] = of
 		}
 	}
 }

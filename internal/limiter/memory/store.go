@@ -156,21 +156,21 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	// others.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
-	var holds []*limiter.Holds
+	var uses []limiter.Uses
 	for i := range hits {
 		p, h := &locations[i], &hits[i]
 		if p.counter = p.shard.find(p.hash, h.Key); p.counter == 0 {
 			p.counter = p.shard.add(p.hash, h.Key)
 		}
 		states = append(states, &p.shard.at(p.counter).state)
-		if h.Hold != nil {
-			if holds == nil {
-				holds = make([]*limiter.Holds, len(hits))
+		if h.HasUses() {
+			if uses == nil {
+				uses = make([]limiter.Uses, len(hits))
 			}
-			holds[i] = p.shard.holdsOf(p.counter, h.Limit)
+			uses[i] = p.shard.usesOf(p.counter, h)
 		}
 	}
-	denied = limiter.Count(hits, states, holds, now, out, after)
+	denied = limiter.Count(hits, states, uses, now, out, after)
 	evictions := 0
 	for i, p := range locations {
 		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
@@ -194,8 +194,8 @@ func (s *Store) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 		var state limiter.State
 		if n := p.shard.find(p.hash, h.Key); n != 0 {
 			state = p.shard.at(n).state
-			if of := p.shard.holds[n]; of != nil {
-				state = of.State(now)
+			if of := p.shard.uses[n]; of != nil {
+				state = h.Limit.State(state, of, 1, now)
 			}
 		}
 		p.shard.mu.Unlock()

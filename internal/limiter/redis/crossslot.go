@@ -209,7 +209,10 @@ func (r *crossSlot) merge() {
 		}
 		if len(p.releases) > 0 {
 			for j := range p.states { // for later hits on the same counters
-				p.states[j] = p.states[firsts[j]]
+				prev := p.states[j].Prev
+				if p.states[j] = p.states[firsts[j]]; p.hits[j].Limit.Algorithm == limiter.SlidingLog && p.states[j].Used > 0 {
+					p.states[j].Prev = prev // of an over hit, a retry time with the charge, never too early
+				}
 			}
 		}
 		limiter.Describe(p.hits, p.states, now, p.out)

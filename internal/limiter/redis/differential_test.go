@@ -143,7 +143,7 @@ func (h *history) renew() {
 func (h *history) requests() (requests [][]limiter.Hit) {
 	kinds := []limiter.Spec{
 		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.FirstHit},
-		{Algorithm: limiter.Concurrency},
+		{Algorithm: limiter.Concurrency}, {Algorithm: limiter.SlidingLog},
 		{Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
 	}
 	if h.IntN(3) > 0 {
@@ -178,6 +178,8 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	spec.RequestsPerUnit, spec.Unit = 5, []limiter.Unit{limiter.Minute, limiter.Hour}[user/2%2]
 	if user%2 == 0 && spec.Algorithm == limiter.TokenBucket {
 		spec.Burst = 2_000_000 // a unit still takes seconds to drain
+	} else if spec.Algorithm == limiter.SlidingLog && user%2 == 0 {
+		spec.RequestsPerUnit = 5000
 	} else if user%2 == 0 {
 		spec.RequestsPerUnit = 2_000_000
 	}

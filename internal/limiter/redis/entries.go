@@ -17,8 +17,11 @@ var (
 	changesScript string
 )
 
-// versionScript sets the version. Redis lets it write even if it is out of memory, because DEL goes first.
-const versionScript = `redis.call("DEL", KEYS[1]) return redis.call("SET", KEYS[1], ARGV[1])`
+// versionScript sets the version: 8 bytes that stay until Redis loses its data, then a token. Redis lets it write even if it is out of memory, because DEL goes first.
+const versionScript = `
+local old = redis.call("MGET", KEYS[1])[1] or ARGV[1]
+redis.call("DEL", KEYS[1])
+return redis.call("SET", KEYS[1], old:sub(1, 8) .. ARGV[1])`
 
 // part returns the keys of a part of the entries that servers share: a hash of texts and a list of
 // changes. Part 0 has the exceptions, in the hash that earlier versions use. In a cluster, the others

@@ -50,7 +50,7 @@ func FuzzGiveBack(f *testing.F) {
 		in := input{data}
 		now = in.time(0)
 		hit := in.hit()
-		for hit.Hold != nil { // holds have no states; see TestCrossSlotIsDecidedAsByTheModel
+		for hit.HasUses() { // a state does not have them; see TestCrossSlotIsDecidedAsByTheModel
 			hit = in.hit()
 		}
 		charge := func(h limiter.Hit) limiter.State {
@@ -107,14 +107,14 @@ func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	return redis, open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(*now) }})
 }
 
-// counters has the states and holds of all counters by key.
+// counters has the states and uses of all counters by key.
 type counters struct {
 	states map[string]*limiter.State
-	holds  map[string]*limiter.Holds
+	uses   map[string]limiter.Uses
 }
 
 func newCounters() counters {
-	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
+	return counters{map[string]*limiter.State{}, map[string]limiter.Uses{}}
 }
 
 // decideBatch decides the requests of one batch with a store and with limiter.Decide, and compares
@@ -129,20 +129,20 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 		t.Fatalf("deciding %v: %v", requests, c.Err)
 	}
 	for place, hits := range requests {
-		of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
+		of, uses := make([]*limiter.State, len(hits)), make([]limiter.Uses, len(hits))
 		for i, h := range hits {
 			key := string(h.Key)
 			if all.states[key] == nil {
 				all.states[key] = new(limiter.State)
 			}
-			if h.Hold != nil && all.holds[key] == nil {
-				all.holds[key] = limiter.NewHolds(h.Limit)
+			if h.HasUses() && all.uses[key] == nil {
+				all.uses[key] = h.NewUses()
 			}
-			of[i], holds[i] = all.states[key], all.holds[key]
+			of[i], uses[i] = all.states[key], all.uses[key]
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := s.main.result(queue.Ticket{Call: c, Request: place}, hits, got)
-		if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied || err != nil {
+		if wantDenied := limiter.Decide(hits, of, uses, now, want); denied != wantDenied || err != nil {
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}
 		for i, h := range hits {

@@ -60,6 +60,36 @@ func TestForeignValuesOfHolds(t *testing.T) {
 	}
 }
 
+// So does a value that is not a log.
+func TestForeignValuesOfLogs(t *testing.T) {
+	now := time.Now()
+	s := newFixture(t, Options{Now: func() time.Time { return now }})
+	log := storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Hour, Algorithm: limiter.SlidingLog, DenyFor: time.Minute})
+	for _, c := range []struct {
+		name    string
+		command []any
+		want    int64 // units used before
+	}{
+		{"a text", []any{"set", "k", "hello"}, 0},
+		{"a hash", []any{"hset", "k", "a", "b"}, 0},
+		{"no times", []any{"rpush", "k", "a", "b"}, 0},
+		{"before all times", []any{"rpush", "k", "-1e300", "-5"}, 0},
+		{"beyond all times", []any{"rpush", "k", "1e300"}, 1},
+		{"a ban that is over", []any{"rpush", "k", -now.Add(-time.Second).UnixMicro(), now.UnixMicro()}, 1},
+	} {
+		s.do("del", "k")
+		s.do(c.command...)
+		for i := range int64(2) {
+			if out, denied := mustDecide(t, s, hit("k", log, 1)); denied || out[0].Used != c.want+i+1 || out[0].ResetAfter != time.Hour {
+				t.Errorf("%s: denied is %v, %+v, want %d used", c.name, denied, out[0], c.want+i+1)
+			}
+		}
+		if ttl := s.do("pttl", "k").(int64); ttl <= 0 || ttl > time.Hour.Milliseconds() {
+			t.Errorf("%s: it expires in %d ms", c.name, ttl)
+		}
+	}
+}
+
 // A key expires with the last of its holds, and is deleted when that hold is released.
 func TestExpiryOfHolds(t *testing.T) {
 	r := miniredis.RunT(t) // its time passes only by FastForward

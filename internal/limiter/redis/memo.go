@@ -75,7 +75,7 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	known, before, now := knownBuf[:0], beforeBuf[:0], int64(0)
 	for i := range hits {
 		h := &hits[i]
-		if h.Unconditional() || h.Hold != nil { // Redis must charge it, or only Redis knows the holds
+		if h.Unconditional() || h.HasUses() { // Redis must charge it, or only Redis knows the uses
 			return false
 		}
 		s := m.last(h.Key)
@@ -172,15 +172,15 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 
 // note remembers the states of the counters of a request, or of a part of a request, after its
 // call. Requests may reach note in another order than Redis decided them. From now on, the
-// counters of a denied request may deny. Holds are not remembered, because any server may
-// release one.
+// counters of a denied request may deny. Counters with uses are not remembered, because
+// any server may release a hold, and a state does not say when each use of a log leaves.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if m.seen == nil {
 		return
 	}
 	began, denies := t.Call.Began.Sub(m.start), false
 	for i := range hits {
-		if hits[i].Hold != nil {
+		if hits[i].HasUses() {
 			continue
 		}
 		m.seen.Touch(hits[i].Key, func(last *seen) {

@@ -121,6 +121,38 @@ func BenchmarkPrice(b *testing.B) {
 	}
 }
 
+// BenchmarkLog reports what a decision on a full counter costs Redis, and the counter's memory. A
+// request is denied, or refunds a unit and charges one.
+func BenchmarkLog(b *testing.B) {
+	window, log := limiter.Spec{RequestsPerUnit: 100}, limiter.Spec{RequestsPerUnit: 100, Algorithm: limiter.SlidingLog}
+	large := log
+	large.RequestsPerUnit = limiter.MaxLogged
+	for _, spec := range []limiter.Spec{window, log, large} {
+		for _, denied := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%v/%d/denied=%t", spec.Algorithm, spec.RequestsPerUnit, denied), func(b *testing.B) {
+				r := testenv.RedisServer(b)
+				admin, s := connect(b, r), open(b, Options{Main: at(r.Addr())})
+				spec.Unit = limiter.Day
+				const key = "w1|api|user=alice|1d"
+				charge := hit(key, storetest.Must(spec), 1)
+				for range spec.RequestsPerUnit {
+					mustDecide(b, s, charge)
+				}
+				hits := []limiter.Hit{charge}
+				if !denied {
+					hits = []limiter.Hit{refund(key, charge.Limit, 1), charge}
+				}
+				before := redisCPU(b, admin)
+				for b.Loop() {
+					mustDecide(b, s, hits...)
+				}
+				b.ReportMetric((redisCPU(b, admin)-before)*1e6/float64(b.N), "redis-µs/decision")
+				b.ReportMetric(float64(do(b, admin, "memory", "usage", key, "samples", 0).(int64)), "bytes")
+			})
+		}
+	}
+}
+
 // redisCPU returns the CPU time that Redis has used, in seconds.
 func redisCPU(b *testing.B, client *redis.Client) (sum float64) {
 	b.Helper()

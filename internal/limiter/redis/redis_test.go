@@ -110,6 +110,8 @@ func TestExpiry(t *testing.T) {
 	minute := limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute}
 	firstHit, sliding, bucket := minute, minute, minute
 	firstHit.Algorithm, sliding.Algorithm, bucket.Algorithm = limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket
+	log := minute
+	log.Algorithm = limiter.SlidingLog
 	inSevenths := bucket
 	inSevenths.RequestsPerUnit = 7
 	inMillis := limiter.Spec{RequestsPerUnit: 1_000_000, Unit: limiter.Day, Algorithm: limiter.SlidingWindow}
@@ -132,6 +134,8 @@ func TestExpiry(t *testing.T) {
 			{60 * time.Second, -1, 54_322}, {60 * time.Second, 1, 114_322},
 		}},
 		{"sliding window in milliseconds", inMillis, []expiryStep{{0, 1, 75_354_322 + 86_400_000}}},
+		{"sliding log", log, []expiryStep{{0, 1, 60_000}, {10 * time.Second, 2, 60_000}, {20 * time.Second, -1, 50_000}, {65 * time.Second, 1, 60_000}, {66 * time.Second, -9, 0}}},
+		{"sliding log, the clock steps back", log, []expiryStep{{10 * time.Second, 1, 60_000}, {0, 1, 60_000}, {5 * time.Second, 1, 60_000}}},
 		{"token bucket", bucket, []expiryStep{
 			{0, 1, 6000}, {0, 1, 12_000}, {500 * time.Microsecond, 1, 18_000}, {17 * time.Second, -1, 1}, {17 * time.Second, 2, 12_000}, {20 * time.Second, -1, 3000},
 		}},

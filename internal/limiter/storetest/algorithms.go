@@ -58,6 +58,10 @@ var algorithms = map[limiter.Algorithm]struct {
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.Concurrency}, 2, 3, 4, 8),
 		newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.Concurrency}, 3, math.MaxUint32),
 	}},
+	limiter.SlidingLog: {counters: []counter{
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7, Algorithm: limiter.SlidingLog}, 0, 10, 20, 50),
+		newCounter(5, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingLog}, 10, 50, 100),
+	}},
 }
 
 // testRows checks that every algorithm has a row in algorithms and steps in lives.

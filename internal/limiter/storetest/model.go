@@ -15,12 +15,12 @@ type Model struct {
 
 	mu       sync.Mutex
 	counters map[string]*limiter.State
-	holds    map[string]*limiter.Holds // by key
+	uses     map[string]limiter.Uses // by key
 }
 
 // NewModel returns a model without counters. now is its clock.
 func NewModel(now func() time.Time) *Model {
-	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
+	return &Model{now: now, counters: make(map[string]*limiter.State), uses: make(map[string]limiter.Uses)}
 }
 
 // Decide implements limiter.CounterStore. It fails only if the caller has left.
@@ -30,7 +30,7 @@ func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err
 	}
-	return limiter.Decide(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
+	return limiter.Decide(hits, statesOf(hits, m.counters), m.usesOf(hits), m.now().UnixMicro(), out), nil
 }
 
 // Peek implements limiter.CounterStore. It never fails.
@@ -38,12 +38,12 @@ func (m *Model) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now().UnixMicro()
-	states, holds := statesOf(hits, m.counters), m.holdsOf(hits)
+	states, uses := statesOf(hits, m.counters), m.usesOf(hits)
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		state := *states[i]
-		if holds[i] != nil {
-			state = holds[i].State(now)
+		if uses[i] != nil {
+			state = hits[i].Limit.State(state, uses[i], 1, now)
 		}
 		counters[i] = hits[i].Limit.Counter(state, now)
 	}
@@ -56,29 +56,29 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	defer m.mu.Unlock()
 	for i := range hits {
 		delete(m.counters, string(hits[i].Key))
-		delete(m.holds, string(hits[i].Key))
+		delete(m.uses, string(hits[i].Key))
 	}
 	return nil
 }
 
-// holdsOf returns, for each hit that names a hold, the holds of its counter.
-func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
-	holds := make([]*limiter.Holds, len(hits))
+// usesOf returns, for each hit that has uses, the uses of its counter.
+func (m *Model) usesOf(hits []limiter.Hit) []limiter.Uses {
+	uses := make([]limiter.Uses, len(hits))
 	for i := range hits {
 		key := string(hits[i].Key)
-		if hits[i].Hold == nil {
+		if !hits[i].HasUses() {
 			continue
 		}
-		if m.holds[key] == nil {
-			m.holds[key] = limiter.NewHolds(hits[i].Limit)
+		if m.uses[key] == nil {
+			m.uses[key] = hits[i].NewUses()
 		}
-		holds[i] = m.holds[key]
+		uses[i] = m.uses[key]
 	}
-	return holds
+	return uses
 }
 
 // expiresSoon reports whether one of the counters of hits would expire within lifetime if hits
-// were decided now. It changes nothing. It ignores holds, which last longer.
+// were decided now. It changes nothing. It ignores uses, which last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -35,10 +35,15 @@ func history(random *rand.Rand, n int) (list []ask) {
 
 // denies reports whether a limit would deny any hit of a history.
 func denies(t *testing.T, s limiter.Spec, list []ask) bool {
-	l, state := storetest.Must(s), limiter.State{}
+	hit, state := limiter.Hit{Limit: storetest.Must(s)}, limiter.State{}
+	var uses []limiter.Uses
+	if hit.HasUses() {
+		uses = append(uses, hit.NewUses())
+	}
 	for _, a := range list {
 		var out [1]limiter.Decision
-		if limiter.Decide([]limiter.Hit{{Limit: l, Cost: a.cost}}, []*limiter.State{&state}, nil, a.at, out[:]) {
+		hit.Cost = a.cost
+		if limiter.Decide([]limiter.Hit{hit}, []*limiter.State{&state}, uses, a.at, out[:]) {
 			return true
 		}
 	}
@@ -58,6 +63,7 @@ func TestPeaks(t *testing.T) {
 		"token bucket of a day": {Unit: limiter.Day, Algorithm: limiter.TokenBucket},
 		"small burst":           {Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 20},
 		"large burst":           {Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 50},
+		"sliding log":           {Unit: limiter.Hour, Algorithm: limiter.SlidingLog},
 		"banned":                {Unit: limiter.Hour, DenyFor: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {

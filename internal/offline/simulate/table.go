@@ -17,7 +17,9 @@ type table struct {
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
-	trials  []*trial            // nil unless amounts are suggested, and for requests in flight
+	logs    map[uint64]*logs    // empty if the limit is no sliding log
+	largest *limiter.Limit      // the limit with the largest amount, whose log keeps most units; only for a sliding log
+	trials  []*trial            // nil unless amounts are suggested, and for requests in flight and sliding logs
 	hits    uint64              // hits that each trial counts
 }
 
@@ -27,27 +29,42 @@ type peak struct {
 	amount uint64        // smallest amount that never denies the client
 }
 
+// logs are the uses of a client of a sliding log, beside its state and beside peak.alone.
+type logs struct{ real, alone limiter.Log }
+
 // client is the state of a client. Whether it was denied is only in table.
 type client struct {
 	state limiter.State
 	peak
 	hull *hull // nil if the limit is no token bucket
+	logs *logs // nil if the limit is no sliding log
 }
 
 func newTable(l *limiter.Limit, suggest bool) *table {
 	t := &table{
 		limit: l, suggest: suggest, states: map[uint64]limiter.State{}, denied: map[uint64]struct{}{},
-		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{},
+		peaks: map[uint64]peak{}, hulls: map[uint64]*hull{}, logs: map[uint64]*logs{},
+	}
+	if l.Algorithm == limiter.SlidingLog {
+		s := l.Spec
+		s.RequestsPerUnit = limiter.MaxLogged
+		t.largest = limiter.MustLimit(s)
 	}
 	for _, factor := range []float64{0.25, 0.5, 2, 4} {
-		if suggest && l.Algorithm != limiter.Concurrency {
+		if suggest && l.Algorithm != limiter.Concurrency && l.Algorithm != limiter.SlidingLog {
 			t.trials = append(t.trials, &trial{limit: l.Times(factor), states: map[uint64]limiter.State{}})
 		}
 	}
 	return t
 }
 
-func (t *table) get(hash uint64) client { return client{t.states[hash], t.peaks[hash], t.hulls[hash]} }
+func (t *table) get(hash uint64) client {
+	c := client{t.states[hash], t.peaks[hash], t.hulls[hash], t.logs[hash]}
+	if t.limit.Algorithm == limiter.SlidingLog && c.logs == nil {
+		c.logs = new(logs)
+	}
+	return c
+}
 
 func (t *table) put(hash uint64, c *client) {
 	t.states[hash] = c.state
@@ -56,6 +73,9 @@ func (t *table) put(hash uint64, c *client) {
 	}
 	if c.hull != nil {
 		t.hulls[hash] = c.hull
+	}
+	if c.logs != nil {
+		t.logs[hash] = c.logs
 	}
 }
 
@@ -87,8 +107,12 @@ func (t *table) demand(c *client, h *limiter.Hit, now int64) {
 		return
 	}
 	hits := []limiter.Hit{{Limit: t.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
+	var uses []limiter.Uses
+	if c.logs != nil {
+		hits[0].Limit, uses = t.largest, []limiter.Uses{&c.logs.alone}
+	}
 	out, after := make([]limiter.Decision, 1), make([]limiter.State, 1)
-	limiter.Count(hits, []*limiter.State{&c.alone}, nil, now, out, after)
+	limiter.Count(hits, []*limiter.State{&c.alone}, uses, now, out, after)
 	if h.Refund {
 		return
 	}

@@ -35,6 +35,7 @@ type Status struct {
 type Problem struct {
 	Red   bool      `json:"red"` // limits do not apply, or soon will not; else, something needs attention
 	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero"` // if it is over
 	Text  string    `json:"text"`
 	Means string    `json:"means"` // effect on requests
 	Link  string    `json:"link"`  // section of a document that says what to do
@@ -96,7 +97,7 @@ var Words = map[string]any{
 
 // Failures has the effects of failure modes on requests.
 var Failures = map[string]string{
-	"error": "limits are not decided; Envoy lets these requests pass, unless it has failure_mode_deny",
+	"error": "limits are not decided; Envoy lets these requests pass unless failure_mode_deny is set",
 	"allow": "requests pass and are not counted",
 	"deny":  "requests are denied",
 	"local": "each server counts alone, in memory",

@@ -83,6 +83,7 @@ var (
 	ErrUnreachable  = errors.New("cannot reach the server")
 	ErrUnauthorized = errors.New("refused by the server")
 	ErrNotFound     = errors.New("not found by the server")
+	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails
 )
 
 // ask sends a request and decodes the answer. The Answer has the template text. Neither pointer is
@@ -144,6 +145,8 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (text 
 		failed = ErrUnauthorized
 	case http.StatusNotFound:
 		failed = ErrNotFound
+	case http.StatusServiceUnavailable:
+		failed = ErrUnavailable
 	}
 	return nil, "", c.failure(failed, string(text))
 }

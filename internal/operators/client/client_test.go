@@ -107,6 +107,25 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
+// TestWithoutRedis asks a server for the lists of all servers while Redis fails. It shows its own.
+func TestWithoutRedis(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("servers") == "all" {
+			plain(503, "the other servers cannot be asked")(w, r)
+			return
+		}
+		plain(200, `{"servers":1,"note":"no such domain"}`)(w, r)
+	}))
+	defer server.Close()
+	c := testenv.Must(New(Options{Server: server.URL, Timeout: 30 * time.Second}))(t)
+	for _, q := range []Question{Denials{}, Top{}, Top{Budgets: true}, Exceptions{}} {
+		a, err := c.Ask(t.Context(), q)
+		if want := "only the server that was asked is shown: status 503 from the server at " + server.URL + ": the other servers cannot be asked"; err != nil || a.Note != want {
+			t.Errorf("%+v: got note %s, error %v, want %s", q, a.Note, err, want)
+		}
+	}
+}
+
 // TestTLS connects to a server with a certificate of a private authority.
 func TestTLS(t *testing.T) {
 	encrypted, unencrypted := httptest.NewUnstartedServer(plain(200, `{"version":"v1"}`)), httptest.NewServer(plain(200, "{}"))

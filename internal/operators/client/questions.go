@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Status struct{}
 
 func (Status) ask(ctx context.Context, c *Client) (*Answer, error) {
 	status, a, err := ask[api.Status](ctx, c, "status", http.MethodGet, "/status", nil)
-	a.Red = len(status.Problems) > 0 && status.Problems[0].Red // the worst is first
+	a.Bad = len(status.Problems) > 0 && status.Problems[0].Red // the worst is first
 	return a, err
 }
 
@@ -50,13 +51,25 @@ func (s Scope) query() string {
 	return "?servers=all"
 }
 
+// askAll asks for a list of all servers, or of one with s.This. more follows the query of s. If Redis
+// fails, askAll asks for the list of the server itself, and notes why.
+func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more string) (*T, *Answer, error) {
+	list, a, err := ask[T](ctx, c, text, http.MethodGet, path+s.query()+more, nil)
+	if errors.Is(err, ErrUnavailable) && !s.This {
+		why := err
+		list, a, err = askAll[T](ctx, c, Scope{This: true}, text, path, more)
+		a.Note = "only the server that was asked is shown: " + why.Error()
+	}
+	return list, a, err
+}
+
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
 // denials returns the denials of a part. If there are none, the answer has the server's doubt about
 // the domain and the descriptor.
 func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.Entries) (*operators.Denials, *Answer, error) {
 	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
-	d, a, err := ask[operators.Denials](ctx, c, text, http.MethodGet, "/denials"+s.query()+"&"+doubted.Encode(), nil)
+	d, a, err := askAll[operators.Denials](ctx, c, s, text, "/denials", "&"+doubted.Encode())
 	a.Now = d.At.In(a.Now.Location())
 	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
@@ -65,7 +78,7 @@ func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.E
 		return s.hides(l.Domain) || slices.ContainsFunc(of, func(e limiter.Entry) bool { return !l.Descriptor.MayHave(e) })
 	})
 	if len(d.Last) == 0 {
-		a.Note = d.Note
+		a.Note = cmp.Or(a.Note, d.Note)
 	}
 	return d, a, err
 }
@@ -80,7 +93,7 @@ type Top struct {
 
 func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
 	if q.Budgets {
-		list, a, err := ask[operators.BudgetList](ctx, c, "budgets", http.MethodGet, "/budgets"+q.query(), nil)
+		list, a, err := askAll[operators.BudgetList](ctx, c, q.Scope, "budgets", "/budgets", "")
 		list.Budgets = slices.DeleteFunc(list.Budgets, func(b operators.Budget) bool { return q.hides(b.Domain) })
 		return a, err
 	}
@@ -116,6 +129,13 @@ func (d Descriptor) sent() operators.Descriptor {
 	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
 }
 
+// counters sends the descriptor, and returns the answer with its counters.
+func (d Descriptor) counters(ctx context.Context, c *Client, path string) (*Answer, error) {
+	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, path, d.sent())
+	a.Bad = counters.Rule == ""
+	return a, err
+}
+
 // By is the name of the person who changes something. Its default is the parser's variable user.
 type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
@@ -130,9 +150,7 @@ type Peek struct {
 }
 
 func (q Peek) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/peek"+Scope{This: q.This}.query(), q.sent())
-	a.NoRule = counters.Rule == ""
-	return a, err
+	return q.counters(ctx, c, "/peek"+Scope{This: q.This}.query())
 }
 
 // Reset sets the counters of a descriptor to zero.
@@ -142,16 +160,14 @@ type Reset struct {
 }
 
 func (q Reset) ask(ctx context.Context, c *Client) (*Answer, error) {
-	counters, a, err := ask[operators.Counters](ctx, c, "counters", http.MethodPost, "/reset"+q.query(), q.sent())
-	a.NoRule, a.Reset = counters.Rule == "", true
-	return a, err
+	return q.counters(ctx, c, "/reset"+q.query())
 }
 
 // Exceptions asks for the exceptions in force.
 type Exceptions struct{ Scope }
 
 func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
-	list, a, err := ask[operators.ExceptionList](ctx, c, "exceptions", http.MethodGet, "/exceptions"+q.query(), nil)
+	list, a, err := askAll[operators.ExceptionList](ctx, c, q.Scope, "exceptions", "/exceptions", "")
 	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
 		domain, _, _ := x.Bytes()
 		return q.hides(domain)
@@ -279,7 +295,7 @@ func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
 		method = http.MethodDelete
 	}
 	done, a, err := ask[operators.AssignedChanges](ctx, c, "assigned_changes", method, "/assigned"+query, body)
-	a.Note, a.NoRule = done.Note, done.Refused+done.Unpruned > 0
+	a.Note, a.Bad = done.Note, done.Refused+done.Unpruned > 0
 	return a, err
 }
 

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"text/template"
-	"time"
 
 	"weir/internal/operators"
 	"weir/internal/operators/api"
@@ -25,11 +24,9 @@ import (
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
-	NoRule          bool   // no rule matches the descriptor
-	Red             bool   // the server has a red problem
+	Bad             bool   // no rule matches the descriptor, a line is refused, or the server has a red problem
 	Value           any
 	Window          *operators.Window // of Value, to be shown
-	Reset           bool              // Value is the state after a reset
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options
@@ -55,11 +52,9 @@ var answers = template.Must(template.New("").Funcs(api.Words).Funcs(template.Fun
 	"join":   func(names []string) string { return strings.Join(names[:min(len(names), 20)], ", ") },
 	"lift":   lift,
 	"limit":  limit,
-	"notes":  notes,
 	"quote":  func(s string) string { return explain.Quote(api.Short(s, 500)) },
 	"short":  api.Short,
 	"spark":  spark,
-	"wait":   wait,
 	"quoted": quoted,
 }).Parse(answersText))
 
@@ -94,9 +89,6 @@ func (a *Answer) Bar(n, most uint64) string {
 	}
 	return " " + strings.Repeat("█", int(max(10*n/max(most, 1), 1)))
 }
-
-// Left returns the time between two times, for people.
-func (a *Answer) Left(from, to time.Time) string { return operators.Span(to.Sub(from)) }
 
 // Key returns the excerpt of a descriptor as an argument of commands, or with the reason against it.
 func (a *Answer) Key(domain string, d operators.Excerpt) string {
@@ -155,18 +147,6 @@ func quoted(d operators.Descriptor) arguments {
 	return arguments{explain.Quote(explain.FormatDomain(domain)), explain.Quote(explain.FormatDescriptor(entries))}
 }
 
-// wait returns a wait of s seconds for people, after before. If s is nil, waiting does not help.
-func wait(before string, s *float64) string {
-	switch {
-	case s == nil:
-		return "never"
-	case *s <= 0:
-		return "now"
-	default:
-		return before + operators.Span(operators.Seconds(*s))
-	}
-}
-
 // count returns n, or the range of numbers if n may be too large by err.
 func count(n, err uint64) string {
 	if err == 0 {
@@ -192,28 +172,4 @@ func limit(name, rate string) string {
 		return rate
 	}
 	return name + ", " + rate
-}
-
-// notes returns the special properties of a limit of a descriptor with this rule.
-func notes(l operators.Counter, rule string) string {
-	var notes []string
-	if l.Unlimited && l.Limit != "unlimited" {
-		notes = append(notes, "unlimited")
-	}
-	if l.Replaced {
-		notes = append(notes, "replaced by another limit")
-	}
-	if a := l.Assigned; a != nil {
-		notes = append(notes, fmt.Sprintf("assigned %s since %s by %s%s; the rule has %s", a.Amount, a.Since.Format("2006-01-02 15:04"), api.Short(cmp.Or(a.By, "nobody"), 50), api.Short(strings.TrimRight(": "+a.Note, ": "), 200), l.Own))
-	}
-	if l.BannedFor > 0 {
-		notes = append(notes, "banned for "+operators.Span(operators.Seconds(l.BannedFor)))
-	}
-	if l.Mode != "" && l.Mode != "enforced" {
-		notes = append(notes, api.Short(l.Mode, 500))
-	}
-	if l.Rule != rule {
-		notes = append(notes, "from "+api.Short(cmp.Or(l.Location, l.Rule), 500))
-	}
-	return strings.Join(notes, ", ")
 }

@@ -64,7 +64,7 @@ type console struct {
 	*api.Server
 	Options
 	outcomes sampler[map[limiter.Series]telemetry.Outcome]
-	store    sampler[map[string]float64] // by name
+	store    sampler[map[string]map[string]float64]
 }
 
 // New returns the endpoints of the console of server.
@@ -78,7 +78,7 @@ func New(server *api.Server, o Options) []api.Endpoint {
 			c.show(w, r, name, data, nil)
 		}}
 	}
-	form := func(path, name string, data func(*http.Request) (any, error), do func(*http.Request) (url.Values, error)) api.Endpoint {
+	form := func(path, name string, data func(*http.Request) (any, error), do func(*http.Request) (done string, err error)) api.Endpoint {
 		return api.Endpoint{Method: "POST", Path: path, Class: api.Changes, SignIn: signIn, Handler: func(w http.ResponseWriter, r *http.Request) {
 			_ = r.ParseForm() // invalid parts are missing
 			done, err := do(r)
@@ -86,10 +86,11 @@ func New(server *api.Server, o Options) []api.Endpoint {
 				c.show(w, r, name, data, err) // with the sent form
 				return
 			}
+			query := url.Values{"done": {done}}
 			if name == "descriptor" { // stay there
-				done["domain"], done["descriptor"] = r.PostForm["domain"], r.PostForm["descriptor"]
+				query["domain"], query["descriptor"] = r.PostForm["domain"], r.PostForm["descriptor"]
 			}
-			http.Redirect(w, r, "/console/"+name+"?"+done.Encode(), http.StatusSeeOther)
+			http.Redirect(w, r, "/console/"+name+"?"+query.Encode(), http.StatusSeeOther)
 		}}
 	}
 	return []api.Endpoint{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -37,7 +36,7 @@ type nowPage struct {
 	From            time.Time
 	Keys            []deniedKey // of all limits
 	OthersMost      uint64
-	Store           []figure
+	Store           storePage
 	Loads           []Load
 }
 
@@ -48,12 +47,15 @@ type deniedKey struct {
 }
 
 func (c *console) now(r *http.Request) (any, error) {
-	page := nowPage{Chart: draw(c.History(), time.Now()), Store: c.storeFigures(), Loads: c.Loads(), Window: "minute", Servers: "this"}
+	page := nowPage{Chart: draw(c.History(), time.Now()), Loads: c.Loads(), Window: "minute", Servers: "this"}
 	all := r.Form.Get("servers") == "all"
 	if all {
 		page.Servers = "all"
 	}
 	var problem error
+	var interval time.Duration
+	page.Store.Now, page.Store.before, interval = c.store.sample(time.Now())
+	page.Store.Seconds = interval.Seconds()
 	page.Denials, page.Problem = c.Denials(r.Context(), all)
 	page.Exceptions, problem = c.Exceptions(r.Context(), all)
 	page.Problem = cmp.Or(page.Problem, problem)
@@ -76,48 +78,27 @@ func (c *console) now(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// figure is a property of the store, for people.
-type figure struct{ Name, Value string }
-
-// storeFigures returns the size of the store in memory, or the calls to Redis, and the errors.
-func (c *console) storeFigures() (list []figure) {
-	now, before, interval := c.store.sample(time.Now())
-	add := func(name, format string, values ...any) {
-		list = append(list, figure{name, fmt.Sprintf(format, values...)})
-	}
-	grown := func(name string) float64 { return now[name] - before[name] }
-	if counters, inMemory := now["weir_memory_counters"]; inMemory {
-		add("Counters", "%.0f", counters)
-		add("Dropped because memory was full", "%.0f", now["weir_memory_evictions_total"])
-	} else if calls := grown("weir_redis_calls_total"); calls > 0 && interval > 0 {
-		add("Calls", "%.1f a second", calls/interval.Seconds())
-		add("Requests in a call", "%.1f on average", grown("weir_redis_batch_requests")/calls)
-		add("Latency of a call", "%.2f ms on average", 1000*grown("weir_redis_call_seconds")/calls)
-	} else {
-		add("Calls", "none lately")
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		family, label, _ := strings.Cut(name, " ")
-		what := map[string]string{"weir_redis_errors_total": "Errors: ", "weir_failure_mode_decisions_total": "Decided by failure mode "}[family]
-		if what != "" && now[name] > 0 {
-			add(what+label, "%.0f", now[name])
-		}
-	}
-	return list
+// storePage has the metrics of the store, by name and by the values of labels, now and some seconds ago.
+type storePage struct {
+	Now, before map[string]map[string]float64
+	Seconds     float64
 }
 
-// storeMetrics returns the metrics of the store, with the sum of each histogram. A key is a
-// metric's name, followed by a space and the value of each label.
-func (c *console) storeMetrics() map[string]float64 {
-	byName := map[string]float64{}
+// Grown returns the growth of a metric without labels.
+func (s storePage) Grown(name string) float64 { return s.Now[name][""] - s.before[name][""] }
+
+// storeMetrics returns the metrics of the store, with the sum of each histogram.
+func (c *console) storeMetrics() map[string]map[string]float64 {
+	byName := map[string]map[string]float64{}
 	families, _ := c.StoreMetrics.Gather() // in case of errors, it returns the other metrics
 	for _, f := range families {
+		byName[f.GetName()] = map[string]float64{}
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
+			values := ""
 			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
+				values += l.GetValue()
 			}
-			byName[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+			byName[f.GetName()][values] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
 		}
 	}
 	return byName
@@ -163,6 +144,7 @@ var words = template.FuncMap{
 	"short":  func(s string) string { return api.Short(s, 256) },
 	"mode":   descriptors.ModeWord,
 	"number": plaintext.Number,
+	"per":    func(n, of float64) float64 { return n / of },
 	"now":    time.Now,
 	"rate":   rate,
 	"ago":    func(t time.Time) string { return operators.Span(time.Since(t)) + " ago" },
@@ -171,6 +153,9 @@ var words = template.FuncMap{
 	"moment": func(t time.Time) string {
 		v := operators.Times{Now: time.Now().UTC()}
 		return v.Clock(t) + " " + v.Zone()
+	},
+	"hour": func(minutes int) string {
+		return time.Now().Add(time.Duration(minutes) * time.Minute).UTC().Format("15:04")
 	},
 	"page":  func(link string) string { return strings.Replace(link, "docs/at-3am.md", "/console/at-3am", 1) },
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -306,31 +291,30 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset carry out forms, and return the query of the next page.
-func (c *console) addException(r *http.Request) (url.Values, error) {
+// addException, removeException and reset carry out forms, and return the message of the next page.
+func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	added, err := c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	if added.Note != "" {
-		return url.Values{"done": {"noRule"}}, err
+		return "noRule", err
 	}
-	return url.Values{"done": {"added"}}, err
+	return "added", err
 }
 
 // byConsole is the name in the audit log for forms that ask for no name. The log has the peer, too.
 const byConsole = "console"
 
-func (c *console) removeException(r *http.Request) (url.Values, error) {
-	err := c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
-	return url.Values{"done": {"removed"}}, err
+func (c *console) removeException(r *http.Request) (done string, err error) {
+	return "removed", c.InForce.Remove(r.Context(), r.PostFormValue("id"), byConsole, api.VisitorOf(r).Peer)
 }
 
-func (c *console) reset(r *http.Request) (url.Values, error) {
+func (c *console) reset(r *http.Request) (done string, err error) {
 	domain, entries, err := read(r.PostForm)
 	if err == nil {
 		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
-	return url.Values{"done": {"reset"}}, err
+	return "reset", err
 }

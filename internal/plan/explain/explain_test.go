@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 		"network":       {"from=::ffff:10.2.0.1", nil},
 		"narrower":      {"from=10.1.0.1", nil},
 		"too_long": {"k=" + strings.Repeat("a", 600) + ",user=a", func(q *Question) {
-			file := descriptors.File{Name: "long.yaml", Data: []byte("domain: shop\ndescriptors: [{key: k, regex: '.*a(.?){480}[yz]', descriptors: [{key: user}]}]")}
+			file := descriptors.File{Name: "long.yaml", Data: []byte("domain: shop\ndescriptors: [{key: k, regex: '.*a(.?){480}[yz]', descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}]")}
 			q.Tree = testenv.Must(descriptors.Load([]descriptors.File{file}, descriptors.Options{}))(t)
 		}},
 

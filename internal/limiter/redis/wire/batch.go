@@ -102,7 +102,7 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 	n := b.counter(h.Key, limit)
 	c := &b.counters[n]
 	c.sum = min(c.sum+min(cost, maxSum), maxSum)
-	c.separate = c.separate || how >= 3*refundCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
+	c.separate = c.separate || how >= 3*refundCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.HasUses()
 	if h.Hold != nil {
 		b.names = append(b.names, h.Hold...)
 		cost += 2 * int64(len(b.names)/limiter.HoldSize)

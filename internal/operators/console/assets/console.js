@@ -1,6 +1,6 @@
 // This script replaces the panels of a page with new panels from the server every two seconds. It
-// keeps the reader's focus, opened details, selection, typed text and scrolled tables. Without it,
-// pages work but do not refresh.
+// keeps the reader's focus, opened details, selection, typed text and scrolled tables. On pages without
+// a domain, it chooses the last one. Without it, pages work but do not refresh.
 "use strict";
 
 const interval = 2000;
@@ -77,6 +77,14 @@ async function run() {
   }
   setTimeout(run, interval);
 }
+
+const asked = new URLSearchParams(location.search).get("domain");
+for (const field of document.querySelectorAll("select[name=domain], input[name=domain]:not([type=hidden])")) {
+  const last = sessionStorage.getItem("domain");
+  if (!asked && last && (!field.options || [...field.options].some(o => o.value === last))) field.value = last;
+  field.addEventListener("change", () => sessionStorage.setItem("domain", field.value));
+}
+if (asked) sessionStorage.setItem("domain", asked);
 
 if (pause && panels().length > 0 && !document.querySelector("[role=alert]")) {
   pause.hidden = false;

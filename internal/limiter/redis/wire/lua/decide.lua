@@ -11,12 +11,14 @@
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
--- Reads KEYS, byte, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry, expires_alike, held,
--- look, is_held, name_of, write_holds, SINGLE, ADMITTED, OVER, ALREADY, REFUSED.
+-- Reads KEYS, pcall, byte, format, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry,
+-- expires_alike, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER,
+-- ALREADY, REFUSED.
 
 local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
 
 local found, states = {}, {} -- by counter, the stored and the current state
+local news, failure = {}, nil -- by counter, whether there is anything to write; the error of the first refused write
 
 -- States are immutable, so that a previous one can be restored.
 local function new_state(limit, at, used, prev, banned)
@@ -45,6 +47,23 @@ local function is_already(hit)
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
+-- Writes the log of a counter, unless Redis has refused an earlier write.
+local function write_units(i)
+  local wrote
+  wrote, failure = write_log(i, found[i], states[i], failure)
+  news[i] = news[i] or wrote
+end
+
+-- Returns the stored state of a counter.
+local function read(i, limit)
+  if limit.log then
+    return new_state(limit, look_log(i, limit))
+  elseif limit.holds then
+    return new_state(limit, look(i, limit))
+  end
+  return new_state(limit, parse_state(stored[i], limit))
+end
+
 -- Releases an earlier charge, unless a hold of the same name has been taken again since.
 local function release(hit, s)
   local i, limit, charged = hit.counter, hit.limit, hit.charged
@@ -54,6 +73,11 @@ local function release(hit, s)
       held[i][hit.name] = false
       states[i] = new_state(limit, s.at, s.used - 1, 0)
     end
+  elseif limit.log then
+    write_units(i)
+    pcall("LREM", KEYS[i], -hit.cost, format("%d", charged.at))
+    found[i] = read(i, limit)
+    states[i] = found[i]
   elseif s.used + s.prev > 0 and max(s.at, charged.at) <= limit.newest then -- else the age of the charge is unknown
     local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
     local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
@@ -109,12 +133,25 @@ local function deny(hits)
   end
 end
 
+-- Returns the units that must be free on a counter for all hits to fit, one after the other.
+local function needed(hits, counter)
+  local most, taken = 0, 0
+  for h = 1, #hits do
+    local hit = hits[h]
+    if hit.counter == counter and hit.charge ~= REFUND then
+      most = max(most, taken + max(hit.cost, hit.charge == ALWAYS and 0 or 1))
+      taken = taken + hit.cost
+    end
+  end
+  return most
+end
+
 local function decide(hits)
   local denied, quotas, quotas_over = false, 0, 0
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     if not states[i] then
-      found[i] = limit.holds and new_state(limit, look(i, limit)) or new_state(limit, parse_state(stored[i], limit))
+      found[i] = read(i, limit)
       states[i] = found[i]
     end
     if hit.charge == RELEASE then
@@ -131,7 +168,13 @@ local function decide(hits)
     deny(hits)
   end
   for h = 1, #hits do
-    hits[h].after = states[hits[h].counter]
+    local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
+    local s = states[i]
+    if limit.log then
+      local at, used, prev = summed_up(i, limit, s.used, s.prev, hit.over and needed(hits, i))
+      s = new_state(limit, at, used, prev, s.banned)
+    end
+    hit.after = s
   end
 end
 
@@ -162,11 +205,12 @@ end
 
 -- A replica or a full Redis refuses the first write or none. Only if the user lacks the permission for some commands do
 -- writes before a refusal remain although their requests fail.
-local news, failure = {}, nil -- news: by counter, whether there is anything to write
 for i = 1, #KEYS do
   local was, s = found[i], states[i]
   if held[i] then
     news[i], failure = write_holds(i, s.limit, failure)
+  elseif logs[i] then
+    write_units(i)
   elseif s ~= was and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
     local text = state_text(s.at, s.used, s.prev, s.banned)
     news[i] = text ~= stored[i]
