@@ -127,33 +127,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	if err := d.InForce.Load(ctx); err != nil { // so that a line that repeats what was assigned before changes nothing
 		return done, err
 	}
-	var pending [1 + plan.AssignedParts]struct {
-		changes [][6]string
-		lines   []int
-	}
-	flush := func(part int) error {
-		p := &pending[part]
-		if len(p.changes) == 0 {
-			return nil
-		}
-		err := d.InForce.update(ctx, func(ctx context.Context) error {
-			results, err := d.InForce.change(ctx, part, p.changes...)
-			if err == nil {
-				done.count(p.lines, results)
-			}
-			return err
-		})
-		p.changes, p.lines = nil, nil
-		return err
-	}
-	add := func(line, part int, change [6]string) error {
-		p := &pending[part]
-		p.changes, p.lines = append(p.changes, change), append(p.lines, line)
-		if len(p.changes) < atOnce {
-			return nil
-		}
-		return flush(part)
-	}
+	pending := batches{desk: d, done: &done}
 	seen, complete, last := map[string]bool{}, true, Assignment{}
 	by := strconv.FormatInt(time.Now().UnixMilli(), 10) + "\n" + strings.ReplaceAll(plaintext.Line(Begin(how.By, maxBy)), "\n", " ")
 	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
@@ -172,21 +146,16 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 			done.refuse(line, err.Error())
 			return nil
 		case how.Remove:
-			return add(line, part, [6]string{"put", id})
+			return pending.add(ctx, line, part, [6]string{"put", id})
 		case row.ID == "" && !how.Add && isSame(text, row):
 			done.Unchanged++
 			return nil
 		}
-		return add(line, part, row.change(id, by, how.Add))
+		return pending.add(ctx, line, part, row.change(id, by, how.Add))
 	})
-	for part := range pending {
-		err = cmp.Or(err, flush(part))
-	}
+	err = cmp.Or(err, pending.flush(ctx))
 	if err == nil && how.Prune {
-		err = d.prune(seen, complete, how.Yes, &done, add)
-		for part := range pending {
-			err = cmp.Or(err, flush(part))
-		}
+		err = cmp.Or(pending.prune(ctx, seen, complete, how.Yes), pending.flush(ctx))
 	}
 	slices.SortFunc(done.Refusals, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
 	if n := done.Added + done.Changed + done.Removed; n > 0 {
@@ -200,6 +169,51 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 		done.Note = "without Redis, assigned amounts apply on this server only, until it stops"
 	}
 	return done, err
+}
+
+// batches collects changes of each part, with their lines, and makes some at once.
+type batches struct {
+	desk  *Desk
+	done  *AssignedChanges
+	parts [1 + plan.AssignedParts]struct {
+		changes [][6]string
+		lines   []int
+	}
+}
+
+func (b *batches) add(ctx context.Context, line, part int, change [6]string) error {
+	p := &b.parts[part]
+	p.changes, p.lines = append(p.changes, change), append(p.lines, line)
+	if len(p.changes) < atOnce {
+		return nil
+	}
+	return b.make(ctx, part)
+}
+
+// make makes the changes of a part.
+func (b *batches) make(ctx context.Context, part int) error {
+	p, es := &b.parts[part], b.desk.InForce
+	err := es.update(ctx, func(ctx context.Context) error {
+		results, err := es.change(ctx, part, p.changes...)
+		if err == nil {
+			b.done.count(p.lines, results)
+		}
+		return err
+	})
+	p.changes, p.lines = nil, nil
+	return err
+}
+
+// flush makes all collected changes.
+func (b *batches) flush(ctx context.Context) error {
+	for part := range b.parts {
+		if len(b.parts[part].changes) > 0 {
+			if err := b.make(ctx, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // change returns the change that carries out row.
@@ -221,25 +235,25 @@ func isSame(text string, row Assignment) bool {
 	return len(fields) == 5 && fields[0] == string(row.Amount) && (row.Note == "" || fields[3] == plaintext.Line(row.Note))
 }
 
-// prune removes the assigned amounts whose IDs are not in seen.
-func (d *Desk) prune(seen map[string]bool, complete, yes bool, done *AssignedChanges, remove func(line, part int, change [6]string) error) error {
-	var gone [][6]string
+// prune removes the assigned amounts whose IDs are not in seen, unless the body has lines that could not
+// be read, or they are more than a tenth of all and yes is false.
+func (b *batches) prune(ctx context.Context, seen map[string]bool, complete, yes bool) error {
+	var gone []string
+	var parts []int
 	all := 0
-	for part := range d.InForce.Assigned.Parts {
-		for id := range d.InForce.parts[1+part].All() {
+	for part := 1; part < len(b.parts); part++ {
+		for id := range b.desk.InForce.parts[part].All() {
 			if all++; !seen[id] {
-				gone = append(gone, [6]string{"put", id, "", "", "", strconv.Itoa(1 + part)})
+				gone, parts = append(gone, id), append(parts, part)
 			}
 		}
 	}
 	if !complete || 10*len(gone) > all && !yes {
-		done.Unpruned = len(gone)
+		b.done.Unpruned = len(gone)
 		return nil
 	}
-	for _, change := range gone {
-		part, _ := strconv.Atoi(change[5])
-		change[5] = ""
-		if err := remove(0, part, change); err != nil {
+	for i, id := range gone {
+		if err := b.add(ctx, 0, parts[i], [6]string{"put", id}); err != nil {
 			return err
 		}
 	}
@@ -352,10 +366,10 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 	for {
 		fields, err := r.Read()
 		invalid, isParse := errors.AsType[*csv.ParseError](err)
-		line := 0
+		var line int
 		var row Assignment
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case isParse:
 			line, err = invalid.Line, invalid.Err

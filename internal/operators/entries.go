@@ -95,7 +95,7 @@ func (f *feed) load(ctx context.Context) error {
 }
 
 func (f *feed) refreshAll(ctx context.Context) error {
-	for _, i := range rand.Perm(len(f.parts)) { // in any order, so that servers share the work if Redis has lost all
+	for _, i := range rand.Perm(len(f.parts)) { //nolint:gosec // in any order, so that servers share the work if Redis has lost all
 		if err := f.refresh(ctx, i); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (f *feed) restore(ctx context.Context, i int, stored []string) error {
 
 // change makes changes of a part, as change.lua describes, and reads them. It returns the results.
 func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]string, error) {
-	for f.entries == nil {
+	if f.entries == nil {
 		results, p := []string{}, f.parts[i]
 		for _, c := range changes {
 			text, result := changed(p.Text(c[1]), c)
@@ -232,7 +232,10 @@ func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]strin
 		results, err := f.entries.Change(call, i, p.newest(), how, token, changes)
 		cancel()
 		if err == nil && results[0] == "wait" {
-			time.Sleep(100 * time.Millisecond)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
 			err = f.refreshAll(ctx) // other servers wait for what this one knows of other parts
 		}
 		if err == nil {

@@ -261,7 +261,8 @@ type Assign struct {
 }
 
 func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
-	method, query, body := http.MethodPut, q.query(), any(nil)
+	method, query := http.MethodPut, q.query()
+	var body any
 	amount, adds := strings.CutPrefix(q.Amount, "+")
 	switch {
 	case q.File != "" && (q.Domain != "" || q.Remove || q.ID != ""):
