@@ -294,10 +294,12 @@ const tokenFilters = `
 `
 
 // model is an upstream whose answers report the number of tokens in the query. If the query
-// contains hold, the answer stops in the middle until release is closed.
+// contains hold, the answer stops in the middle until release is closed. With stream, the
+// answer is an event; with refuse, it is an error; with die, it breaks off in the middle.
 type model struct {
 	addr    string
 	asked   atomic.Int32 // number of requests
+	left    atomic.Int32 // number of requests whose client left during hold
 	release chan struct{}
 }
 
@@ -314,16 +316,31 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/body" {
 		w.Header().Set("x-tokens", query.Get("tokens"))
 	}
-	w.Header().Set("content-type", "application/json")
+	switch {
+	case query.Has("refuse"):
+		http.Error(w, "no", http.StatusInternalServerError)
+		return
+	case query.Has("stream"):
+		w.Header().Set("content-type", "text/event-stream")
+		fmt.Fprint(w, "data: ")
+	default:
+		w.Header().Set("content-type", "application/json")
+	}
 	fmt.Fprint(w, `{"text": "How do you do", `)
-	if query.Has("hold") {
+	if query.Has("hold") || query.Has("die") {
 		_ = http.NewResponseController(w).Flush() // fails only if Envoy has disconnected
+	}
+	if query.Has("die") {
+		panic(http.ErrAbortHandler)
+	}
+	if query.Has("hold") {
 		select {
 		case <-m.release:
 		case <-r.Context().Done():
+			m.left.Add(1)
 		}
 	}
-	fmt.Fprintf(w, `"usage": {"total_tokens": %s}}`, query.Get("tokens"))
+	fmt.Fprintf(w, `"usage": {"total_tokens": %s}}`+"\n\n", query.Get("tokens"))
 }
 
 func TestTokensAreChargedAfterTheAnswer(t *testing.T) {

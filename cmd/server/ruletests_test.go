@@ -22,6 +22,9 @@ func TestRuleTests(t *testing.T) {
 	const failure = "fail_test.yaml:3:94: four a day: step 1 at 0s: admitted: expected 4, got 3\n    user=a: OVER_LIMIT, limit of 3 per day, remaining 0, retry_after 24h0m0s\n"
 	both := rules(t, "a.yaml", good+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n",
 		"charge_test.yaml", "rules: [a.yaml]\ntests:\n- {name: charge, domain: api, steps: [{request: [{user: a}, {none: b}]}, {request: [{user: a}], expect: {remaining: 2}}]}\n",
+		"ai.yaml", "domain: ai\ndescriptors:\n- key: backend_name\n  descriptors:\n  - {key: user, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}\n"+
+			"  - {key: all, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 9}}\n",
+		"group_test.yaml", "rules: [ai.yaml]\ntests:\n- {name: group, domain: ai, steps: [{request: [{backend_name: a, user: u}, {backend_name: a, all: x}], expect: {code: OVER_LIMIT}}]}\n",
 		"quota_test.yaml", "rules: [a.yaml]\ntests:\n- {name: quota, domain: api, steps: [{request: [{user: a}, {none: b}], expect: {code: OK}}]}\n")
 	runCommands(t, []string{"test"}, []commandTest{
 		{name: "pass", args: []string{pass}, stdout: []string{"passed: files=1 tests=1\n"}},
@@ -33,6 +36,8 @@ func TestRuleTests(t *testing.T) {
 		{name: "charge as the server's", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: []string{both + "/charge_test.yaml"}, code: 1, stdout: []string{"expected 2, got 1"}},
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: []string{pass}, code: 1, stdout: []string{"expected 3, got 4"}},
 		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: []string{both + "/quota_test.yaml"}, stdout: []string{"passed"}},
+		{name: "quotas of a group", args: []string{both + "/group_test.yaml"}, stdout: []string{"passed"}},
+		{name: "quotas of no group", env: "QUOTA_GROUP_KEYS=model", args: []string{both + "/group_test.yaml"}, code: 1, stdout: []string{"expected OVER_LIMIT, got OK"}},
 		{name: "no quota mode", args: []string{both + "/quota_test.yaml"}, code: 1, stdout: []string{"expected OK, got OVER_LIMIT"}},
 		{name: "directory", args: []string{dir}, code: 2, stdout: []string{"four a day", "invalid: files=3 tests=3 failed=1 invalid=1\n"}, stderr: []string{"bad_test.yaml:2:1"}},
 		{name: "directory without tests", args: []string{t.TempDir()}, code: 2, silent: true, stderr: []string{"weir: finding tests: no file below ", " ends in _test.yaml\n"}},

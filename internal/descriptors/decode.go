@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
@@ -238,6 +239,7 @@ func (d *decoder) rule(l *level) *Rule {
 	for _, limit := range r.Limits {
 		set.Limit = limitLabel(limit)
 		limit.Series = set.Series()
+		limit.ShadowQuota = l.quota && (l.shadow || limit.Mode == limiter.Shadow)
 		if limit.Mode != limiter.Enforced {
 			continue
 		}
@@ -259,20 +261,27 @@ func (d *decoder) rule(l *level) *Rule {
 	return r
 }
 
-// setHold sets the key of the entries that name holds of r: the key in its own limits or, if
-// they have none, in the rules above whose limits apply below. The two keys must not differ.
+// setHold sets the key of the entries that name holds or reservations of r: the key in its own
+// limits or, if they have none, in the rules above whose limits apply below. The two keys must not
+// differ, and all limits must have holds, or all reservations.
 func (d *decoder) setHold(r *Rule) {
+	settles := false
+	if above := r.Above; above != nil {
+		r.InFlight, settles = above.InFlight, above.Hold != "" && !above.InFlight
+	}
 	for _, l := range r.Limits {
-		key := l.HoldKey()
+		key := cmp.Or(l.HoldKey(), l.Settle)
 		if key == "" {
 			continue
 		}
-		r.Hold = key
+		r.Hold, r.InFlight, settles = key, r.InFlight || l.HoldKey() != "", settles || l.Settle != ""
 		if e := (limiter.Entry{Key: d.domain, Value: key}); d.tree.holds[e] == nil {
 			d.tree.holds[e] = r
 		}
 	}
 	switch above := r.Above; {
+	case settles && r.InFlight:
+		d.ProblemIn("settle", r.node.at(), "settle does not work beside or below algorithm concurrency: use another rule")
 	case above == nil || above.Hold == "" || above.Hold == r.Hold:
 	case r.Hold == "":
 		r.Hold = above.Hold

@@ -44,5 +44,5 @@ descriptors:
 	// Output:
 	// api.yaml:4:17: descriptors[0].rate_limit.requests_per_unit: requests_per_unit must be a whole number from 0 to 1125899906842624 (or set unlimited: true)
 	// api.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "minuet" (did you mean minute?); use one of second, minute, hour, day, week, month, year
-	// api.yaml:4:32: descriptors[0].rate_limit: unknown field "request_per_unit" (did you mean requests_per_unit?); use one of unit, unit_multiplier, requests_per_unit, unlimited, name, replaces, algorithm, time_zone, burst, hold, charge, deny_for, failure_mode, notify, shadow_mode
+	// api.yaml:4:32: descriptors[0].rate_limit: unknown field "request_per_unit" (did you mean requests_per_unit?); use one of unit, unit_multiplier, requests_per_unit, unlimited, name, replaces, algorithm, time_zone, burst, hold, settle, charge, deny_for, failure_mode, notify, shadow_mode
 }

@@ -82,6 +82,7 @@ func newTables(d *decoder) *tables {
 			field{"time_zone", d.timeZone, limiter.TimeZoneOption, true},
 			field{"burst", &l.Burst, limiter.BurstOption, true},
 			field{"hold", d.hold, limiter.HoldOption, true},
+			field{"settle", func(n *yaml.Node) { l.Settle = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "settle")) }, limiter.SettleOption, true},
 			field{"charge", &l.Charge, limiter.ChargeOption, true},
 			field{"deny_for", d.denyFor, limiter.DenyForOption, true},
 			field{"failure_mode", &l.FailureMode, "", true},

@@ -48,7 +48,7 @@ func (d *decoder) rateLimits(list *yaml.Node) {
 		if limit == nil {
 			return
 		}
-		given, key := &d.limitFields.given, limit.HoldKey()
+		given, key := &d.limitFields.given, cmp.Or(limit.HoldKey(), limit.Settle)
 		if limit.Name != "" && names[limit.Name] { // metrics and replaces refer to limits by name
 			d.ProblemIn("name", given.At("name"), "%q is already the name of another limit of this rule: names within a rule must differ", limit.Name)
 		}
@@ -223,6 +223,7 @@ func describeLimit(l *limiter.Limit) []string {
 	f.add(l.TimeZone != "", "time_zone", l.TimeZone)
 	f.add(l.Burst > 0, "burst", l.Burst)
 	f.add(l.Hold != "", "hold", word(l.Hold))
+	f.add(l.Settle != "", "settle", word(l.Settle))
 	if l.Charge != limiter.ByDefault {
 		f.add(true, "charge", ChargeWord(l.Charge))
 	}

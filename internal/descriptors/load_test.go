@@ -145,7 +145,7 @@ descriptors:
 	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit = limiter.Minute, 5, 100
 	steady.Algorithm = limiter.SlidingWindow
 	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit = limiter.Minute, 5, 90
-	trial.Algorithm, trial.Nth, trial.Mode = limiter.SlidingWindow, 2, limiter.Shadow
+	trial.Algorithm, trial.Nth, trial.Mode, trial.ShadowQuota = limiter.SlidingWindow, 2, limiter.Shadow, true
 	unlimited.Unlimited = true
 	rule, specs := tree.match("api", entries("user=alice", "q=\xff|")), []limiter.Spec{burst, steady, trial, unlimited}
 	if rule == nil || len(rule.Limits) != len(specs) {

@@ -35,9 +35,11 @@ type Rule struct {
 	// Patterns is nil. limiter.Keys.Append takes it.
 	Patterns []string
 	// Hold is the key of the entry that names a hold of the concurrency limits here and in
-	// Above, or "" without such limits. The entry is not part of the path to the rule, and may
-	// be anywhere in a descriptor.
+	// Above, or a reservation of their other limits, or "" without such limits. The entry is not
+	// part of the path to the rule, and may be anywhere in a descriptor.
 	Hold string
+	// InFlight reports whether there are concurrency limits here or in Above.
+	InFlight bool
 	// Metadata is sent in answers about this rule. It may be nil. Its values have the types of
 	// encoding/json.
 	Metadata map[string]any

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -43,11 +44,11 @@ var algorithms = [...]struct {
 	spacing spacing                       // spaces the retry times of denied requests, see RetrySpread
 	new     func(*Spec) (counting, error) // returns the counting of a limit
 }{
-	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFixedWindow},
-	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption}, byWindow, newFirstHit},
-	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption, NotifyOption}, byWindow, newCalendarWindow},
-	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
-	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
+	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newFixedWindow},
+	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newFirstHit},
+	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption, NotifyOption, SettleOption}, byWindow, newCalendarWindow},
+	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption, SettleOption}, evenly, newSlidingWindow},
+	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption, SettleOption}, evenly, newTokenBucket},
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
 	SlidingLog:    {"sliding_log", "l", []Option{ChargeOption, DenyForOption}, evenly, newSlidingLog},
 }
@@ -81,6 +82,7 @@ const (
 	DenyForOption  Option = "deny_for"
 	HoldOption     Option = "hold"
 	NotifyOption   Option = "notify"
+	SettleOption   Option = "settle"
 )
 
 // Algorithms returns the words of the algorithms that take the option, separated by commas.
@@ -134,8 +136,8 @@ type counting interface {
 	// unused state.
 	add(s State, cost int64) State
 	// giveBack reverses the part of an earlier charge of cost that would still count in s if
-	// nothing else had happened since. charged is the state just after that charge, and remains
-	// is charged rolled to now.
+	// nothing else had happened since. A negative cost adds to the charge. charged is the state
+	// just after that charge, and remains is charged rolled to now.
 	giveBack(s, remains, charged State, cost int64) State
 	// usage returns the used units, and the time until none is used. reset is also correct for a
 	// state that is not rolled, whatever now is.
@@ -209,6 +211,21 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	}
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
+
+// settle replaces the units in a record by cost, in the window in which they were reserved, or now
+// in a bucket. s must be rolled. If the record is later than now, settle changes no use, as GiveBack.
+func (l *Limit) settle(s, record State, cost, now int64) State {
+	remains := l.Record().roll(record, now)
+	if remains.At < record.At {
+		return l.counting.add(s, 0)
+	}
+	return l.counting.giveBack(s, remains, record, record.Used-cost)
+}
+
+// Record returns the limit by which the records of reservations expire: l, so that a record lasts
+// as long as its window. For a bucket, which may drain before an answer ends, it lasts at least an
+// hour.
+func (l *Limit) Record() *Limit { return cmp.Or(l.record, l) }
 
 // Constants returns the constants of the limit, for a store that counts in Lua. A limit with a
 // Calendar also needs the windows around now.

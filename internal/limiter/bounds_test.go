@@ -136,7 +136,7 @@ func (c *steppedClient) clock() int64 { return c.real + c.offset }
 func (c *steppedClient) decide(cost int64) Decision {
 	out := make([]Decision, 1)
 	hits := []Hit{{Limit: c.limit, Cost: uint64(cost)}}
-	Decide(hits, []*State{&c.state}, usesOf(hits, c.uses), c.clock(), out)
+	Decide(hits, []*State{&c.state}, keptOf(hits, c.uses, nil), c.clock(), out)
 	if !out[0].Charged {
 		cost = 0
 	} else {

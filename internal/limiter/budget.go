@@ -25,12 +25,12 @@ func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	dst = dst[:0]
 	for i, first := range Firsts(hits, buf[:0]) {
 		dst = append(dst, 0)
-		switch {
-		case !out[i].Charged:
-		case hits[i].Refund:
-			dst[first] -= hits[i].CountedCost()
+		switch h := &hits[i]; {
+		case !out[i].Charged, h.settles() && out[i].Already:
+		case h.Refund && !h.settles():
+			dst[first] -= h.CountedCost()
 		default:
-			dst[first] += hits[i].CountedCost()
+			dst[first] += h.CountedCost() - out[i].Reserved
 		}
 	}
 	return dst

@@ -14,6 +14,8 @@ func TestPassed(t *testing.T) {
 	hit := func(key string, cost uint64, refund bool) Hit {
 		return Hit{Limit: budget, Key: []byte(key), Cost: cost, Refund: refund}
 	}
+	settled := hit("a", 42, true)
+	settled.Reservation = []byte("a#1")
 	charged := func(used int64) Decision { return Decision{Charged: true, Used: used} }
 	for name, tt := range map[string]struct {
 		hits []Hit
@@ -28,6 +30,8 @@ func TestPassed(t *testing.T) {
 		"beyond the limit":      {[]Hit{hit("a", 400, false)}, []Decision{{Over: true, Charged: true, Used: 560}}, [][2]int64{{80, 280}}},
 		"twice on a counter":    {[]Hit{hit("a", 1, false), hit("b", 2, false), hit("a", 1, false)}, []Decision{charged(160), charged(2), charged(160)}, [][2]int64{{79, 80}, {0, 1}, {80, 80}}},
 		"a refund and a charge": {[]Hit{hit("a", 10, true), hit("a", 12, false)}, []Decision{charged(160), charged(160)}, [][2]int64{{79, 80}, {80, 80}}},
+		"a settlement":          {[]Hit{settled}, []Decision{{Charged: true, Used: 200, Reserved: 2}}, [][2]int64{{80, 100}}},
+		"settled before":        {[]Hit{settled}, []Decision{{Charged: true, Already: true, Used: 190}}, [][2]int64{{95, 95}}},
 		"by a failure mode":     {[]Hit{hit("a", 50, false)}, []Decision{charged(0)}, [][2]int64{{0, 0}}},
 	} {
 		taken := Taken(tt.hits, tt.out, nil)

@@ -69,14 +69,15 @@ func Left(ctx context.Context, hits []Hit) error {
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// If hits[i] has uses, uses[i] are the uses of its counter: the state is derived from them, and
-// they change with it. Taking or asking for a hold that is taken changes nothing, nor does
-// releasing a hold that is not taken. All three are admitted. If uses is nil, each hit takes one
-// more hold, and logged units leave together with the newest one.
-func Decide(hits []Hit, states []*State, uses []Uses, now int64, out []Decision) (denied bool) {
+// kept[i] is the stored data of hits[i] beside the state. If its counter has uses, the state is
+// derived from them, and they change with it. Taking or asking for a hold that is taken changes
+// nothing, nor does releasing a hold that is not taken. All three are admitted. If kept is nil, each
+// hit takes one more hold, logged units leave together with the newest one, and no reservation is
+// recorded or settled.
+func Decide(hits []Hit, states []*State, kept []Kept, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
-	denied = Count(hits, states, uses, now, out, after)
+	denied = Count(hits, states, kept, now, out, after)
 	Describe(hits, after, now, out)
 	return denied
 }
@@ -84,18 +85,27 @@ func Decide(hits []Hit, states []*State, uses []Uses, now int64, out []Decision)
 // Count is Decide without the fields of Describe. It makes all changes of states, so that a
 // store need not hold its locks for Describe. It copies the resulting states to after, which has
 // the length of hits.
-func Count(hits []Hit, states []*State, uses []Uses, now int64, out []Decision, after []State) (denied bool) {
+func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) (denied bool) {
 	before := after // shares the memory of after, which is filled last
-	for i, of := range uses {
-		if of != nil {
-			*states[i] = hits[i].Limit.State(*states[i], of, 0, now)
+	for i, of := range kept {
+		if of.Uses != nil {
+			*states[i] = hits[i].Limit.State(*states[i], of.Uses, 0, now)
 		}
 	}
 	for i := range hits {
-		h, s, held := &hits[i], states[i], holdsAt(uses, i)
-		out[i].Already = false
+		h, s, of := &hits[i], states[i], keptAt(kept, i)
+		held := of.holds()
+		out[i].Already, out[i].Reserved = false, 0
 		if held != nil {
 			out[i].Already = held.has(h.Hold) != h.Refund
+		}
+		if h.settles() {
+			if of.Record != nil && !h.Limit.Record().roll(*of.Record, now).unused() {
+				taken := *of.Record
+				*of.Record, of.Record, out[i].Reserved = State{}, &taken, taken.Used
+				kept[i] = of
+			}
+			out[i].Already = out[i].Reserved == 0
 		}
 		rolled := h.Limit.roll(*s, now)
 		until := cmp.Or(rolled.Until, s.Until)
@@ -107,26 +117,26 @@ func Count(hits []Hit, states []*State, uses []Uses, now int64, out []Decision, 
 		wanted := max(h.CountedCost(), h.least())
 		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
-			*s = h.write(rolled.leaveBan(until, now), held, now)
+			*s = h.write(rolled.leaveBan(until, now), of, now)
 		}
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
-			h, held := &hits[i], holdsAt(uses, i)
+			h, held := &hits[i], keptAt(kept, i).holds()
 			if *states[i] = before[i]; held != nil && h.changes(&out[i]) {
 				held.toggle(h.Hold, now) // any time will do, because refunds are written again below
 			}
 		}
 		for i := range hits {
-			h, s, held := &hits[i], states[i], holdsAt(uses, i)
-			if h.Cost == 0 || !h.Unconditional() {
+			h, s, of := &hits[i], states[i], keptAt(kept, i)
+			if h.isPeek() || !h.Unconditional() {
 				continue
 			}
-			if held != nil {
+			if held := of.holds(); held != nil {
 				out[i].Already = held.has(h.Hold) != h.Refund
 			}
 			if !out[i].Already {
-				*s = h.write(h.Limit.roll(*s, now).leaveBan(s.Until, now), held, now)
+				*s = h.write(h.Limit.roll(*s, now).leaveBan(s.Until, now), of, now)
 			}
 		}
 		for i := range hits {
@@ -136,22 +146,48 @@ func Count(hits []Hit, states []*State, uses []Uses, now int64, out []Decision, 
 			}
 		}
 	}
-	for i, of := range uses { // only now, so that no use has to be restored
-		if log, _ := of.(*Log); log != nil && hits[i].Cost > 0 && out[i].Charged {
-			log.write(&hits[i], now)
+	for i, of := range kept { // only now, so that no use has to be restored
+		h := &hits[i]
+		if log, _ := of.Uses.(*Log); log != nil && h.Cost > 0 && out[i].Charged {
+			log.write(h, now)
+		}
+		if of.Record != nil && !h.Refund && out[i].Charged {
+			*of.Record = State{At: states[i].At, Used: h.CountedCost()}
 		}
 	}
 	for i, s := range states {
-		if after[i] = *s; uses != nil && uses[i] != nil {
+		if after[i] = *s; kept != nil && kept[i].Uses != nil {
 			needed := int64(0)
 			if out[i].Over {
 				needed = demandsOf(hits, nil)[i].needed
 			}
-			after[i] = hits[i].Limit.State(*s, uses[i], needed, now)
+			after[i] = hits[i].Limit.State(*s, kept[i].Uses, needed, now)
 			*s = after[i]
 		}
 	}
 	return denied
+}
+
+// Kept is the stored data of a hit beside the state of its counter.
+type Kept struct {
+	Uses Uses // uses of the counter, or nil if it has none, see Hit.HasUses
+	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
+	// replaces Record by a copy.
+	Record *State
+}
+
+// keptAt returns kept[i], or nothing if kept is nil.
+func keptAt(kept []Kept, i int) Kept {
+	if kept == nil {
+		return Kept{}
+	}
+	return kept[i]
+}
+
+// holds returns the holds in k.Uses, or nil if there are none.
+func (k Kept) holds() *Holds {
+	held, _ := k.Uses.(*Holds)
+	return held
 }
 
 // Uses are the uses of one counter that its state only sums up: Holds or a Log. They are not
@@ -184,24 +220,19 @@ func (l *Limit) State(s State, uses Uses, needed, now int64) State {
 	return current
 }
 
-// holdsAt returns the holds in uses[i], or nil if there are none.
-func holdsAt(uses []Uses, i int) *Holds {
-	if uses == nil {
-		return nil
-	}
-	held, _ := uses[i].(*Holds)
-	return held
-}
-
 // changes reports whether h is written if its request is not denied.
 func (h *Hit) changes(d *Decision) bool {
-	return h.Cost > 0 && !d.Already && (!d.Over || h.Always)
+	return !h.isPeek() && !d.Already && (!d.Over || h.Always)
 }
 
-// write adds or refunds the cost of h, and takes or releases its hold. s must be rolled.
-func (h *Hit) write(s State, held *Holds, now int64) State {
-	if held != nil {
+// write adds or refunds the cost of h, takes or releases its hold, or settles its reservation. s
+// must be rolled.
+func (h *Hit) write(s State, kept Kept, now int64) State {
+	if held := kept.holds(); held != nil {
 		held.toggle(h.Hold, now)
+	}
+	if h.settles() {
+		return h.Limit.settle(s, *kept.Record, h.CountedCost(), now)
 	}
 	if h.Refund {
 		return h.Limit.counting.add(s, -h.CountedCost())
@@ -209,36 +240,50 @@ func (h *Hit) write(s State, held *Holds, now int64) State {
 	return h.Limit.counting.add(s, h.CountedCost())
 }
 
+// MaxGroup is the maximum of Hit.Group.
+const MaxGroup = 127
+
 // Verdict sums up the hits of a request that were added to it.
 type Verdict struct {
-	Vetoed             bool // an enforced limit is exceeded, so that no other limit matters
-	quotas, quotasOver int
+	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
+	quotas bool // there are quotas
+	room   bool // a quota that is a group of its own is not exceeded
+	// groups and over are sets of numbers: the groups of quotas, and those with an exceeded quota.
+	groups, over [MaxGroup/64 + 1]uint64
 }
 
-// Add adds a hit, given its mode and whether it is over its limit.
-func (v *Verdict) Add(mode Mode, over bool) {
-	switch mode {
-	case Enforced:
+// Add adds a hit, given its mode, its group of quotas and whether it is over its limit.
+func (v *Verdict) Add(mode Mode, group uint8, over bool) {
+	switch {
+	case mode == Enforced:
 		v.Vetoed = v.Vetoed || over
-	case Quota:
-		v.quotas++
+	case mode == Quota || group > 0:
+		over = over && mode == Quota
+		word, bit := group/64, uint64(1)<<(group%64)
+		v.groups[word] |= bit
 		if over {
-			v.quotasOver++
+			v.over[word] |= bit
 		}
+		v.quotas, v.room = true, v.room || group == 0 && !over
 	}
 }
 
+// HasRoom reports whether a group of quotas, which is not 0, has hits, and none is over.
+func (v *Verdict) HasRoom(group uint8) bool {
+	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
+}
+
 // Denied reports whether the request is denied: if an enforced limit is exceeded, or if there
-// are quota limits and all of them are.
+// are groups of quotas and each has an exceeded quota.
 func (v *Verdict) Denied() bool {
-	return v.Vetoed || v.quotas > 0 && v.quotas == v.quotasOver
+	return v.Vetoed || v.quotas && !v.room && v.groups == v.over
 }
 
 // Settle reports whether the request is denied, given Over of all hits, and sets Charged.
 func Settle(hits []Hit, out []Decision) (denied bool) {
 	var v Verdict
 	for i := range hits {
-		v.Add(hits[i].EffectiveMode(), out[i].Over)
+		v.Add(hits[i].EffectiveMode(), hits[i].Group, out[i].Over)
 	}
 	denied = v.Denied()
 	for i := range hits {

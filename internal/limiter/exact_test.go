@@ -218,6 +218,52 @@ func (b exactHolds) write(*rule, *big.Rat) exactCounter { panic("a hold has a na
 func (b exactHolds) used(*rule) *big.Rat { return rat(uint64(len(b.ends))) }
 func (b exactHolds) empty() bool         { return len(b.ends) == 0 }
 
+// reservation is the units of a reservation, and the counter after they were charged.
+type reservation struct {
+	units *big.Rat
+	of    exactCounter
+	end   int64 // of the window in which they were reserved; a bucket has none
+}
+
+func reserve(r *rule, b exactCounter, units *big.Rat, now int64) reservation {
+	switch b := b.(type) {
+	case exactWindow:
+		return reservation{units, b, b.end(r)}
+	case exactSliding: // the window counts until the next one ends
+		return reservation{units, b, (b.window + 2) * r.period}
+	}
+	return reservation{units, b, now + max(r.limit.Unit, Hour).Duration().Microseconds()}
+}
+
+// settle returns a counter after its use replaces the reserved units: in their window, unless it is
+// later than now, because the clock stepped back, and in a bucket now.
+func (of reservation) settle(r *rule, b exactCounter, use *big.Rat, now int64) exactCounter {
+	most := rat(1 << 52)
+	if bucket, ok := of.of.(exactBucket); ok {
+		if most = sum(r.size, r.drain); bucket.at > now {
+			return b
+		}
+	}
+	change := difference(within(use, most), of.units)
+	switch b := b.(type) {
+	case exactWindow:
+		if b.start != of.of.(exactWindow).start {
+			return b
+		}
+	case exactSliding:
+		window := of.of.(exactSliding).window
+		if window == b.window {
+			break
+		}
+		if window > b.window {
+			return b
+		}
+		before := within(sum(b.of(window), change), most)
+		return exactSliding{b.now, b.window, map[int64]*big.Rat{b.window: b.of(b.window), window: before}}
+	}
+	return b.write(r, change)
+}
+
 // exactLog has the times of the used units, oldest first.
 type exactLog struct {
 	now  int64

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,10 @@ import (
 )
 
 // draw makes small numbers of fuzzed bytes, and 0 after the last byte.
-type draw struct{ rest []byte }
+type draw struct {
+	rest     []byte
+	reserved map[string][]byte // by counter, the last reservation
+}
 
 func (d *draw) below(n int) int {
 	if len(d.rest) == 0 {
@@ -54,6 +58,9 @@ func (d *draw) limit(counter int, ban time.Duration) *Limit {
 	if s.Algorithm.Takes(DenyForOption) {
 		s.DenyFor = ban
 	}
+	if s.Algorithm.Takes(SettleOption) {
+		s.Settle = "reservation"
+	}
 	s.RequestsPerUnit = []uint64{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4, MaxAmount - 27, MaxAmount}[d.below(14)]
 	if s.Algorithm.Takes(BurstOption) {
 		s.Burst = []uint64{0, 0, 1, 5, 20, 1000, math.MaxUint32, MaxAmount}[d.below(8)]
@@ -77,11 +84,17 @@ func (d *draw) hit(counter int, l *Limit) Hit {
 		h.Refund = d.below(3) == 0
 		return h
 	}
-	switch d.below(8) {
-	case 0:
+	switch n := d.below(8); {
+	case n == 0:
 		h.Refund = true
-	case 1:
+	case n == 1:
 		h.Always = true
+	case l.Settle == "":
+	case n == 2:
+		h.Reservation = AppendReservation(slices.Clone(h.Key), binary.BigEndian.AppendUint64(make([]byte, 8), uint64(len(d.rest))))
+	case n < 5: // often after it was settled, or although it was denied
+		h.Reservation = d.reserved[string(h.Key)]
+		h.Refund = h.Reservation != nil
 	}
 	return h
 }
@@ -112,18 +125,22 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
-// usesOf returns the uses of the counters of hits that have some, and adds new ones to all.
-func usesOf(hits []Hit, all map[string]Uses) []Uses {
-	uses := make([]Uses, len(hits))
+// keptOf returns the uses of the counters of hits that have some, and the records of their
+// reservations, and adds new ones to all and records.
+func keptOf(hits []Hit, all map[string]Uses, records map[string]*State) []Kept {
+	kept := make([]Kept, len(hits))
 	for i := range hits {
+		if hits[i].Reservation != nil {
+			kept[i].Record = statesOf([]Hit{{Key: hits[i].Reservation}}, records)[0]
+		}
 		if key := string(hits[i].Key); hits[i].HasUses() {
 			if all[key] == nil {
 				all[key] = hits[i].NewUses()
 			}
-			uses[i] = all[key]
+			kept[i].Uses = all[key]
 		}
 	}
-	return uses
+	return kept
 }
 
 // FuzzDecide compares Decide with the judge over histories of requests.
@@ -137,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 		f.Add(history)
 	}
 	f.Fuzz(func(t *testing.T, history []byte) {
-		d := &draw{history[:min(len(history), 1024)]}
+		d := &draw{history[:min(len(history), 1024)], map[string][]byte{}}
 		j := newJudge()
 		states, uses := map[string]*State{}, map[string]Uses{}
 		now := at(0)
@@ -151,13 +168,19 @@ func FuzzDecide(f *testing.F) {
 				l := d.limit(counter, ban)
 				l.Mode = []Mode{Enforced, Enforced, Enforced, Shadow, Quota}[d.below(5)]
 				hits = append(hits, d.hit(counter, l))
+				if l.Mode != Enforced {
+					hits[len(hits)-1].Group = []uint8{0, 1, 2, MaxGroup}[d.below(4)]
+				}
 			}
 			wantDenied, want := j.decide(hits, now)
-			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
-			if denied := Decide(hits, statesOf(hits, states), usesOf(hits, uses), now, out); denied != wantDenied {
+			out := slices.Repeat([]Decision{{true, true, true, true, 9, 9, 9, 9, 9}}, len(hits)) // Decide must overwrite all of it
+			if denied := Decide(hits, statesOf(hits, states), keptOf(hits, uses, states), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
-			for i := range hits {
+			for i, h := range hits {
+				if h.Reservation != nil {
+					d.reserved[string(h.Key)] = h.Reservation
+				}
 				if diff := want[i].differs(out[i]); diff != "" {
 					t.Fatalf("request %d at %d, hit %d, %+v of %+v: got%s", n, now, i, hits[i], hits[i].Limit.Spec, diff)
 				}

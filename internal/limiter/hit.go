@@ -25,9 +25,17 @@ type Hit struct {
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
+	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota mode
+	// is a group of its own. A hit in shadow mode with a group never makes it over.
+	Group uint8
 	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
 	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
+	// Reservation is the key of the record of a reservation, or nil. A hit that is charged keeps
+	// its cost there. A refund settles the reservation: Cost, which may be 0, replaces the
+	// reserved units in their window, and the record goes. Without a record, because that window
+	// ended or it was settled before, nothing changes. In a cluster, it has the slot of Key.
+	Reservation []byte
 }
 
 // EffectiveMode returns the mode that decides how an exceeded limit affects the request.
@@ -58,6 +66,12 @@ func (h *Hit) least() int64 {
 // Unconditional reports whether the hit is written even if its request is denied.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 
+// settles reports whether the hit settles a reservation.
+func (h *Hit) settles() bool { return h.Refund && h.Reservation != nil }
+
+// isPeek reports whether the hit writes nothing.
+func (h *Hit) isPeek() bool { return h.Cost == 0 && !h.settles() }
+
 // Never is the RetryAfter of a hit that will never fit.
 const Never time.Duration = -1
 
@@ -65,7 +79,7 @@ const Never time.Duration = -1
 type Decision struct {
 	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
 	Charged    bool // the cost was written or, for a refund, refunded; also true if Already
-	Already    bool // the hold was taken before or, for a refund, was not taken: nothing changed
+	Already    bool // the hold was taken before or, for a refund, was not taken, or the reservation is unknown: nothing changed
 	Remembered bool // the hit was decided by a remembered state, without asking the store
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
 	// after a charge that did not fit, or if the limit was lowered.
@@ -77,6 +91,7 @@ type Decision struct {
 	// would fit now that the request's refunds are written. For a Concurrency limit it is a
 	// second, because the time of the next release is unknown.
 	RetryAfter time.Duration
+	Reserved   int64 // units that the cost of a settlement replaced
 }
 
 // few is the largest number of hits for which comparing all pairs is cheaper than a map.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,10 +16,11 @@ import (
 type judge struct {
 	counters map[string]exactCounter // by counter
 	bans     map[string]int64        // end of the ban by counter, even in the past
+	reserved map[string]reservation  // by key of the record
 }
 
 func newJudge() *judge {
-	return &judge{counters: map[string]exactCounter{}, bans: map[string]int64{}}
+	return &judge{counters: map[string]exactCounter{}, bans: map[string]int64{}, reserved: map[string]reservation{}}
 }
 
 // exactCounter is the content of a counter after its last write. No method changes its receiver.
@@ -68,6 +70,7 @@ func (r *rule) fits(b exactCounter, units *big.Rat) bool {
 // verdict is a Decision with exact numbers.
 type verdict struct {
 	over, charged   bool
+	reserved        *big.Rat // units of the reservation that the hit settles
 	used, remaining *big.Int
 	reset, retry    int64 // in microseconds; a retry of -1 means never
 }
@@ -85,10 +88,28 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	}
 	trial, bans := maps.Clone(j.counters), maps.Clone(j.bans)
 	banned := func(r *rule, key string) bool { return r.ban > 0 && bans[key] > now }
+	settles := map[*Hit]reservation{} // known reservations
+	for i := range hits {
+		h := &hits[i]
+		if verdicts[i].reserved = new(big.Rat); !h.Refund || h.Reservation == nil {
+			continue
+		}
+		if of, known := j.reserved[string(h.Reservation)]; known && now < of.end {
+			verdicts[i].reserved, settles[h] = of.units, of
+			delete(j.reserved, string(h.Reservation))
+		}
+	}
 	write := func(h *Hit, r *rule, b exactCounter) {
-		if held, named := b.(exactHolds); named {
+		held, named := b.(exactHolds)
+		of, known := settles[h]
+		switch {
+		case named:
 			trial[string(h.Key)] = held.hold(r, h, now)
-		} else {
+		case known:
+			trial[string(h.Key)] = of.settle(r, b, rat(h.Cost), now)
+		case h.Refund && h.Reservation != nil:
+			return
+		default:
 			trial[string(h.Key)] = b.write(r, change(h))
 		}
 		if bans[string(h.Key)] <= now {
@@ -102,7 +123,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 		return r, b.turn(r, now)
 	}
-	enforcedOver, quotas, quotasOver := false, 0, 0
+	enforcedOver, groups := false, map[int][]bool{} // groups: whether each hit of a group of quotas denies
 	for i := range hits {
 		h := &hits[i]
 		r, b := open(h)
@@ -111,20 +132,25 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 			over = false
 		}
 		verdicts[i].over = over
-		if h.Cost > 0 && (!over || h.Always) {
+		if _, known := settles[h]; known || h.Cost > 0 && (!over || h.Always) {
 			write(h, r, b)
 		}
 		switch h.Limit.Mode {
 		case Enforced:
 			enforcedOver = enforcedOver || over
 		case Quota:
-			quotas++
-			if over {
-				quotasOver++
+			groups[groupOf(hits, i)] = append(groups[groupOf(hits, i)], over)
+		case Shadow:
+			if h.Group > 0 {
+				groups[groupOf(hits, i)] = append(groups[groupOf(hits, i)], false)
 			}
 		}
 	}
-	denied = enforcedOver || quotas > 0 && quotas == quotasOver
+	room := false
+	for _, over := range groups {
+		room = room || !slices.Contains(over, true)
+	}
+	denied = enforcedOver || len(groups) > 0 && !room
 	if denied {
 		trial, bans = maps.Clone(j.counters), maps.Clone(j.bans)
 	}
@@ -132,7 +158,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		h := &hits[i]
 		unconditional := h.Refund || h.Always && h.Cost > 0
 		verdicts[i].charged = unconditional || !denied && !verdicts[i].over && h.Cost > 0
-		if denied && unconditional && h.Cost > 0 {
+		if _, known := settles[h]; denied && (known || unconditional && h.Cost > 0) {
 			r, b := open(h)
 			write(h, r, b)
 		}
@@ -145,6 +171,9 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	}
 	j.counters, j.bans = trial, bans
 	for i := range hits {
+		if h := &hits[i]; h.Reservation != nil && !h.Refund && verdicts[i].charged {
+			j.reserved[string(h.Reservation)] = reserve(newRule(h.Limit), trial[string(h.Key)], rat(h.Cost), now)
+		}
 		r, b := open(&hits[i])
 		verdicts[i].describe(r, b, hits, i, now)
 		if key := string(hits[i].Key); banned(r, key) {
@@ -152,6 +181,14 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		}
 	}
 	return denied, verdicts
+}
+
+// groupOf returns the first hit of the group of quotas of hits[i], which names the group.
+func groupOf(hits []Hit, i int) int {
+	if hits[i].Group == 0 {
+		return i
+	}
+	return slices.IndexFunc(hits, func(h Hit) bool { return h.Group == hits[i].Group })
 }
 
 func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64) {
@@ -254,6 +291,7 @@ func (v verdict) differs(d Decision) string {
 	}
 	check("over", d.Over, v.over)
 	check("charged", d.Charged, v.charged)
+	check("reserved", d.Reserved, floor(v.reserved))
 	check("remembered", d.Remembered, false)
 	check("used", d.Used, v.used)
 	check("remaining", d.Remaining, v.remaining)

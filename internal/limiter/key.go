@@ -33,6 +33,7 @@ type Entry struct {
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
 //   - If a wildcard's pattern replaces its values, ~ replaces =.
+//   - The record of a reservation has the key of its counter, # and its name.
 //   - A key that is still too long has # and one digest of all parts except prefix and kind.
 //
 // In a cluster, a hash tag follows the first entry, {00} to {7F}: the counter's bucket, derived
@@ -154,6 +155,12 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 		n, letter = n/60, 'm'
 	}
 	return append(strconv.AppendUint(dst, n, 10), letter)
+}
+
+// AppendReservation appends the end of the key of a reservation's record, to the key of its
+// counter. name has HoldSize bytes.
+func AppendReservation(dst, name []byte) []byte {
+	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), name)
 }
 
 // isEscaped is true for the bytes that are written as %XX.

@@ -52,7 +52,7 @@ type Mode uint8
 const (
 	Enforced Mode = iota // denies the request
 	Shadow               // is counted and shown in metrics but denies nothing
-	Quota                // denies the request only if all its quota limits are exceeded
+	Quota                // denies the request only if each of its groups of quotas has an exceeded limit, see Hit.Group
 )
 
 // Charge determines whether the cost of a denied hit is written.
@@ -115,8 +115,10 @@ type Spec struct {
 	TimeZone        string      // for ByCalendar; empty means UTC
 	Burst           uint64      // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string      // key of the entry that names a hold, for Concurrency; "" means DefaultHold
+	Settle          string      // key of the entry that settles a reservation; "" means that requests reserve nothing
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // effect of an exceeded limit on the request
+	ShadowQuota     bool        // the limit is in shadow mode, and else would be in quota mode
 	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
 	FailureMode     FailureMode // how hits are decided while the store fails
 	Notify          []int       // percentages of the amount at which operators are notified, ascending
@@ -182,6 +184,7 @@ type Limit struct {
 	Spec
 	counting counting // nil if the limit is unlimited
 	maxCost  int64    // the first result of counting.numbers
+	record   *Limit   // of a token bucket with reservations, see Record
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a refill
@@ -203,7 +206,11 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, err
 	}
 	maxCost, _ := c.numbers()
-	return &Limit{s, c, maxCost}, nil
+	l := &Limit{Spec: s, counting: c, maxCost: maxCost}
+	if s.Settle != "" && s.Algorithm == TokenBucket {
+		l.record = MustLimit(Spec{RequestsPerUnit: MaxAmount, Unit: max(s.Unit, Hour), Algorithm: FirstHit})
+	}
+	return l, nil
 }
 
 // MustLimit is NewLimit for a valid Spec. It panics on an error.

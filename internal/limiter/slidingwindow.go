@@ -76,7 +76,7 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 // giveBack takes from the previous window if the charge has become part of it.
 func (w slidingWindow) giveBack(s, remains, charged State, cost int64) State {
 	if remains.At != charged.At {
-		s.Prev = max(s.Prev-min(cost, remains.Prev), 0)
+		s.Prev = min(max(s.Prev-min(cost, remains.Prev), 0), maxUsed)
 		return s
 	}
 	return w.window.giveBack(s, remains, charged, cost)

@@ -24,6 +24,7 @@ import (
 // most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
 	reached *prometheus.CounterVec
+	sent    sentLimits // not only of budgets
 
 	mu          sync.Mutex
 	limits      map[limiter.Series][]*spent
@@ -43,7 +44,7 @@ type spent struct {
 
 // NewSpending returns a Spending without counters, whose metrics are in reg.
 func NewSpending(reg prometheus.Registerer) *Spending {
-	s := &Spending{limits: map[limiter.Series][]*spent{}, reached: prometheus.NewCounterVec(prometheus.CounterOpts{
+	s := &Spending{sent: sentLimits{last: limiter.NewRecent[plan.Override](1 << 20)}, limits: map[limiter.Series][]*spent{}, reached: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_limit_reached_total",
 		Help: "Times that a counter of a limit reached a percentage in notify. After a refund, it may reach one again.",
 	}, []string{"domain", "rule", "limit", "threshold"})}

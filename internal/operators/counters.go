@@ -33,6 +33,8 @@ type Counters struct {
 	counted []limiter.Entry // the entries as they are counted
 	shown   map[string]bool // excerpts of the descriptor in denials
 	sums    []uint32        // CRC-32 of the keys of its counters
+	sent    bool            // the last request sent a limit, which replaces those of Rule
+	depth   int             // number of its entries without the entry that names a hold
 }
 
 // Counter is the state of a limit's counter.
@@ -46,6 +48,7 @@ type Counter struct {
 	Assigned *Assignment `json:"assigned,omitempty"`
 	Own      string      `json:"own,omitempty"`
 	Mode     string      `json:"mode,omitempty"`
+	Grouped  bool        `json:"grouped,omitempty"` // the limit and other quotas are in one group, in which each denies
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -171,10 +174,12 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	if rule != nil {
 		answer.Rule = rule.Way()
 	}
+	asked := d.Spending.sent.of(domain, entries, counted)
+	answer.sent, answer.depth = asked.HasOverride, len(counted)
 	options := d.Plan
 	options.Exceptions = nil // an exception may replace limits, whose counters still exist
 	var res plan.Result
-	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
+	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{asked}}
 	if err := plan.New(options).Prepare(&res.Plan, tree, &request); err != nil {
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}
@@ -214,29 +219,42 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
 	}
 	list, n := []Counter{}, 0
+	add := func(c Counter, l, of *limiter.Limit, shared []string) { // of is the rule's limit
+		c.Limit, c.Unlimited = l.Series.Labels().Limit, l.Unlimited
+		if !l.Unlimited {
+			c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
+			c.Replaced = n == len(hits) || !plan.IsHitOn(&hits[n], of)
+		}
+		if !l.Unlimited && !c.Replaced {
+			l, state := asked[n].Limit, states[n]
+			c.Rate, c.Shared, c.Grouped = l.Rate(), shared, hits[n].Group > 0
+			c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
+			c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
+			if d.Servers != nil {
+				c.Key = plaintext.RedisKey(hits[n].Key)
+			}
+			n++
+		}
+		list = append(list, c)
+	}
+	if of.sent {
+		sent := Counter{Rule: "override"}
+		if rule.Override != nil {
+			sent.Rule, sent.Location = rule.Way(), rule.Location()
+		}
+		for n < len(hits) && hits[n].Limit.Series.Labels().Limit == "override" {
+			add(sent, hits[n].Limit, hits[n].Limit, nil)
+		}
+		rule = rule.Passed(of.depth)
+	}
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			counted := r.Counted(of.counted)
-			now := d.Plan.Assigned.Limit(r, domain, counted, l)
-			c := Counter{Rule: r.Way(), Location: r.Location(), Limit: l.Series.Labels().Limit, Unlimited: now.Unlimited}
+			c := Counter{Rule: r.Way(), Location: r.Location()}
 			if c.Assigned = d.assigned(domain, counted, l.Name); c.Assigned != nil {
 				c.Own = l.Rate()
 			}
-			if !c.Unlimited {
-				c.Rate, c.Mode = now.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
-				c.Replaced = n == len(hits) || !plan.IsHitOn(&hits[n], l)
-			}
-			if !c.Unlimited && !c.Replaced {
-				l, state := asked[n].Limit, states[n]
-				c.Rate, c.Shared = l.Rate(), r.Shared()
-				c.Amount, c.Used, c.Remaining = l.Size(), uint64(state.Used), uint64(state.Remaining)
-				c.RetryAfter, c.ResetAfter, c.BannedFor = seconds(state.RetryAfter), state.WholeIn.Seconds(), state.BannedFor.Seconds()
-				if d.Servers != nil {
-					c.Key = plaintext.RedisKey(hits[n].Key)
-				}
-				n++
-			}
-			list = append(list, c)
+			add(c, d.Plan.Assigned.Limit(r, domain, counted, l), l, r.Shared())
 		}
 	}
 	return list, nil

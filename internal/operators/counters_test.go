@@ -133,6 +133,47 @@ func TestPeekAndReset(t *testing.T) {
 	}
 }
 
+// A limit that the last request sent replaces the limit of the rule in the counters of a descriptor,
+// as it did for the request.
+func TestPeekAtSentLimits(t *testing.T) {
+	f := newFixture(t, `domain: api
+descriptors:
+  - key: org
+    below: true
+    rate_limit: {name: orgs, unit: hour, requests_per_unit: 50}
+    descriptors:
+      - {key: plan, override: {max_requests_per_unit: 20}, rate_limit: {unit: day, requests_per_unit: 9}}
+      - {key: upload, override: {}, rate_limit: {unit: minute, requests_per_unit: 2, algorithm: concurrency}}
+      - {key: free, rate_limit: {unit: day, requests_per_unit: 9}}
+`, false)
+	for i, step := range []struct {
+		asked string
+		sent  plan.Override // zero to send none
+		want  string        // limits with their use
+	}{
+		{"org=a,plan=x", plan.Override{}, "org|plan day 1 of 9, org orgs 1 of 50"},
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 15, Unit: limiter.Day}, "org|plan override 2 of 15, org orgs 2 of 50"},
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Day}, "org|plan override 3 of 20, org orgs 3 of 50"},
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99, Unit: limiter.Minute}, "org|plan override 1 of 99, org|plan override 4 of 20, org orgs 4 of 50"},
+		{"org=a,plan=x", plan.Override{RequestsPerUnit: 99}, "org|plan day 4 of 9, org orgs 4 of 50"}, // invalid, which denies
+		{"org=a,plan=x", plan.Override{}, "org|plan day 5 of 9, org orgs 5 of 50"},
+		{"org=a,upload=x,request_id=1", plan.Override{RequestsPerUnit: 5, Unit: limiter.Minute}, "org|upload override 1 of 5, org orgs 6 of 50"},
+		{"org=a,free=x", plan.Override{RequestsPerUnit: 5, Unit: limiter.Hour}, "override override 1 of 5, org orgs 7 of 50"},
+		{"org=a,free=x", plan.Override{}, "org|free day 1 of 9, org orgs 8 of 50"},
+	} {
+		f.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(step.asked), Override: step.sent, HasOverride: step.sent != plan.Override{}}}})
+		asked, _, _ := strings.Cut(step.asked, ",request_id")
+		answer, err := f.Peek(t.Context(), NewDescriptor("api", entries(asked)))
+		var got []string
+		for _, l := range answer.Limits {
+			got = append(got, fmt.Sprintf("%s %s %d of %d", l.Rule, l.Limit, l.Used, l.Amount))
+		}
+		if got := strings.Join(got, ", "); err != nil || got != step.want {
+			t.Errorf("step %d: %s (error: %v), want %s", i, got, err, step.want)
+		}
+	}
+}
+
 // TestLook finds the denials of a descriptor: by its own limits, by those above, by a counter that it
 // shares, by an exception that is gone, and of another descriptor of the same request.
 func TestLook(t *testing.T) {

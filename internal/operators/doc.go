@@ -12,6 +12,7 @@
 //	                or merged
 //	budgets.go      Spending: the counters with the largest used shares; BudgetList: the same as
 //	                JSON, of one server or merged
+//	sent.go         sentLimits: the limit that requests last sent for each descriptor
 //	events.go       Events: CloudEvents of reached thresholds
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset

@@ -27,6 +27,7 @@ type Observer struct {
 // Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options. A call
 // after the response, such as a late charge, is logged, but does not count as a denial.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
+	ob.Spending.sent.observe(r, &p.Plan)
 	ob.observeBudgets(now, r, p)
 	all := ob.Log != nil && ob.Log.opts.All
 	if !all && !p.AnyOver() {
@@ -53,8 +54,8 @@ func (ob *Observer) asked(r *plan.Request, o *plan.Outcome) Asked {
 	return Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
 }
 
-// observeBudgets notes each counter of a budget whose used percentage a request has changed, or whose
-// limit it has exceeded.
+// observeBudgets notes each counter of a budget whose used percentage a request has changed, whose
+// limit it has exceeded, or whose amount it may have changed by a limit of its own.
 func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Result) {
 	hits, i := p.Plan.Hits, 0 // index of the next outcome's hit
 	if !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.IsBudget() }) {
@@ -70,7 +71,7 @@ func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Resul
 			continue
 		}
 		before, after := limiter.Passed(o.Hit, o.Decision.Used, taken[i-1])
-		if before == after && !o.Decision.Over {
+		if before == after && !o.Decision.Over && !o.Descriptor.HasOverride {
 			continue
 		}
 		asked := ob.asked(r, o)

@@ -85,6 +85,16 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 3}
 `
 
+const settleRules = `
+domain: api
+descriptors:
+  - key: user
+    below: true
+    rate_limit: {unit: minute, requests_per_unit: 10, settle: reservation}
+    descriptors:
+      - {key: path, rate_limit: {unit: hour, requests_per_unit: 20, algorithm: token_bucket}}
+`
+
 // each returns the descriptors in text, which are separated by commas.
 func each(text string) (list []Descriptor) {
 	for part := range strings.SplitSeq(text, ",") {
@@ -153,6 +163,11 @@ func TestHits(t *testing.T) {
 		{Options{}, flightBelowRules, []Descriptor{words("user=alice path=/").with(five)}, []string{
 			" w1|api|user=alice|path=/|1d", " w1|api|user=alice|x1m", "descriptor 0: rule api|user|path" + unnamed,
 		}},
+		// A request reserves unless it reports use. An entry with a token settles, at any position.
+		{Options{Charge: limiter.Always}, settleRules, each("user=alice path=/"), []string{" w1|api|user=alice|path=/|b1h always", " w1|api|user=alice|1m reservation"}},
+		{Options{}, settleRules, []Descriptor{costly}, []string{" w1|api|user=alice|1m cost 7 always"}},
+		{Options{}, settleRules, each("reservation=x user=alice"), []string{" w1|api|user=alice|1m refund reservation"}},
+		{Options{}, settleRules, []Descriptor{words("user=alice reservation=x").refund()}, []string{" w1|api|user=alice|1m refund"}},
 		// An override that replaces a concurrency limit counts requests, and refunds work as usual.
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five)}, []string{" w1|api|user=alice|1d"}},
 		{Options{}, flightRules, []Descriptor{words("request_id=r1 user=alice").with(five).refund()}, []string{" w1|api|user=alice|1d refund"}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The second request exceeds some limits. Each limit must have the right outcome.
@@ -65,5 +66,76 @@ descriptors:
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// groupRules have quotas of a backend and a model together, and some without.
+const groupRules = `
+domain: api
+descriptors:
+  - key: backend
+    descriptors:
+      - key: model
+        quota_mode: true
+        rate_limit: {unit: day, requests_per_unit: 1}
+        descriptors:
+          - {key: user, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+          - {key: all, quota_mode: true, rate_limit: [{unit: hour, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}]}
+          - {key: trial, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1, shadow_mode: true}}
+          - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+          - {key: hard, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: user, quota_mode: true, rate_limit: [{unit: minute, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}]}
+`
+
+var groupKeys = []string{"backend", "model"}
+
+// Each request uses up limits before, one descriptor after the other, and is then decided.
+func TestQuotaGroups(t *testing.T) {
+	tree := load(t, groupRules)
+	list := func(text string) (list []Descriptor) {
+		for part := range strings.SplitSeq(text, ", ") {
+			list = append(list, words(part))
+		}
+		return list
+	}
+	for _, test := range []struct {
+		used, asked string
+		denied      bool
+		retry       time.Duration
+		available   string
+	}{
+		{"a=1", "backend=a model=m all=x, backend=b model=m all=x", false, 0, "a/m b/m"},
+		{"backend=a model=m user=u", "backend=a model=m user=u", true, time.Minute, ""},
+		{"backend=a model=m user=u", "backend=a model=m user=u, backend=a model=m all=x", true, time.Minute, ""},
+		{"backend=a model=m user=u", "backend=b model=m all=x, backend=a model=m user=u", false, 0, "b/m"},
+		{"backend=a model=m user=u", "backend=a model=m user=u, backend=a model=n all=x", false, 0, "a/n"},
+		{"backend=a model=m user=u, backend=a model=m all=x, backend=b model=m", "backend=a model=m user=u, backend=b model=m, backend=a model=m all=x", true, time.Hour, ""},
+		{"backend=a model=m user=u, backend=b model=m trial=x", "backend=a model=m user=u, backend=b model=m trial=x", false, 0, "b/m"},
+		{"backend=a model=m user=u, backend=b model=m trial=x", "backend=b model=m user=u, backend=b model=m trial=x", false, 0, "b/m"},
+		{"backend=a model=m user=u", "backend=a model=m user=u, backend=b model=m shadow=x", true, time.Minute, ""},
+		{"backend=a model=m user=u, backend=b model=m hard=x", "backend=a model=m user=u, backend=b model=m hard=x, backend=c model=m trial=x", true, 24 * time.Hour, "c/m"},
+		{"backend=a model=m user=u, user=u", "backend=a model=m user=u, user=u", false, 0, ""}, // each limit of user=u is a group of its own
+		{"user=u", "user=u", false, 0, "none"},
+	} {
+		r := Request{Domain: "api", Descriptors: list(test.asked)}
+		for _, opts := range []Options{{GroupKeys: groupKeys}, {GroupKeys: groupKeys, ShadowMode: true}} {
+			var res Result
+			store, planner := counters{}, New(opts)
+			for _, d := range list(test.used) {
+				decide(t, planner, tree, store, &Request{Domain: "api", Descriptors: []Descriptor{d}}, &res)
+			}
+			decide(t, planner, tree, store, &r, &res)
+			if denied := res.Denied || res.WouldBeDenied; denied != test.denied {
+				t.Errorf("%s after %s: denied is %v, want %v", test.asked, test.used, denied, test.denied)
+			}
+			names, grouped := res.Available(&opts)
+			var available []string
+			for _, name := range names {
+				available = append(available, name[0].Value+"/"+name[1].Value)
+			}
+			if got := strings.Join(available, " "); !opts.ShadowMode && (got != strings.TrimPrefix(test.available, "none") || grouped == (test.available == "none") || res.Denied && res.RetryAfter() != test.retry) {
+				t.Errorf("%s after %s: %s have room (%v), admitted after %v; want %s, %v", test.asked, test.used, got, grouped, res.RetryAfter(), test.available, test.retry)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -18,7 +19,8 @@ type Options struct {
 	CalendarMonths bool                        // count overrides of months by the calendar, in UTC
 	ShadowMode     bool                        // deny nothing, but show exceeded limits in statuses
 	QuotaMode      bool                        // treat every enforced limit as a quota
-	MaxDescriptors int                         // maximum number in a request; 0 means 100
+	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
+	MaxDescriptors int                         // maximum number in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
 	Assigned       *Assigned                   // amounts assigned to limits, or nil if there are never any
 }
@@ -80,6 +82,8 @@ type Plan struct {
 	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
 	// an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
+	// Token settles the reservations of the request if it is admitted. It is "" without any.
+	Token string
 
 	matches   []match          // one for each descriptor
 	levels    []level          // levels of all matches, in their order
@@ -87,7 +91,9 @@ type Plan struct {
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
 	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
+	name      []byte           // name of the request's reservations, a digest of Token
 	labels    []byte           // labels with values of the request, of all hits
+	groups    []limiter.Entry  // names of the groups of quotas, in the order of their numbers, see group
 	work      descriptors.Work // remaining work for matching values with patterns
 }
 
@@ -150,11 +156,15 @@ func (p *Plan) Reset() {
 	clear(p.levels)
 	clear(p.replacing)
 	clear(p.entries)
+	clear(p.groups)
 	*p = Plan{
 		Hits: p.Hits[:0], matches: p.matches[:0], levels: p.levels[:0], replacing: p.replacing[:0],
-		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0],
+		keys: p.keys[:0], holds: p.holds[:0], entries: p.entries[:0], labels: p.labels[:0], groups: p.groups[:0],
 	}
 }
+
+// Counted returns the entries of descriptor i without the entry that names its hold.
+func (p *Plan) Counted(i int) []limiter.Entry { return p.matches[i].entries }
 
 // addMatch adds the match of a descriptor and its levels, which an exception may replace. Its
 // error is about an invalid value or override of the descriptor, see Plan.Invalid.
@@ -185,19 +195,42 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
+// reserve makes the last hit, whose key starts at start, a settlement of the named reservation or,
+// without a name and unless the descriptor reports use by its own number of hits, a reservation.
+func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
+	h := &p.Hits[len(p.Hits)-1]
+	if d.Refund || name == nil && d.HasHitsAddend {
+		return
+	}
+	if h.Refund = name != nil; !h.Refund {
+		if p.Token == "" {
+			p.Token = rand.Text()
+			p.name = p.appendName(p.Token)
+		}
+		name = p.name
+	}
+	p.keys = limiter.AppendReservation(p.keys, name)
+	h.Reservation, h.Always = p.keys[start:len(p.keys):len(p.keys)], false
+}
+
 // nameHold sets the name of m's hold from the entry at holdEntry, unless its value is empty. It
 // removes that entry from m's entries, so that no key contains it.
 func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
-		start := len(p.holds)
-		p.holds = append(p.holds, value...) // only for hashing without allocation
-		digest := sha256.Sum256(p.holds[start:])
-		p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
-		m.hold = p.holds[start:len(p.holds):len(p.holds)]
+		m.hold = p.appendName(value)
 	}
 	first := len(p.entries)
 	p.entries = append(append(p.entries, m.entries[:holdEntry]...), m.entries[holdEntry+1:]...)
 	m.entries = p.entries[first:len(p.entries):len(p.entries)]
+}
+
+// appendName returns the digest of a value, which names a hold or a reservation.
+func (p *Plan) appendName(value string) []byte {
+	start := len(p.holds)
+	p.holds = append(p.holds, value...) // only for hashing without allocation
+	digest := sha256.Sum256(p.holds[start:])
+	p.holds = append(p.holds[:start], digest[:limiter.HoldSize]...)
+	return p.holds[start:len(p.holds):len(p.holds)]
 }
 
 // addLevels adds the levels of m: its override or its rule, then the rules above whose limits
@@ -208,7 +241,7 @@ func (pl *Planner) addLevels(p *Plan, m *match, domain string, d *Descriptor) (e
 	if d.HasOverride {
 		lowest, err = pl.addOverride(p, m, domain, d.Override)
 	}
-	m.inFlight = m.inFlight || lowest != nil && lowest.Hold != ""
+	m.inFlight = m.inFlight || lowest != nil && lowest.InFlight
 	for rule := lowest; rule != nil; rule = rule.Above {
 		p.addLevel(level{rule: rule, limits: rule.Limits, entries: rule.Counted(m.entries), patterns: rule.Patterns})
 	}
@@ -236,11 +269,35 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	})
 }
 
+// group returns the number of the group of quotas of a descriptor, which it adds if it is new, or
+// 0 if no entry has one of GroupKeys.
+func (pl *Planner) group(p *Plan, entries []limiter.Entry) (number uint8) {
+	if !slices.ContainsFunc(entries, func(e limiter.Entry) bool { return slices.Contains(pl.GroupKeys, e.Key) }) {
+		return 0
+	}
+	first := len(p.groups)
+	for _, key := range pl.GroupKeys {
+		name := limiter.Entry{Key: key}
+		if i := slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == key }); i >= 0 {
+			name = entries[i]
+		}
+		p.groups = append(p.groups, name)
+	}
+	for name := range slices.Chunk(p.groups[:first], len(pl.GroupKeys)) {
+		if number++; slices.Equal(name, p.groups[first:]) {
+			p.groups = p.groups[:first]
+			return number
+		}
+	}
+	return number + 1
+}
+
 // addHits adds a hit for every limit of match i that is neither unlimited nor replaced. An
 // unlimited limit cannot be replaced.
 func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 	m, d := &p.matches[i], &r.Descriptors[i]
 	m.firstHit = len(p.Hits)
+	group, grouped := uint8(0), false // grouped: group is known
 	for j := m.firstLevel; j < m.endLevel; j++ {
 		level := &p.levels[j]
 		var labels, prefix []byte // labels of the level's hits, and start of their keys
@@ -281,9 +338,18 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				Mode:   pl.DecidingMode(l),
 				Labels: labels,
 			})
+			if pl.Mode(l) == limiter.Quota || l.ShadowQuota {
+				if !grouped {
+					group, grouped = pl.group(p, m.entries), true
+				}
+				p.Hits[len(p.Hits)-1].Group = group
+			}
 			if isHold {
 				h := &p.Hits[len(p.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
+			}
+			if l.Settle != "" {
+				p.reserve(m.hold, d, start)
 			}
 		}
 		level.endHit = len(p.Hits)

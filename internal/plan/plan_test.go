@@ -103,6 +103,9 @@ func hitsOf(p *Plan) (hits []string) {
 		if h.Hold != nil {
 			hit += " hold"
 		}
+		if h.Reservation != nil {
+			hit += " reservation"
+		}
 		hits = append(hits, hit)
 	}
 	return hits
@@ -195,9 +198,10 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		"exceptions":   {rules, []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}, 5},
 		"holds":        {flightRules, []Descriptor{words("user=alice request_id=r1"), words("request_id=r2 user=bob")}, 4},
 		"an override":  {judgedRules, []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, 2},
+		"quota groups": {groupRules, []Descriptor{words("backend=a model=m"), words("backend=b model=m all=x"), words("backend=a model=m trial=x"), named("user=u")}, 6},
 		"levels below": {"domain: api\ndescriptors: [" + deep + "]\n", slices.Repeat([]Descriptor{words(strings.Repeat("a=1 ", 2*depth))}, 100), 100 * depth},
 	} {
-		res, planner, tree := new(Result), New(Options{Exceptions: &exceptions}), load(t, test.rules)
+		res, planner, tree := new(Result), New(Options{Exceptions: &exceptions, GroupKeys: groupKeys}), load(t, test.rules)
 		d := Decider{Planner: planner, Rules: func() *descriptors.Tree { return tree }, Store: denies{}}
 		r := &Request{Domain: "api", Descriptors: test.descriptors}
 		if n := testing.AllocsPerRun(10, func() {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -69,9 +70,30 @@ func (res *Result) setStatuses(opts *Options, denied bool) {
 func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
 	var v limiter.Verdict
 	for i := range res.Plan.Hits {
-		v.Add(opts.Mode(res.Plan.Hits[i].Limit), res.Decisions[i].Over)
+		h := &res.Plan.Hits[i]
+		v.Add(opts.Mode(h.Limit), h.Group, res.Decisions[i].Over)
 	}
 	return v.Denied()
+}
+
+// Available returns the names of the groups of quotas with room, see Options.GroupKeys. grouped
+// reports whether the request has such groups.
+func (res *Result) Available(opts *Options) (names [][]limiter.Entry, grouped bool) {
+	if len(res.Plan.groups) == 0 {
+		return nil, false
+	}
+	var v limiter.Verdict
+	for i := range res.Plan.Hits {
+		h := &res.Plan.Hits[i]
+		v.Add(h.EffectiveMode(), h.Group, res.Decisions[i].Over)
+	}
+	group := uint8(0)
+	for name := range slices.Chunk(res.Plan.groups, len(opts.GroupKeys)) {
+		if group++; v.HasRoom(group) {
+			names = append(names, name)
+		}
+	}
+	return names, true
 }
 
 // compare returns a negative number if the status should show the decision on hit i rather than
@@ -117,21 +139,27 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 }
 
 // RetryAfter returns the time until a denied request would be admitted, or Never. By then, no
-// enforced limit is exceeded, and a quota has room if there are any.
+// enforced limit is exceeded, and a group of quotas has room if there are any.
 func (res *Result) RetryAfter() time.Duration {
-	var longest uint64 // Never, which is -1, becomes the longest
-	var quotas []uint64
+	var longest uint64         // Never, which is -1, becomes the longest
+	groups := map[int]uint64{} // the wait for each group of quotas
 	for i := range res.Plan.Hits {
 		wait := uint64(res.Decisions[i].RetryAfter) // 0 if the limit was not exceeded
-		switch res.Plan.Hits[i].EffectiveMode() {
+		h := &res.Plan.Hits[i]
+		group := cmp.Or(int(h.Group), -1-i) // a number of its own for a hit that is a group of its own
+		switch h.EffectiveMode() {
 		case limiter.Enforced:
 			longest = max(longest, wait)
 		case limiter.Quota:
-			quotas = append(quotas, wait)
+			groups[group] = max(groups[group], wait)
+		case limiter.Shadow:
+			if h.Group > 0 {
+				groups[group] = max(groups[group], 0)
+			}
 		}
 	}
-	if len(quotas) > 0 {
-		longest = max(longest, slices.Min(quotas))
+	if len(groups) > 0 {
+		longest = max(longest, slices.Min(slices.Collect(maps.Values(groups))))
 	}
 	return time.Duration(longest)
 }

@@ -31,9 +31,9 @@ func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result)
 		b = s.opts.ResponseHeaders.append(b, 3, status)
 		b = s.opts.RequestHeaders.append(b, 4, status)
 	}
-	if s.opts.DynamicMetadata {
+	if s.opts.DynamicMetadata || result.Plan.Token != "" && !result.Denied {
 		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendBytes(b, metadata(r, result))
+		b = protowire.AppendBytes(b, s.metadata(r, result))
 	}
 	return b
 }

@@ -18,22 +18,41 @@ const maxEntryTexts = 16 << 10
 // metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct,
 // which Envoy passes to its access log and to other filters. As in envoyproxy/ratelimit, it has
 // the domain, the descriptors and the hitsAddend of the request, and the metadata of the rules
-// of admitted descriptors. Weir adds the answer to each descriptor, and the limits that denied
-// the request or would have denied it without a shadow mode.
-func metadata(r *plan.Request, result *plan.Result) []byte {
-	fields := map[string]any{"domain": utf8(r.Domain)}
+// of admitted descriptors. Weir adds the answer to each descriptor, the limits that denied the
+// request or would have denied it without a shadow mode, and the groups of quotas with room. Without
+// Options.DynamicMetadata, there is only the token of a reservation, which Envoy needs to settle it.
+func (s *Service) metadata(r *plan.Request, result *plan.Result) []byte {
+	fields := map[string]any{}
+	if token := result.Plan.Token; token != "" && !result.Denied {
+		fields["reservation"] = token
+	}
+	if s.opts.DynamicMetadata {
+		describe(fields, r, result, &s.opts.Decider.Options)
+	}
+	// Neither call fails, because all texts are UTF-8 and the metadata of rules has only JSON
+	// values.
+	message, _ := structpb.NewStruct(fields)
+	encoded, _ := proto.Marshal(message)
+	return encoded
+}
+
+// describe adds the fields that describe the request and its result.
+func describe(fields map[string]any, r *plan.Request, result *plan.Result, opts *plan.Options) {
+	fields["domain"] = utf8(r.Domain)
 	shadowed := addDenials(fields, r, result)
 	room := maxEntryTexts
+	cut := func(text string) string {
+		text = text[:min(len(text), room)]
+		room -= len(text)
+		return utf8(text)
+	}
 	asked := make([]any, len(r.Descriptors))
 	ofRules := make(map[string]any)
 	for i := range r.Descriptors {
 		d, s := &r.Descriptors[i], &result.Statuses[i]
 		entries := make([]any, len(d.Entries))
 		for i, e := range d.Entries {
-			text := e.Key + "=" + e.Value
-			text = text[:min(len(text), room)]
-			room -= len(text)
-			entries[i] = utf8(text)
+			entries[i] = cut(e.Key + "=" + e.Value)
 		}
 		descriptor := answer(s)
 		descriptor["entries"] = entries
@@ -55,14 +74,20 @@ func metadata(r *plan.Request, result *plan.Result) []byte {
 	if r.HitsAddend != 0 {
 		fields["hitsAddend"] = r.HitsAddend
 	}
+	if available, grouped := result.Available(opts); grouped {
+		groups := make([]any, len(available))
+		for i, name := range available {
+			group := map[string]any{}
+			for _, e := range name {
+				group[e.Key] = cut(e.Value)
+			}
+			groups[i] = group
+		}
+		fields["quota"] = map[string]any{"available": groups}
+	}
 	if len(ofRules) > 0 {
 		fields["metadata"] = ofRules
 	}
-	// Neither call fails, because all texts are UTF-8 and the metadata of rules has only JSON
-	// values.
-	message, _ := structpb.NewStruct(fields)
-	encoded, _ := proto.Marshal(message)
-	return encoded
 }
 
 // answer returns the code of a descriptor, and the rule and the limit that decided. limitName is

@@ -1,8 +1,10 @@
 package rls
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -35,11 +37,15 @@ descriptors:
   - key: quota
     quota_mode: true
     rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: backend
+    descriptors:
+      - {key: user, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+      - {key: model, quota_mode: true, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 0}}
   - key: bytes
     value: !!binary /w==
     rate_limit: {unit: minute, requests_per_unit: 1}
 `)
-	opts.DynamicMetadata = true
+	opts.DynamicMetadata, opts.GroupKeys = true, []string{"backend", "model"}
 	s := opts.service()
 	for _, tc := range []struct {
 		name    string
@@ -78,6 +84,14 @@ descriptors:
 		{"a quota that is used up", "quota=1 quota=2 +2",
 			`{"domain": "api", "hitsAddend": 2, "descriptors": [{"entries": ["quota=1"], "code": "OVER_LIMIT", "rule": "quota", "remaining": 0},
 			  {"entries": ["quota=2"], "code": "OVER_LIMIT", "rule": "quota", "remaining": 0}], "deniedBy": {"rule": "quota", "limit": "minute"}}`},
+		{"groups of quotas", "backend=a;user=u(2) backend=b;user=v backend=c;model=\xff",
+			`{"domain": "api", "descriptors": [{"entries": ["backend=a", "user=u"], "code": "OVER_LIMIT", "hitsAddend": 2, "rule": "backend|user", "remaining": 0},
+			  {"entries": ["backend=b", "user=v"], "code": "OK", "rule": "backend|user", "remaining": 0},
+			  {"entries": ["backend=c", "model=\ufffd"], "code": "OK", "rule": "backend|model", "remaining": 0, "shadow": true}],
+			  "quota": {"available": [{"backend": "b", "model": ""}, {"backend": "c", "model": "\ufffd"}]}, "wouldDenyBy": {"rule": "backend|model", "limit": "minute"}}`},
+		{"no group of quotas has room", "backend=a;user=u",
+			`{"domain": "api", "descriptors": [{"entries": ["backend=a", "user=u"], "code": "OVER_LIMIT", "rule": "backend|user", "remaining": 0}],
+			  "quota": {"available": []}, "deniedBy": {"rule": "backend|user", "limit": "minute"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wantStruct(t, response(t, decide(t, s, tc.request).response).GetDynamicMetadata(), tc.want)
@@ -101,4 +115,48 @@ func wantStruct(t *testing.T, got *structpb.Struct, want string) {
 	if !proto.Equal(got, &wanted) {
 		t.Errorf("got %v, want %v", got, &wanted)
 	}
+}
+
+// A reservation gets a token, without DynamicMetadata, too. The token settles it once.
+func TestTokenOfReservation(t *testing.T) {
+	o := options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100, settle: reservation}}, {key: path, rate_limit: {unit: day, requests_per_unit: 9}}]}")
+	s, token := o.service(), ""
+	for _, step := range []struct {
+		request string
+		left    uint32
+		tokens  int
+		unknown float64
+	}{
+		{"path=a", 8, 0, 0},
+		{"user=a +40", 60, 1, 0},
+		{"user=b;reservation=TOKEN(30)", 100, 0, 1},
+		{"user=a;reservation=TOKEN(30)", 70, 0, 1},
+		{"user=a;reservation=TOKEN(0)", 70, 0, 2},
+		{"user=a;reservation=forged(0)", 70, 0, 3},
+		{"user=a(80)", 0, 0, 3},
+		{"user=a +1", 0, 0, 3},
+	} {
+		got := response(t, decide(t, s, strings.ReplaceAll(step.request, "TOKEN", token)).response)
+		fields := got.GetDynamicMetadata().GetFields()
+		if left := got.GetStatuses()[0].GetLimitRemaining(); left != step.left || len(fields) != step.tokens {
+			t.Errorf("%s: %d left, metadata %v, want %d and %d tokens", step.request, left, fields, step.left, step.tokens)
+		}
+		if step.tokens > 0 {
+			token = fields["reservation"].GetStringValue()
+		}
+		if got := unknownReservations(t, o.registry); got != step.unknown {
+			t.Errorf("%s: %v unknown reservations, want %v", step.request, got, step.unknown)
+		}
+	}
+}
+
+// unknownReservations returns the value of weir_unknown_reservations_total.
+func unknownReservations(t *testing.T, registry prometheus.Gatherer) float64 {
+	t.Helper()
+	for _, family := range testenv.Must(registry.Gather())(t) {
+		if family.GetName() == "weir_unknown_reservations_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return -1
 }

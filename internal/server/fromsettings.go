@@ -32,7 +32,7 @@ func ReadRules(s settings.RulesPath) (found []descriptors.File, skipped []string
 // PlanOptions returns the options that decide about requests, without Keys and Exceptions.
 func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan.Options {
 	charges := map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}
-	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode}
+	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode, GroupKeys: m.QuotaGroupKeys}
 }
 
 // settingsHash returns a short hash of the settings that change decisions.

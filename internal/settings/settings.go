@@ -137,6 +137,8 @@ type Answers struct {
 type Modes struct {
 	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Requests are counted; only statuses show what would be denied."`
 	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only what exceeds all its limits, as with quota_mode everywhere."`
+
+	QuotaGroupKeys []string `env:"QUOTA_GROUP_KEYS" default:"backend_name,model_name_override" placeholder:"KEY,..." help:"Entries whose values group the quotas of a request."`
 }
 
 // Store configures the counters.

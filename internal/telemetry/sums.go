@@ -97,7 +97,10 @@ func (c *counters) idle() bool {
 // Count counts the hits of a decided request, except for refunds and peeks.
 func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 	for i := range hits {
-		if h := &hits[i]; !h.Refund && h.Cost > 0 {
+		switch h := &hits[i]; {
+		case h.Refund && h.Reservation != nil && decisions[i].Already:
+			u.unknown.Inc()
+		case !h.Refund && h.Cost > 0:
 			u.count(h, &decisions[i])
 		}
 	}

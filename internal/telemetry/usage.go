@@ -32,6 +32,7 @@ type Usage struct {
 	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of Keep that expire has not marked yet, or nil
 
 	storeErrors  prometheus.Counter
+	unknown      prometheus.Counter // settlements of unknown reservations
 	overflow     prometheus.Counter // hits whose series did not fit in detailed
 	overflowOnce sync.Once
 }
@@ -57,6 +58,10 @@ func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usa
 		detailed:  make(map[detail]*detailSeries),
 		storeErrors: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
+		}),
+		unknown: register.NewCounter(prometheus.CounterOpts{
+			Name: "weir_unknown_reservations_total",
+			Help: "Settlements that changed nothing, because the window of the reservation ended, it was settled before, or the token is invalid.",
 		}),
 		overflow: register.NewCounter(prometheus.CounterOpts{
 			Name: "weir_detailed_series_overflow_total",

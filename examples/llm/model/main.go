@@ -1,7 +1,8 @@
 // Command model is the upstream of the example. It sends a fixed answer like a
-// language model and reports as many tokens as the request permits
-// (max_tokens). If the request sets stream, the answer consists of events. It is
-// also the receiver of Weir's events: GET /events returns the last one.
+// language model and reports as many tokens as the request permits (max_tokens),
+// or as its field use says. If the request sets stream, the answer consists of
+// events. It is also the receiver of Weir's events: GET /events returns the last
+// one.
 package main
 
 import (
@@ -39,16 +40,20 @@ func main() {
 func complete(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		MaxTokens int  `json:"max_tokens"`
+		Use       *int `json:"use"`
 		Stream    bool `json:"stream"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, "the body is no request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
+	if request.Use == nil {
+		request.Use = &request.MaxTokens
+	}
 	// Writes fail only if the client has disconnected.
 	if !request.Stream {
 		w.Header().Set("content-type", "application/json")
-		fmt.Fprintf(w, `{"choices": [{"message": {"content": "How do you do?"}}], "usage": {"total_tokens": %d}}`+"\n", request.MaxTokens)
+		fmt.Fprintf(w, `{"choices": [{"message": {"content": "How do you do?"}}], "usage": {"total_tokens": %d}}`+"\n", *request.Use)
 		return
 	}
 	w.Header().Set("content-type", "text/event-stream")
@@ -56,5 +61,5 @@ func complete(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `data: {"choices": [{"delta": {"content": %q}}], "usage": null}`+"\n\n", word)
 		_ = http.NewResponseController(w).Flush()
 	}
-	fmt.Fprintf(w, `data: {"choices": [], "usage": {"total_tokens": %d}}`+"\n\ndata: [DONE]\n\n", request.MaxTokens)
+	fmt.Fprintf(w, `data: {"choices": [], "usage": {"total_tokens": %d}}`+"\n\ndata: [DONE]\n\n", *request.Use)
 }

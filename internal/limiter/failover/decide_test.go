@@ -33,6 +33,7 @@ func always(h limiter.Hit) limiter.Hit          { h.Always = true; return h }
 func refund(h limiter.Hit) limiter.Hit          { h.Refund = true; return h }
 func shadow(h limiter.Hit) limiter.Hit          { h.Mode = limiter.Shadow; return h }
 func quota(h limiter.Hit) limiter.Hit           { h.Mode = limiter.Quota; return h }
+func grouped(h limiter.Hit) limiter.Hit         { h.Mode, h.Group = limiter.Quota, 1; return h }
 
 // The decisions of the failure modes.
 var (
@@ -92,6 +93,8 @@ func TestModes(t *testing.T) {
 		{name: "a quota that allows beside a local one that is over", before: requests{{times(3, hit(locally))}}, hits: []limiter.Hit{quota(hit(locally)), quota(hit(allowing))},
 			want: []limiter.Decision{{Over: true, Used: 3, ResetAfter: 30 * time.Second, RetryAfter: 30 * time.Second}, allowed}},
 
+		{name: "a quota that denies in the group of one that allows", hits: []limiter.Hit{grouped(hit(denying)), grouped(hit(allowing)), grouped(hit(locally))},
+			want: []limiter.Decision{denied, spared, {Remaining: 3, ResetAfter: 30 * time.Second}}, denied: true},
 		{name: "a limit of 0 does not allow", hits: []limiter.Hit{hit(none)}, denied: true,
 			want: []limiter.Decision{{Over: true, ResetAfter: time.Second, RetryAfter: limiter.Never}}},
 		{name: "more than a limit is allowed", hits: []limiter.Hit{times(4, hit(allowing))}, want: []limiter.Decision{allowed}},

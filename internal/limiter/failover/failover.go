@@ -164,7 +164,7 @@ func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter
 			limit = closed
 		}
 		// Without a Cost, the hit is a peek, which writes nothing.
-		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode()}
+		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode(), Group: h.Group}
 		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
 	}
 	if !anyLocal {

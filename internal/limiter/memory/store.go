@@ -113,13 +113,21 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	var afterBuf [scratch]limiter.State
 	locations := slices.Grow(locationsBuf[:0], len(hits))[:len(hits)]
 	after := slices.Grow(afterBuf[:0], len(hits))[:len(hits)]
-	var touched uint64 // mask of shards
+	var records []location // of the hits' reservations, nil if there are none
+	var touched uint64     // mask of shards
 	for i := range hits {
 		var shard int
 		locations[i], shard = s.locate(hits[i].Key)
 		touched |= 1 << shard
+		if key := hits[i].Reservation; key != nil {
+			if records == nil {
+				records = make([]location, len(hits))
+			}
+			records[i], shard = s.locate(key)
+			touched |= 1 << shard
+		}
 	}
-	denied, now, err := s.count(ctx, touched, hits, locations, out, after)
+	denied, now, err := s.count(ctx, touched, hits, locations, records, out, after)
 	if err != nil {
 		return false, err
 	}
@@ -136,7 +144,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 
 // count calls limiter.Count under the locks of the touched shards. It returns the time of the
 // decision. Its error comes from limiter.Left.
-func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
+func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, locations, records []location, out []limiter.Decision, after []limiter.State) (denied bool, now int64, err error) {
 	// All requests lock shards in ascending order, so that there is no deadlock.
 	for rest := touched; rest != 0; rest &= rest - 1 {
 		s.shards[bits.TrailingZeros64(rest)].mu.Lock()
@@ -156,24 +164,38 @@ func (s *Store) count(ctx context.Context, touched uint64, hits []limiter.Hit, l
 	// others.
 	var statesBuf [scratch]*limiter.State
 	states := statesBuf[:0]
-	var uses []limiter.Uses
+	var kept []limiter.Kept
 	for i := range hits {
 		p, h := &locations[i], &hits[i]
 		if p.counter = p.shard.find(p.hash, h.Key); p.counter == 0 {
 			p.counter = p.shard.add(p.hash, h.Key)
 		}
 		states = append(states, &p.shard.at(p.counter).state)
+		if !h.HasUses() && h.Reservation == nil {
+			continue
+		}
+		if kept == nil {
+			kept = make([]limiter.Kept, len(hits))
+		}
 		if h.HasUses() {
-			if uses == nil {
-				uses = make([]limiter.Uses, len(hits))
+			kept[i].Uses = p.shard.usesOf(p.counter, h)
+		}
+		if h.Reservation != nil {
+			r := &records[i]
+			if r.counter = r.shard.find(r.hash, h.Reservation); r.counter == 0 {
+				r.counter = r.shard.add(r.hash, h.Reservation)
 			}
-			uses[i] = p.shard.usesOf(p.counter, h)
+			kept[i].Record = &r.shard.at(r.counter).state
 		}
 	}
-	denied = limiter.Count(hits, states, uses, now, out, after)
+	denied = limiter.Count(hits, states, kept, now, out, after)
 	evictions := 0
 	for i, p := range locations {
 		evictions += p.shard.keep(p.counter, hits[i].Limit.Expiry(after[i]), now)
+		if hits[i].Reservation != nil {
+			r := records[i]
+			evictions += r.shard.keep(r.counter, hits[i].Limit.Record().Expiry(r.shard.at(r.counter).state), now)
+		}
 	}
 	for _, p := range locations {
 		p.shard.clear(now, clearedPerHit)

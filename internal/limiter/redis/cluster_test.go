@@ -94,6 +94,9 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	for i, h := range in {
 		player, counter, _ := strings.Cut(string(h.Key), " counter ")
 		in[i].Key = []byte("{" + player + "}" + counter)
+		if h.Reservation != nil {
+			in[i].Reservation = []byte("{" + player + "}" + string(h.Reservation))
+		}
 	}
 	return s.Store.Decide(ctx, in, out)
 }

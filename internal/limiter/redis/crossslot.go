@@ -103,7 +103,7 @@ func cloneHits(hits []limiter.Hit) []limiter.Hit {
 	hits = slices.Clone(hits)
 	for i := range hits {
 		h := &hits[i]
-		h.Key, h.Hold, h.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), nil
+		h.Key, h.Hold, h.Reservation, h.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), bytes.Clone(h.Reservation), nil
 	}
 	return hits
 }
@@ -179,7 +179,7 @@ func (p *part) await() {
 	p.states, p.err = p.ticket.Outcomes(p.out, nil)
 	var v limiter.Verdict
 	for i := range p.hits {
-		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
+		v.Add(p.hits[i].EffectiveMode(), p.hits[i].Group, p.out[i].Over)
 	}
 	p.vetoed = v.Vetoed
 }
@@ -219,7 +219,7 @@ func (r *crossSlot) merge() {
 	}
 }
 
-// releases returns a release for each counter and each hold that hits have charged although
+// releases returns a release for each counter, each hold and each reservation that hits have charged although
 // their request is denied. For each release, charged has the index of the first hit on its
 // counter.
 func releases(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []wire.Release, charged []int) {
@@ -228,11 +228,11 @@ func releases(hits []limiter.Hit, firsts []int, out []limiter.Decision, states [
 		h, first := &hits[i], firsts[i]
 		switch {
 		case h.Unconditional() || h.Cost == 0 || out[i].Over || out[i].Already:
-		case h.Hold == nil && size[first] > 0:
+		case h.Hold == nil && h.Reservation == nil && size[first] > 0:
 			list[size[first]-1].Hit.Cost += uint64(h.CountedCost())
 		default:
 			list, charged = append(list, wire.Release{Hit: *h, Charged: states[i]}), append(charged, first)
-			if h.Hold == nil {
+			if h.Hold == nil && h.Reservation == nil {
 				size[first] = len(list)
 			}
 		}

@@ -82,6 +82,9 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 			hits[i] = hit(key, limits[l], uint64(random.IntN(4)))
 			hits[i].Refund = always[key] && random.IntN(2) == 0
 			hits[i].Always = always[key] && !hits[i].Refund
+			if hits[i].Limit.Mode != limiter.Enforced {
+				hits[i].Group = uint8(random.IntN(3))
+			}
 			if hits[i].Limit.HoldKey() != "" {
 				hits[i].Hold = bytes.Repeat([]byte{byte(random.IntN(12))}, limiter.HoldSize)
 			}

@@ -200,7 +200,9 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 		case 2:
 			hit.Always = true
 		}
-		hit.Mode = limiter.Mode(h.IntN(3))
+		if hit.Mode = limiter.Mode(h.IntN(3)); hit.Mode != limiter.Enforced {
+			hit.Group = uint8(h.IntN(3))
+		}
 		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // Redis may have forgotten a bucket that is empty at the other amount
 			spec.RequestsPerUnit *= 2
 		}

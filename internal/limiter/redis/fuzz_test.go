@@ -129,7 +129,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 		t.Fatalf("deciding %v: %v", requests, c.Err)
 	}
 	for place, hits := range requests {
-		of, uses := make([]*limiter.State, len(hits)), make([]limiter.Uses, len(hits))
+		of, kept := make([]*limiter.State, len(hits)), make([]limiter.Kept, len(hits))
 		for i, h := range hits {
 			key := string(h.Key)
 			if all.states[key] == nil {
@@ -138,11 +138,17 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 			if h.HasUses() && all.uses[key] == nil {
 				all.uses[key] = h.NewUses()
 			}
-			of[i], uses[i] = all.states[key], all.uses[key]
+			of[i], kept[i].Uses = all.states[key], all.uses[key]
+			if record := string(h.Reservation); record != "" {
+				if all.states[record] == nil {
+					all.states[record] = new(limiter.State)
+				}
+				kept[i].Record = all.states[record]
+			}
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := s.main.result(queue.Ticket{Call: c, Request: place}, hits, got)
-		if wantDenied := limiter.Decide(hits, of, uses, now, want); denied != wantDenied || err != nil {
+		if wantDenied := limiter.Decide(hits, of, kept, now, want); denied != wantDenied || err != nil {
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
 		}
 		for i, h := range hits {
@@ -196,8 +202,14 @@ func (in *input) time(now int64) int64 {
 func (in *input) requests() [][]limiter.Hit {
 	requests := make([][]limiter.Hit, 1+in.byte()%4)
 	for r := range requests {
+		settles := in.byte()%2 == 0 // a request reserves or settles
 		for range 1 + in.byte()%6 {
-			requests[r] = append(requests[r], in.hit())
+			hit := in.hit()
+			if hit.Limit.Settle != "" && in.byte()%2 == 0 {
+				name := bytes.Repeat([]byte{in.byte() % 2}, limiter.HoldSize)
+				hit.Reservation, hit.Refund, hit.Always = limiter.AppendReservation(bytes.Clone(hit.Key), name), settles, false
+			}
+			requests[r] = append(requests[r], hit)
 		}
 	}
 	return requests
@@ -225,6 +237,9 @@ func (in *input) hit() limiter.Hit {
 	}
 	if spec.Algorithm.Takes(limiter.DenyForOption) {
 		spec.DenyFor = []time.Duration{0, limiter.MinBan, time.Hour, limiter.MaxPeriod}[in.byte()%4]
+	}
+	if spec.Algorithm.Takes(limiter.SettleOption) {
+		spec.Settle = "reservation"
 	}
 	limit, err := limiter.NewLimit(spec)
 	for err != nil { // because its numbers are too large

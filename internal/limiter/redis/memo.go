@@ -101,7 +101,7 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 		if states[i].Until != before[i].Until {
 			return false
 		}
-		v.Add(hits[i].EffectiveMode(), out[i].Over && known[i])
+		v.Add(hits[i].EffectiveMode(), hits[i].Group, out[i].Over && known[i])
 		out[i].Remembered = out[i].Over
 	}
 	return v.Denied()

@@ -229,6 +229,9 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	}
 	f.want("a quota that is not over", false, 1, quota("user", 1), quota("b", 3))
 	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
+	grouped := func(h limiter.Hit, group uint8) limiter.Hit { h.Group = group; return h }
+	f.want("a quota of another group", false, 1, grouped(quota("user", 1), 1), grouped(quota("b", 3), 2))
+	f.want("a new quota of the same group", true, 0, grouped(quota("user", 1), 1), grouped(quota("d", 3), 1))
 }
 
 // TestKnownDenialTellsWhatWasSeenOfOthers denies a request from memory because of one of its

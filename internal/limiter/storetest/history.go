@@ -52,6 +52,7 @@ func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) li
 				if stepBack {
 					p.play(p.renewal())
 					p.lower()
+					clear(p.reserved) // a store may have forgotten a record whose window ended
 					p.play(p.renewal())
 				}
 			})
@@ -134,13 +135,14 @@ type player struct {
 	time     *timeline
 	model    *Model
 	counters []counter
+	reserved map[string][]byte // by counter, the last reservation
 	decided  int
 }
 
 func newPlayer(seed uint64, name int, f *fixture, l *timeline) *player {
 	p := &player{
 		fixture: f, Rand: rand.New(rand.NewPCG(seed, uint64(name+1))), name: name,
-		time: l, model: NewModel(f.clock.now),
+		time: l, model: NewModel(f.clock.now), reserved: map[string][]byte{},
 	}
 	for a := range limiter.AlgorithmNames() {
 		for _, c := range algorithms[limiter.Algorithm(a)].counters {
@@ -157,6 +159,11 @@ func (p *player) play(hits []limiter.Hit) {
 	wantDenied, _ := p.model.Decide(p.Context(), hits, want)
 	denied, err := p.store.Decide(context.WithoutCancel(p.Context()), hits, got)
 	p.decided += len(hits)
+	for _, h := range hits {
+		if h.Reservation != nil {
+			p.reserved[string(h.Key)] = h.Reservation
+		}
+	}
 	if err != nil || denied != wantDenied || !slices.Equal(got, want) {
 		p.Errorf("player %d after %d decisions at %v: error %v, denied is %v, want %v",
 			p.name, p.decided, p.clock.now().UTC(), err, denied, wantDenied)
@@ -207,11 +214,19 @@ func (p *player) hit(c *counter) limiter.Hit {
 	if c.holds() {
 		hit.Hold, hit.Refund = name(p.Uint64N(8)), p.IntN(3) == 0
 	}
-	switch p.IntN(10) {
-	case 0:
+	if hit.Limit.Mode != limiter.Enforced {
+		hit.Group = uint8(p.IntN(3))
+	}
+	last := p.reserved[c.key]
+	switch n := p.IntN(12); {
+	case n == 0:
 		hit.Always = true
-	case 1, 2:
+	case n < 3:
 		hit.Refund = true
+	case n < 5 && hit.Limit.Settle != "" && hit.Cost > 0:
+		hit.Reservation = reservation(c.key, p.Uint64())
+	case n < 8 && last != nil: // often after it was settled, or although it was denied
+		hit.Refund, hit.Reservation = true, last
 	}
 	return hit
 }
@@ -264,6 +279,9 @@ func (p *player) limit(c *counter) *limiter.Limit {
 func (c *counter) holds() bool { return c.amounts[0][0].HoldKey() != "" }
 
 func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {
+	if s.Algorithm.Takes(limiter.SettleOption) {
+		s.Settle = "reservation"
+	}
 	c := counter{scale: scale, amounts: limitsOf(s, amounts)}
 	if s.Algorithm.Takes(limiter.DenyForOption) {
 		s.DenyFor = 11 * time.Minute

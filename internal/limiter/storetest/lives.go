@@ -93,6 +93,8 @@ func (l *life) read(text string) error {
 			d.Charged = true
 		case "already":
 			d.Already = true
+		case "reserved":
+			d.Reserved = int64(of.number())
 		case "used":
 			d.Used = int64(of.number())
 		case "remaining":
@@ -158,8 +160,12 @@ func (w *line) hit() (h limiter.Hit) {
 			h.Always, h.Cost = true, w.number()
 		case "hold":
 			h.Hold = name(w.number())
+		case "reserve", "settle":
+			h.Refund, h.Reservation = word == "settle", reservation(string(h.Key), w.number())
 		case "in":
 			h.Mode = modes[w.next()]
+		case "group":
+			h.Group = uint8(w.number())
 		case "of":
 			h.Limit = w.limit()
 			return h
@@ -174,7 +180,7 @@ var modes = map[string]limiter.Mode{"shadow": limiter.Shadow, "quota": limiter.Q
 
 // limit reads a limit, up to the end of the line.
 func (w *line) limit() *limiter.Limit {
-	s := limiter.Spec{RequestsPerUnit: w.number()}
+	s := limiter.Spec{RequestsPerUnit: w.number(), Settle: "reservation"}
 	for len(w.list) > 0 {
 		word := w.next()
 		if unit, isUnit := limiter.ParseUnit(word); isUnit {

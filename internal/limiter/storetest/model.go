@@ -14,8 +14,8 @@ type Model struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	counters map[string]*limiter.State
-	uses     map[string]limiter.Uses // by key
+	counters map[string]*limiter.State // counters and records of reservations, by key
+	uses     map[string]limiter.Uses   // by key
 }
 
 // NewModel returns a model without counters. now is its clock.
@@ -30,7 +30,7 @@ func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err
 	}
-	return limiter.Decide(hits, statesOf(hits, m.counters), m.usesOf(hits), m.now().UnixMicro(), out), nil
+	return limiter.Decide(hits, statesOf(hits, m.counters), m.keptOf(hits, m.counters), m.now().UnixMicro(), out), nil
 }
 
 // Peek implements limiter.CounterStore. It never fails.
@@ -38,12 +38,12 @@ func (m *Model) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now().UnixMicro()
-	states, uses := statesOf(hits, m.counters), m.usesOf(hits)
+	states, kept := statesOf(hits, m.counters), m.keptOf(hits, m.counters)
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		state := *states[i]
-		if uses[i] != nil {
-			state = hits[i].Limit.State(state, uses[i], 1, now)
+		if uses := kept[i].Uses; uses != nil {
+			state = hits[i].Limit.State(state, uses, 1, now)
 		}
 		counters[i] = hits[i].Limit.Counter(state, now)
 	}
@@ -61,20 +61,24 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	return nil
 }
 
-// usesOf returns, for each hit that has uses, the uses of its counter.
-func (m *Model) usesOf(hits []limiter.Hit) []limiter.Uses {
-	uses := make([]limiter.Uses, len(hits))
+// keptOf returns, for each hit, the uses of its counter if it has some, and the record of its
+// reservation, which is in all.
+func (m *Model) keptOf(hits []limiter.Hit, all map[string]*limiter.State) []limiter.Kept {
+	kept := make([]limiter.Kept, len(hits))
 	for i := range hits {
 		key := string(hits[i].Key)
+		if hits[i].Reservation != nil {
+			kept[i].Record = stateOf(string(hits[i].Reservation), all)
+		}
 		if !hits[i].HasUses() {
 			continue
 		}
 		if m.uses[key] == nil {
 			m.uses[key] = hits[i].NewUses()
 		}
-		uses[i] = m.uses[key]
+		kept[i].Uses = m.uses[key]
 	}
-	return uses
+	return kept
 }
 
 // expiresSoon reports whether one of the counters of hits would expire within lifetime if hits
@@ -89,10 +93,17 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	}
 	now := m.now()
 	states := statesOf(hits, trial)
-	limiter.Decide(hits, states, nil, now.UnixMicro(), make([]limiter.Decision, len(hits)))
+	kept := m.keptOf(hits, trial)
+	for i := range kept {
+		kept[i].Uses = nil
+	}
+	limiter.Decide(hits, states, kept, now.UnixMicro(), make([]limiter.Decision, len(hits)))
+	soon := func(expiry int64) bool {
+		return expiry > now.UnixMicro() && expiry < now.Add(lifetime).UnixMicro()
+	}
 	for i, s := range states {
-		left := hits[i].Limit.Expiry(*s) - now.UnixMicro()
-		if left > 0 && left < lifetime.Microseconds() {
+		l, record := hits[i].Limit, kept[i].Record
+		if soon(l.Expiry(*s)) || record != nil && soon(l.Record().Expiry(*record)) {
 			return true
 		}
 	}
@@ -103,11 +114,15 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 func statesOf(hits []limiter.Hit, all map[string]*limiter.State) []*limiter.State {
 	states := make([]*limiter.State, len(hits))
 	for i := range hits {
-		key := string(hits[i].Key)
-		if all[key] == nil {
-			all[key] = new(limiter.State)
-		}
-		states[i] = all[key]
+		states[i] = stateOf(string(hits[i].Key), all)
 	}
 	return states
+}
+
+// stateOf returns the state of a key, and adds a new one to all.
+func stateOf(key string, all map[string]*limiter.State) *limiter.State {
+	if all[key] == nil {
+		all[key] = new(limiter.State)
+	}
+	return all[key]
 }

@@ -152,6 +152,6 @@ func (f *fixture) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
 }
 
 func describe(h limiter.Hit) string {
-	return fmt.Sprintf("{%.40q %d per %v mode %d, cost %d refund %v always %v}",
-		h.Key, h.Limit.RequestsPerUnit, h.Limit.Period(), h.Limit.Mode, h.Cost, h.Refund, h.Always)
+	return fmt.Sprintf("{%.40q %d per %v mode %d group %d, cost %d refund %v always %v reservation %q}",
+		h.Key, h.Limit.RequestsPerUnit, h.Limit.Period(), h.Limit.Mode, h.Group, h.Cost, h.Refund, h.Always, h.Reservation)
 }

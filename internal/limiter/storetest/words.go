@@ -51,6 +51,12 @@ func name(n uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), n)
 }
 
+// reservation returns the key of a record of a counter, in the slot of the counter. Keys of
+// limiter.Keys for a cluster have a hash tag, but keys of tests have none.
+func reservation(key string, n uint64) []byte {
+	return limiter.AppendReservation([]byte("{"+key+"}"), name(n))
+}
+
 // hold takes the hold with number n, and release releases it.
 func hold(l *limiter.Limit, n uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte("a"), Limit: l, Cost: 1, Hold: name(n)}

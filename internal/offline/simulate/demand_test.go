@@ -36,14 +36,14 @@ func history(random *rand.Rand, n int) (list []ask) {
 // denies reports whether a limit would deny any hit of a history.
 func denies(t *testing.T, s limiter.Spec, list []ask) bool {
 	hit, state := limiter.Hit{Limit: storetest.Must(s)}, limiter.State{}
-	var uses []limiter.Uses
+	var kept []limiter.Kept
 	if hit.HasUses() {
-		uses = append(uses, hit.NewUses())
+		kept = append(kept, limiter.Kept{Uses: hit.NewUses()})
 	}
 	for _, a := range list {
 		var out [1]limiter.Decision
 		hit.Cost = a.cost
-		if limiter.Decide([]limiter.Hit{hit}, []*limiter.State{&state}, uses, a.at, out[:]) {
+		if limiter.Decide([]limiter.Hit{hit}, []*limiter.State{&state}, kept, a.at, out[:]) {
 			return true
 		}
 	}

@@ -44,7 +44,7 @@ type engine struct {
 	known     []client
 	clients   []*client // pointers into known; hits on one counter share one
 	states    []*limiter.State
-	uses      []limiter.Uses // nil without a sliding log
+	kept      []limiter.Kept // nil without a sliding log
 	decisions []limiter.Decision
 	after     []limiter.State
 }
@@ -163,12 +163,12 @@ func (e *engine) advance(now int64) {
 // the beginning of a request change counters, but not the statistics, and deny nothing.
 func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	e.load(hits)
-	denied := limiter.Count(e.hits, e.states, e.uses, e.now, e.decisions, e.after)
+	denied := limiter.Count(e.hits, e.states, e.kept, e.now, e.decisions, e.after)
 	wouldBe := denied
 	if e.plan.ShadowMode { // the call may be admitted only because of it
 		var v limiter.Verdict
 		for i := range hits {
-			v.Add(e.plan.Mode(hits[i].Limit), e.decisions[i].Over)
+			v.Add(e.plan.Mode(hits[i].Limit), hits[i].Group, e.decisions[i].Over)
 		}
 		wouldBe = wouldBe || v.Denied()
 	}
@@ -215,7 +215,7 @@ func (e *engine) load(hits []hit) {
 	n := len(hits)
 	e.hits = e.hits[:0]
 	e.known, e.clients, e.states = sized(e.known, n), sized(e.clients, n), sized(e.states, n)
-	e.decisions, e.after, e.uses = sized(e.decisions, n), sized(e.after, n), nil
+	e.decisions, e.after, e.kept = sized(e.decisions, n), sized(e.after, n), nil
 	for i := range hits {
 		h, c := &hits[i], &e.known[i]
 		same := func(o hit) bool { return o.of == h.of && o.hash == h.hash }
@@ -227,8 +227,8 @@ func (e *engine) load(hits []hit) {
 		e.hits = append(e.hits, h.Hit)
 		e.clients[i], e.states[i] = c, &c.state
 		if c.logs != nil {
-			e.uses = append(e.uses, make([]limiter.Uses, n-len(e.uses))...)
-			e.uses[i] = &c.logs.real
+			e.kept = append(e.kept, make([]limiter.Kept, n-len(e.kept))...)
+			e.kept[i].Uses = &c.logs.real
 		}
 	}
 }

@@ -53,3 +53,23 @@ descriptors:
 		})
 	}
 }
+
+// The quotas of one group deny like enforced limits. Without GroupKeys, all must be exceeded.
+func TestQuotaGroups(t *testing.T) {
+	log := jsonLog(t, randomLog(rand.New(rand.NewPCG(5, 5)), 500))
+	config := mustEnvoy(t, `
+domain: api
+rate_limits:
+  - actions: [{generic_key: {descriptor_key: backend, descriptor_value: a}}, {remote_address: {}}]
+  - actions: [{generic_key: {descriptor_key: backend, descriptor_value: a}}, {request_headers: {header_name: x-user, descriptor_key: user}}]
+`)
+	denied := func(quota string, by plan.Options) uint64 {
+		const of = "{unit: minute, requests_per_unit: 2}, quota_mode: "
+		rules := "{domain: api, descriptors: [{key: backend, descriptors: [{key: remote_address, rate_limit: " + of + quota + "}, {key: user, rate_limit: " + of + quota + "}]}]}"
+		return mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: mustRules(t, rules), Plan: by}).Denied
+	}
+	grouped, enforced, flat := denied("true", plan.Options{GroupKeys: []string{"backend"}}), denied("false", plan.Options{}), denied("true", plan.Options{})
+	if grouped != enforced || flat == 0 || flat >= enforced {
+		t.Errorf("%d requests are denied by a group, %d by enforced limits, %d by quotas alone", grouped, enforced, flat)
+	}
+}

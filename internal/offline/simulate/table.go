@@ -107,12 +107,12 @@ func (t *table) demand(c *client, h *limiter.Hit, now int64) {
 		return
 	}
 	hits := []limiter.Hit{{Limit: t.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}}
-	var uses []limiter.Uses
+	var kept []limiter.Kept
 	if c.logs != nil {
-		hits[0].Limit, uses = t.largest, []limiter.Uses{&c.logs.alone}
+		hits[0].Limit, kept = t.largest, []limiter.Kept{{Uses: &c.logs.alone}}
 	}
 	out, after := make([]limiter.Decision, 1), make([]limiter.State, 1)
-	limiter.Count(hits, []*limiter.State{&c.alone}, uses, now, out, after)
+	limiter.Count(hits, []*limiter.State{&c.alone}, kept, now, out, after)
 	if h.Refund {
 		return
 	}

@@ -198,6 +198,7 @@ func TestLift(t *testing.T) {
 	}
 	quota := with(func(c *operators.Counter) { c.Mode = "quota_mode" })
 	free := with(func(c *operators.Counter) { c.Mode, c.Remaining = "quota_mode", 1 })
+	grouped := with(func(c *operators.Counter) { c.Mode, c.Grouped = "quota_mode", true })
 	for name, tt := range map[string]struct {
 		limits []operators.Counter
 		want   string
@@ -210,6 +211,7 @@ func TestLift(t *testing.T) {
 		"replaced":          {[]operators.Counter{with(func(c *operators.Counter) { c.Replaced = true })}, ""},
 		"a free quota":      {[]operators.Counter{quota, free}, ""},
 		"full quotas":       {[]operators.Counter{quota, quota}, "--amount 10x"},
+		"a full group":      {[]operators.Counter{grouped, free}, "--amount 10x"},
 		"an amount of 0":    {[]operators.Counter{full, {}}, "--allow"},
 		"far over its size": {[]operators.Counter{with(func(c *operators.Counter) { c.Used = 50 })}, "--allow"},
 	} {

@@ -129,7 +129,7 @@ func lift(limits []operators.Counter) (flag string) {
 	oneQuotaIsFree := slices.ContainsFunc(limits, func(l operators.Counter) bool { return l.Mode == "quota_mode" && !isFull(l) })
 	for _, l := range limits {
 		switch {
-		case !isFull(l) || l.Mode == "shadow_mode" || l.Mode == "quota_mode" && oneQuotaIsFree:
+		case !isFull(l) || l.Mode == "shadow_mode" || l.Mode == "quota_mode" && oneQuotaIsFree && !l.Grouped:
 		case l.Used >= 10*l.Amount:
 			return "--allow"
 		default:

@@ -77,6 +77,7 @@ func TestExplain(t *testing.T) {
 		"peek":          {"user=alice", func(q *Question) { q.HitsAddend, q.Charge, q.Failure = units(0), limiter.Admitted, limiter.FailureDeny }},
 		"shadow_mode":   {"user=alice", func(q *Question) { q.HitsAddend, q.ShadowMode = units(30), true }},
 		"quota_mode":    {"user=alice,method=GET", func(q *Question) { q.QuotaMode = true }},
+		"quota_group":   {"user=alice,path=/files/a", func(q *Question) { q.GroupKeys = []string{"backend_name", "user"} }},
 		"digests":       {"user=alice", func(q *Question) { q.Keys = keys }},
 		"domain":        {"user=alice", func(q *Question) { q.Domain = "shopping" }},
 		"wildcard":      {"user=alice,path=/files/a", nil},

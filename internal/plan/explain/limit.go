@@ -31,11 +31,13 @@ type Limit struct {
 	TimeZone        string   `json:"time_zone,omitempty"` // only with the calendar algorithm
 	Burst           *uint64  `json:"burst,omitempty"`     // size of a token bucket
 	Hold            string   `json:"hold,omitempty"`      // key of the entry that names a hold
+	Settle          string   `json:"settle,omitempty"`    // key of the entry that settles a reservation
 	Charge          string   `json:"charge,omitempty"`
 	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
-	DecidedAs       string   `json:"decided_as,omitempty"` // mode that applies instead, because of Switch
-	Switch          string   `json:"switch,omitempty"`     // setting of the server that overrides the mode
+	QuotaGroup      string   `json:"quota_group,omitempty"` // entries of the descriptor that name the limit's group of quotas
+	DecidedAs       string   `json:"decided_as,omitempty"`  // mode that applies instead, because of Switch
+	Switch          string   `json:"switch,omitempty"`      // setting of the server that overrides the mode
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Notify          []int    `json:"notify,omitempty"` // percentages of the amount
 	Replaces        []string `json:"replaces,omitempty"`
@@ -86,6 +88,11 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 			}
 			if next < len(p.Hits) && plan.IsHitOn(&p.Hits[next], l) {
 				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
+				if p.Hits[next].Group > 0 {
+					shown.QuotaGroup = FormatDescriptor(slices.DeleteFunc(slices.Clone(q.Descriptor), func(e limiter.Entry) bool {
+						return !slices.Contains(q.GroupKeys, e.Key)
+					}))
+				}
 				next++
 			}
 			a.Limits = append(a.Limits, shown)
@@ -109,7 +116,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	}
 	shown.RequestsPerUnit, shown.Rate = &l.RequestsPerUnit, l.Rate()
 	shown.Period, shown.PeriodSeconds = l.Per(), int64(l.Period()/time.Second)
-	shown.Notify = l.Notify
+	shown.Notify, shown.Settle = l.Notify, l.Settle
 	shown.Algorithm, shown.Mode, shown.Hold = l.Algorithm.String(), descriptors.ModeWord(l.Mode), l.HoldKey()
 	shown.FailureMode = cmp.Or(l.FailureMode, q.Failure, limiter.FailureError).String()
 	if l.Algorithm.Takes(limiter.ChargeOption) {

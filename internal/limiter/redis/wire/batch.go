@@ -43,16 +43,19 @@ type counter struct {
 
 // hit is a limiter.Hit as the script reads it.
 type hit struct {
-	how            int8 // mode + 3 * charge, as decide.lua reads it
+	how            int8  // mode + 3 * charge, as decide.lua reads it
+	group          uint8 // as limiter.Hit has it
 	limit, counter int32
-	cost           int64          // for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
-	charged        *limiter.State // set for releases
+	// record and recordLimit are the counter and the limit of the record of a reservation.
+	record, recordLimit int32
+	cost                int64          // for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
+	charged             *limiter.State // set for releases
 }
 
 // Release takes back the charge that a denied or failed request has left in one counter, as
 // limiter.Limit.GiveBack does.
 type Release struct {
-	Hit     limiter.Hit   // the first hit on the counter, with the cost of all its hits; or the hit of a hold
+	Hit     limiter.Hit   // the first hit on the counter, with the cost of all its hits; or the hit of a hold or a reservation
 	Charged limiter.State // state of the counter after the charge
 }
 
@@ -93,7 +96,12 @@ func (b *Batch) Add(hits []limiter.Hit, isPart bool) {
 
 // AddRelease appends r as a request of one hit.
 func (b *Batch) AddRelease(r Release) {
-	b.addHit(&r.Hit, 3*releaseCharge, &r.Charged)
+	if r.Hit.Reservation != nil { // a settlement without use removes the record, too
+		r.Hit.Refund, r.Hit.Cost = true, 0
+		b.addHit(&r.Hit, 3*settleCharge, nil)
+	} else {
+		b.addHit(&r.Hit, 3*releaseCharge, &r.Charged)
+	}
 	b.ends = append(b.ends, int32(len(b.hits)))
 }
 
@@ -102,12 +110,18 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 	n := b.counter(h.Key, limit)
 	c := &b.counters[n]
 	c.sum = min(c.sum+min(cost, maxSum), maxSum)
-	c.separate = c.separate || how >= 3*refundCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.HasUses()
+	c.separate = c.separate || how >= 3*reserveCharge || cost == 0 || c.limit != limit || c.sum == maxSum || h.HasUses()
 	if h.Hold != nil {
 		b.names = append(b.names, h.Hold...)
 		cost += 2 * int64(len(b.names)/limiter.HoldSize)
 	}
-	b.hits = append(b.hits, hit{how, limit, n, cost, charged})
+	added := hit{how: how, group: h.Group, limit: limit, counter: n, cost: cost, charged: charged}
+	if h.Reservation != nil {
+		added.recordLimit = b.limit(h.Limit.Record())
+		added.record = b.counter(h.Reservation, added.recordLimit)
+		b.counters[added.record].separate = true
+	}
+	b.hits = append(b.hits, added)
 }
 
 // hitsOf returns the hits of a request.
@@ -145,8 +159,10 @@ func (b *Batch) counter(key []byte, limit int32) int32 {
 // Charges of a hit, part of hit.how. 0 charges the hit if its request is admitted.
 const (
 	alwaysCharge  = 1 // charges the hit even if its request is denied
-	refundCharge  = 2
-	releaseCharge = 3
+	reserveCharge = 2 // charges the hit if its request is admitted, and records the reservation
+	refundCharge  = 3
+	releaseCharge = 4
+	settleCharge  = 5
 )
 
 func how(h *limiter.Hit, isPart bool) int8 {
@@ -155,6 +171,10 @@ func how(h *limiter.Hit, isPart bool) int8 {
 		mode = int8(limiter.Shadow)
 	}
 	switch {
+	case h.Refund && h.Reservation != nil:
+		return mode + 3*settleCharge
+	case h.Reservation != nil:
+		return mode + 3*reserveCharge
 	case h.Refund:
 		return mode + 3*refundCharge
 	case h.Always:
@@ -169,7 +189,7 @@ func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
 	for request := range b.Requests() {
 		hits := b.hitsOf(request)
 		for i, h := range hits {
-			if h.how/3 >= refundCharge && h.cost > 0 && b.limits[h.limit].algorithm != limiter.Concurrency {
+			if h.how/3 >= refundCharge && (h.cost > 0 || h.how/3 == settleCharge) && b.limits[h.limit].algorithm != limiter.Concurrency {
 				do(request, len(hits), i, b.counters[h.counter].key)
 			}
 		}
@@ -276,7 +296,7 @@ func (b *Batch) appendGroups(dst []byte) []byte {
 
 // appendHits appends the requests as decide.lua reads them.
 func (b *Batch) appendHits(dst []byte) []byte {
-	const lastHit = 16                  // added to the hit.how of a request's last hit
+	const lastHit, grouped = 32, 64     // added to the hit.how of a request's last hit, and of a hit with a group
 	keys := make([]int32, len(b.order)) // for each counter, its index in KEYS
 	for i, n := range b.order {
 		keys[n] = int32(i)
@@ -288,10 +308,19 @@ func (b *Batch) appendHits(dst []byte) []byte {
 			if i == len(hits)-1 {
 				how += lastHit
 			}
+			if h.group > 0 {
+				how += grouped
+			}
 			dst = append(appendInteger(dst, int64(keys[h.counter]+1), 3), how)
 			dst = appendInteger(appendInteger(dst, int64(h.limit+1), 3), h.cost, 7)
+			if h.group > 0 {
+				dst = append(dst, h.group)
+			}
 			if c := h.charged; c != nil {
 				dst = appendInteger(appendInteger(appendInteger(dst, c.At, 7), c.Used, 7), c.Prev, 7)
+			}
+			if charge := h.how / 3; charge == reserveCharge || charge == settleCharge {
+				dst = appendInteger(appendInteger(dst, int64(keys[h.record]+1), 3), int64(h.recordLimit+1), 3)
 			}
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	resultOver    = 1 // results, as time.lua defines them
 	resultAlready = 2
 	resultRefused = 3
+	resultSettled = 4 // plus the reserved units
 
 	million = 1_000_000 // factor of the first number in a short state, see state.lua
 )
@@ -84,10 +85,7 @@ func (r *Reply) readSingle(b *Batch, integers []int64) error {
 	}
 	r.hits = integers[:end]
 	for i := 0; i < end; i += perHit {
-		switch result := r.hits[i]; {
-		case result > resultRefused:
-			return errReply
-		case result == resultRefused && r.Refusal == nil:
+		if r.hits[i] == resultRefused && r.Refusal == nil {
 			text := make([]byte, len(integers)-end)
 			for j, n := range integers[end:] {
 				text[j] = byte(n)
@@ -136,7 +134,7 @@ func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states [
 			if r.later != nil {
 				state.Used -= r.later[begin+i]
 			}
-			out[i].Over, out[i].Already = false, false
+			out[i].Over, out[i].Already, out[i].Reserved = false, false, 0
 			states = append(states, state)
 			continue
 		}
@@ -145,6 +143,7 @@ func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states [
 			return nil, r.Refusal
 		}
 		out[i].Over, out[i].Already = n[0] == resultOver, n[0] == resultAlready
+		out[i].Reserved = max(n[0]-resultSettled, 0)
 		states = append(states, limiter.State{At: n[1], Used: n[2], Prev: n[3], Until: n[4]})
 	}
 	return states, nil

@@ -2,20 +2,23 @@
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
 -- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
---            1 byte   mode + 3 * charge, plus LAST in the last hit of a request
---                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 release
+--            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a group of quotas
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
+--                     5 settle
 --            3 bytes  the number of its limit, from 1
 --            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
 --                     hold see holds.lua
---          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge
+--          a hit with GROUPED is followed by a byte, the number of its group; each other quota is a group of its own
+--          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge;
+--          reserve and settle are followed by two of 3 bytes: the counter and the limit of the reservation's record
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
 -- Reads KEYS, pcall, byte, format, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry,
 -- expires_alike, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER,
--- ALREADY, REFUSED.
+-- ALREADY, REFUSED, SETTLED.
 
-local HIT, LAST, ALWAYS, REFUND, RELEASE = 14, 16, 1, 2, 3
+local HIT, LAST, GROUPED, ALWAYS, RESERVE, REFUND, RELEASE, SETTLE = 14, 32, 64, 1, 2, 3, 4, 5
 
 local found, states = {}, {} -- by counter, the stored and the current state
 local news, failure = {}, nil -- by counter, whether there is anything to write; the error of the first refused write
@@ -32,28 +35,6 @@ local function ban_of(s, limit)
   return ban and ban > now and min(ban, limit.ban or ban) or nil
 end
 
--- Charges or refunds the cost of a hit. at, used and prev are the state of its counter rolled to now.
-local function write(hit, s, at, used, prev)
-  local limit, refund = hit.limit, hit.charge == REFUND
-  local change = refund and limit.algorithm.give or limit.algorithm.take
-  used, prev = change(limit, hit.cost, used, prev)
-  states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
-  if hit.name then
-    held[hit.counter][hit.name] = not refund
-  end
-end
-
-local function is_already(hit)
-  return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
-end
-
--- Writes the log of a counter, unless Redis has refused an earlier write.
-local function write_units(i)
-  local wrote
-  wrote, failure = write_log(i, found[i], states[i], failure)
-  news[i] = news[i] or wrote
-end
-
 -- Returns the stored state of a counter.
 local function read(i, limit)
   if limit.log then
@@ -62,6 +43,67 @@ local function read(i, limit)
     return new_state(limit, look(i, limit))
   end
   return new_state(limit, parse_state(stored[i], limit))
+end
+
+-- Returns the current state of a counter.
+local function state_of(i, limit)
+  if not states[i] then
+    found[i] = read(i, limit)
+    states[i] = found[i]
+  end
+  return states[i]
+end
+
+-- Takes the record of a reservation, unless it is unused.
+local function take_record(hit)
+  local record, limit = state_of(hit.record, hit.record_limit), hit.record_limit
+  local _, used, prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
+  if used + prev > 0 then
+    hit.reserved = record
+    states[hit.record] = new_state(limit, record.at, 0, 0)
+  end
+end
+
+-- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does, or nothing. at,
+-- used and prev are the state of the counter rolled to now.
+local function settle(hit, at, used, prev)
+  local record, limit = hit.reserved, hit.record_limit
+  if record.at <= limit.newest then
+    local left_at, left_used, left_prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
+    return hit.limit.algorithm.give_back(
+      hit.limit, record.used - hit.cost, at, used, prev, left_at, left_used, left_prev, record.at)
+  end
+end
+
+-- Charges, refunds or settles the cost of a hit. at, used and prev are the state of its counter rolled to now.
+local function write(hit, s, at, used, prev)
+  local limit, refund = hit.limit, hit.charge == REFUND
+  local change = refund and limit.algorithm.give or limit.algorithm.take
+  local new_used, new_prev
+  if hit.reserved then
+    new_used, new_prev = settle(hit, at, used, prev)
+  end
+  if not new_used then
+    new_used, new_prev = change(limit, hit.reserved and 0 or hit.cost, used, prev)
+  end
+  states[hit.counter] = new_state(limit, at, new_used, new_prev, ban_of(s, limit))
+  if hit.name then
+    held[hit.counter][hit.name] = not refund
+  end
+end
+
+local function is_already(hit)
+  if hit.charge == SETTLE then
+    return not hit.reserved
+  end
+  return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
+end
+
+-- Writes the log of a counter, unless Redis has refused an earlier write.
+local function write_units(i)
+  local wrote
+  wrote, failure = write_log(i, found[i], states[i], failure)
+  news[i] = news[i] or wrote
 end
 
 -- Releases an earlier charge, unless a hold of the same name has been taken again since.
@@ -98,9 +140,9 @@ local function try_hit(hit, s)
   hit.before, hit.already = s, is_already(hit)
   hit.held_before = hit.name and held[i][hit.name]
   local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
-  hit.over = charge ~= REFUND and not hit.already
+  hit.over = charge < REFUND and not hit.already
     and (limit.ban and ban ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
-  if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
+  if (hit.cost > 0 or charge == SETTLE) and not hit.already and (not hit.over or charge == ALWAYS) then
     write(hit, s, at, used, prev)
   end
 end
@@ -117,7 +159,7 @@ local function deny(hits)
   for h = 1, #hits do
     local hit = hits[h]
     local s, limit = states[hit.counter], hit.limit
-    if hit.charge ~= 0 and hit.cost > 0 then
+    if hit.charge == SETTLE or hit.cost > 0 and (hit.charge == ALWAYS or hit.charge == REFUND) then
       hit.already = is_already(hit)
       if not hit.already then
         write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
@@ -138,7 +180,7 @@ local function needed(hits, counter)
   local most, taken = 0, 0
   for h = 1, #hits do
     local hit = hits[h]
-    if hit.counter == counter and hit.charge ~= REFUND then
+    if hit.counter == counter and hit.charge < REFUND then
       most = max(most, taken + max(hit.cost, hit.charge == ALWAYS and 0 or 1))
       taken = taken + hit.cost
     end
@@ -147,24 +189,30 @@ local function needed(hits, counter)
 end
 
 local function decide(hits)
-  local denied, quotas, quotas_over = false, 0, 0
+  local denied, quotas, quotas_over, group_over = false, 0, 0, nil -- group_over: by group, whether a quota of it is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
-    if not states[i] then
-      found[i] = read(i, limit)
-      states[i] = found[i]
-    end
+    local s = state_of(i, limit)
     if hit.charge == RELEASE then
-      release(hit, states[i])
+      release(hit, s)
     else
-      try_hit(hit, states[i])
+      if hit.charge == SETTLE then
+        take_record(hit)
+      end
+      try_hit(hit, s)
     end
     denied = denied or hit.mode == 0 and hit.over
-    if hit.mode == 2 then
+    if hit.group then
+      group_over = group_over or {}
+      local was, over = group_over[hit.group], hit.mode == 2 and hit.over
+      group_over[hit.group] = was or over
+      quotas, quotas_over = quotas + (was == nil and 1 or 0), quotas_over + (over and not was and 1 or 0)
+    elseif hit.mode == 2 then
       quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
-  if denied or quotas > 0 and quotas == quotas_over then
+  denied = denied or quotas > 0 and quotas == quotas_over
+  if denied then
     deny(hits)
   end
   for h = 1, #hits do
@@ -175,25 +223,39 @@ local function decide(hits)
       s = new_state(limit, at, used, prev, s.banned)
     end
     hit.after = s
+    if hit.charge == RESERVE then
+      state_of(hit.record, hit.record_limit)
+      if hit.cost > 0 and not hit.over and not denied then
+        states[hit.record] = new_state(hit.record_limit, s.at, hit.cost, 0)
+      end
+    end
   end
 end
 
 local requests, hits, p = {}, {}, 1
 while p <= #text do
   local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
-  local last, mode = how >= LAST, how % LAST % 3
+  local last, mode = how % GROUPED >= LAST, how % LAST % 3
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
     mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
-    before = false, after = false, over = false, already = false, -- set by decide
+    before = false, after = false, over = false, already = false, reserved = false, -- set by decide
   }
   p = p + HIT
+  if how >= GROUPED then
+    hit.group, p = byte(text, p), p + 1
+  end
   if hit.limit.holds and hit.cost > 1 then
     hit.name, hit.cost = name_of(hit.cost), hit.cost % 2
   end
   if hit.charge == RELEASE then
     hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }
     p = p + 21
+  end
+  if hit.charge == RESERVE or hit.charge == SETTLE then
+    local r1, r2, r3, l1, l2, l3 = byte(text, p, p + 5)
+    hit.record, hit.record_limit = (r1 * 256 + r2) * 256 + r3, limits[(l1 * 256 + l2) * 256 + l3]
+    p = p + 6
   end
   hits[#hits + 1] = hit
   if last then
@@ -230,7 +292,8 @@ for r = 1, #requests do
   for h = 1, #hits do
     local hit = hits[h]
     local s = hit.after
-    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or ADMITTED
+    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY
+      or hit.reserved and SETTLED + hit.reserved.used or ADMITTED
     reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = s.at, s.used, s.prev, s.banned or 0
     n = n + 5
   end

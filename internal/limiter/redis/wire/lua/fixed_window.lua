@@ -21,11 +21,11 @@ algorithms.fixed_window = {
   take = function(limit, cost, used, prev) return min(used + cost, limit.most), prev end,
   give = function(_, cost, used, prev) return max(used - cost, 0), prev end,
 
-  -- Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and its
+  -- A negative cost adds units. Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and its
   -- at before rolling.
-  give_back = function(_, cost, at, used, prev, charged_at, charged_used)
+  give_back = function(limit, cost, at, used, prev, charged_at, charged_used)
     if at == charged_at then
-      return max(used - min(cost, charged_used), 0), prev
+      return min(max(used - min(cost, charged_used), 0), limit.most), prev
     end
   end,
 

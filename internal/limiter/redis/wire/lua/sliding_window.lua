@@ -52,13 +52,13 @@ algorithms.sliding_window = {
   end,
 
   take = fixed.take, give = fixed.give,
-  give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
+  give_back = function(limit, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
     if at ~= charged_at then
       return
     elseif charged_at ~= then_at then -- the charge was in the window that is now the previous one
-      return used, max(prev - min(cost, charged_prev), 0)
+      return used, min(max(prev - min(cost, charged_prev), 0), limit.most)
     end
-    return max(used - min(cost, charged_used), 0), prev
+    return min(max(used - min(cost, charged_used), 0), limit.most), prev
   end,
 
   left = function(limit, at, used) return (at + (used > 0 and 2 or 1)) * limit.period - now end,

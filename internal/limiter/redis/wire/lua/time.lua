@@ -1,14 +1,14 @@
 -- The start of the script: the codes in its replies, the time, and the stored texts of the counters.
 -- ARGV[3]  the time in microseconds since the epoch; if empty or missing, the time of Redis
--- Sets SINGLE, NO_WINDOW, TOGETHER, ADMITTED, OVER, ALREADY, REFUSED, call, pcall, KEYS, ARGV, tonumber, byte, format,
+-- Sets SINGLE, NO_WINDOW, TOGETHER, ADMITTED, OVER, ALREADY, REFUSED, SETTLED, call, pcall, KEYS, ARGV, tonumber, byte, format,
 -- integer, MILLION, now, stored, put.
 
 -- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
 -- one, see decide.lua; nothing was done, see limits.lua; all hits were charged together, see together.lua.
 local SINGLE, NO_WINDOW, TOGETHER = -1, -2, -3
 -- The result of a hit. ALREADY means that it is admitted and changed nothing: its hold was already taken or, for a refund,
--- was not taken.
-local ADMITTED, OVER, ALREADY, REFUSED = 0, 1, 2, 3
+-- was not taken, or its reservation is unknown. SETTLED is added to the units of the settled reservation.
+local ADMITTED, OVER, ALREADY, REFUSED, SETTLED = 0, 1, 2, 3, 4
 
 local tonumber, byte, format = tonumber, string.byte, string.format
 local MILLION = 1000000

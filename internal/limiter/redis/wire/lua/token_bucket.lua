@@ -59,10 +59,10 @@ algorithms.token_bucket = {
 
   give = function(limit, cost, used, prev)
     used, prev = clamp(limit, used, prev)
-    return minus(limit, used, prev, cost, 0)
+    return clamp(limit, minus(limit, used, prev, cost, 0))
   end,
 
-  -- If part of the charge has drained, subtracts only the rest.
+  -- If part of the charge has drained, subtracts only the rest. A negative cost adds units.
   give_back = function(limit, cost, _, used, prev, _, charged_used, charged_prev)
     if charged_used >= cost then
       return limit.algorithm.give(limit, cost, used, prev)

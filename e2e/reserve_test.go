@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// tokenGateway is the Envoy of an example for language models, in front of m.
+type tokenGateway struct {
+	*envoy
+	weir  *weir
+	model *model
+}
+
+// startTokens starts the Envoy of a file in examples/llm and a Weir with that example's rules.
+func startTokens(t *testing.T, file string, env ...string) *tokenGateway {
+	t.Helper()
+	testenv.Envoy(t)
+	awayFromMidnight(t)
+	g := &tokenGateway{weir: startWeir(t, testenv.Repository(t)+"/examples/llm/rules", append(env, patientWithRedis...)...), model: startModel(t)}
+	g.envoy = runEnvoy(t, gateway{example: "examples/llm/" + file, upstream: g.model.addr}.bootstrap(t, g.weir.grpc))
+	return g
+}
+
+// post sends a request of a user of a team and returns the status, or 0 if the answer broke off.
+func (g *tokenGateway) post(user, query, body string) int {
+	a, _ := exchange(client, http.MethodPost, "http://"+g.addr+"/v1/body?"+query, body, "x-user: "+user, "x-team: of "+user)
+	return a.status
+}
+
+// postInBackground is post, and returns a channel for the status.
+func (g *tokenGateway) postInBackground(user, query, body string) <-chan int {
+	statuses := make(chan int, 1)
+	go func() { statuses <- g.post(user, query, body) }()
+	return statuses
+}
+
+var usedTokens = regexp.MustCompile(`"used": (\d+)`)
+
+// waitForUsed waits until exactly want tokens of a user are used, by each limit.
+func (g *tokenGateway) waitForUsed(user string, want int) {
+	g.t.Helper()
+	testenv.Becomes(g.t, "tokens of "+user, fmt.Sprint(times(3, want)), func() string { return fmt.Sprint(g.used(user)) })
+}
+
+// used returns the used tokens of a user by the hour and the month, and of the user's team.
+func (g *tokenGateway) used(user string) (used []string) {
+	g.t.Helper()
+	for _, entry := range []string{`"tokens_of","value":"` + user, `"tokens_of_team","value":"of ` + user} {
+		a := testenv.Must(exchange(client, http.MethodPost, "http://"+g.weir.debug+"/peek", `{"domain":"llm","entries":[{"key":`+entry+`"}]}`))(g.t)
+		for _, found := range usedTokens.FindAllStringSubmatch(a.body, -1) {
+			used = append(used, found[1])
+		}
+	}
+	return used
+}
+
+// wantStays fails the test unless want tokens of a user stay used. Envoy has one thread and one
+// connection to Weir, so all calls for earlier requests arrive before those of the marker.
+func (g *tokenGateway) wantStays(user string, want int) {
+	g.t.Helper()
+	marker := fmt.Sprint("marker ", g.model.asked.Load())
+	g.post(marker, "tokens=10", "{}")
+	g.waitForUsed(marker, 10)
+	if got := fmt.Sprint(g.used(user)); got != fmt.Sprint(times(3, want)) {
+		g.t.Errorf("%s has used %s tokens, want %d", user, got, want)
+	}
+}
+
+// TestReservations sends requests with all kinds of estimates and outcomes through
+// examples/llm/reserve.yaml.
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"memory", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			var env []string
+			if store == "redis" {
+				env = onRedis(testenv.RedisServer(t))
+			}
+			g := startTokens(t, "reserve.yaml", env...)
+			answered := []struct {
+				user, query, body string
+				reserved, used    int
+			}{
+				{"at once", "tokens=100", `{"max_tokens": 400}`, 400, 100},
+				{"streamed", "tokens=100&stream", `{"max_tokens": 400}`, 400, 100},
+				{"nothing used", "tokens=0", `{"max_tokens": 400}`, 400, 0},
+				{"more used", "tokens=300", `{"max_tokens": 200}`, 200, 300},
+				{"fractional", "tokens=100", `{"max_tokens": 300.7}`, 300, 100},
+				{"negative", "tokens=100", `{"max_tokens": -300}`, 500, 100},
+				{"huge", "tokens=100", `{"max_tokens": 1e300}`, 500, 100},
+				{"string", "tokens=100", `{"max_tokens": "300"}`, 500, 100},
+				{"missing", "tokens=100", `{}`, 500, 100},
+				{"no JSON", "tokens=100", `max_tokens`, 500, 100},
+			}
+			var statuses []<-chan int
+			for _, c := range answered {
+				statuses = append(statuses, g.postInBackground(c.user, c.query+"&hold", c.body))
+			}
+			for _, c := range answered {
+				g.waitForUsed(c.user, c.reserved)
+			}
+			g.abandon("/v1/body?hold&tokens=100", "aborted\r\nx-team: of aborted", func(*bufio.Reader) { g.waitForUsed("aborted", 500) })
+			testenv.Until(t, "the client leaves the model", func() bool { return g.model.left.Load() == 1 })
+			close(g.model.release)
+			for i, c := range answered {
+				wantNext(t, statuses[i], 1, 200)
+				g.waitForUsed(c.user, c.used)
+			}
+			for _, c := range []struct {
+				user, query  string
+				status, used int
+			}{
+				{"aborted", "refuse", 500, 500},
+				{"breaks off", "die", 502, 500},
+				{"stream breaks off", "die&stream", 0, 500},
+				{"refused", "refuse", 500, 0},
+				{"denied", "tokens=1100", 200, 1100},
+				{"denied", "tokens=1", 429, 1100},
+			} {
+				if got := g.post(c.user, c.query, "{}"); got != c.status {
+					t.Errorf("%s: status %d, want %d", c.user, got, c.status)
+				}
+				g.wantStays(c.user, c.used)
+			}
+		})
+	}
+}
+
+// TestReservationsSurvive restarts Weir and stops Redis while an answer is on its way.
+func TestReservationsSurvive(t *testing.T) {
+	t.Parallel()
+	primary := testenv.RedisServer(t)
+	replica := testenv.RedisReplica(t, primary)
+	sentinel := testenv.RedisSentinel(t, primary)
+	host, port, err := net.SplitHostPort(testenv.OwnAddr(t))
+	testenv.OK(t, err)
+	env := []string{"REDIS_TYPE=SENTINEL", "REDIS_URL=weir," + sentinel.Addr(), "GRPC_HOST=" + host, "GRPC_PORT=" + port}
+	g := startTokens(t, "reserve.yaml", env...)
+	statuses := g.postInBackground("alice", "tokens=100&hold", `{"max_tokens": 400}`)
+	g.waitForUsed("alice", 400)
+	testenv.Until(t, "the replica has the reservation", func() bool { return replica.Command("dbsize") == primary.Command("dbsize") })
+	g.weir.kill()
+	g.weir = startWeir(t, testenv.Repository(t)+"/examples/llm/rules", append(env, patientWithRedis...)...)
+	primary.Stop()
+	testenv.Until(t, "the replica is primary", func() bool {
+		return !strings.Contains(sentinel.Command("sentinel", "get-master-addr-by-name", "weir"), primary.Addr()[strings.LastIndex(primary.Addr(), ":")+1:])
+	})
+	g.waitForUsed("alice", 400)
+	close(g.model.release)
+	wantNext(t, statuses, 1, 200)
+	g.waitForUsed("alice", 100)
+}
+
+// TestOvershoot sends 50 streams of a team at once, which has tokens for 20, and compares the
+// used tokens with the table in examples/llm/README.md.
+func TestOvershoot(t *testing.T) {
+	t.Parallel()
+	for file, row := range map[string]struct{ admitted, used int }{"envoy.yaml": {50, 3750}, "reserve.yaml": {20, 1500}} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			g := startTokens(t, file)
+			statuses := make(chan int, 50)
+			for i := range 50 {
+				go func() {
+					a, _ := exchange(client, http.MethodPost, "http://"+g.addr+"/v1/body?hold&stream&tokens=75", `{"max_tokens": 75}`, fmt.Sprint("x-user: ", i), "x-team: of all")
+					statuses <- a.status
+				}()
+			}
+			wantNext(t, statuses, 50-row.admitted, 429)
+			testenv.Until(t, "the others reach the model", func() bool { return int(g.model.asked.Load()) == row.admitted })
+			close(g.model.release)
+			wantNext(t, statuses, row.admitted, 200)
+			testenv.Becomes(t, "tokens of the team", fmt.Sprint(row.used), func() string { return g.used("all")[2] })
+			want := fmt.Sprintf("|[%s](%[1]s)|%d|%d of 1500|", file, row.admitted, row.used)
+			if !strings.Contains(readDocument(t, "examples/llm/README.md"), "\n"+want) {
+				t.Errorf("examples/llm/README.md has no row that starts with %s", want)
+			}
+		})
+	}
+}
