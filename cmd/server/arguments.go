@@ -121,8 +121,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, sentence)
 	}
 	fmt.Fprint(ctx.Stdout, `
-Without a command, weir serves. Flags and examples: weir help <command>
-Each flag of "weir help serve" is also an environment variable.
+Without a command, weir serves. Each flag of serve is also a variable.
 Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 `)
 	return nil

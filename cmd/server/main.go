@@ -73,7 +73,7 @@ type commandLine struct {
 	Schema     schema         `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
 	Completion completion     `cmd:"" help:"Print a completion script for a shell. The script asks this program for completions."`
 	Version    versionCommand `cmd:"" help:"Print the version."`
-	Help       helpCommand    `cmd:"" help:"Show help for weir or for one command."`
+	Help       helpCommand    `cmd:"" help:"Show flags and examples: weir help <command>"`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }

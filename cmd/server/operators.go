@@ -20,12 +20,14 @@ import (
 
 // operatorCommands are the commands that query or change a running server.
 type operatorCommands struct {
-	Status  query[client.Status]  `cmd:"" help:"Show the status of a running server. Shows what is wrong, the worst first, and its health, counters, rules, requests and denials per second, and the servers on its Redis. Exits with 1 if a problem is red."`
-	Top     watched               `cmd:"" help:"Show who is denied most, and by which rule. With --budgets, shows which budgets are used most. Asks a running server."`
-	Denials query[client.Denials] `cmd:"" help:"Show the last denials. Asks a running server."`
-	Peek    query[client.Peek]    `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
-	Reset   query[client.Reset]   `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
-	Except  struct {
+	Status   query[client.Status]      `cmd:"" help:"Show the status of a running server. Shows what is wrong, the worst first, and its health, counters, rules, requests and denials per second, and the servers on its Redis. Exits with 1 if a problem is red."`
+	Top      watched                   `cmd:"" help:"Show who is denied most, and by which rule. With --budgets, shows which budgets are used most. Asks a running server."`
+	Denials  query[client.Denials]     `cmd:"" help:"Show the last denials. Asks a running server."`
+	Peek     query[client.Peek]        `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
+	Reset    query[client.Reset]       `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
+	Assign   assigning                 `cmd:"" help:"Assign an amount to a descriptor, in place of its rule's. Also assigns the amounts of a file. Applies on all servers that share a Redis within a second. Exits with 1 if a line is refused."`
+	Assigned query[client.Assignments] `cmd:"" help:"List assigned amounts. Asks a running server."`
+	Except   struct {
 		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires."`
 		List   query[client.Exceptions] `cmd:"" help:"List the exceptions in force, newest first."`
 		Remove query[client.Remove]     `cmd:"" help:"Remove an exception."`
@@ -94,6 +96,16 @@ func (w watched) Run(ctx context.Context, p *program) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
+}
+
+// assigning is the command assign.
+type assigning struct{ query[client.Assign] }
+
+func (a assigning) Run(ctx context.Context, p *program) error {
+	if p.onTerminal {
+		a.Question.Progress = p.stderr
+	}
+	return a.query.Run(ctx, p)
 }
 
 func (r remote) connect(p *program) (*client.Client, error) {

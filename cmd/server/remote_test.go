@@ -91,6 +91,11 @@ var remoteCases = []struct {
 	{golden: "except_list", answer: "exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all", wide: true},
 	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?servers=this", wide: true},
 	{golden: "except_list_none", answer: "no_exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?servers=all"},
+	{golden: "assign", answer: "assigned_once", args: []string{"assign", "api", "tenant=acme", "+1000", "--id=pay 1", "--by=ops"}, asked: "POST /assigned?by=ops", body: `{"domain":"api","descriptor":"tenant=acme","amount":"1000","id":"pay 1"}`},
+	{golden: "assign", answer: "assigned_once", args: []string{"assign", "api", "tenant=acme", "5000", "--limit=day", "--note=c", "--by=ops"}, asked: "PUT /assigned?by=ops", body: `{"domain":"api","descriptor":"tenant=acme","limit":"day","amount":"5000","note":"c"}`},
+	{golden: "assign", answer: "assigned_once", args: []string{"assign", "api", "tenant=acme", "--remove", "--by=ops"}, asked: "DELETE /assigned?by=ops", body: `{"domain":"api","descriptor":"tenant=acme"}`},
+	{golden: "assign_file", answer: "assigned_changes", args: []string{"assign", "--file=testdata/remote/assigned.csv", "--prune", "--by=ops"}, code: 1, asked: "PUT /assigned?by=ops&prune=true&yes=false", body: "api,tenant=acme,,5000,contract 4711\n", wide: true},
+	{golden: "assigned", answer: "assigned", args: []string{"assigned", "tenant=", "--domain=api"}, asked: "GET /assigned?domain=api&n=100&prefix=tenant%3D", wide: true},
 	{golden: "except_remove", answer: "exception", args: []string{"except", "remove", "7f3a", "--by=ops"}, asked: "DELETE /exceptions/7f3a?by=ops"},
 }
 

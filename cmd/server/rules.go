@@ -178,8 +178,9 @@ type explanation struct {
 	Redis         settings.RedisLocation `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=explain does not connect to it. Without it, counters are in memory and have no keys to show."`
 	Failure       settings.Failure       `embed:"" group:"Settings of the server:"`
 
-	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged even if it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
-	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+	Hits     *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged even if it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
+	Assigned string  `placeholder:"AMOUNT" help:"Explain as if this were assigned to the rule for this descriptor: a number or unlimited. weir peek shows what a server has."`
+	Output   string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
 // likeServer contains the server's settings that affect how rules are read and requests are
@@ -222,9 +223,12 @@ func (e explanation) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := plan.ParseAmount(e.Assigned); e.Assigned != "" && !ok {
+		return fmt.Errorf("--assigned: %q is not an amount; use a number or unlimited", e.Assigned)
+	}
 	answer, err := explain.Explain(explain.Question{
 		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure),
-		Domain: string(e.Domain), Descriptor: e.Descriptor.Descriptor, HitsAddend: e.Hits,
+		Domain: string(e.Domain), Descriptor: e.Descriptor.Descriptor, HitsAddend: e.Hits, Amount: e.Assigned,
 		Redis: e.Redis.Named(), Cluster: cluster,
 	})
 	if err != nil {

@@ -79,8 +79,10 @@ func (k Keys) Check() error {
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
 // SharedKey returns the key of shared data other than counters, such as "servers". No counter
-// has it, because counters' keys have another |. These keys share a hash slot.
-func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
+// has it, because counters' keys have another |. The keys of a tag share a hash slot.
+func SharedKey(prefix, tag, name string) string {
+	return prefix + formatVersion + "|{weir" + tag + "}" + name
+}
 
 // SharesSince returns the key for the time since which a Redis has stored shares. It is in the hash
 // slot of the share's key.

@@ -30,10 +30,11 @@ type Counters struct {
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
-	shown map[string]bool // excerpts of the descriptor in denials
-	sums  []uint32        // CRC-32 of the keys of its counters
-	sent  bool            // the last request sent a limit, which replaces those of Rule
-	depth int             // number of its entries without the entry that names a hold
+	counted []limiter.Entry // the entries as they are counted
+	shown   map[string]bool // excerpts of the descriptor in denials
+	sums    []uint32        // CRC-32 of the keys of its counters
+	sent    bool            // the last request sent a limit, which replaces those of Rule
+	depth   int             // number of its entries without the entry that names a hold
 }
 
 // Counter is the state of a limit's counter.
@@ -42,8 +43,12 @@ type Counter struct {
 	Location string `json:"location,omitempty"`
 	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
-	Mode     string `json:"mode,omitempty"`
-	Grouped  bool   `json:"grouped,omitempty"` // the limit and other quotas are in one group, in which each denies
+	// Assigned is what is assigned to the limit for the descriptor, if anything, and Own is then the
+	// rate of the rule.
+	Assigned *Assignment `json:"assigned,omitempty"`
+	Own      string      `json:"own,omitempty"`
+	Mode     string      `json:"mode,omitempty"`
+	Grouped  bool        `json:"grouped,omitempty"` // the limit and other quotas are in one group, in which each denies
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -162,6 +167,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	}
 	answer.Path, _ = explain.Find(tree, domain, entries)
 	rule, entries, counted := named(tree, domain, entries)
+	answer.counted = counted
 	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
 		answer.Exception = new(exceptionOf(e))
 	}
@@ -188,6 +194,9 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	work := descriptors.MaxWork
 	rule, holdEntry, counted := tree.Match(domain, entries, &work)
+	if holdEntry >= 0 {
+		counted = slices.Delete(slices.Clone(counted), holdEntry, holdEntry+1)
+	}
 	switch {
 	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
 		return rule, entries, counted
@@ -201,6 +210,7 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 // which are in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
 	asked := slices.Clone(hits)
+	domain, _, _ := of.Bytes() // cannot fail: find wrote it
 	for i := range asked {
 		asked[i].Limit = of.Exception.times(asked[i].Limit)
 	}
@@ -209,11 +219,11 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
 	}
 	list, n := []Counter{}, 0
-	add := func(c Counter, l *limiter.Limit, shared []string) {
+	add := func(c Counter, l, of *limiter.Limit, shared []string) { // of is the rule's limit
 		c.Limit, c.Unlimited = l.Series.Labels().Limit, l.Unlimited
 		if !l.Unlimited {
 			c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
-			c.Replaced = n == len(hits) || hits[n].Limit != l
+			c.Replaced = n == len(hits) || !plan.IsHitOn(&hits[n], of)
 		}
 		if !l.Unlimited && !c.Replaced {
 			l, state := asked[n].Limit, states[n]
@@ -233,13 +243,18 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 			sent.Rule, sent.Location = rule.Way(), rule.Location()
 		}
 		for n < len(hits) && hits[n].Limit.Series.Labels().Limit == "override" {
-			add(sent, hits[n].Limit, nil)
+			add(sent, hits[n].Limit, hits[n].Limit, nil)
 		}
 		rule = rule.Passed(of.depth)
 	}
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			add(Counter{Rule: r.Way(), Location: r.Location()}, l, r.Shared())
+			counted := r.Counted(of.counted)
+			c := Counter{Rule: r.Way(), Location: r.Location()}
+			if c.Assigned = d.assigned(domain, counted, l.Name); c.Assigned != nil {
+				c.Own = l.Rate()
+			}
+			add(c, d.Plan.Assigned.Limit(r, domain, counted, l), l, r.Shared())
 		}
 	}
 	return list, nil

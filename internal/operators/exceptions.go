@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +29,11 @@ import (
 type ExceptionStore struct {
 	// Current has the exceptions in force for requests to read, or nil if there are none.
 	Current atomic.Pointer[plan.Exceptions]
-	Emptied atomic.Int64 // time at which Redis had lost its data, in seconds since the epoch, or 0
 
-	shared  Shared // or nil if this server does not share them
-	logger  *slog.Logger
+	// Assigned has the assigned amounts.
+	Assigned *plan.Assigned
+
+	feed
 	inForce prometheus.Gauge
 	used    *prometheus.CounterVec
 	errors  prometheus.Counter
@@ -39,18 +41,19 @@ type ExceptionStore struct {
 	updating chan struct{}              // has an element during an update; guards the fields below
 	texts    map[string]string          // as last read from Redis, by ID
 	known    map[string]*plan.Exception // the same; nil if this version cannot read it
+	changed  bool                       // texts differ from those in force
 	next     time.Time                  // of the next expiry, at most forgetAfter ahead
 	failing  bool                       // the last load failed
-	mark     string                     // text of markerID as last read
 	unread   error                      // why an exception cannot be read, until it is logged
 	warn     rate.Sometimes             // limits the log of unread
 }
 
 // NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
 // it is nil. It has none until Load or Run reads them.
-func NewExceptionStore(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
+func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
 	es := &ExceptionStore{
-		shared: shared, logger: logger, updating: make(chan struct{}, 1), texts: map[string]string{},
+		Assigned: plan.NewAssigned(), feed: feed{entries: shared, logger: logger},
+		updating: make(chan struct{}, 1), texts: map[string]string{}, known: map[string]*plan.Exception{},
 		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -63,8 +66,52 @@ func NewExceptionStore(shared Shared, reg prometheus.Registerer, logger *slog.Lo
 	for _, effect := range plan.Effects {
 		es.used.WithLabelValues(string(effect))
 	}
+	es.parts = []*part{{texts: exceptionTexts{es}}}
+	for i := range es.Assigned.Parts {
+		es.parts = append(es.parts, &part{texts: &es.Assigned.Parts[i]})
+	}
 	reg.MustRegister(es.inForce, es.used, es.errors)
 	return es
+}
+
+// exceptionTexts are the texts of the exceptions in the feed.
+type exceptionTexts struct{ es *ExceptionStore }
+
+func (t exceptionTexts) Text(id string) string { return t.es.texts[id] }
+
+func (t exceptionTexts) Len() int { return len(t.es.texts) }
+
+func (t exceptionTexts) Put(id, text string) {
+	es := t.es
+	if es.texts[id] == text {
+		return
+	}
+	es.changed = true
+	if text == "" {
+		delete(es.texts, id)
+		delete(es.known, id)
+		return
+	}
+	e, err := readException(id, text)
+	if err != nil {
+		es.unread = fmt.Errorf("%.70s: %w", id, err)
+	} else {
+		e.Uses = es.used.WithLabelValues(string(e.Effect))
+	}
+	es.texts[id], es.known[id] = text, e
+}
+
+func (t exceptionTexts) All() iter.Seq2[string, string] {
+	return func(yield func(id, text string) bool) {
+		for id, text := range t.es.texts {
+			if t.es.known[id] == nil {
+				text = ""
+			}
+			if !yield(id, text) {
+				return
+			}
+		}
+	}
 }
 
 // All returns the exceptions in force, the newest first.
@@ -84,11 +131,11 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 	e.Until = e.Created.Add(Seconds(n.For))
 	added := exceptionOf(e)
 	text, _ := json.Marshal(added) // cannot fail: check has bounded the factor
-	return added, es.update(ctx, func(ctx context.Context) error {
+	return added, es.updateExceptions(ctx, func(ctx context.Context) error {
 		if len(es.All()) >= MaxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", MaxExceptions)
 		}
-		if err := es.change(ctx, e.ID, string(text)); err != nil {
+		if err := es.put(ctx, e.ID, string(text)); err != nil {
 			return err
 		}
 		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
@@ -99,12 +146,12 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 // Remove removes the exception with id for a person who is called by, at the address peer, and
 // logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
-	return es.update(ctx, func(ctx context.Context) error {
+	return es.updateExceptions(ctx, func(ctx context.Context) error {
 		was, known := es.known[id]
 		if !known {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
 		}
-		if err := es.change(ctx, id, ""); err != nil {
+		if err := es.put(ctx, id, ""); err != nil {
 			return err
 		}
 		if was == nil {
@@ -115,38 +162,33 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 	})
 }
 
-// change sets the text of an exception, or removes the exception if text is empty.
-func (es *ExceptionStore) change(ctx context.Context, id, text string) (err error) {
-	texts := maps.Clone(es.texts)
-	if texts[id] = text; text == "" {
-		delete(texts, id)
-	}
-	switch {
-	case es.shared == nil:
-	case text == "":
-		err = es.shared.RemoveExceptions(ctx, id)
-	default:
-		err = es.shared.SetExceptions(ctx, map[string]string{id: text})
-	}
-	if err != nil {
-		return Errorf(ErrUnavailable, "Redis failed, so the exception may or may not apply: %w", err)
-	}
-	es.take(texts)
-	return nil
+// put sets the text of an exception, or removes the exception if text is empty.
+func (es *ExceptionStore) put(ctx context.Context, id, text string) error {
+	_, err := es.change(ctx, 0, [6]string{"put", id, text})
+	es.take()
+	return err
 }
 
-// update loads the shared exceptions, then calls change. Only one update runs at a time.
+// updateExceptions is update with all exceptions that other servers have added.
+func (es *ExceptionStore) updateExceptions(ctx context.Context, change func(context.Context) error) error {
+	return es.update(ctx, func(ctx context.Context) error {
+		if err := es.refresh(ctx, 0); err != nil {
+			return Errorf(ErrUnavailable, "Redis failed: %w", err)
+		}
+		es.take()
+		return change(ctx)
+	})
+}
+
+// update calls change. Only one update runs at a time.
 func (es *ExceptionStore) update(ctx context.Context, change func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	select {
 	case es.updating <- struct{}{}:
 		defer func() { <-es.updating }()
+	case <-time.After(patience):
+		return Errorf(ErrUnavailable, "Redis failed or the first changes are still being read: %w", context.DeadlineExceeded)
 	case <-ctx.Done():
 		return Errorf(ErrUnavailable, "Redis failed: %w", context.Cause(ctx))
-	}
-	if err := es.load(ctx); err != nil {
-		return err
 	}
 	return change(ctx)
 }
@@ -155,13 +197,17 @@ const (
 	patience    = 2 * time.Second // for an answer of Redis
 	loadEvery   = time.Second
 	forgetAfter = time.Minute // how long Redis keeps an expired exception, because clocks of servers differ
-	markerID    = "."         // ID of a text that is missing only in a Redis that is new or has lost its data
+	markerID    = "."         // ID of a text that is missing only if Redis lost a part
 )
 
-// Run loads the shared exceptions every second, and at each expiry, until ctx ends.
-func (es *ExceptionStore) Run(ctx context.Context) {
+// Run loads the shared entries every second, and at each expiry of an exception, until ctx ends. It calls
+// loaded after the first time that they are loaded.
+func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
+	first := sync.OnceFunc(loaded)
 	for ctx.Err() == nil {
-		_ = es.Load(ctx) // logs its errors
+		if es.Load(ctx) == nil { // it logs its errors
+			first()
+		}
 		wait := loadEvery
 		for _, e := range es.All() {
 			wait = min(wait, max(time.Until(e.Until), time.Millisecond))
@@ -176,61 +222,33 @@ func (es *ExceptionStore) Run(ctx context.Context) {
 // Load reads the shared exceptions, and removes expired ones. If Redis fails, it returns an
 // ErrUnavailable, and the known exceptions stay in force.
 func (es *ExceptionStore) Load(ctx context.Context) error {
-	return es.update(ctx, func(context.Context) error { return nil })
+	return es.update(ctx, es.load)
 }
 
-// load is Load for a caller that holds es.updating.
-func (es *ExceptionStore) load(ctx context.Context) (err error) {
-	texts := maps.Clone(es.texts)
-	if es.shared != nil {
-		texts, err = es.read(ctx)
-		switch {
-		case err == nil && es.failing:
-			es.logger.Info("exceptions can be loaded again")
-		case err != nil && !es.failing && !errors.Is(ctx.Err(), context.Canceled):
-			es.logger.Warn("exceptions could not be loaded, known ones stay in force", "err", plaintext.Line(err.Error()))
-		}
-		if es.failing = err != nil; err != nil {
-			es.errors.Inc()
-			texts, err = maps.Clone(es.texts), Errorf(ErrUnavailable, "Redis failed: %w", err)
-		}
+func (es *ExceptionStore) load(ctx context.Context) error {
+	err := es.feed.load(ctx)
+	switch {
+	case err == nil && es.failing:
+		es.logger.Info("exceptions can be loaded again")
+	case err != nil && !es.failing && !errors.Is(ctx.Err(), context.Canceled):
+		es.logger.Warn("exceptions could not be loaded, known ones stay in force", "err", plaintext.Line(err.Error()))
 	}
-	if old := es.take(texts); len(old) > 0 && es.shared != nil {
-		_ = es.shared.RemoveExceptions(ctx, old...) // if it fails, the next load tries again
+	if es.failing = err != nil; err != nil {
+		es.errors.Inc()
+		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
+	}
+	if old := es.take(); len(old) > 0 && err == nil {
+		_, _ = es.change(ctx, 0, old...) // if it fails, the next load tries again
+		es.take()
 	}
 	return err
 }
 
-// read returns the shared texts. If Redis lost them, the first server to notice restores the
-// exceptions that it can read, possibly with exceptions that were removed within the last second.
-func (es *ExceptionStore) read(ctx context.Context) (map[string]string, error) {
-	texts, err := es.shared.Exceptions(ctx)
-	switch mark := texts[markerID]; {
-	case err != nil:
-	case mark != "":
-		if es.mark != "" && es.mark != mark { // some server has restored them
-			es.Emptied.Store(time.Now().Unix())
-		}
-		es.mark = mark
-	default:
-		lost := maps.Clone(es.texts)
-		maps.DeleteFunc(lost, func(id, _ string) bool { return es.known[id] == nil })
-		if len(lost) > 0 {
-			es.logger.Warn("Redis has lost the exceptions, they are restored", "exceptions", len(lost))
-		}
-		texts = lost
-		texts[markerID] = rand.Text()
-		err = es.shared.SetExceptions(ctx, texts)
-	}
-	delete(texts, markerID)
-	return texts, err
-}
-
-// take puts the exceptions of texts in force. It keeps texts, and deletes and returns the IDs of
-// exceptions that expired more than forgetAfter ago.
-func (es *ExceptionStore) take(texts map[string]string) (old []string) {
+// take puts the exceptions of the known texts in force. It returns changes that remove those that
+// expired more than forgetAfter ago.
+func (es *ExceptionStore) take() (old [][6]string) {
 	now := time.Now()
-	if maps.Equal(texts, es.texts) && now.Before(es.next) {
+	if !es.changed && now.Before(es.next) {
 		return nil
 	}
 	for _, e := range es.All() {
@@ -239,18 +257,8 @@ func (es *ExceptionStore) take(texts map[string]string) (old []string) {
 		}
 	}
 	var list []*plan.Exception
-	known, next, unread := map[string]*plan.Exception{}, now.Add(forgetAfter), 0
-	for id, text := range texts {
-		e, same := es.known[id]
-		if !same || es.texts[id] != text {
-			var err error
-			if e, err = readException(id, text); err != nil {
-				es.unread = fmt.Errorf("%.70s: %w", id, err)
-			} else {
-				e.Uses = es.used.WithLabelValues(string(e.Effect))
-			}
-		}
-		known[id] = e
+	next, unread := now.Add(forgetAfter), 0
+	for id, e := range es.known {
 		switch {
 		case e == nil:
 			unread++
@@ -260,8 +268,7 @@ func (es *ExceptionStore) take(texts map[string]string) (old []string) {
 				next = e.Until
 			}
 		case now.Sub(e.Until) >= forgetAfter:
-			old = append(old, id)
-			delete(texts, id)
+			old = append(old, [6]string{"put", id})
 		}
 	}
 	if es.unread != nil {
@@ -271,7 +278,7 @@ func (es *ExceptionStore) take(texts map[string]string) (old []string) {
 			es.unread = nil
 		})
 	}
-	es.texts, es.known, es.next = texts, known, next
+	es.changed, es.next = false, next
 	es.Current.Store(plan.NewExceptions(list))
 	es.inForce.Set(float64(len(list)))
 	return old

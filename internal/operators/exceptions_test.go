@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,12 +26,19 @@ import (
 type fake struct {
 	Shared
 	mu           sync.Mutex
-	texts        map[string]string
+	parts        [1 + plan.AssignedParts]fakePart
+	made, lost   int // number of changes, and of times that all was lost
 	sets         int
 	fails, hangs bool
 }
 
-func newFake() *fake { return &fake{texts: map[string]string{}} }
+// fakePart is a part of the entries. texts is nil if the part was never changed.
+type fakePart struct {
+	texts   map[string]string
+	changes []string
+}
+
+func newFake() *fake { return new(fake) }
 
 // call calls do under the lock, unless the store fails.
 func (f *fake) call(ctx context.Context, do func()) error {
@@ -52,24 +58,94 @@ func (f *fake) call(ctx context.Context, do func()) error {
 	return nil
 }
 
-func (f *fake) Exceptions(ctx context.Context) (texts map[string]string, err error) {
-	return texts, f.call(ctx, func() { texts = maps.Clone(f.texts) })
-}
-
-func (f *fake) SetExceptions(ctx context.Context, texts map[string]string) error {
-	return f.call(ctx, func() {
-		maps.Copy(f.texts, texts)
-		f.sets++
+func (f *fake) Version(ctx context.Context) (version string, err error) {
+	return version, f.call(ctx, func() {
+		if f.made > 0 {
+			version = fmt.Sprintf("data%04d%d", f.lost, f.made)
+		}
 	})
 }
 
-func (f *fake) RemoveExceptions(ctx context.Context, ids ...string) error {
-	return f.call(ctx, func() { maps.DeleteFunc(f.texts, func(id, _ string) bool { return slices.Contains(ids, id) }) })
+func (f *fake) Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error) {
+	err = f.call(ctx, func() {
+		p := &f.parts[part]
+		size, changes = len(p.texts), p.changes
+		if p.texts == nil {
+			size = -1
+		}
+		i := slices.Index(p.changes, newest)
+		if found = i >= 0 || newest == "" && len(p.changes) < maxChanges; i >= 0 {
+			changes = changes[:i]
+		}
+		changes = slices.Clone(changes)
+		for _, change := range changes {
+			texts = append(texts, p.texts[change[8:]])
+		}
+	})
+	return size, changes, texts, found, err
+}
+
+func (f *fake) Scan(ctx context.Context, part int, yield func(id, text string)) error {
+	return f.call(ctx, func() {
+		for id, text := range f.parts[part].texts {
+			yield(id, text)
+		}
+	})
+}
+
+func (f *fake) Change(ctx context.Context, part int, newest, _, token string, changes [][6]string) (results []string, err error) {
+	err = f.call(ctx, func() {
+		p := &f.parts[part]
+		if len(p.changes) > 0 && p.changes[0] != newest || len(p.changes) == 0 && newest != "" {
+			results = []string{"behind"}
+			return
+		}
+		if p.texts == nil {
+			p.texts = map[string]string{}
+		}
+		f.sets++
+		f.made++
+		for _, c := range changes {
+			id, old := c[1], p.texts[c[1]]
+			text, result := changed(old, c)
+			results = append(results, result)
+			if c[0] == "keep" && old != "" || text == old {
+				continue
+			}
+			f.made++
+			if p.texts[id] = text; text == "" {
+				delete(p.texts, id)
+			}
+			if c[0] != "keep" {
+				element := c[3]
+				if c[0] == "assign" || element == "" {
+					element = token + id
+				}
+				p.changes = slices.Insert(p.changes[:min(len(p.changes), maxChanges-1)], 0, element)
+			}
+		}
+	})
+	return results, err
+}
+
+// set sets the texts of exceptions as another server does.
+func (f *fake) set(texts map[string]string) {
+	var changes [][6]string
+	for id, text := range texts {
+		changes = append(changes, [6]string{"put", id, text})
+	}
+	newest := ""
+	if p := f.parts[0].changes; len(p) > 0 {
+		newest = p[0]
+	}
+	if results, err := f.Change(context.Background(), 0, newest, "", fmt.Sprintf("%08x", f.made), changes); err != nil || results[0] == "behind" {
+		panic(fmt.Sprint(results, err))
+	}
 }
 
 // stored returns the number of stored exceptions.
 func (f *fake) stored() (n int) {
-	_ = f.call(context.Background(), func() { n = len(f.texts) - 1 })
+	_ = f.call(context.Background(), func() { n = len(f.parts[0].texts) })
 	return n
 }
 
@@ -98,7 +174,7 @@ func (s *server) run() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Run(ctx)
+		s.Run(ctx, func() {})
 	}()
 	synctest.Wait()
 	return func() {
@@ -210,17 +286,17 @@ func TestLostStore(t *testing.T) {
 		e := a.add(allowing("user=alice", time.Hour))
 		removed := a.add(allowing("user=bob", time.Hour))
 		testenv.OK(t, a.Remove(t.Context(), removed.ID, "", ""))
-		garbage := map[string]string{"newer": `{"twice":9}`, "more": store.texts[e.ID] + "]"}
+		garbage := map[string]string{"newer": `{"twice":9}`, "more": store.parts[0].texts[e.ID] + "]"}
 		for i := range 1000 {
 			garbage[fmt.Sprint("garbage-", i)] = "\x1b" + strings.Repeat("x", 10*i)
 		}
-		testenv.OK(t, store.SetExceptions(t.Context(), garbage))
+		store.set(garbage)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		testenv.OK(t, a.Remove(t.Context(), "newer", "", ""))
 		for range 3 {
 			garbage["garbage-1"] += "changed"
-			testenv.OK(t, store.SetExceptions(t.Context(), garbage))
+			store.set(garbage)
 			time.Sleep(10 * time.Second)
 		}
 		time.Sleep(5 * time.Minute)
@@ -230,7 +306,9 @@ func TestLostStore(t *testing.T) {
 			t.Errorf("%v uses of %d effects are counted", got, testutil.CollectAndCount(b.used))
 		}
 		store.mu.Lock()
-		clear(store.texts)
+		store.parts = [1 + plan.AssignedParts]fakePart{}
+		store.made = 0
+		store.lost++
 		store.mu.Unlock()
 		time.Sleep(time.Second)
 		for _, s := range []*server{a, b} {
@@ -243,7 +321,7 @@ func TestLostStore(t *testing.T) {
 		defer c.run()()
 		c.want("user=alice")
 		if store.stored() != 1 {
-			t.Errorf("the store has %d texts, want that of alice", len(store.texts))
+			t.Errorf("the store has %d texts, want that of alice", store.stored())
 		}
 		sets := store.sets
 		time.Sleep(10 * time.Second)
@@ -252,7 +330,7 @@ func TestLostStore(t *testing.T) {
 		}
 		const unread = `msg="exceptions are ignored because they cannot be read, a newer version may have added them" exceptions=1002 err="`
 		log := a.log.String() + b.log.String()
-		if strings.Count(log, unread) != 4 || strings.Count(log, "cannot be read") != 4 || !strings.Contains(log, `msg="Redis has lost the exceptions, they are restored" exceptions=1`) || len(log) > 10_000 {
+		if strings.Count(log, unread) != 4 || strings.Count(log, "cannot be read") != 4 || !strings.Contains(log, `msg="Redis has lost exceptions or assigned amounts, they are restored" changes=1`) || len(log) > 10_000 {
 			t.Errorf("got log %.10000s", log)
 		}
 	})
@@ -308,11 +386,11 @@ func TestFull(t *testing.T) {
 		store := newFake()
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
-		fields, text := map[string]string{}, store.texts[e.ID]
+		fields, text := map[string]string{}, store.parts[0].texts[e.ID]
 		for i := range MaxExceptions - 1 {
 			fields[fmt.Sprint("x", i)] = strings.NewReplacer("00:00:02", "01:00:02", "alice", "bob").Replace(text)
 		}
-		testenv.OK(t, store.SetExceptions(t.Context(), fields))
+		store.set(fields)
 		defer s.run()()
 		if n := len(s.All()); n != MaxExceptions {
 			t.Errorf("%d are in force", n)

@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// Shared is the data that the servers on one Redis share: exceptions, and states of servers, reports
-// and marks, which expire.
+// Shared is the data that the servers on one Redis share: exceptions and assigned amounts, and states of
+// servers, reports and marks, which expire.
 // Each call is bounded by its context, and may have had an effect if it fails.
 type Shared interface {
-	// Exceptions returns the texts of exceptions by their IDs.
-	Exceptions(ctx context.Context) (map[string]string, error)
-	SetExceptions(ctx context.Context, texts map[string]string) error // by their IDs, all at once
-	RemoveExceptions(ctx context.Context, ids ...string) error        // one or more
+	EntryStore
 	// Present stores the state of a server during lasts, and returns the states of all by their
 	// names.
 	Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error)
@@ -26,4 +23,22 @@ type Shared interface {
 	// Mark sets a mark that expires and returns "". If the mark is set and replace is false, it
 	// returns the mark's text, which is never empty.
 	Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
+}
+
+// EntryStore has texts by ID, in parts: part 0 has the exceptions, and the others have the assigned
+// amounts. A part has a list of its last changes, newest first. Each call is bounded by its context,
+// and Change may have had an effect if it fails.
+type EntryStore interface {
+	// Version returns a text that differs after each change.
+	Version(ctx context.Context) (string, error)
+	// Changes returns the number of texts of a part, or -1 if the part was never changed or is lost. It
+	// also returns the oldest changes after newest, newest first, with their texts, which are empty
+	// for removed ones. If newest is not found, it returns the whole list without texts.
+	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
+	// Scan calls yield with all texts of a part. Texts that change meanwhile may be old or missing.
+	Scan(ctx context.Context, part int, yield func(id, text string)) error
+	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If newest is not the
+	// newest change, it makes none and returns "behind". If how is again, it makes changes that Redis has
+	// lost; for two seconds after that it makes no other changes and returns "wait".
+	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
 }

@@ -76,10 +76,7 @@ func NewExceptions(all []*Exception) *Exceptions {
 	})
 	es := &Exceptions{all: all, index: make(map[string]*Exception, len(all))}
 	for _, e := range all {
-		key := appendText(nil, e.Domain)
-		for _, entry := range e.Entries {
-			key = appendText(appendText(key, entry.Key), entry.Value)
-		}
+		key := appendDescriptor(nil, e.Domain, e.Entries)
 		if es.index[string(key)] == nil {
 			es.index[string(key)] = e
 		}
@@ -92,6 +89,15 @@ func NewExceptions(all []*Exception) *Exceptions {
 // different keys.
 func appendText(key []byte, text string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
+}
+
+// appendDescriptor appends a domain and entries.
+func appendDescriptor(key []byte, domain string, entries []limiter.Entry) []byte {
+	key = appendText(key, domain)
+	for _, entry := range entries {
+		key = appendText(appendText(key, entry.Key), entry.Value)
+	}
+	return key
 }
 
 // All returns the exceptions, newest first. The caller must not change the slice.
@@ -120,12 +126,14 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 	return found
 }
 
-// exceptedKey identifies a limit that the planner makes: a multiple of a limit, or a limit that
-// denies everything.
+// exceptedKey identifies a limit that the planner makes: a multiple of a limit, a limit with an
+// assigned amount, or a limit that denies everything.
 type exceptedKey struct {
-	limit      *limiter.Limit // limit to multiply or deny, or nil
-	factor     float64        // or 0 to deny everything
-	domain, by string         // labels for domain and rule in metrics if limit is nil
+	limit      *limiter.Limit // limit to change or deny, or nil
+	factor     float64        // or 0
+	assigned   bool           // the limit has amount
+	amount     uint64
+	domain, by string // labels for domain and rule in metrics if limit is nil
 }
 
 // multiple returns l times factor.

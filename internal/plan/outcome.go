@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 
@@ -37,6 +38,12 @@ const (
 var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
+
+// IsHitOn reports whether h is a hit on the counter of the limit l of a rule, perhaps with another
+// amount.
+func IsHitOn(h *limiter.Hit, l *limiter.Limit) bool {
+	return h.Limit.Series == l.Series && bytes.HasSuffix(h.Key, l.AppendKind(nil))
+}
 
 // AnyOver reports whether a hit exceeded its limit.
 func (res *Result) AnyOver() bool {

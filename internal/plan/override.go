@@ -15,6 +15,7 @@ type overrideKey struct {
 	domain string // label for the domain in metrics
 	Override
 	judge descriptors.Override // says how to count the override; zero for an unjudged override
+	bound descriptors.Override // has the maximum of judge, or a lower one that is assigned
 }
 
 // addOverride adds the level of m's override, which replaces m's rule. The rule may judge the
@@ -27,7 +28,7 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 	if key.domain == "" {
 		return nil, nil
 	}
-	added := level{entries: m.entries}
+	added := level{entries: m.entries, sent: true}
 	m.reported = nil
 	if m.rule != nil {
 		above = m.rule.Passed(len(m.entries))
@@ -35,10 +36,14 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 			m.reported, added.rule, added.patterns, key.judge = m.rule, m.rule, m.rule.Patterns, *m.rule.Override
 		}
 	}
+	key.bound = key.judge
+	if m.rule != nil && above != m.rule {
+		pl.boundByAssigned(&key, domain, m)
+	}
 	added.limits, err = pl.overrideLimits(key)
 	if err != nil {
 		err = fmt.Errorf("limit: %w", err)
-		added = level{entries: m.entries, limits: pl.denial(exceptedKey{domain: key.domain, by: "override"})}
+		added = level{entries: m.entries, sent: true, limits: pl.denial(exceptedKey{domain: key.domain, by: "override"})}
 	}
 	m.inFlight = added.limits[0].HoldKey() != ""
 	p.addLevel(added)
@@ -49,32 +54,35 @@ func (pl *Planner) addOverride(p *Plan, m *match, domain string, o Override) (ab
 // invalid override.
 func (pl *Planner) overrideLimits(key overrideKey) ([]*limiter.Limit, error) {
 	return pl.overrides.get(key, func() ([]*limiter.Limit, error) {
-		return key.newLimits(key.domain, key.judge, pl.CalendarMonths)
+		return key.newLimits(key.domain, key.judge, key.bound, pl.CalendarMonths)
 	})
 }
 
 // Check returns an error if o is invalid.
 func (o Override) Check() error {
-	_, err := o.newLimits("", descriptors.Override{}, false)
+	_, err := o.newLimits("", descriptors.Override{}, descriptors.Override{}, false)
 	return err
 }
 
-// newLimits returns the limits of o. If judge has a maximum, newLimits returns the lower of the
+// newLimits returns the limits of o. If bound has a maximum, newLimits returns the lower of the
 // two limits if their periods are equal, else both limits. Comparing rates would not be enough,
 // because a limit per year can be used up at once.
-func (o Override) newLimits(domain string, judge descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
+func (o Override) newLimits(domain string, judge, bound descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
 	}
 	if judge.Like == nil {
 		judge.Series = limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series()
+		bound.Series = judge.Series
 	}
 	asked, err := judge.NewLimit(uint64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier, calendarMonths)
-	if judge.Most == 0 {
+	if bound.Most == 0 {
 		return []*limiter.Limit{asked}, err
 	}
-	most, _ := judge.NewMost() // never fails for a rule of a Tree
+	most, unexact := bound.NewMost()
 	switch {
+	case unexact != nil: // an assigned amount that the rule cannot count, which was loaded later
+		return []*limiter.Limit{asked}, err
 	case err != nil && o.Check() == nil:
 		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks
 	case err != nil:

@@ -22,6 +22,7 @@ type Options struct {
 	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
 	MaxDescriptors int                         // maximum number in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
+	Assigned       *Assigned                   // amounts assigned to limits, or nil if there are never any
 }
 
 // SwitchedOn returns a note for each of the two settings that is on. Each changes the answers to
@@ -113,6 +114,7 @@ type match struct {
 // level contains the limits of one rule, of an override or of an exception.
 type level struct {
 	rule   *descriptors.Rule // nil for an exception or an unjudged override
+	sent   bool              // the level is an override or an exception, so no amount is assigned to it
 	limits []*limiter.Limit  // including replaced limits
 	// entries and patterns identify the counters, see limiter.Keys.Append.
 	entries  []limiter.Entry
@@ -186,7 +188,7 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 		m.unlimited, p.levels, invalid = true, p.levels[:m.firstLevel], nil
 	case m.exception.is(Deny):
 		denial := pl.denial(exceptedKey{domain: p.Tree.DomainLabel(domain), by: "exception"})
-		p.levels, invalid = append(p.levels[:m.firstLevel], level{limits: denial, entries: m.exception.Entries}), nil
+		p.levels, invalid = append(p.levels[:m.firstLevel], level{limits: denial, sent: true, entries: m.exception.Entries}), nil
 	}
 	m.endLevel = len(p.levels)
 	p.matches = append(p.matches, m)
@@ -306,6 +308,7 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 			}
 		}
 		for _, l := range level.limits {
+			l = pl.limit(m, level, r.Domain, l)
 			isHold := l.HoldKey() != ""
 			switch {
 			case l.Unlimited:
@@ -326,9 +329,6 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				p.keys = append(p.keys, prefix...)
 			}
 			p.keys = l.AppendKind(p.keys)
-			if m.exception.is(Amount) {
-				l = pl.multiple(l, m.exception.Factor) // counts on the same counter
-			}
 			p.Hits = append(p.Hits, limiter.Hit{
 				Limit:  l,
 				Key:    p.keys[start:len(p.keys):len(p.keys)],

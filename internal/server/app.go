@@ -99,7 +99,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 	planning := PlanOptions(s.Rules.Reading, s.Store.Charging, s.Answers.Modes)
 	planning.Keys = p.keys
 	registerProcess(o.Registry, o.Build, func() []string { return secrets.refused(store) })
-	desk := openDesk(o, life, store, rules, planning, started)
+	desk := openDesk(o, life, store, rules, planning, started, health.setAssignedRead)
 	life.background("usage", usage.Run)
 	addStatsd(o, life, usage, serviceMetrics)
 	decider := &plan.Decider{

@@ -22,20 +22,23 @@ import (
 )
 
 // openDesk returns the actions of operators, joins the servers that share a Redis, and loads the
-// exceptions. options are without exceptions.
-func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time) *operators.Desk {
+// exceptions and the assigned amounts. options are without them. It calls loaded once they are loaded, or at
+// once if the settings say so.
+func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time, loaded func()) *operators.Desk {
 	desk := &operators.Desk{
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
 		Recorder: operators.NewRecorder(started), Spending: operators.NewSpending(o.Registry), InForce: operators.NewExceptionStore(store.shared, o.Registry, o.Logger),
 	}
-	desk.Plan.Exceptions = &desk.InForce.Current
+	desk.Plan.Exceptions, desk.Plan.Assigned = &desk.InForce.Current, desk.InForce.Assigned
 	if store.shared != nil {
 		desk.Servers = operators.NewServers(store.shared)
 	}
-	life.background("exceptions", desk.InForce.Run)
+	life.background("exceptions", func(ctx context.Context) { desk.InForce.Run(ctx, loaded) })
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // if Redis does not answer yet, Run asks again
 	defer cancel()
-	_ = desk.InForce.Load(ctx) // which has logged its error
+	if err := desk.InForce.Load(ctx); err == nil || o.Settings.Redis.ServeBeforeAssigned { // it has logged its error
+		loaded()
+	}
 	return desk
 }
 

@@ -14,8 +14,8 @@ import (
 	"weir/internal/rls"
 )
 
-// health reports whether clients should send requests: rules are loaded, the store works, and the
-// server is not about to stop. Rules stay loaded if later ones are invalid. A store that worked once
+// health reports whether clients should send requests: rules are loaded, the store works, assigned
+// amounts are read, and the server is not about to stop. Rules stay loaded if later ones are invalid. A store that worked once
 // counts as working, because failure modes decide while it fails, unless the settings let health
 // follow the store.
 type health struct {
@@ -23,8 +23,8 @@ type health struct {
 	draining context.Context
 	drain    context.CancelFunc
 
-	mu                               sync.Mutex
-	rulesLoaded, storeFound, leaving bool
+	mu                                             sync.Mutex
+	rulesLoaded, storeFound, assignedRead, leaving bool
 }
 
 func newHealth() *health {
@@ -35,6 +35,7 @@ func newHealth() *health {
 }
 
 func (h *health) setRulesLoaded()          { h.update(func() { h.rulesLoaded = true }) }
+func (h *health) setAssignedRead()         { h.update(func() { h.assignedRead = true }) }
 func (h *health) setStoreFound(found bool) { h.update(func() { h.storeFound = found }) }
 func (h *health) setLeaving()              { h.update(func() { h.leaving = true }) }
 
@@ -59,6 +60,8 @@ func (h *health) problem() error {
 		return errors.New("no rules are loaded yet")
 	case !h.storeFound:
 		return errors.New("redis is unavailable")
+	case !h.assignedRead:
+		return errors.New("the assigned amounts have not been read yet")
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type Redis struct {
 	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in Redis's certificate."`
 
 	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis is unavailable, not only at start."`
+	ServeBeforeAssigned         bool `env:"SERVE_BEFORE_ASSIGNED" default:"false" help:"Be healthy before the assigned amounts are read from Redis. Until then, the rules' own count."`
 
 	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis."`
 	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed with REDIS_PERSECOND."`

@@ -45,7 +45,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"suite", testStoreOnCluster},
 		{"peek and reset", testCountersInSeveralPlaces},
-		{"shared exceptions", func(t *testing.T, c *cluster) { testSharedExceptions(t, c.o.Main) }},
+		{"shared entries", func(t *testing.T, c *cluster) { testSharedEntries(t, c.o.Main) }},
 		{"shared reports", func(t *testing.T, c *cluster) { testSharedReports(t, c.o.Main) }},
 		{"ping", testPingAsksEachNode},
 		{"rotations", testRotations},

@@ -86,7 +86,7 @@ func testSilentNodes(t *testing.T, c *cluster) {
 	quick := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second, UnitMultiplier: 3600})
 	hits := []limiter.Hit{hit("{a}", perYear, 3), hit("{b}", perYear, 4), hit("{c}", perYear, 5), hit("q", quick, 6)}
 	mustDecide(t, s, hits...)
-	testenv.Must(shared.Exceptions(t.Context()))(t)
+	testenv.Must(shared.Version(t.Context()))(t)
 	silent := []*testenv.Redis{second}
 	for _, node := range c.nodes {
 		if len(do(t, connect(t, node), "keys", "{c}").([]any)) > 0 {
@@ -100,15 +100,15 @@ func testSilentNodes(t *testing.T, c *cluster) {
 	ctx := context.Background()
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{
-		"Reset":            func() error { return s.Reset(ctx, hits) },
-		"Peek":             func() error { _, err := s.Peek(ctx, hits); return err },
-		"Ping":             func() error { return s.Ping(ctx) },
-		"Exceptions":       func() error { _, err := shared.Exceptions(ctx); return err },
-		"SetExceptions":    func() error { return shared.SetExceptions(ctx, map[string]string{"x": "1"}) },
-		"RemoveExceptions": func() error { return shared.RemoveExceptions(ctx, "x") },
-		"ReportsWanted":    func() error { _, err := shared.ReportsWanted(ctx); return err },
-		"Report":           func() error { return shared.Report(ctx, "one", nil) },
-		"Reports":          func() error { _, err := shared.Reports(ctx, reportsWanted); return err },
+		"Reset":         func() error { return s.Reset(ctx, hits) },
+		"Peek":          func() error { _, err := s.Peek(ctx, hits); return err },
+		"Ping":          func() error { return s.Ping(ctx) },
+		"Version":       func() error { _, err := shared.Version(ctx); return err },
+		"Scan":          func() error { return shared.Scan(ctx, 1, func(string, string) {}) },
+		"Change":        func() error { return putException(ctx, shared, "1") },
+		"ReportsWanted": func() error { _, err := shared.ReportsWanted(ctx); return err },
+		"Report":        func() error { return shared.Report(ctx, "one", nil) },
+		"Reports":       func() error { _, err := shared.Reports(ctx, reportsWanted); return err },
 	} {
 		calls.Go(func() {
 			began := time.Now()

@@ -21,7 +21,7 @@ func commands(t *testing.T) []string {
 	t.Helper()
 	names := map[string]bool{"evalsha": true, "eval": true}
 	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // call(...) has a command that is named elsewhere
-	for _, text := range []string{wire.Script, setScript} {
+	for _, text := range []string{wire.Script, changeScript, changesScript, versionScript} {
 		found := literal.FindAllStringSubmatch(text, -1)
 		if n := len(calls.FindAllString(text, -1)); n != len(found) {
 			t.Errorf("a script has %d calls, of which %d name their command", n, len(found))
@@ -76,7 +76,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	user := Server{Addr: able.redis.Addr(), Username: "weir", Password: "pw", Timeout: long}
 	testenv.OK(t, s.Ping(t.Context()))
 	checkWhole(t, able, s, []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear})
-	testSharedExceptions(t, user)
+	testSharedEntries(t, user)
 	shared := openShared(t, user, "")
 	for range 2 { // the first call asks for reports, the second finds one
 		testenv.Must(shared.Reports(t.Context(), reportsWanted))(t)

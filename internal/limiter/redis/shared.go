@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	_ "embed" // set.lua
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,7 +13,7 @@ import (
 )
 
 // Shared is the data other than counters that servers with the same main Redis and key prefix
-// share: exceptions, and states of servers, reports and marks that expire. It implements
+// share: exceptions and assigned amounts, see entries.go, and states of servers, reports and marks that expire. It implements
 // operators.Shared. It has its own connections, so that no decision waits for it. Each method sets
 // a deadline, because in a cluster go-redis makes up to four attempts and limits only each of them.
 // Errors wrap limiter.ErrUnavailable; after an error, the call may have had its effect.
@@ -32,38 +31,7 @@ func OpenShared(main Server, keyPrefix string) *Shared {
 // Close closes all connections. Calls in flight fail.
 func (s *Shared) Close() error { return s.client.Close() }
 
-func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
-
-// Exceptions returns the texts of exceptions by their IDs.
-func (s *Shared) Exceptions(ctx context.Context) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
-	defer cancel()
-	texts, err := s.client.Current().HGetAll(ctx, s.key("exceptions")).Result()
-	return texts, s.failed(err)
-}
-
-// setScript is sent as text, because calls are rare and Redis may have lost a loaded script.
-//
-//go:embed set.lua
-var setScript string
-
-// SetExceptions sets texts by their IDs, all at once. It works in a Redis that is out of memory.
-func (s *Shared) SetExceptions(ctx context.Context, texts map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
-	defer cancel()
-	var args []any
-	for id, text := range texts {
-		args = append(args, id, text)
-	}
-	return s.failed(s.client.Current().Eval(ctx, setScript, []string{s.key("exceptions")}, args...).Err())
-}
-
-// RemoveExceptions removes the texts of one or more IDs.
-func (s *Shared) RemoveExceptions(ctx context.Context, ids ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
-	defer cancel()
-	return s.failed(s.client.Current().HDel(ctx, s.key("exceptions"), ids...).Err())
-}
+func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, "", name) }
 
 // ReportsWanted reports whether a server has called Reports and its time wanted has not passed.
 func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {

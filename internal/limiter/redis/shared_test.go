@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,37 +31,108 @@ func openShared(t *testing.T, o Server, prefix string) *Shared {
 	return s
 }
 
-func TestSharedExceptions(t *testing.T) {
+func TestSharedEntries(t *testing.T) {
 	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "miniature": at(miniredis.RunT(t).Addr())} {
-		t.Run(name, func(t *testing.T) { testSharedExceptions(t, o) })
+		t.Run(name, func(t *testing.T) { testSharedEntries(t, o) })
 	}
 }
 
-// testSharedExceptions sets and removes texts on one server, and reads them on another.
-func testSharedExceptions(t *testing.T, o Server) {
+// entriesOf returns the texts of a part and its newest change, and checks their number.
+func entriesOf(t *testing.T, s *Shared, part int) (texts map[string]string, newest string) {
+	t.Helper()
+	texts = map[string]string{}
+	testenv.OK(t, s.Scan(t.Context(), part, func(id, text string) { texts[id] = text }))
+	size, changes, _, _, err := s.Changes(t.Context(), part, "?")
+	delete(texts, ".")
+	if err != nil || max(size, 0) != len(texts) {
+		t.Errorf("part %d has %d texts, want %d (error: %v)", part, size, len(texts), err)
+	}
+	if len(changes) > 0 {
+		newest = changes[0]
+	}
+	return texts, newest
+}
+
+func token() string { return rand.Text()[:8] }
+
+// putException sets the text of an exception, or removes it if text is empty.
+func putException(ctx context.Context, s *Shared, text string) error {
+	_, changes, _, _, err := s.Changes(ctx, 0, "?")
+	if err == nil {
+		_, err = s.Change(ctx, 0, append(changes, "")[0], "", token(), [][6]string{{"put", "x", text}})
+	}
+	return err
+}
+
+// testSharedEntries changes texts on one server, and reads them on another.
+func testSharedEntries(t *testing.T, o Server) {
 	a, b, foreign := openShared(t, o, "p:"), openShared(t, o, "p:"), openShared(t, o, "q:")
-	ctx, binary := t.Context(), strings.Repeat("\x00\xff<script>", 1000)
-	for i, step := range []struct {
-		set    map[string]string
-		remove []string
-		want   map[string]string
-	}{
-		{set: map[string]string{"x": "1", "y": binary}, want: map[string]string{"x": "1", "y": binary}},
-		{set: map[string]string{"x": "2", "z": "3"}, want: map[string]string{"x": "2", "y": binary, "z": "3"}},
-		{remove: []string{"z", "y", "nobody"}, want: map[string]string{"x": "2"}},
-		{remove: []string{"x"}, want: map[string]string{}},
-	} {
-		err := a.SetExceptions(ctx, step.set)
-		if step.set == nil {
-			err = a.RemoveExceptions(ctx, step.remove...)
+	ctx, binary, name := t.Context(), strings.Repeat("\x00\xff<script>", 1000), "AAAAAAAAAAA"
+	for part := range 3 {
+		versions, newest := map[string]bool{}, ""
+		for i, step := range []struct {
+			changes       [][6]string
+			results, want string // want has the texts by ID, but not the binary one
+		}{
+			{[][6]string{{"put", "x", "1"}, {"put", "\x00", binary}}, "added added", "x:1"},
+			{[][6]string{{"put", "x", "2"}, {"put", "z", "3"}, {"keep", "z", "4"}, {"keep", "k", "5"}}, "changed added same added", "k:5 x:2 z:3"},
+			{[][6]string{{"put", "z"}, {"put", "k", "5"}, {"put", "nobody"}, {"put", "x"}, {"put", "k"}}, "removed same same removed removed", ""},
+			{[][6]string{{"assign", "a", "5", "1\nme", "note", ""}, {"assign", "a", "5", "2\nyou", "", ""}}, "added same", "a:5\n1\nme\nnote\n"},
+			{[][6]string{{"assign", "a", "+7", "2\nyou", "", name}, {"assign", "a", "+7", "3\nyou", "", name}}, "changed same", "a:12\n2\nyou\nnote\n" + name},
+			{[][6]string{{"assign", "a", "unlimited", "4\nme", "new", ""}, {"assign", "a", "+7", "5\nme", "", ""}}, "changed same", "a:unlimited\n4\nme\nnew\n" + name},
+			{[][6]string{{"assign", "a", "1125899906842624", "6\nme", "", ""}, {"assign", "a", "+1", "7\nme", "", ""}, {"put", "n", "?"}, {"assign", "n", "+1", "", "", ""}}, "changed large added unread", "a:1125899906842624\n6\nme\nnew\n" + name + " n:?"},
+		} {
+			if results, err := a.Change(ctx, part, "other", "", token(), step.changes); err != nil || !slices.Equal(results, []string{"behind"}) {
+				t.Errorf("step %d: with another newest change: %q, error %v", i, results, err)
+			}
+			results, err := a.Change(ctx, part, newest, "", token(), step.changes)
+			version, errOfVersion := b.Version(ctx)
+			if strings.Join(results, " ") != step.results || err != nil || errOfVersion != nil || version == "" || versions[version] {
+				t.Errorf("step %d: got %q in version %q, errors %v, %v", i, results, version, err, errOfVersion)
+			}
+			versions[version] = true
+			_, changes, texts, found, err := b.Changes(ctx, part, newest)
+			all, now := entriesOf(t, b, part)
+			var got []string
+			for _, id := range slices.Sorted(maps.Keys(all)) {
+				if id != "\x00" {
+					got = append(got, id+":"+all[id])
+				}
+			}
+			if strings.Join(got, " ") != step.want || all["\x00"] != binary {
+				t.Errorf("step %d: got %.200q", i, got)
+			}
+			if err != nil || !found || len(changes) == 0 || changes[0] != now {
+				t.Errorf("step %d: got the changes %q (found is %t), error %v", i, changes, found, err)
+			}
+			for j, change := range changes {
+				if texts[j] != all[change[8:]] {
+					t.Errorf("step %d: the change %q has the text %q", i, change, texts[j])
+				}
+			}
+			newest = now
 		}
-		testenv.OK(t, err)
-		if got, err := b.Exceptions(ctx); err != nil || !maps.Equal(got, step.want) {
-			t.Errorf("step %d: got %q, error %v", i, got, err)
+		if none, change := entriesOf(t, foreign, part); len(none) != 0 || change != "" {
+			t.Errorf("another prefix: got %q", none)
 		}
-		if none, err := foreign.Exceptions(ctx); len(none) != 0 || err != nil {
-			t.Errorf("another prefix: got %q, error %v", none, err)
+	}
+}
+
+// TestSharedChangesAreBounded makes more changes than a list keeps. Who has read the first ones gets
+// them in parts until they are cut off.
+func TestSharedChangesAreBounded(t *testing.T) {
+	s, newest := openShared(t, at(testenv.RedisServer(t).Addr()), ""), ""
+	for i := range 41 {
+		var changes [][6]string
+		for j := range 100 {
+			changes = append(changes, [6]string{"put", fmt.Sprint(100*i + j), "x"})
 		}
+		testenv.Must(s.Change(t.Context(), 1, newest, "", token(), changes))(t)
+		size, all, texts, found, err := s.Changes(t.Context(), 1, "")
+		if want := i < 40; err != nil || size != 100*(i+1) || found != want || len(all) != min(100*(i+1), 1000+3096*(i/40)) || want && all[len(all)-1][8:] != "0" || len(texts) > len(all) {
+			t.Fatalf("after %d changes: %d texts, the changes %d to %.20q, found %t, error %v", 100*(i+1), size, len(all), all[len(all)-1], found, err)
+		}
+		_, newest = entriesOf(t, s, 1)
 	}
 }
 
@@ -149,14 +222,15 @@ func TestPresent(t *testing.T) {
 func TestSharedOnARedisThatFails(t *testing.T) {
 	calls := func(s *Shared) map[string]error {
 		ctx := context.Background()
-		_, exceptions := s.Exceptions(ctx)
+		_, version := s.Version(ctx)
+		_, _, _, _, changes := s.Changes(ctx, 0, "")
 		_, wanted := s.ReportsWanted(ctx)
 		_, reports := s.Reports(ctx, reportsWanted)
 		_, present := s.Present(ctx, "one", nil, time.Hour)
 		_, claim := s.Mark(ctx, "x", "", time.Second, false)
 		_, mark := s.Mark(ctx, "x", "", time.Second, true)
 		return map[string]error{
-			"Exceptions": exceptions, "SetExceptions": s.SetExceptions(ctx, map[string]string{"x": "2"}), "RemoveExceptions": s.RemoveExceptions(ctx, "x"),
+			"Version": version, "Changes": changes, "Scan": s.Scan(ctx, 0, func(string, string) {}), "Change": putException(ctx, s, "2"), "remove": putException(ctx, s, ""),
 			"ReportsWanted": wanted, "Report": s.Report(ctx, "one", []byte("x")), "Reports": reports,
 			"Mark": mark, "Mark if unset": claim, "Present": present,
 		}
@@ -180,10 +254,10 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		s := openShared(t, Server{Addr: r.Addr(), Timeout: time.Millisecond}, "")
-		testenv.Must(s.Exceptions(t.Context()))(t)
+		testenv.Must(s.Version(t.Context()))(t)
 		r.Pause()
 		began := time.Now()
-		if _, err := s.Exceptions(t.Context()); conn.Classify(err) != conn.KindTimeout || time.Since(began) > 30*time.Second {
+		if _, err := s.Version(t.Context()); conn.Classify(err) != conn.KindTimeout || time.Since(began) > 30*time.Second {
 			t.Errorf("got error %v after %v", err, time.Since(began))
 		}
 		r.Resume()
@@ -191,15 +265,15 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	t.Run("replica", func(t *testing.T) {
 		primary := testenv.RedisServer(t)
 		s := openShared(t, at(primary.Addr()), "")
-		testenv.OK(t, s.SetExceptions(t.Context(), map[string]string{"x": "1"}))
+		testenv.OK(t, putException(t.Context(), s, "1"))
 		do(t, connect(t, primary), "config", "set", "replica-serve-stale-data", "yes")
 		do(t, connect(t, primary), "replicaof", "127.0.0.1", "1")
-		wantErrors(t, s, conn.KindReadOnly, "Exceptions", "ReportsWanted")
+		wantErrors(t, s, conn.KindReadOnly, "Version", "Changes", "Scan", "ReportsWanted")
 	})
 	t.Run("full", func(t *testing.T) {
 		r := testenv.RedisServer(t)
 		s := openShared(t, at(r.Addr()), "")
 		do(t, connect(t, r), "config", "set", "maxmemory", "1")
-		wantErrors(t, s, conn.KindOOM, "Exceptions", "SetExceptions", "RemoveExceptions", "ReportsWanted")
+		wantErrors(t, s, conn.KindOOM, "Version", "Changes", "Scan", "Change", "remove", "ReportsWanted")
 	})
 }

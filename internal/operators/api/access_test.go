@@ -104,8 +104,8 @@ func ipv6() string {
 func TestClassesOfRoutes(t *testing.T) {
 	known := map[string]Class{
 		"GET /": Open, "GET /status": Open, "GET /stats": Open,
-		"GET /rlconfig": Values, "GET /denials": Values, "GET /budgets": Values, "GET /debug/pprof/": Values, "GET /debug/pprof/symbol": Values, "POST /peek": Values, "GET /exceptions": Values,
-		"POST /-/reload": Changes, "POST /reset": Changes, "POST /exceptions": Changes, "DELETE /exceptions/x": Changes,
+		"GET /rlconfig": Values, "GET /denials": Values, "GET /budgets": Values, "GET /debug/pprof/": Values, "GET /debug/pprof/symbol": Values, "POST /peek": Values, "GET /exceptions": Values, "GET /assigned": Values,
+		"POST /-/reload": Changes, "POST /reset": Changes, "POST /exceptions": Changes, "DELETE /exceptions/x": Changes, "PUT /assigned": Changes, "POST /assigned": Changes, "DELETE /assigned": Changes,
 	}
 	outer := testenv.OuterAddr(t)
 	for _, token := range []string{"", goodToken} {

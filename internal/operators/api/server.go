@@ -22,6 +22,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +63,7 @@ type Endpoint struct {
 	Method, Path string // an empty Method is every method
 	Class        Class
 	Help         string // for the list on the status page; not listed if empty
+	MaxBody      int64  // maximum size of a request's body; 0 means bodyBytes
 	Handler      http.HandlerFunc
 	SignIn       http.HandlerFunc // answers senders who need a token; if nil, they get a line of text
 }
@@ -87,6 +89,17 @@ func (s *Server) endpoints() []Endpoint {
 		{Method: "DELETE", Path: "/exceptions/{id}", Class: Changes, Help: "remove an exception", Handler: answer(http.StatusNoContent, func(r *http.Request) (any, error) {
 			return nil, s.InForce.Remove(r.Context(), r.PathValue("id"), r.URL.Query().Get("by"), VisitorOf(r).Peer)
 		})},
+		{Method: "GET", Path: "/assigned", Class: Values, Help: "assigned amounts, by ?domain, ?prefix and ?n", Handler: answer(http.StatusOK, func(r *http.Request) (any, error) {
+			query := r.URL.Query()
+			n, err := strconv.ParseUint(cmp.Or(query.Get("n"), "1000"), 10, 24)
+			if err != nil {
+				return nil, operators.Errorf(operators.ErrBadRequest, "n: %.40q is not a number; use 0 to 16777215", query.Get("n"))
+			}
+			return s.Assigned(query.Get("domain"), query.Get("prefix"), int(n)), nil
+		})},
+		{Method: "PUT", Path: "/assigned", Class: Changes, MaxBody: bulkBytes, Help: "assign amounts: lines of JSON, or CSV", Handler: s.assign(operators.How{})},
+		{Method: "POST", Path: "/assigned", Class: Changes, MaxBody: bulkBytes, Help: "add to assigned amounts", Handler: s.assign(operators.How{Add: true})},
+		{Method: "DELETE", Path: "/assigned", Class: Changes, MaxBody: bulkBytes, Help: "remove assigned amounts", Handler: s.assign(operators.How{Remove: true})},
 		{Method: "POST", Path: "/-/reload", Class: Changes, Help: "reload the rules", Handler: s.reload()},
 		{Path: "/debug/pprof/", Class: Values, Help: "profiles", Handler: profiles()},
 	}, s.Console...)
@@ -96,7 +109,7 @@ func (s *Server) endpoints() []Endpoint {
 func (s *Server) Handler() http.Handler {
 	mux, list := http.NewServeMux(), ""
 	for _, e := range s.endpoints() {
-		mux.Handle(strings.TrimSpace(e.Method+" "+e.Path), s.Access.guard(e))
+		mux.Handle(strings.TrimSpace(e.Method+" "+e.Path), http.MaxBytesHandler(s.Access.guard(e), cmp.Or(e.MaxBody, bodyBytes)))
 		if e.Help != "" {
 			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(e.Method, http.MethodGet), e.Path, e.Help, s.Access.whom(e.Class))
 		}
@@ -111,7 +124,7 @@ func (s *Server) Handler() http.Handler {
 		status := s.Status()
 		fmt.Fprint(w, status.Text(operators.Times{Now: time.Now().UTC()}), "\n", list)
 	})
-	return http.MaxBytesHandler(s.Access.sites.Handler(mux), bodyBytes)
+	return s.Access.sites.Handler(mux)
 }
 
 // whom returns a note about the senders who may use a class of endpoints.
@@ -149,6 +162,28 @@ func (s *Server) reload() http.HandlerFunc {
 	}
 }
 
+// assign carries out the lines of a body, of which there may be a million.
+func (s *Server) assign(how operators.How) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		patient := http.NewResponseController(w)
+		_, _ = patient.SetReadDeadline(time.Time{}), patient.SetWriteDeadline(time.Time{}) // a recorder in a test has none
+		answer(http.StatusOK, func(r *http.Request) (any, error) {
+			how, query := how, r.URL.Query()
+			how.CSV = strings.HasPrefix(r.Header.Get("Content-Type"), "text/csv")
+			how.Prune, how.Yes = query.Get("prune") == "true", query.Get("yes") == "true"
+			how.By, how.Peer = query.Get("by"), VisitorOf(r).Peer
+			if how.Prune && (how.Add || how.Remove) {
+				return nil, operators.Errorf(operators.ErrBadRequest, "prune is allowed with PUT only")
+			}
+			done, err := s.Assign(r.Context(), r.Body, how)
+			if err != nil {
+				err = fmt.Errorf("%w; until then %d were added, %d changed and %d removed", err, done.Added, done.Changed, done.Removed)
+			}
+			return done, err
+		})(w, r)
+	}
+}
+
 // profiles serves /debug/pprof/, one request at a time, because profiles slow the server down.
 func profiles() http.HandlerFunc {
 	mux := http.NewServeMux()
@@ -167,8 +202,8 @@ func profiles() http.HandlerFunc {
 	}
 }
 
-// bodyBytes is the maximum size of a request's body.
-const bodyBytes = 64 << 10
+// Maximum sizes of a request's body. bulkBytes is that of many assigned amounts.
+const bodyBytes, bulkBytes = 64 << 10, 1 << 30
 
 // answer returns a handler that sends code with the result of ask as JSON, or alone if it is nil.
 func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
@@ -198,8 +233,8 @@ func plain(w http.ResponseWriter) {
 // fail answers with the text of an error, which shown makes safe, and the status of its Kind.
 func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	code := operators.Kind(http.StatusInternalServerError)
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		code, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", bodyBytes)
+	if body, large := errors.AsType[*http.MaxBytesError](err); large {
+		code, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", body.Limit)
 	}
 	_ = errors.As(err, &code)
 	if code == operators.ErrUnavailable {

@@ -78,6 +78,12 @@ func TestOperations(t *testing.T) {
 		want               string
 	}{
 		{"GET", "/denials", "", 200, `"servers": 1`},
+		{"PUT", "/assigned", `{"domain":"api","descriptor":"user=a","limit":"burst","amount":7}`, 200, `"added": 1`},
+		{"POST", "/assigned?prune=true", "", 400, "prune is allowed with PUT only"},
+		{"PUT", "/assigned", `{"domain":"api","descriptor":"user=a","limt":"burst"}`, 200, `unknown field \"limt\"`},
+		{"GET", "/assigned?domain=api&prefix=user=", "", 200, `"amount": "7"`},
+		{"GET", "/assigned?n=x", "", 400, `n: "x" is not a number; use 0 to 16777215`},
+		{"DELETE", "/assigned", `{"domain":"api","descriptor":"user=a","limit":"burst"}`, 200, `"removed": 1`},
 		{"GET", "/denials?servers=all", "", 200, `"servers": 1`},
 		{"GET", "/denials?domain=apii", "", 200, `"note": "there are no rules for the domain \"apii\", did you mean \"api\"?"`},
 		{"GET", "/denials?domain=api&descriptor=usr%3dalice", "", 200, `"note": "no rule of the domain has the key \"usr\", did you mean \"user\"?"`},

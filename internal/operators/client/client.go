@@ -106,24 +106,30 @@ func ask[T any](ctx context.Context, c *Client, text, method, path string, body 
 // maxAnswer is the maximum size of an answer. 10,000 exceptions take a few megabytes.
 const maxAnswer = 64 << 20
 
-// send sends a request with body as JSON unless it is nil, and returns the body and the date of a
+// send sends a request with body, as CSV if it is a reader, else as JSON unless it is nil, and returns the body and the date of a
 // successful answer. Each error is one sentence that names the server.
 func (c *Client) send(ctx context.Context, method, path string, body any) (text []byte, date string, err error) {
-	if body != nil {
+	client, kind, stream := *c.http, "application/json", io.Reader(nil)
+	switch body := body.(type) {
+	case nil:
+	case io.Reader: // CSV of any length
+		client.Timeout, kind, stream = 0, "text/csv", body
+	default:
 		if text, err = json.Marshal(body); err != nil {
 			return nil, "", err
 		}
+		stream = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, stream)
 	if err != nil {
 		return nil, "", err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", kind)
 	request.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
 	if c.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.options.Token)
 	}
-	response, err := c.http.Do(request)
+	response, err := client.Do(request)
 	if err == nil {
 		defer response.Body.Close()
 		text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -131,18 +137,18 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (text 
 	if err != nil {
 		return nil, "", c.unreachable(ctx, err)
 	}
-	kind := fmt.Errorf("status %d from the server", response.StatusCode)
+	failed := fmt.Errorf("status %d from the server", response.StatusCode)
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 		return text, response.Header.Get("Date"), nil
 	case http.StatusUnauthorized:
-		kind = ErrUnauthorized
+		failed = ErrUnauthorized
 	case http.StatusNotFound:
-		kind = ErrNotFound
+		failed = ErrNotFound
 	case http.StatusServiceUnavailable:
-		kind = ErrUnavailable
+		failed = ErrUnavailable
 	}
-	return nil, "", c.failure(kind, string(text))
+	return nil, "", c.failure(failed, string(text))
 }
 
 // unreachable returns a connection error as one sentence with its innermost cause.

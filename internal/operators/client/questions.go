@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,4 +241,94 @@ type Remove struct {
 func (q Remove) ask(ctx context.Context, c *Client) (*Answer, error) {
 	_, _, err := c.send(ctx, http.MethodDelete, "/exceptions/"+url.PathEscape(q.ID)+q.query(), nil)
 	return &Answer{text: "removed", Value: map[string]string{"id": q.ID}}, err
+}
+
+// Assign assigns amounts to descriptors.
+type Assign struct {
+	Domain     explain.Domain  `arg:"" optional:"" help:"Domain of the descriptor."`
+	Descriptor explain.Entries `arg:"" optional:"" help:"Entries of the descriptor, such as tenant=acme."`
+	Amount     string          `arg:"" optional:"" help:"Amount in the period of the rule: a number, unlimited, or +N to add N to what is assigned."`
+	Limit      string          `placeholder:"NAME" help:"Name of the limit, if the rule has several."`
+	Remove     bool            `help:"Remove what is assigned, so that the rule's own amount counts."`
+	ID         string          `placeholder:"ID" help:"Name of this change, such as that of a payment. A change with the same name as one of the last 16 of this amount does nothing."`
+	Note       string          `placeholder:"TEXT" help:"A note for others, such as the contract."`
+	File       string          `type:"existingfile" placeholder:"FILE" help:"Assign the amounts of a CSV file with the columns domain, descriptor, limit, amount, note. Amounts that do not differ stay."`
+	Prune      bool            `help:"With --file, also remove the assigned amounts that the file does not have, at most a tenth of all."`
+	Yes        bool            `help:"With --prune, remove more than a tenth, too."`
+	By
+
+	Progress io.Writer `kong:"-"` // shows how much of the file is sent, or nil
+}
+
+func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
+	method, query := http.MethodPut, q.query()
+	var body any
+	amount, adds := strings.CutPrefix(q.Amount, "+")
+	switch {
+	case q.File != "" && (q.Domain != "" || q.Remove || q.ID != ""):
+		return nil, errors.New("--file takes no descriptor, --remove and --id")
+	case q.File == "" && q.Prune:
+		return nil, errors.New("--prune needs --file")
+	case q.File != "":
+		f, err := os.Open(q.File)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		body = &progress{f, q.Progress, info.Size(), 0, time.Time{}}
+		query += fmt.Sprintf("&prune=%t&yes=%t", q.Prune, q.Yes)
+	case len(q.Descriptor) == 0 || q.Remove == (q.Amount != ""):
+		return nil, errors.New("a domain, a descriptor and either an amount or --remove are required, or --file")
+	default:
+		body = operators.Assignment{
+			Domain: explain.FormatDomain(string(q.Domain)), Descriptor: explain.FormatDescriptor(q.Descriptor),
+			Limit: q.Limit, Amount: operators.Amount(amount), Note: q.Note, ID: q.ID,
+		}
+	}
+	switch {
+	case adds:
+		method = http.MethodPost
+	case q.Remove:
+		method = http.MethodDelete
+	}
+	done, a, err := ask[operators.AssignedChanges](ctx, c, "assigned_changes", method, "/assigned"+query, body)
+	a.Note, a.Bad = done.Note, done.Refused+done.Unpruned > 0
+	return a, err
+}
+
+// progress shows how much of a file is read, twice a second.
+type progress struct {
+	*os.File
+	to         io.Writer
+	size, read int64
+	shown      time.Time
+}
+
+// Read implements io.Reader.
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.File.Read(b)
+	if p.read += int64(n); p.to != nil && (err != nil || time.Since(p.shown) > time.Second/2) {
+		fmt.Fprintf(p.to, "\r%d %% sent", 100*p.read/max(p.size, 1))
+		if p.shown = time.Now(); err != nil {
+			fmt.Fprintln(p.to)
+		}
+	}
+	return n, err
+}
+
+// Assignments asks for assigned amounts.
+type Assignments struct {
+	Prefix string `arg:"" optional:"" help:"Show only descriptors that begin with this text, such as tenant=a."`
+	Domain string `placeholder:"NAME" help:"Show only this domain."`
+	N      uint32 `short:"n" default:"100" placeholder:"N" help:"Show at most N."`
+}
+
+func (q Assignments) ask(ctx context.Context, c *Client) (*Answer, error) {
+	query := url.Values{"prefix": {q.Prefix}, "domain": {q.Domain}, "n": {fmt.Sprint(q.N)}}
+	_, a, err := ask[operators.AssignmentList](ctx, c, "assigned", http.MethodGet, "/assigned?"+query.Encode(), nil)
+	return a, err
 }

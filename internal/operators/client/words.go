@@ -24,7 +24,7 @@ import (
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
-	Bad             bool   // no rule matches the descriptor, or the server has a red problem
+	Bad             bool   // no rule matches the descriptor, a line is refused, or the server has a red problem
 	Value           any
 	Window          *operators.Window // of Value, to be shown
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut

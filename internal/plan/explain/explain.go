@@ -26,6 +26,8 @@ type Question struct {
 	Descriptor []limiter.Entry
 	// HitsAddend is the descriptor's hits_addend; 0 asks for a peek. If nil, hits cost 1.
 	HitsAddend *uint64
+	// Amount is assigned to the limits of the descriptor's rule unless it is empty.
+	Amount string
 	// Redis and Cluster say whether counters are in Redis, and whether that is a cluster.
 	Redis, Cluster bool
 }
@@ -78,6 +80,10 @@ func Explain(q Question) (Answer, error) {
 		d.HitsAddend, d.HasHitsAddend = *q.HitsAddend, true
 	}
 	request := plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
+	path, r := Find(q.Tree, q.Domain, q.Descriptor)
+	if r != nil && q.Amount != "" {
+		q.assign(r)
+	}
 	var p plan.Plan
 	if err := plan.New(q.Options).Prepare(&p, q.Tree, &request); err != nil {
 		return Answer{}, err
@@ -85,7 +91,6 @@ func Explain(q Question) (Answer, error) {
 	if p.Invalid != nil {
 		return Answer{}, p.Invalid
 	}
-	path, r := Find(q.Tree, q.Domain, q.Descriptor)
 	a := Answer{
 		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Path: path,
 		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend,
@@ -104,6 +109,25 @@ func Explain(q Question) (Answer, error) {
 		a.addLimits(&q, &p, r)
 	}
 	return a, nil
+}
+
+// assign assigns the amount to all limits of a rule for the descriptor.
+func (q *Question) assign(r *descriptors.Rule) {
+	q.Assigned = plan.NewAssigned()
+	for _, l := range r.Limits {
+		id, part := plan.AssignedID(q.Domain, q.counted(r), l.Name)
+		q.Assigned.Parts[part].Put(id, q.Amount)
+	}
+}
+
+// counted returns the entries in the keys of the counters of r, which is the descriptor's rule or above it.
+func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
+	work := descriptors.MaxWork
+	_, hold, entries := q.Tree.Match(q.Domain, q.Descriptor, &work)
+	if hold >= 0 {
+		entries = slices.Delete(slices.Clone(entries), hold, hold+1)
+	}
+	return r.Counted(entries)
 }
 
 // Find returns the path of a descriptor and the rule at its end, or nil if no rule applies.

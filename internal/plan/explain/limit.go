@@ -25,7 +25,8 @@ type Limit struct {
 	RequestsPerUnit *uint64  `json:"requests_per_unit,omitempty"`
 	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
-	Rate            string   `json:"-"` // such as 10 per 5 minutes
+	Rate            string   `json:"-"`                  // such as 10 per 5 minutes
+	Own             string   `json:"own_rate,omitempty"` // rate of the rule, if another amount is assigned
 	Algorithm       string   `json:"algorithm,omitempty"`
 	TimeZone        string   `json:"time_zone,omitempty"` // only with the calendar algorithm
 	Burst           *uint64  `json:"burst,omitempty"`     // size of a token bucket
@@ -76,12 +77,16 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	next := 0 // index of the next hit; each counted limit has one hit, in order
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			shown := newLimit(l, q)
+			counts := q.Assigned.Limit(r, q.Domain, q.counted(r), l)
+			shown := newLimit(counts, q)
+			if counts != l {
+				shown.Own = l.Rate()
+			}
 			shown.Shared = r.Shared()
 			if r != rule {
 				shown.Above, shown.Location = r.String(), r.Location()
 			}
-			if next < len(p.Hits) && p.Hits[next].Limit == l {
+			if next < len(p.Hits) && plan.IsHitOn(&p.Hits[next], l) {
 				shown.addCounter(q, p.Hits[next].Key, &decisions[next])
 				if p.Hits[next].Group > 0 {
 					shown.QuotaGroup = FormatDescriptor(slices.DeleteFunc(slices.Clone(q.Descriptor), func(e limiter.Entry) bool {

@@ -1,0 +1,23 @@
+-- Reads the changes of one part of the set that servers share.
+-- KEYS     as in change.lua
+-- ARGV[1]  the newest change that the caller has read, or "" if there was none
+-- Returns the number of texts; the oldest 1000 changes that the caller has not read, newest first;
+-- their texts; and 1. If the list lacks ARGV[1], or its end may have been
+-- cut off, it returns the whole list, no texts and 0.
+local new, found = {}, ARGV[1] == ""
+for from = 0, 4095, 256 do
+  local some = redis.call("LRANGE", KEYS[2], from, from + 255)
+  for _, change in ipairs(some) do
+    if change == ARGV[1] then
+      found = true
+      break
+    end
+    new[#new + 1] = change
+  end
+  if #some < 256 or found and ARGV[1] ~= "" then break end
+end
+local size = redis.call("HLEN", KEYS[1])
+if not found or #new == 4096 then return {size, new, {}, 0} end
+local oldest, ids = {unpack(new, math.max(1, #new - 999))}, {}
+for i, change in ipairs(oldest) do ids[i] = change:sub(9) end
+return {size, oldest, #ids > 0 and redis.call("HMGET", KEYS[1], unpack(ids)) or {}, 1}

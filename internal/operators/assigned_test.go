@@ -1,0 +1,193 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	goredis "github.com/redis/go-redis/v9"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter/redis"
+	"weir/internal/plan"
+	"weir/internal/testenv"
+)
+
+const assignedRules = `domain: api
+descriptors:
+  - key: tenant
+    rate_limit: {unit: day, requests_per_unit: 100}
+    descriptors: [{key: path, value: /x, rate_limit: {name: x, unit: hour, requests_per_unit: 7}}]
+  - {key: two, rate_limit: [{name: day, unit: day, requests_per_unit: 10}, {name: hour, unit: hour, requests_per_unit: 5}]}
+  - {key: shared, value: x*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: above, below: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: bucket, rate_limit: {unit: year, requests_per_unit: 31536000, algorithm: token_bucket}}
+  - {key: open}
+`
+
+// assigner is a server with rules for assigned amounts.
+func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
+	t.Helper()
+	tree, log := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(assignedRules)}}, descriptors.Options{}))(t), new(testenv.Log)
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	d := &Desk{Logger: logger, Tree: func() *descriptors.Tree { return tree }, InForce: NewExceptionStore(shared, prometheus.NewRegistry(), logger)}
+	d.Plan.Assigned = d.InForce.Assigned
+	return d, log
+}
+
+// assigned lists the amounts of a server as text.
+func assigned(d *Desk) (list []string) {
+	for _, a := range d.Assigned("", "", 1000).Assigned {
+		text := a.Descriptor + ":" + a.Limit + ":" + string(a.Amount) + ":" + a.By + ":" + a.Note
+		if a.NoRule != "" {
+			text += " (" + a.NoRule + ")"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// TestAssign assigns amounts line by line, with and without Redis.
+func TestAssign(t *testing.T) {
+	shared := redis.OpenShared(redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second}, "")
+	defer shared.Close()
+	for name, store := range map[string]EntryStore{"redis": shared, "memory": nil} {
+		t.Run(name, func(t *testing.T) {
+			d, log := assigner(t, store)
+			for i, step := range []struct {
+				how  How
+				body string
+				want string // numbers of added, changed, unchanged, removed, refused and unpruned, then refusals
+				list string
+			}{
+				{How{CSV: true}, "domain,descriptor,limit,amount,note\napi,tenant=a,,5000,contract 1\napi, tenant=b,, unlimited\napi,\"tenant=c,path=/x\",,0,\n\napi,two=z,hour,9\n", "4 0 0 0 0 0", "tenant=a::5000:me:contract 1, tenant=b::unlimited:me:, tenant=c,path=/x:x:0:me:, two=z:hour:9:me:"},
+				{How{CSV: true}, "api,tenant=a,,5000\napi,tenant=b,,7,new\napi,\"tenant=c,path=/x\",x,0,", "0 1 2 0 0 0", "tenant=a::5000:me:contract 1, tenant=b::7:me:new, tenant=c,path=/x:x:0:me:, two=z:hour:9:me:"},
+				{How{CSV: true}, "api,tenat=a,,5\nap,tenant=a,,5\napi,two=z,,5\napi,two=z,hours,5\napi,shared=xy,,5\napi,\"above=a,x=y\",,5\napi,open=a,,5\napi,tenant=a,,5x\napi,tenant=a,,5,a,b\napi,=,,5\n\"", "0 0 0 0 11 0" +
+					"\n1: leads to no rule: below the domain nothing matches tenat=a (did you mean tenant=a?)\n2: leads to no rule: there are no rules for the domain \"ap\", did you mean \"api\"?\n3: the rule api|two has 2 limits: name one of [\"day\" \"hour\"]" +
+					"\n4: the rule api|two has no limit \"hours\", only [\"day\" \"hour\"]; did you mean \"hour\"?\n5: the rule api|shared=x* has one counter for several values\n6: leads to no rule of its own, only to the limits of api|above above: assign to above=a" +
+					"\n7: the rule api|open has no limit\n8: \"5x\" is not an amount; use 0 to 1125899906842624, or unlimited\n9: it has 6 columns, at most 5 are allowed: domain, descriptor, limit, amount, note; put a value with a comma in double quotes" +
+					"\n10: descriptor \"=\": entry 1 has no key\n11: extraneous or missing \" in quoted-field", ""},
+				{How{Add: true}, `{"domain":"api","descriptor":"tenant=p","amount":1000,"id":"pay 1"}` + "\n\n" + `{"domain":"api","descriptor":"tenant=p","amount":"1000","id":"pay 2","note":"n"}`, "1 1 0 0 0 0", ""},
+				{How{Add: true}, `{"domain":"api","descriptor":"tenant=p","amount":1000,"id":"pay 1"}` + "\n" + `{"domain":"api","descriptor":"tenant=p","amount":1125899906842624}` + "\n" + `{"domain":"api","descriptor":"tenant=p","amount":"unlimited"}` + "\n" + `{"domain":"api"`, "0 0 1 0 3 0\n2: the sum is more than 1125899906842624\n3: \"unlimited\" is not an amount; use 0 to 1125899906842624\n4: unexpected EOF", "tenant=a::5000:me:contract 1, tenant=b::7:me:new, tenant=c,path=/x:x:0:me:, tenant=p::2000:me:n, two=z:hour:9:me:"},
+				{How{Remove: true, CSV: true}, "api,two=z,hour\napi,\"tenant=c,path=/x\"", "0 0 0 2 0 0", "tenant=a::5000:me:contract 1, tenant=b::7:me:new, tenant=p::2000:me:n"},
+				{How{Remove: true, CSV: true}, "api,two=z,hour", "0 0 0 0 1 0\n1: nothing is assigned", ""},
+				{How{CSV: true, Prune: true}, "api,tenant=a,,5000\napi,tenant=b,,8\n", "0 1 1 0 0 1", ""},
+				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenant=b,,8\n\"", "0 0 2 0 1 1\n3: extraneous or missing \" in quoted-field", ""},
+				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenant=b,,x\n", "0 0 1 1 1 0\n2: \"x\" is not an amount; use 0 to 1125899906842624, or unlimited", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+			} {
+				step.how.By = "me"
+				got, err := d.Assign(t.Context(), strings.NewReader(step.body), step.how)
+				testenv.OK(t, err)
+				text := fmt.Sprint(got.Added, got.Changed, got.Unchanged, got.Removed, got.Refused, got.Unpruned)
+				for _, r := range got.Refusals {
+					text += fmt.Sprintf("\n%d: %s", r.Line, r.Reason)
+				}
+				if list := strings.Join(assigned(d), ", "); text != step.want || step.list != "" && list != step.list {
+					t.Errorf("step %d: got %s\nwith %s, want %s\nwith %s", i, text, list, step.want, step.list)
+				}
+				if (got.Note != "") != (store == nil) {
+					t.Errorf("step %d: the note is %q", i, got.Note)
+				}
+			}
+			if text := log.String(); strings.Count(text, "amounts assigned") != 6 || !strings.Contains(text, `audit=true by=me`) {
+				t.Errorf("the log is\n%s", text)
+			}
+			tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte("domain: x")}}, descriptors.Options{}))(t)
+			d.Tree = func() *descriptors.Tree { return tree }
+			if got := assigned(d); len(got) != 2 || !strings.HasPrefix(got[0], "tenant=a::5000:me:contract 1 (leads to no rule: ") {
+				t.Errorf("without its rule: %q", got)
+			}
+			if _, err := d.Assign(t.Context(), strings.NewReader("api,tenant=a"), How{CSV: true, Remove: true}); err != nil || len(assigned(d)) != 1 {
+				t.Errorf("%q is left (error: %v)", assigned(d), err)
+			}
+		})
+	}
+}
+
+// TestPrepaidWhileRedisFails adds to amounts on two servers while Redis is frozen, emptied, killed and
+// set back, as by a failover to a replica that lags. A change without an answer is repeated under its name. All
+// amounts must be the sum of the changes.
+func TestPrepaidWhileRedisFails(t *testing.T) {
+	t.Parallel()
+	const changes, tenants = 10_000, 500
+	r := testenv.RedisServer(t)
+	admin := goredis.NewClient(&goredis.Options{Addr: r.Addr()})
+	defer admin.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var desks []*Desk
+	var running, workers sync.WaitGroup
+	for range 2 {
+		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: time.Second}, "")
+		defer shared.Close()
+		d, _ := assigner(t, shared)
+		desks = append(desks, d)
+		running.Go(func() { d.InForce.Run(ctx, func() {}) })
+	}
+	defer running.Wait()
+	defer cancel()
+	var made, repeated atomic.Int64
+	for w := range 8 {
+		random := rand.New(rand.NewPCG(uint64(w), 3))
+		workers.Go(func() {
+			for made.Add(1) <= changes {
+				line := fmt.Sprintf(`{"domain":"api","descriptor":"tenant=%d","amount":1,"id":"%d"}`, random.IntN(tenants), random.Uint64())
+				for {
+					done, err := desks[w%2].Assign(ctx, strings.NewReader(line), How{Add: true})
+					if err == nil && done.Refused == 0 {
+						break
+					}
+					repeated.Add(1)
+					time.Sleep(10 * time.Millisecond) // a Redis that is gone fails at once
+				}
+			}
+		})
+	}
+	after := func(n int64) { testenv.Until(t, fmt.Sprint(n, " changes"), func() bool { return made.Load() >= n }) }
+	after(2000)
+	r.Pause()
+	time.Sleep(1200 * time.Millisecond) // longer than the timeout
+	r.Resume()
+	after(4000)
+	testenv.OK(t, admin.FlushAll(ctx).Err())
+	after(6000)
+	r.Stop()
+	r.Start()
+	after(8000)
+	keys := testenv.Must(admin.Keys(ctx, "*").Result())(t)
+	old := testenv.Must(admin.TxPipelined(ctx, func(p goredis.Pipeliner) error { // all at one time
+		for _, key := range keys {
+			p.Dump(ctx, key)
+		}
+		return nil
+	}))(t)
+	after(8200)
+	_, err := admin.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+		for i, key := range keys {
+			p.RestoreReplace(ctx, key, 0, old[i].(*goredis.StringCmd).Val())
+		}
+		return nil
+	})
+	testenv.OK(t, err)
+	workers.Wait()
+	for i, d := range desks {
+		testenv.OK(t, d.InForce.Load(t.Context()))
+		sum := 0
+		for _, a := range d.Assigned("", "", tenants+1).Assigned {
+			n, _ := plan.ParseAmount(string(a.Amount))
+			sum += int(n)
+		}
+		if sum != changes {
+			t.Errorf("server %d: the sum is %d, want %d", i, sum, changes)
+		}
+	}
+	if repeated.Load() == 0 {
+		t.Error("no change was repeated")
+	}
+}
