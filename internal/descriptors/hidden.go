@@ -69,9 +69,9 @@ func (l *loader) warnOfHidden() {
 	}
 }
 
-// hiddenBy returns the nodes to which the values of v would lead without v, as far as work
-// allows. A wildcard is looked up like a value: another wildcard that matches its text matches
-// all its values, because a '*' of the other covers each '*' in the text.
+// hiddenBy returns the nodes to which the values of v would lead without v, until too little
+// work is left. A wildcard is looked up like a value: another wildcard that matches its text
+// matches all its values, because a '*' of the other covers each '*' in the text.
 func (v valued) hiddenBy(work *Work) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards

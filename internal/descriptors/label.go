@@ -103,8 +103,8 @@ func ipv4(s string) int {
 	return n
 }
 
-// limitLabel returns the name of a limit in metrics: its own name or else a description of how
-// it counts. The descriptions of a rule's limits differ.
+// limitLabel returns the name of a limit in metrics: its own name or, if it has none, a
+// description of how it counts. The descriptions of a rule's limits differ.
 func limitLabel(l *limiter.Limit) string {
 	switch {
 	case l.Name != "":

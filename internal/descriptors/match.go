@@ -68,7 +68,7 @@ type node struct {
 	line, column int32 // location in file; 0 for a resource of a control plane
 	index        int32 // index in its list of descriptors
 	more         int32 // number of values or networks besides the first
-	order        int32 // rank of a wildcard or regular expression among those of its key, by location
+	order        int32 // rank by location of a wildcard or regular expression among its siblings with the same key
 	how          How   // how entries lead here; Nowhere for a domain or a rule without key
 	limited      bool  // the node or a node below it has a limit that counts
 	matchesAll   bool  // one of its wildcards or its regular expression matches every value

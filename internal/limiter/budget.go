@@ -17,9 +17,9 @@ func (s *Spec) IsBudget() bool {
 	return (period >= time.Hour || s.Notify != nil && period >= MinNotified) && s.RequestsPerUnit > 0 && s.Algorithm != Concurrency
 }
 
-// Taken returns, for each hit of a decided request, the units that the request took from the hit's
-// counter, less its refunds. If an earlier hit is on the same counter, they are 0, so that only one
-// of several hits passes a threshold. Taken uses the memory of dst.
+// Taken returns, for each hit of a decided request, the units that the request took from the
+// hit's counter, less its refunds. The first of several hits on one counter has all units and
+// the others have 0, so that only one of them passes a threshold. Taken uses the memory of dst.
 func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	var buf [few]int
 	dst = dst[:0]
@@ -36,8 +36,8 @@ func Taken(hits []Hit, out []Decision, dst []int64) []int64 {
 	return dst
 }
 
-// Passed returns the used percentages of the counter of h before and after a decided request that
-// took some units from it, rounded down.
+// Passed returns the used percentages of the counter of h, rounded down, before and after a
+// decided request that took the given units from it.
 func Passed(h *Hit, used, taken int64) (before, after int64) {
 	size := int64(h.Limit.Size())
 	if after = used * 100 / size; taken > used { // a failure mode admitted the hits without counting them

@@ -69,8 +69,8 @@ func Left(ctx context.Context, hits []Hit) error {
 // the request is admitted, all hits that fit are written. If it is denied, none is, except
 // refunds, hits that are always charged, and the bans that its hits begin, see Spec.DenyFor.
 //
-// kept[i] is the stored data of hits[i] beside the state. If its counter has uses, the state is
-// derived from them, and they change with it. Taking or asking for a hold that is taken changes
+// kept[i] has the stored data of hits[i] other than the state. If the counter has uses, its state is
+// derived from them, and Decide changes both. Taking or asking for a hold that is taken changes
 // nothing, nor does releasing a hold that is not taken. All three are admitted. If kept is nil, each
 // hit takes one more hold, logged units leave together with the newest one, and no reservation is
 // recorded or settled.
@@ -146,7 +146,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			}
 		}
 	}
-	for i, of := range kept { // only now, so that no use has to be restored
+	for i, of := range kept { // only now, so that a denial has no uses to restore
 		h := &hits[i]
 		if log, _ := of.Uses.(*Log); log != nil && h.Cost > 0 && out[i].Charged {
 			log.write(h, now)
@@ -168,7 +168,7 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 	return denied
 }
 
-// Kept is the stored data of a hit beside the state of its counter.
+// Kept is the stored data of a hit other than the state of its counter.
 type Kept struct {
 	Uses Uses // uses of the counter, or nil if it has none, see Hit.HasUses
 	// Record is the record of the hit's Reservation, or nil. A settlement removes the record, and
@@ -197,7 +197,7 @@ type Uses interface {
 	// time at which the needed units will fit the limit. Uses that are later than now, because
 	// the clock stepped back, count as uses at now.
 	State(l *Limit, needed, now int64) State
-	// Len returns the approximate memory in holds at the last call of State.
+	// Len returns the approximate size in memory at the last call of State. A hold has size 1.
 	Len() int
 }
 
@@ -248,7 +248,8 @@ type Verdict struct {
 	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
 	quotas bool // there are quotas
 	room   bool // a quota that is a group of its own is not exceeded
-	// groups and over are sets of numbers: the groups of quotas, and those with an exceeded quota.
+	// groups and over are sets of group numbers: all groups of quotas, and the groups with an
+	// exceeded quota.
 	groups, over [MaxGroup/64 + 1]uint64
 }
 
@@ -268,7 +269,8 @@ func (v *Verdict) Add(mode Mode, group uint8, over bool) {
 	}
 }
 
-// HasRoom reports whether a group of quotas, which is not 0, has hits, and none is over.
+// HasRoom reports whether a group of quotas has hits, and none of them is over. group must not
+// be 0.
 func (v *Verdict) HasRoom(group uint8) bool {
 	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
 }

@@ -25,16 +25,18 @@ type Hit struct {
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
-	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota mode
-	// is a group of its own. A hit in shadow mode with a group never makes it over.
+	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota
+	// mode is a group of its own. A hit in shadow mode never counts as an exceeded quota of its
+	// group.
 	Group uint8
 	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
 	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
-	// Reservation is the key of the record of a reservation, or nil. A hit that is charged keeps
-	// its cost there. A refund settles the reservation: Cost, which may be 0, replaces the
-	// reserved units in their window, and the record goes. Without a record, because that window
-	// ended or it was settled before, nothing changes. In a cluster, it has the slot of Key.
+	// Reservation is the key of a reservation's record, or nil. A hit that is charged stores
+	// its cost in the record. A refund settles the reservation: its Cost, which may be 0,
+	// replaces the reserved units in their window, and the record is removed. If there is no
+	// record, because the window ended or the reservation was settled before, nothing changes.
+	// In a cluster, Reservation has the hash slot of Key.
 	Reservation []byte
 }
 
@@ -79,7 +81,7 @@ const Never time.Duration = -1
 type Decision struct {
 	Over       bool // the hit did not fit its limit; its mode decides the effect on the request
 	Charged    bool // the cost was written or, for a refund, refunded; also true if Already
-	Already    bool // the hold was taken before or, for a refund, was not taken, or the reservation is unknown: nothing changed
+	Already    bool // nothing changed: the hold was already taken or, for a refund, was not taken, or the reservation has no record
 	Remembered bool // the hit was decided by a remembered state, without asking the store
 	// Used is the counter's use after the request, rounded up to a unit. It exceeds the limit
 	// after a charge that did not fit, or if the limit was lowered.

@@ -102,8 +102,7 @@ const MinBan = time.Millisecond
 // cost, each up to four times as large, is still at most MaxExact.
 const MaxAmount = 1 << 50
 
-// Spec defines a limit: an amount per period, how it is counted, and what happens when it is
-// used up.
+// Spec defines a limit: an amount per period, the way to count, and the effect of exceeding it.
 type Spec struct {
 	Name            string      // as configured, may be empty
 	RequestsPerUnit uint64      // amount per period, at most MaxAmount, 0 denies all
@@ -118,7 +117,7 @@ type Spec struct {
 	Settle          string      // key of the entry that settles a reservation; "" means that requests reserve nothing
 	Charge          Charge      // whether denied hits are written
 	Mode            Mode        // effect of an exceeded limit on the request
-	ShadowQuota     bool        // the limit is in shadow mode, and else would be in quota mode
+	ShadowQuota     bool        // the limit would be in quota mode if it were not in shadow mode
 	Veto            bool        // denies for an exception or an invalid value, even in quota mode and while the store fails
 	FailureMode     FailureMode // how hits are decided while the store fails
 	Notify          []int       // percentages of the amount at which operators are notified, ascending

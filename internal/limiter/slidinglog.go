@@ -40,7 +40,7 @@ func (w slidingLog) add(s State, cost int64) State {
 	return s
 }
 
-// giveBack leaves the newest earlier unit as the newest one.
+// giveBack makes the newest unit before the charge the newest one again.
 func (w slidingLog) giveBack(s, remains, charged State, cost int64) State {
 	if s.At != remains.At {
 		return s
@@ -61,7 +61,8 @@ func (w slidingLog) usage(s State, now int64) (used, reset int64) {
 	return s.Used, s.At + w.period - now
 }
 
-// numbers returns as the largest cost what no log exceeds, so that its refund empties any log.
+// numbers returns, as the largest cost, more units than any log has, so that a refund of it
+// empties any log.
 func (w slidingLog) numbers() (int64, [4]int64) {
 	return 2 * MaxLogged, [4]int64{w.period, w.amount}
 }

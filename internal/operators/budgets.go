@@ -202,10 +202,10 @@ type BudgetList struct {
 type EnvoyShare struct {
 	Rule   string  `json:"rule"`
 	Key    string  `json:"key"`   // as Redis has it, as text
-	Envoy  string  `json:"envoy"` // its address
+	Envoy  string  `json:"envoy"` // address of the Envoy
 	Demand float64 `json:"demand"`
 	Share  float64 `json:"share"`
-	Use    float64 `json:"use"` // what it admitted
+	Use    float64 `json:"use"` // requests that it admitted
 }
 
 // Budget is a counter of a budget.
@@ -218,9 +218,10 @@ type Budget struct {
 	Left        uint64    `json:"left"`
 	Percent     float64   `json:"percent"`      // used
 	At          time.Time `json:"at"`           // of Used and Amount
-	StartsAgain time.Time `json:"starts_again"` // when the window ends or, without windows, nothing is used
+	StartsAgain time.Time `json:"starts_again"` // end of the window or, without windows, time at which the counter becomes unused
 	TimeZone    string    `json:"time_zone"`    // of StartsAgain
-	// UsedUp is when all will be used, as the counter is used now, or zero if not before StartsAgain.
+	// UsedUp is the time at which the amount will be used up at the current rate, or zero if
+	// that is not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
 	Day    []uint64  `json:"day"` // use at the end of each known hour of the last 24, the oldest first
 	// Exception is the effect of the exception for the descriptor, or empty if it has none.

@@ -33,22 +33,22 @@ type Counters struct {
 	counted []limiter.Entry // the entries as they are counted
 	shown   map[string]bool // excerpts of the descriptor in denials
 	sums    []uint32        // CRC-32 of the keys of its counters
-	sent    bool            // the last request sent a limit, which replaces those of Rule
+	sent    bool            // the last request sent a limit, which replaces the limits of Rule
 	depth   int             // number of its entries without the entry that names a hold
 }
 
 // Counter is the state of a limit's counter.
 type Counter struct {
-	Rule     string `json:"rule"` // that has the limit: the descriptor's rule, or one above it
+	Rule     string `json:"rule"` // the rule that has the limit: the descriptor's rule, or a rule above it
 	Location string `json:"location,omitempty"`
 	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
-	// Assigned is what is assigned to the limit for the descriptor, if anything, and Own is then the
-	// rate of the rule.
+	// Assigned is the amount that is assigned to the limit for the descriptor, or nil. If there
+	// is one, Own is the rate of the rule.
 	Assigned *Assignment `json:"assigned,omitempty"`
 	Own      string      `json:"own,omitempty"`
 	Mode     string      `json:"mode,omitempty"`
-	Grouped  bool        `json:"grouped,omitempty"` // the limit and other quotas are in one group, in which each denies
+	Grouped  bool        `json:"grouped,omitempty"` // in a group of quotas, which is exceeded if one of the quotas is exceeded
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -189,8 +189,8 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 }
 
 // named returns the rule of a descriptor, its entries, and the entries as they are counted. If
-// the rule needs an entry that names a hold and the descriptor has none, named adds one to the
-// former: any name leads to the counter.
+// the rule needs an entry that names a hold and the descriptor has none, named adds such an
+// entry to with: any name leads to the counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	work := descriptors.MaxWork
 	rule, holdEntry, counted := tree.Match(domain, entries, &work)

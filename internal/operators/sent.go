@@ -14,7 +14,8 @@ type sentLimits struct {
 	last *limiter.Recent[plan.Override]
 }
 
-// observe notes the limits of r, and forgets those of descriptors that r sends without a limit.
+// observe notes the limits that r sends. If r has a descriptor without a limit, observe forgets
+// the limit of that descriptor.
 func (s *sentLimits) observe(r *plan.Request, p *plan.Plan) {
 	var buf [256]byte
 	for i := range r.Descriptors {

@@ -6,19 +6,20 @@ import (
 )
 
 // Shared is the data that the servers on one Redis share: exceptions and assigned amounts, and states of
-// servers, reports and marks, which expire.
-// Each call is bounded by its context, and may have had an effect if it fails.
+// servers, reports and marks, which expire. Each call is bounded by its context, and may have had an
+// effect if it fails.
 type Shared interface {
 	EntryStore
 	// Present stores the state of a server during lasts, and returns the states of all by their
 	// names.
 	Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error)
-	// ReportsWanted reports whether the time of a call of Reports lasts.
+	// ReportsWanted reports whether a server has called Reports and the time wanted has not
+	// passed.
 	ReportsWanted(ctx context.Context) (bool, error)
 	// Report stores the report of a server, which expires soon.
 	Report(ctx context.Context, server string, report []byte) error
-	// Reports asks all servers to report during wanted, and returns those reports that are
-	// stored now by the servers' names.
+	// Reports asks all servers to report during the next wanted, and returns the stored reports
+	// by the names of the servers.
 	Reports(ctx context.Context, wanted time.Duration) (map[string]string, error)
 	// Mark sets a mark that expires and returns "". If the mark is set and replace is false, it
 	// returns the mark's text, which is never empty.
@@ -35,10 +36,11 @@ type EntryStore interface {
 	// also returns the oldest changes after newest, newest first, with their texts, which are empty
 	// for removed ones. If newest is not found, it returns the whole list without texts.
 	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
-	// Scan calls yield with all texts of a part. Texts that change meanwhile may be old or missing.
+	// Scan calls yield with all texts of a part. Texts that change during the call may be old or missing.
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
-	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If newest is not the
-	// newest change, it makes none and returns "behind". If how is again, it makes changes that Redis has
-	// lost; for two seconds after that it makes no other changes and returns "wait".
+	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua.
+	// If newest is not the newest change, it makes none and returns "behind". If how is "again", it makes
+	// changes that Redis has lost; for two seconds after that it makes no other changes and returns
+	// "wait".
 	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
 }

@@ -15,7 +15,7 @@ type overrideKey struct {
 	domain string // label for the domain in metrics
 	Override
 	judge descriptors.Override // says how to count the override; zero for an unjudged override
-	bound descriptors.Override // has the maximum of judge, or a lower one that is assigned
+	bound descriptors.Override // judge, perhaps with a lower assigned amount as its maximum
 }
 
 // addOverride adds the level of m's override, which replaces m's rule. The rule may judge the
@@ -81,7 +81,7 @@ func (o Override) newLimits(domain string, judge, bound descriptors.Override, ca
 	}
 	most, unexact := bound.NewMost()
 	switch {
-	case unexact != nil: // an assigned amount that the rule cannot count, which was loaded later
+	case unexact != nil: // a rule that was loaded later and cannot count the assigned amount
 		return []*limiter.Limit{asked}, err
 	case err != nil && o.Check() == nil:
 		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks

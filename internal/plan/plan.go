@@ -82,7 +82,7 @@ type Plan struct {
 	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
 	// an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
-	// Token settles the reservations of the request if it is admitted. It is "" without any.
+	// Token settles the reservations of the request if it is admitted. It is "" if there are none.
 	Token string
 
 	matches   []match          // one for each descriptor
@@ -195,8 +195,9 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
-// reserve makes the last hit, whose key starts at start, a settlement of the named reservation or,
-// without a name and unless the descriptor reports use by its own number of hits, a reservation.
+// reserve makes the last hit, whose key starts at start, a settlement of the reservation with
+// this name or, if name is nil, a reservation. If the descriptor has its own number of hits,
+// which reports use, reserve makes no reservation.
 func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
 	h := &p.Hits[len(p.Hits)-1]
 	if d.Refund || name == nil && d.HasHitsAddend {

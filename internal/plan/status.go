@@ -139,7 +139,7 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 }
 
 // RetryAfter returns the time until a denied request would be admitted, or Never. By then, no
-// enforced limit is exceeded, and a group of quotas has room if there are any.
+// enforced limit is exceeded, and if there are groups of quotas, one of them has room.
 func (res *Result) RetryAfter() time.Duration {
 	var longest uint64         // Never, which is -1, becomes the longest
 	groups := map[int]uint64{} // the wait for each group of quotas

@@ -25,7 +25,7 @@ func NewArrivals(most int) *Arrivals {
 }
 
 // Begin adds a call with the context ctx, and returns the context for waiting for its message.
-// If there are too many calls, it ends the oldest, because messages of well-behaved clients
+// If there are too many calls, the oldest is ended, because messages of well-behaved clients
 // arrive at once.
 func (a *Arrivals) Begin(ctx context.Context) context.Context {
 	c := &arriving{Context: ctx, ended: make(chan struct{}), arrivals: a}
@@ -82,8 +82,8 @@ func Arrived(ctx context.Context) context.Context {
 	return (*arrived)(c)
 }
 
-// ArrivedStream is Arrived for a stream. In addition, sends that wait for the client end with the
-// stream.
+// ArrivedStream is Arrived for a stream. In addition, a send that waits for the client returns
+// when the stream ends.
 func ArrivedStream(ctx context.Context) context.Context {
 	c, ok := ctx.Value(arrivingKey{}).(*arriving)
 	if !ok {
@@ -95,8 +95,8 @@ func ArrivedStream(ctx context.Context) context.Context {
 	return (*arrived)(c)
 }
 
-// arrive removes c from its Arrivals. It returns false if c was removed before. The values of its
-// context are those of ctx then.
+// arrive removes c from its Arrivals. It returns false if c was removed before. From then on,
+// the context of c has the values of ctx.
 func (c *arriving) arrive(ctx context.Context) bool {
 	c.arrivals.mu.Lock()
 	defer c.arrivals.mu.Unlock()

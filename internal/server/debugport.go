@@ -22,7 +22,7 @@ import (
 )
 
 // openDesk returns the actions of operators, joins the servers that share a Redis, and loads the
-// exceptions and the assigned amounts. options are without them. It calls loaded once they are loaded, or at
+// exceptions and the assigned amounts. options lack both. It calls loaded once they are loaded, or at
 // once if the settings say so.
 func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time, loaded func()) *operators.Desk {
 	desk := &operators.Desk{
@@ -226,7 +226,8 @@ func (r *rates) minute() (grown totals) {
 	return grown
 }
 
-// undecided returns the start and end of the last time with undecided requests in each minute.
+// undecided returns the start and end of the last period in which each minute had undecided
+// requests.
 func (r *rates) undecided() (from, to time.Time) {
 	all := r.all()
 	for i := len(all) - 1; i > 0; i-- {

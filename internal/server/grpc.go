@@ -148,7 +148,7 @@ func (a *arrivals) run(ctx context.Context) {
 		case <-tick:
 			a.Turn(int(patienceOfCalls/moment) - 1)
 		case <-a.scarce:
-			if time.Since(last) < moment/2 { // a message may need as long on busy processors
+			if time.Since(last) < moment/2 { // on busy processors, a message may take that long
 				continue
 			}
 			a.Turn(1)

@@ -104,7 +104,7 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 }
 
 // arrivedStream is a stream whose context survives the time limit for the first message. Its reads
-// still fail then.
+// still fail after that limit.
 type arrivedStream struct {
 	grpc.ServerStream
 	once    sync.Once

@@ -18,14 +18,14 @@ import (
 // problemList collects the problems of a moment.
 type problemList struct {
 	now           time.Time
-	before, began map[string]time.Time // starts of the problems of the last moment and this one, by their formats
+	before, began map[string]time.Time // starts of the previous and of the current problems, by format
 	grace         time.Duration        // younger problems are not listed
 	list          []api.Problem
 }
 
 const red, amber = true, false
 
-// add adds a problem if there is one. If since is zero, it began when it was first seen. section is
+// add adds a problem if there is true. If since is zero, it began when it was first seen. section is
 // a section of docs/at-3am.md.
 func (p *problemList) add(there, isRed bool, section string, since time.Time, means, format string, args ...any) {
 	if !there {
@@ -73,13 +73,13 @@ func (d *debugPort) problems(all []api.Status) []api.Problem {
 	return p.list
 }
 
-// byRank compares problems: red ones come first, and ones that are over last.
+// byRank sorts red problems before others, and then current problems before past ones.
 func byRank(a, b api.Problem) int {
 	first := map[bool]int{false: 1}
 	return cmp.Or(cmp.Compare(first[a.Red], first[b.Red]), cmp.Compare(first[a.Until.IsZero()], first[b.Until.IsZero()]))
 }
 
-// such returns an effect on requests with their number.
+// such returns the text of an effect with the number of requests that it had.
 func such(means string, requests uint64) string {
 	return fmt.Sprintf("%s. %s in the last minute.", means, operators.Counted(int(requests), "such request"))
 }
@@ -143,10 +143,10 @@ func (d *debugPort) addSecrets(p *problemList) {
 	}
 }
 
-// respect is a respect in which servers should not differ.
+// respect is a property in which servers should not differ.
 type respect struct {
 	name, verb string
-	of         func(*api.Status) (value string, since time.Time) // and since when the server has it
+	of         func(*api.Status) (value string, since time.Time) // and the time since which the server has it
 }
 
 var respects = []respect{

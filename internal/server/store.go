@@ -19,7 +19,7 @@ import (
 type store struct {
 	limiter.CounterStore
 	memory   *memory.Store      // nil with Redis
-	redis    *redis.Store       // nil in memory, as are the next three
+	redis    *redis.Store       // nil if counters are in memory, as are the next three fields
 	shared   operators.Shared   // the data that servers on the same Redis share
 	shares   limiter.ShareStore // divides limits with quota_service among servers
 	failover *failover.Failover // decides by failure modes while Redis fails

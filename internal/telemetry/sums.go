@@ -155,7 +155,7 @@ func (u *Usage) Outcomes() map[limiter.Series]Outcome {
 	return outcomes
 }
 
-// cost returns h.Cost, bounded by a number that is larger than any limit and can be added up.
+// cost returns h.Cost, bounded by a number that is larger than any limit and small enough for sums.
 func cost(h *limiter.Hit) int64 { return int64(min(h.Cost, limiter.MaxExact/2)) }
 
 // split returns the units of a hit that exceed its limit, are near it, and are within it. Units above

@@ -3,8 +3,8 @@ package spelling
 
 import "strings"
 
-// Nearest returns the first candidate that begins with word, else the most similar candidate
-// within two typing errors, else "".
+// Nearest returns the first candidate that begins with word or, if there is none, the most
+// similar candidate within two typing errors. It returns "" if no candidate is similar.
 func Nearest(word string, candidates []string) string {
 	const (
 		shortest = 3  // minimum length of word as the beginning of a candidate

@@ -96,8 +96,8 @@ func documents(text []byte) (parsed []*yaml.Node, err error) {
 	}
 }
 
-// refuse returns the reason not to parse a file at all, with its position. what is "" if there
-// is none.
+// refuse returns the reason not to parse a file at all, with its position. An empty what means
+// that there is none.
 func refuse(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)

@@ -211,7 +211,7 @@ func (r *crossSlot) merge() {
 			for j := range p.states { // for later hits on the same counters
 				prev := p.states[j].Prev
 				if p.states[j] = p.states[firsts[j]]; p.hits[j].Limit.Algorithm == limiter.SlidingLog && p.states[j].Used > 0 {
-					p.states[j].Prev = prev // of an over hit, a retry time with the charge, never too early
+					p.states[j].Prev = prev // of an exceeded limit, a retry time that includes the charge and so is never too early
 				}
 			}
 		}

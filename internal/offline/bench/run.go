@@ -29,7 +29,7 @@ type run struct {
 	// until that request is due; the others wait for the number.
 	next  chan int64
 	sleep func(ctx context.Context, until time.Time)
-	end   func() // ends the full load
+	end   func() // stops the full load
 
 	received          atomic.Int64 // answers so far, including the warm-up
 	mu                sync.Mutex   // for the fields below

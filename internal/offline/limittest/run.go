@@ -97,7 +97,7 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 type outcome struct {
 	admitted, denied int
 	last             plan.Result // result of the step's last request
-	bucket           string      // rule of its first descriptor as a bucket ID
+	bucket           string      // rule to which its first descriptor leads as a bucket ID
 }
 
 // run runs one test, and returns its failures. It fails only if ctx is done.

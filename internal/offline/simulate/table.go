@@ -16,7 +16,7 @@ type table struct {
 	states  map[uint64]limiter.State
 	denied  map[uint64]struct{} // clients that were denied at least once
 	peaks   map[uint64]peak     // empty unless amounts are suggested
-	hulls   map[uint64]*hull    // likewise, and empty if the limit is no token bucket
+	hulls   map[uint64]*hull    // empty unless amounts are suggested for a token bucket
 	logs    map[uint64]*logs    // empty if the limit is no sliding log
 	largest *limiter.Limit      // the limit with the largest amount, whose log keeps most units; only for a sliding log
 	trials  []*trial            // nil unless amounts are suggested, and for requests in flight and sliding logs

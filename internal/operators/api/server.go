@@ -162,7 +162,7 @@ func (s *Server) reload() http.HandlerFunc {
 	}
 }
 
-// assign carries out the lines of a body, of which there may be a million.
+// assign makes the changes in the lines of a body, which may have a million lines.
 func (s *Server) assign(how operators.How) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patient := http.NewResponseController(w)
@@ -202,10 +202,11 @@ func profiles() http.HandlerFunc {
 	}
 }
 
-// Maximum sizes of a request's body. bulkBytes is that of many assigned amounts.
+// Maximum sizes of a request's body. bulkBytes applies to lists of assigned amounts.
 const bodyBytes, bulkBytes = 64 << 10, 1 << 30
 
-// answer returns a handler that sends code with the result of ask as JSON, or alone if it is nil.
+// answer returns a handler that sends the status code, with the result of ask as JSON unless it is
+// nil.
 func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -238,13 +239,13 @@ func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	}
 	_ = errors.As(err, &code)
 	if code == operators.ErrUnavailable {
-		w.Header().Set("Retry-After", "1") // a guess: when Redis is back is unknown
+		w.Header().Set("Retry-After", "1") // a guess, because the end of the outage is unknown
 	}
 	http.Error(w, shown(err.Error()), int(code))
 }
 
-// denials answers with recent denials. If the query has a domain, it notes one that no rule has, or a
-// key of the query's descriptor.
+// denials answers with recent denials. It adds a note if no rule has the domain of the query, or
+// a key of its descriptor.
 func (s *Server) denials(w http.ResponseWriter, r *http.Request) {
 	ofAll(func(ctx context.Context, all bool) (operators.Denials, error) {
 		d, err := s.Denials(ctx, all)

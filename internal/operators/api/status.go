@@ -33,9 +33,9 @@ type Status struct {
 
 // Problem is something that is wrong.
 type Problem struct {
-	Red   bool      `json:"red"` // limits do not apply, or soon will not; else, something needs attention
+	Red   bool      `json:"red"` // limits do not apply, or soon will not; if false, something else needs attention
 	Since time.Time `json:"since"`
-	Until time.Time `json:"until,omitzero"` // if it is over
+	Until time.Time `json:"until,omitzero"` // end of the problem, if it is over
 	Text  string    `json:"text"`
 	Means string    `json:"means"` // effect on requests
 	Link  string    `json:"link"`  // section of a document that says what to do

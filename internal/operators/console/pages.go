@@ -291,7 +291,8 @@ func exception(form url.Values) (e operators.NewException, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset carry out forms, and return the message of the next page.
+// addException, removeException and reset make the change of a form, and return the message of the
+// next page.
 func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {

@@ -120,7 +120,8 @@ func (q *Question) assign(r *descriptors.Rule) {
 	}
 }
 
-// counted returns the entries in the keys of the counters of r, which is the descriptor's rule or above it.
+// counted returns the entries in the keys of the counters of r, which is the descriptor's rule
+// or a rule above it.
 func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
 	work := descriptors.MaxWork
 	_, hold, entries := q.Tree.Match(q.Domain, q.Descriptor, &work)

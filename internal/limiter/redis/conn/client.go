@@ -33,8 +33,8 @@ type Server struct {
 	Primary string
 	// DB is the number of the database.
 	DB int
-	// Username and Password are sent to Redis. A password without a user is for the default
-	// user.
+	// Username and Password are sent to Redis. If Username is empty, Password belongs to the
+	// default user.
 	Username, Password string
 	// SentinelUsername and SentinelPassword are sent to the sentinels.
 	SentinelUsername, SentinelPassword string

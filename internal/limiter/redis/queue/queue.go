@@ -21,8 +21,8 @@ import (
 
 const (
 	// MaxBatch limits the hits of one call; a larger request gets a call of its own. A call of
-	// this size keeps Redis busy for one to three milliseconds (BenchmarkPrice). Larger calls
-	// would save round trips of large requests, but delay small requests.
+	// this size keeps Redis busy for 1 to 3 ms (BenchmarkPrice). Larger calls would save round
+	// trips of large requests, but delay small requests.
 	MaxBatch = 256
 	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs
 	// 30 to 80 ms for them, so more hits would not be answered within the default wait.
@@ -114,7 +114,7 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	if until := now.Add(timeout); until.After(c.until) {
 		c.until = until
 	}
-	// The last quarter is for the call itself. Otherwise, under overload, each request would be
+	// The call itself gets the last quarter. Otherwise, under overload, each request would be
 	// sent at the last moment, and none would be answered in time.
 	if deadline := now.Add(timeout * 3 / 4); deadline.After(c.deadline) {
 		c.deadline = deadline

@@ -41,7 +41,7 @@ type Options struct {
 	Log        func() *slog.Logger                     // logger with the current address of Redis
 	Check      func() error                            // returns the error with which calls fail at once, or nil
 	NextNumber func() int64                            // returns a number for a call, larger than all earlier numbers
-	Called     func(err error, patience time.Duration) // observes the error, or nil, of a call with the time limit patience
+	Called     func(err error, patience time.Duration) // gets the error of each call, or nil, and the time limit of the call
 	Decided    func(*Call)                             // observes a done call before its callers do
 }
 

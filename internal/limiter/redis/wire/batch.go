@@ -12,8 +12,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// Batch has the requests and releases that one call of the script decides. It copies what it
-// needs of the hits, because their callers may leave before the call.
+// Batch has the requests and releases that one call of the script decides. It copies the needed
+// parts of the hits, because their callers may leave before the call.
 type Batch struct {
 	limits   []definition // the distinct limits
 	counters []counter    // the distinct counters

@@ -189,7 +189,7 @@ local function needed(hits, counter)
 end
 
 local function decide(hits)
-  local denied, quotas, quotas_over, group_over = false, 0, 0, nil -- group_over: by group, whether a quota of it is over
+  local denied, quotas, quotas_over, group_over = false, 0, 0, nil -- group_over: by group, whether one of its quotas is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     local s = state_of(i, limit)

@@ -62,7 +62,7 @@ local function push(key, units)
   return failure
 end
 
--- A key expires when its newest unit and its ban have left, or later after a refund.
+-- A key expires when its newest unit has left and its ban has ended, or later after a refund.
 local function expire(key, limit, banned)
   return try("PEXPIRE", key, ceil(max(limit.period, (banned or 0) - now) / 1000))
 end

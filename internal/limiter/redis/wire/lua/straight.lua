@@ -1,7 +1,7 @@
 -- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, whatever
 -- their order and the modes of their limits (limiter.Decide returns the same for each). So each counter is charged once, with
 -- the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
--- at * MILLION + used, see state.lua. Two numbers serve all counters of a limit: a state above "none" is of the current
+-- at * MILLION + used, see state.lua. Two numbers serve all counters of a limit: a state above "none" is in the current
 -- window, and a state up to "most" has room. INCRBY charges a counter that exists.
 -- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, write_all, reply.
 -- KEYS     the counters of the batch, each once
