@@ -20,7 +20,7 @@ import (
 func commands(t *testing.T) []string {
 	t.Helper()
 	names := map[string]bool{"evalsha": true, "eval": true}
-	calls, literal := regexp.MustCompile(`\b(?:p?call|try)\([^.]`), regexp.MustCompile(`\b(?:p?call|try)\("([A-Z]+)"`) // call(...) has a command that is named elsewhere
+	calls, literal := regexp.MustCompile(`\b(?:p?call|try|ask)\([^.]`), regexp.MustCompile(`\b(?:p?call|try|ask)\("([A-Z]+)"`) // call(...) has a command that is named elsewhere
 	for _, text := range []string{wire.Script, changeScript, changesScript, versionScript} {
 		found := literal.FindAllStringSubmatch(text, -1)
 		if n := len(calls.FindAllString(text, -1)); n != len(found) {

@@ -28,7 +28,7 @@ var (
 // scriptText joins the files of the script. Each algorithm has a file.
 func scriptText() string {
 	var b strings.Builder
-	for _, name := range slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "limits", "together", "decide"}) {
+	for _, name := range slices.Concat([]string{"time", "straight", "state", "holds"}, limiter.AlgorithmNames(), []string{"limits", "together", "decide"}) {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // the file is embedded above

@@ -15,13 +15,13 @@
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
 -- Reads KEYS, pcall, byte, format, integer, now, stored, put, min, max, limits, text, parse_state, state_text, expiry,
--- expires_alike, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED, OVER,
--- ALREADY, REFUSED, SETTLED.
+-- expires_alike, failure, held, look, is_held, name_of, write_holds, logs, look_log, summed_up, write_log, SINGLE, ADMITTED,
+-- OVER, ALREADY, REFUSED, SETTLED.
 
 local HIT, LAST, GROUPED, ALWAYS, RESERVE, REFUND, RELEASE, SETTLE = 14, 32, 64, 1, 2, 3, 4, 5
 
 local found, states = {}, {} -- by counter, the stored and the current state
-local news, failure = {}, nil -- by counter, whether there is anything to write; the error of the first refused write
+local news = {} -- by counter, whether there is anything to write
 
 -- States are immutable, so that a previous one can be restored.
 local function new_state(limit, at, used, prev, banned)
@@ -99,13 +99,6 @@ local function is_already(hit)
   return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
 end
 
--- Writes the log of a counter, unless Redis has refused an earlier write.
-local function write_units(i)
-  local wrote
-  wrote, failure = write_log(i, found[i], states[i], failure)
-  news[i] = news[i] or wrote
-end
-
 -- Releases an earlier charge, unless a hold of the same name has been taken again since.
 local function release(hit, s)
   local i, limit, charged = hit.counter, hit.limit, hit.charged
@@ -116,7 +109,7 @@ local function release(hit, s)
       states[i] = new_state(limit, s.at, s.used - 1, 0)
     end
   elseif limit.log then
-    write_units(i)
+    news[i] = write_log(i, found[i], states[i]) or news[i]
     pcall("LREM", KEYS[i], -hit.cost, format("%d", charged.at))
     found[i] = read(i, limit)
     states[i] = found[i]
@@ -270,9 +263,9 @@ end
 for i = 1, #KEYS do
   local was, s = found[i], states[i]
   if held[i] then
-    news[i], failure = write_holds(i, s.limit, failure)
+    news[i] = write_holds(i, s.limit)
   elseif logs[i] then
-    write_units(i)
+    news[i] = write_log(i, was, s) or news[i]
   elseif s ~= was and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
     local text = state_text(s.at, s.used, s.prev, s.banned)
     news[i] = text ~= stored[i]

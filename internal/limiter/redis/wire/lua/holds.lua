@@ -1,7 +1,28 @@
 -- The holds of concurrency limits, as limiter/concurrency.go keeps them: for each counter, a sorted set of the names of its
 -- holds by the time at which they expire. Requests remove expired holds. The key expires with its last hold.
 -- ARGV[4]  the names of holds, NAME bytes each. A hit's cost is twice the number of its name, plus 1 unless it is a peek.
--- Reads KEYS, ARGV, call, pcall, tonumber, format, now, min, ceil, EXACT. Sets held, name_of, look, is_held, write_holds.
+-- Reads KEYS, ARGV, call, pcall, tonumber, format, now, min, ceil, EXACT. Sets failure, try, ask, held, name_of, look, is_held,
+-- write_holds.
+
+local failure = nil -- the error of the first refused write of holds, logs and states
+
+-- Calls Redis, unless it has refused an earlier write.
+local function try(...)
+  local result = not failure and pcall(...)
+  failure = failure or type(result) == "table" and result.err or nil
+end
+
+-- Calls Redis. If the key has a value of another type, removes the value and returns nothing.
+local function ask(...)
+  local _, key = ...
+  local result = pcall(...)
+  local problem = type(result) == "table" and result.err
+  if problem and problem:find("WRONGTYPE", 1, true) then
+    pcall("DEL", key)
+    return
+  end
+  return problem and call(...) or result -- call fails with the same error
+end
 
 local NAME = 16
 local PART = 1000 -- limit of a counter's holds that a request removes or shortens, which takes Redis 1 to 3 ms
@@ -18,16 +39,12 @@ end
 local function look(i, limit)
   local key, longest = KEYS[i], now + limit.period
   held[i], kept[i] = {}, {}
-  local last = pcall("ZRANGE", key, "-1", "-1", "WITHSCORES")
-  local foreign = last.err and last.err:find("WRONGTYPE", 1, true)
-  if last.err and not foreign then
-    call("ZRANGE", key, "-1", "-1", "WITHSCORES") -- fails with the same error
-  end
+  local last = ask("ZRANGE", key, "-1", "-1", "WITHSCORES") or {}
   local ends = tonumber(last[2] or 0) or EXACT
-  if foreign or last[2] and not (ends >= limit.period and ends < EXACT) then
-    pcall("DEL", key)
+  if not last[2] then
     return 0, 0, 0
-  elseif not last[2] then
+  elseif not (ends >= limit.period and ends < EXACT) then
+    pcall("DEL", key)
     return 0, 0, 0
   elseif ends > longest then
     local latest = call("ZRANGE", key, -PART, "-1", "WITHSCORES")
@@ -56,21 +73,18 @@ local function is_held(i, name)
   return held[i][name] ~= false
 end
 
--- Writes the holds of a counter unless Redis has refused an earlier write. Returns whether there was anything to write, and
--- the error of Redis or nothing.
-local function write_holds(i, limit, failure)
+-- Writes the holds of a counter. Returns whether there was anything to write.
+local function write_holds(i, limit)
   local key, news = KEYS[i], false
-  local function try(...)
-    local result = not failure and pcall(...)
-    news, failure = true, failure or type(result) == "table" and result.err
-  end
   for name, last in pairs(held[i]) do
     if last == true then
+      news = true
       try("ZADD", key, format("%d", now + limit.period), name)
       try("PEXPIRE", key, ceil(limit.period / 1000))
     elseif not last and kept[i][name] then
+      news = true
       try("ZREM", key, name)
     end
   end
-  return news, failure
+  return news
 end

@@ -1,8 +1,8 @@
 -- Sliding logs, as limiter/slidinglog.go counts them. A log is stored as a list of the times of its units, oldest first,
 -- after the negative end of the counter's ban, if there is one. State: the current time, units used, units of the current
 -- time that are not stored yet. Requests that write remove units that have left.
--- Reads algorithms, fixed, KEYS, call, pcall, tonumber, format, now, ceil, min, max, EXACT, MOST. Sets logs, look_log,
--- summed_up, write_log.
+-- Reads algorithms, fixed, KEYS, call, pcall, tonumber, format, now, ceil, min, max, try, ask, EXACT, MOST. Sets logs,
+-- look_log, summed_up, write_log.
 
 algorithms.sliding_log = {
   limit = function(period, amount)
@@ -44,49 +44,35 @@ local function units_before(i, time)
   return low
 end
 
--- Calls Redis, and returns its error or nothing.
-local function try(...)
-  local result = pcall(...)
-  return type(result) == "table" and result.err or nil
-end
-
 -- Adds units of the current time to a list.
 local function push(key, units)
-  local times, failure = {}, nil
+  local times = {}
   for n = 1, units do
     times[n] = format("%d", now)
   end
   for first = 1, units, MOST do
-    failure = failure or try("RPUSH", key, unpack(times, first, min(first + MOST - 1, units)))
+    try("RPUSH", key, unpack(times, first, min(first + MOST - 1, units)))
   end
-  return failure
 end
 
 -- A key expires when its newest unit has left and its ban has ended, or later after a refund.
 local function expire(key, limit, banned)
-  return try("PEXPIRE", key, ceil(max(limit.period, (banned or 0) - now) / 1000))
+  try("PEXPIRE", key, ceil(max(limit.period, (banned or 0) - now) / 1000))
 end
 
 -- Returns the state of a counter and its ban. A value that is not a list counts as unused and is removed. Units from the
 -- future, as after a clock that stepped back, become units of the current time.
 local function look_log(i, limit)
-  local key, log = KEYS[i], { first = 0 }
-  local units = pcall("LLEN", key)
-  if type(units) == "table" then
-    if not units.err:find("WRONGTYPE", 1, true) then
-      call("LLEN", key) -- fails with the same error
-    end
-    pcall("DEL", key)
-    units = 0
-  end
-  log.units, logs[i] = units, log
-  local banned = units > 0 and -time_of(i, 0) or 0
+  local key = KEYS[i]
+  local log = { first = 0, units = ask("LLEN", key) or 0 }
+  logs[i] = log
+  local banned = log.units > 0 and -time_of(i, 0) or 0
   banned = banned < EXACT and banned or 0
   if banned > 0 then
-    log.first, log.units = 1, units - 1
+    log.first, log.units = 1, log.units - 1
   end
   local late = log.units - units_before(i, now + 1)
-  if late > 0 and not try("LTRIM", key, 0, -late - 1) then
+  if late > 0 and not pcall("LTRIM", key, 0, -late - 1).err then
     push(key, late)
     expire(key, limit, banned)
   end
@@ -106,22 +92,21 @@ local function summed_up(i, limit, used, new, needed)
   return newest, used, excess > 0 and needed <= limit.amount and time(excess - 1) + limit.period or 0
 end
 
--- Writes the log of a counter unless Redis has refused an earlier write. Returns whether there was anything to write, and
--- the error of Redis or nothing.
-local function write_log(i, was, s, failure)
+-- Writes the log of a counter. Returns whether there was anything to write.
+local function write_log(i, was, s)
   local key, log, kept = KEYS[i], logs[i], s.used - s.prev
   if kept == log.units and s.prev == 0 and s.banned == was.banned then
-    return false, failure
+    return false
   end
   if log.first > 0 or kept < log.units then -- removes the ban, too
-    failure = failure or try("LTRIM", key, kept > 0 and log.first or 1, kept > 0 and log.first + kept - 1 or 0)
+    try("LTRIM", key, kept > 0 and log.first or 1, kept > 0 and log.first + kept - 1 or 0)
   end
-  failure = failure or push(key, s.prev)
+  push(key, s.prev)
   if s.banned then
-    failure = failure or try("LPUSH", key, format("%d", -s.banned))
+    try("LPUSH", key, format("%d", -s.banned))
   end
   if s.prev > 0 or s.banned then
-    failure = failure or expire(key, s.limit, s.banned)
+    expire(key, s.limit, s.banned)
   end
-  return true, failure
+  return true
 end
