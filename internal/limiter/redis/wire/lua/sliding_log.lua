@@ -95,7 +95,7 @@ end
 -- Writes the log of a counter. Returns whether there was anything to write.
 local function write_log(i, was, s)
   local key, log, kept = KEYS[i], logs[i], s.used - s.prev
-  if kept == log.units and s.prev == 0 and s.banned == was.banned then
+  if s == was then
     return false
   end
   if log.first > 0 or kept < log.units then -- removes the ban, too
