@@ -64,29 +64,27 @@ local function take_record(hit)
   end
 end
 
--- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does, or nothing. at,
--- used and prev are the state of the counter rolled to now.
+-- Returns used and prev after the cost of a hit has replaced its reservation, as limiter.Limit.settle does. at, used and prev
+-- are the state of the counter rolled to now.
 local function settle(hit, at, used, prev)
-  local record, limit = hit.reserved, hit.record_limit
-  if record.at <= limit.newest then
-    local left_at, left_used, left_prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
-    return hit.limit.algorithm.give_back(
-      hit.limit, record.used - hit.cost, at, used, prev, left_at, left_used, left_prev, record.at)
+  local record, limit, algorithm = hit.reserved, hit.record_limit, hit.limit.algorithm
+  if record.at > limit.newest then
+    return algorithm.take(hit.limit, 0, used, prev)
   end
+  local left_at, left_used, left_prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
+  return algorithm.give_back(hit.limit, record.used - hit.cost, at, used, prev, left_at, left_used, left_prev, record.at)
 end
 
 -- Charges, refunds or settles the cost of a hit. at, used and prev are the state of its counter rolled to now.
 local function write(hit, s, at, used, prev)
   local limit, refund = hit.limit, hit.charge == REFUND
   local change = refund and limit.algorithm.give or limit.algorithm.take
-  local new_used, new_prev
   if hit.reserved then
-    new_used, new_prev = settle(hit, at, used, prev)
+    used, prev = settle(hit, at, used, prev)
+  else
+    used, prev = change(limit, hit.cost, used, prev)
   end
-  if not new_used then
-    new_used, new_prev = change(limit, hit.reserved and 0 or hit.cost, used, prev)
-  end
-  states[hit.counter] = new_state(limit, at, new_used, new_prev, ban_of(s, limit))
+  states[hit.counter] = new_state(limit, at, used, prev, ban_of(s, limit))
   if hit.name then
     held[hit.counter][hit.name] = not refund
   end
@@ -117,7 +115,7 @@ local function release(hit, s)
     local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
     local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
     used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
-    states[i] = used and new_state(limit, at, used, prev, ban_of(s, limit)) or s
+    states[i] = new_state(limit, at, used, prev, ban_of(s, limit))
   end
 end
 

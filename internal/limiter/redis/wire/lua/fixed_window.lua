@@ -21,12 +21,9 @@ algorithms.fixed_window = {
   take = function(limit, cost, used, prev) return min(used + cost, limit.most), prev end,
   give = function(_, cost, used, prev) return max(used - cost, 0), prev end,
 
-  -- A negative cost adds units. Returns nothing if the charge has expired. The last arguments are the state after the charge, rolled to now, and its
-  -- at before rolling.
+  -- A negative cost adds units. The last arguments are the state after the charge, rolled to now, and its at before rolling.
   give_back = function(limit, cost, at, used, prev, charged_at, charged_used)
-    if at == charged_at then
-      return min(max(used - min(cost, charged_used), 0), limit.most), prev
-    end
+    return at == charged_at and min(max(used - min(cost, charged_used), 0), limit.most) or used, prev
   end,
 
   -- Returns the time until the state equals an unused one.

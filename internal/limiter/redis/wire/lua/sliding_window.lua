@@ -54,7 +54,7 @@ algorithms.sliding_window = {
   take = fixed.take, give = fixed.give,
   give_back = function(limit, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
     if at ~= charged_at then
-      return
+      return used, prev
     elseif charged_at ~= then_at then -- the charge was in the window that is now the previous one
       return used, min(max(prev - min(cost, charged_prev), 0), limit.most)
     end
