@@ -155,11 +155,15 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			*of.Record = State{At: states[i].At, Used: h.CountedCost()}
 		}
 	}
+	var asked []demand // nil until a hit with uses is over
 	for i, s := range states {
 		if after[i] = *s; kept != nil && kept[i].Uses != nil {
 			needed := int64(0)
 			if out[i].Over {
-				needed = demandsOf(hits, nil)[i].needed
+				if asked == nil {
+					asked = demandsOf(hits, nil)
+				}
+				needed = asked[i].needed
 			}
 			after[i] = hits[i].Limit.State(*s, kept[i].Uses, needed, now)
 			*s = after[i]

@@ -166,17 +166,18 @@ local function deny(hits)
   end
 end
 
--- Returns the units that must be free on a counter for all hits to fit, one after the other.
-local function needed(hits, counter)
-  local most, taken = 0, 0
+-- Returns, by counter, the units that must be free for all hits to fit, one after the other.
+local function demands(hits)
+  local needed, taken = {}, {}
   for h = 1, #hits do
-    local hit = hits[h]
-    if hit.counter == counter and hit.charge < REFUND then
-      most = max(most, taken + max(hit.cost, hit.charge == ALWAYS and 0 or 1))
-      taken = taken + hit.cost
+    local hit, i = hits[h], hits[h].counter
+    if hit.charge < REFUND then
+      local before = taken[i] or 0
+      needed[i] = max(needed[i] or 0, before + max(hit.cost, hit.charge == ALWAYS and 0 or 1))
+      taken[i] = before + hit.cost
     end
   end
-  return most
+  return needed
 end
 
 local function decide(hits)
@@ -206,11 +207,13 @@ local function decide(hits)
   if denied then
     deny(hits)
   end
+  local needed = nil -- until a log is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     local s = states[i]
     if limit.log then
-      local at, used, prev = summed_up(i, limit, s.used, s.prev, hit.over and needed(hits, i))
+      needed = needed or hit.over and demands(hits)
+      local at, used, prev = summed_up(i, limit, s.used, s.prev, hit.over and needed[i])
       s = new_state(limit, at, used, prev, s.banned)
     end
     hit.after = s
