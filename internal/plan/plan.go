@@ -195,11 +195,10 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
-// reserve makes the last hit, whose key starts at start, a settlement of the reservation with
-// this name or, if name is nil, a reservation. If the descriptor has its own number of hits,
-// which reports use, reserve makes no reservation.
-func (p *Plan) reserve(name []byte, d *Descriptor, start int) {
-	h := &p.Hits[len(p.Hits)-1]
+// reserve makes h, the last hit of p, a settlement of the reservation with this name or, if name
+// is nil, a reservation. h's key starts at start in p.keys. If the descriptor has its own number
+// of hits, which reports use, reserve makes no reservation.
+func (p *Plan) reserve(h *limiter.Hit, name []byte, d *Descriptor, start int) {
 	if d.Refund || name == nil && d.HasHitsAddend {
 		return
 	}
@@ -339,18 +338,18 @@ func (pl *Planner) addHits(p *Plan, r *Request, i int) {
 				Mode:   pl.DecidingMode(l),
 				Labels: labels,
 			})
+			h := &p.Hits[len(p.Hits)-1]
 			if pl.Mode(l) == limiter.Quota || l.ShadowQuota {
 				if !grouped {
 					group, grouped = pl.group(p, m.entries), true
 				}
-				p.Hits[len(p.Hits)-1].Group = group
+				h.Group = group
 			}
 			if isHold {
-				h := &p.Hits[len(p.Hits)-1]
 				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
 			}
 			if l.Settle != "" {
-				p.reserve(m.hold, d, start)
+				p.reserve(h, m.hold, d, start)
 			}
 		}
 		level.endHit = len(p.Hits)
