@@ -146,7 +146,14 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			}
 		}
 	}
-	for i, of := range kept { // only now, so that a denial has no uses to restore
+	finish(hits, states, kept, now, out, after)
+	return denied
+}
+
+// finish writes the logs and records of the charged hits, and copies the states to after. Count
+// calls it last, so that a denial has no uses to restore.
+func finish(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, after []State) {
+	for i, of := range kept {
 		h := &hits[i]
 		if log, _ := of.Uses.(*Log); log != nil && h.Cost > 0 && out[i].Charged {
 			log.write(h, now)
@@ -169,7 +176,6 @@ func Count(hits []Hit, states []*State, kept []Kept, now int64, out []Decision, 
 			*s = after[i]
 		}
 	}
-	return denied
 }
 
 // Kept is the stored data of a hit other than the state of its counter.
