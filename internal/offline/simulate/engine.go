@@ -44,7 +44,7 @@ type engine struct {
 	known     []client
 	clients   []*client // pointers into known; hits on one counter share one
 	states    []*limiter.State
-	kept      []limiter.Kept // nil without a sliding log
+	kept      []limiter.Kept
 	decisions []limiter.Decision
 	after     []limiter.State
 }
@@ -215,7 +215,7 @@ func (e *engine) load(hits []hit) {
 	n := len(hits)
 	e.hits = e.hits[:0]
 	e.known, e.clients, e.states = sized(e.known, n), sized(e.clients, n), sized(e.states, n)
-	e.decisions, e.after, e.kept = sized(e.decisions, n), sized(e.after, n), nil
+	e.decisions, e.after, e.kept = sized(e.decisions, n), sized(e.after, n), sized(e.kept, n)
 	for i := range hits {
 		h, c := &hits[i], &e.known[i]
 		same := func(o hit) bool { return o.of == h.of && o.hash == h.hash }
@@ -226,8 +226,8 @@ func (e *engine) load(hits []hit) {
 		}
 		e.hits = append(e.hits, h.Hit)
 		e.clients[i], e.states[i] = c, &c.state
+		e.kept[i] = limiter.Kept{}
 		if c.logs != nil {
-			e.kept = append(e.kept, make([]limiter.Kept, n-len(e.kept))...)
 			e.kept[i].Uses = &c.logs.real
 		}
 	}
