@@ -175,6 +175,15 @@ func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *
 	return rule.withHold(without, holdEntry, entries)
 }
 
+// MatchCounted is Match with all of MaxWork. counted is without the entry at holdEntry.
+func (t *Tree) MatchCounted(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int, counted []limiter.Entry) {
+	work := MaxWork
+	if rule, holdEntry, counted = t.Match(domain, entries, &work); holdEntry >= 0 {
+		counted = slices.Delete(slices.Clone(counted), holdEntry, holdEntry+1)
+	}
+	return rule, holdEntry, counted
+}
+
 // canonical returns entries with the value at i, if it is an address, in canonical form and
 // without a zone, so that all forms of an address share a counter. If this changes the value,
 // the result is a copy.

@@ -17,9 +17,9 @@ import (
 // Counters is the answer of POST /peek and POST /reset: the counters of a descriptor.
 type Counters struct {
 	Descriptor
-	Rule string `json:"rule"` // its keys and values without the domain, or "" if no rule matches
+	Rule string `json:"rule"` // keys and values of the rule without the domain, or "" if no rule matches
 	explain.Path
-	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
+	Exception *Exception `json:"exception,omitempty"` // the exception that applies to the descriptor
 	Limits    []Counter  `json:"limits"`
 	Reset     int        `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 
@@ -41,14 +41,14 @@ type Counters struct {
 type Counter struct {
 	Rule     string `json:"rule"` // the rule that has the limit: the descriptor's rule, or a rule above it
 	Location string `json:"location,omitempty"`
-	Limit    string `json:"limit"` // its name, or if it has none, its unit and algorithm
+	Limit    string `json:"limit"` // name of the limit or, if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
 	// Assigned is the amount that is assigned to the limit for the descriptor, or nil. If there
 	// is one, Own is the rate of the rule.
 	Assigned *Assignment `json:"assigned,omitempty"`
 	Own      string      `json:"own,omitempty"`
 	Mode     string      `json:"mode,omitempty"`
-	Grouped  bool        `json:"grouped,omitempty"` // in a group of quotas, which is exceeded if one of the quotas is exceeded
+	Grouped  bool        `json:"grouped,omitempty"` // whether the limit is in a group of quotas, see limiter.Hit.Group
 	// Shared lists the patterns of the rule, such as wildcards, whose values share the counter.
 	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether the limit admits everything, Replaced whether another limit
@@ -64,7 +64,7 @@ type Counter struct {
 	RetryAfter *float64 `json:"retry_after"`
 	ResetAfter float64  `json:"reset_after"`          // seconds until Used is 0 and no ban is left
 	BannedFor  float64  `json:"banned_for,omitempty"` // seconds until the ban by deny_for ends, or 0 without a ban
-	Key        string   `json:"key,omitempty"`        // in Redis, as text
+	Key        string   `json:"key,omitempty"`        // key in Redis, as text
 }
 
 // Look is Peek with the denials of the last hour, of this server or of all. If it fails, its answer
@@ -192,11 +192,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 // the rule needs an entry that names a hold and the descriptor has none, named adds such an
 // entry to with: any name leads to the counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
-	work := descriptors.MaxWork
-	rule, holdEntry, counted := tree.Match(domain, entries, &work)
-	if holdEntry >= 0 {
-		counted = slices.Delete(slices.Clone(counted), holdEntry, holdEntry+1)
-	}
+	rule, holdEntry, counted := tree.MatchCounted(domain, entries)
 	switch {
 	case rule == nil || rule.Hold == "" || holdEntry >= 0 && entries[holdEntry].Value != "":
 		return rule, entries, counted
@@ -219,7 +215,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 		return []Counter{}, Errorf(ErrUnavailable, "reading the counters: %w", err)
 	}
 	list, n := []Counter{}, 0
-	add := func(c Counter, l, of *limiter.Limit, shared []string) { // of is the rule's limit
+	add := func(c Counter, l, of *limiter.Limit, shared []string) { // of is the limit in the rule
 		c.Limit, c.Unlimited = l.Series.Labels().Limit, l.Unlimited
 		if !l.Unlimited {
 			c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))

@@ -123,11 +123,7 @@ func (q *Question) assign(r *descriptors.Rule) {
 // counted returns the entries in the keys of the counters of r, which is the descriptor's rule
 // or a rule above it.
 func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
-	work := descriptors.MaxWork
-	_, hold, entries := q.Tree.Match(q.Domain, q.Descriptor, &work)
-	if hold >= 0 {
-		entries = slices.Delete(slices.Clone(entries), hold, hold+1)
-	}
+	_, _, entries := q.Tree.MatchCounted(q.Domain, q.Descriptor)
 	return r.Counted(entries)
 }
 
