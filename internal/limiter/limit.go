@@ -183,7 +183,7 @@ type Limit struct {
 	Spec
 	counting counting // nil if the limit is unlimited
 	maxCost  int64    // the first result of counting.numbers
-	record   *Limit   // of a token bucket with reservations, see Record
+	record   *Limit   // limit of the records of a token bucket, see Record
 }
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a refill

@@ -40,7 +40,7 @@ type spent struct {
 	Budget
 	key          []byte
 	limit        *limiter.Limit
-	start        time.Time // of the window, see limiter.Limit.Window
+	start        time.Time // start of the window, see limiter.Limit.Window
 	seen         time.Time // first in this window
 	day, quarter history   // the last 24 hours; a quarter of the window, or of an hour if that is longer
 }
@@ -201,7 +201,7 @@ type BudgetList struct {
 // EnvoyShare is the share of one Envoy in one bucket, in requests per second.
 type EnvoyShare struct {
 	Rule   string  `json:"rule"`
-	Key    string  `json:"key"`   // as Redis has it, as text
+	Key    string  `json:"key"`   // key in Redis, as text
 	Envoy  string  `json:"envoy"` // address of the Envoy
 	Demand float64 `json:"demand"`
 	Share  float64 `json:"share"`
@@ -212,14 +212,14 @@ type EnvoyShare struct {
 type Budget struct {
 	Source
 	Descriptor  Excerpt   `json:"descriptor"`
-	Key         string    `json:"key"` // as Redis has it, as text
+	Key         string    `json:"key"` // key in Redis, as text
 	Amount      uint64    `json:"amount"`
 	Used        uint64    `json:"used"`
 	Left        uint64    `json:"left"`
-	Percent     float64   `json:"percent"`      // used
-	At          time.Time `json:"at"`           // of Used and Amount
+	Percent     float64   `json:"percent"`      // used percentage of Amount
+	At          time.Time `json:"at"`           // time of Used and Amount
 	StartsAgain time.Time `json:"starts_again"` // end of the window or, without windows, time at which the counter becomes unused
-	TimeZone    string    `json:"time_zone"`    // of StartsAgain
+	TimeZone    string    `json:"time_zone"`    // time zone of StartsAgain
 	// UsedUp is the time at which the amount will be used up at the current rate, or zero if
 	// that is not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
@@ -260,11 +260,11 @@ func (s *Spending) list(now time.Time) BudgetList {
 // them if the store fails, stay as they were at their last change.
 func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	var hits []limiter.Hit
-	var of []*Budget // of each hit
+	var of []*Budget // by hit
 	for i := range budgets {
 		b := &budgets[i]
 		text, _ := b.Descriptor.Spell()
-		entries, _ := explain.ParseDescriptor(text) // of another counter if a part is missing
+		entries, _ := explain.ParseDescriptor(text) // if a part is missing, these entries have another counter
 		answer, _, found, _ := d.find(NewDescriptor(b.Domain, entries))
 		if answer.Exception != nil {
 			b.Exception = answer.Exception.Effect

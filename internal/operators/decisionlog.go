@@ -137,15 +137,15 @@ type LogRecord struct {
 	Time       time.Time `json:"time"`
 	Domain     string    `json:"domain"`
 	Descriptor Excerpt   `json:"descriptor"`
-	Rule       string    `json:"rule,omitempty"`      // its keys and values
-	Location   string    `json:"location,omitempty"`  // of the rule
+	Rule       string    `json:"rule,omitempty"`      // keys and values of the rule
+	Location   string    `json:"location,omitempty"`  // location of the rule
 	Exception  string    `json:"exception,omitempty"` // ID of the exception that applies
 	Limit      string    `json:"limit,omitempty"`
 	Rate       string    `json:"rate,omitempty"`
 	Outcome    string    `json:"outcome"`
 	Remaining  *int64    `json:"remaining,omitempty"`
 	RetryAfter *float64  `json:"retry_after,omitempty"` // seconds, if the limit is exceeded and waiting helps
-	RequestID  string    `json:"request_id,omitempty"`  // by Envoy, if it sent one
+	RequestID  string    `json:"request_id,omitempty"`  // ID from Envoy, if it sent one
 	TraceID    string    `json:"trace_id,omitempty"`
 
 	Trace trace.SpanContext `json:"-"`

@@ -17,8 +17,8 @@ import (
 type Denial struct {
 	Limit *limiter.Limit
 	Asked
-	Hits       []limiter.Hit // of the request
-	RequestID  string        // by Envoy, or "" if it sent none
+	Hits       []limiter.Hit // hits of the request
+	RequestID  string        // ID from Envoy, or "" if it sent none
 	RetryAfter time.Duration // limiter.Never if waiting does not help
 	Shadow     bool          // a shadow mode kept the request from being denied
 }
@@ -64,10 +64,10 @@ type subWindow struct {
 // denied describes a key that was denied.
 type denied struct {
 	shown       Excerpt
-	limit       *limiter.Limit // of the rules at the last denial
+	limit       *limiter.Limit // limit in the rules at the last denial
 	shadow      bool
-	first, last int64         // in milliseconds since the epoch
-	retryAfter  time.Duration // of the last denial
+	first, last int64         // times in milliseconds since the epoch
+	retryAfter  time.Duration // retry time of the last denial
 	request     []byte        // ID of the last request
 	minutes     [partMinutes]uint32
 	beside      [maxBeside]uint32 // CRC-32 of the first counters' keys of the first request if it had several
@@ -202,9 +202,9 @@ type Window struct {
 // Source identifies a limit.
 type Source struct {
 	Domain   string `json:"domain"`
-	Rule     string `json:"rule"`               // its keys and values, or "override" if the request sent the limit
-	Location string `json:"location,omitempty"` // of the rule, if it is still in use
-	Limit    string `json:"limit"`              // its name, or if it has none, its unit and algorithm
+	Rule     string `json:"rule"`               // keys and values of the rule, or "override" if the request sent the limit
+	Location string `json:"location,omitempty"` // location of the rule, if it is still in use
+	Limit    string `json:"limit"`              // name of the limit or, if it has none, its unit and algorithm
 	Rate     string `json:"rate"`               // such as "5 per minute"
 	Shadow   bool   `json:"shadow,omitempty"`   // a shadow mode kept requests from being denied
 
@@ -230,7 +230,7 @@ type Key struct {
 	Descriptor Excerpt   `json:"descriptor"`
 	First      time.Time `json:"first"` // known denial
 	Last       time.Time `json:"last"`
-	RequestID  string    `json:"request_id,omitempty"` // of the last denied request, if Envoy sent one
+	RequestID  string    `json:"request_id,omitempty"` // ID of the last denied request, if Envoy sent one
 	RetryAfter *float64  `json:"retry_after"`          // seconds after Last, or nil if waiting does not help
 	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of the keys of counters of a denied request
 	// Minutes has the known denials of each minute, from the minute of First to the minute of Last.
@@ -240,7 +240,7 @@ type Key struct {
 // Minute has the denials of a key in one minute.
 type Minute struct {
 	Denied    uint64 `json:"denied,omitempty"`
-	RequestID string `json:"request_id,omitempty"` // of the last denied request of five minutes, if it came in this one
+	RequestID string `json:"request_id,omitempty"` // ID of the last denied request of five minutes, if it came in this minute
 }
 
 // addMinute adds the denials of a minute since the epoch, at most an hour after First.
@@ -285,7 +285,7 @@ type KeyDenials struct {
 type LastDenial struct {
 	Source
 	Key
-	Count uint64 `json:"count"` // of denials since First, at least
+	Count uint64 `json:"count"` // minimum number of denials since First
 }
 
 // Maximum sizes of Denials.

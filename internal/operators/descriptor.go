@@ -184,7 +184,7 @@ type Asked struct {
 	Domain   string
 	Entries  []limiter.Entry
 	Patterns []string // shown instead of values if not empty; may have another length than Entries, and is longer for a rule without key
-	Key      []byte   // of the counter
+	Key      []byte   // key of the counter
 	Hashed   bool     // show digests instead of values
 }
 

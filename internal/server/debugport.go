@@ -55,7 +55,7 @@ type debugPort struct {
 	usage   *telemetry.Usage
 	rates   *rates
 
-	address func() string // of the debug port
+	address func() string // returns the address of the debug port
 	mu      sync.Mutex
 	began   map[string]time.Time // starts of the current problems
 }

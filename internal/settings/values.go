@@ -40,7 +40,7 @@ func Parsing() kong.Option {
 // Settings.AfterApply can report the problems of all settings.
 type tolerant struct {
 	kong.Mapper
-	err error // of the value that counts
+	err error // error of the value that counts
 }
 
 // makeTolerant makes the settings tolerant, but not the flags of other commands.

@@ -24,10 +24,10 @@ type Usage struct {
 	logger    *slog.Logger
 
 	mu       sync.RWMutex                 // guards all, next, rest and detailed; for loops, see each
-	all      map[limiter.Series]*counters // of limits and of values of requests
+	all      map[limiter.Series]*counters // counters of limits and of values of requests
 	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
-	detailed map[detail]*detailSeries     // of values of requests; all has their counters, too
+	detailed map[detail]*detailSeries     // series of values of requests; all has their counters, too
 
 	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of Keep that expire has not marked yet, or nil
 

@@ -24,7 +24,7 @@ type Status struct {
 	Servers       []Status  `json:"servers,omitempty"` // all on the same Redis, by name
 	Store         Store     `json:"store"`
 	Rules         Rules     `json:"rules"`
-	Exceptions    int       `json:"exceptions"` // in force
+	Exceptions    int       `json:"exceptions"` // number of exceptions in force
 	// Decisions, Denials and Undecided are requests per second over the last ten seconds.
 	Decisions float64 `json:"decisions_per_second"`
 	Denials   float64 `json:"denials_per_second"`
@@ -50,12 +50,12 @@ type Rates struct {
 
 // Store describes the store of counters. Unknown times, and fields below Works in memory, are zero.
 type Store struct {
-	Name         string    `json:"name"` // its kind and address
+	Name         string    `json:"name"` // kind and address of the store
 	Works        bool      `json:"works"`
 	WorkedAt     time.Time `json:"worked_at,omitzero"`
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	FailedAt     time.Time `json:"failed_at,omitzero"`     // time of the last failed call
-	Problem      string    `json:"problem,omitempty"`      // of that call: its kind, a colon, and its error
+	Problem      string    `json:"problem,omitempty"`      // kind of the failed call's error, a colon, and the error
 	FailureMode  string    `json:"failure_mode,omitempty"` // default for limits without a failure mode
 	Breaker      string    `json:"breaker,omitempty"`      // closed, or open while Redis is not asked
 }
@@ -66,17 +66,17 @@ type Rules struct {
 	Rules   int    `json:"rules"`
 	Domains int    `json:"domains"`
 	Files   int    `json:"files"`             // or resources of a control plane
-	Version string `json:"version,omitempty"` // of a control plane
+	Version string `json:"version,omitempty"` // version of a control plane's resources
 	// ControlPlane is the state of the connection, or empty if the rules are in files.
 	ControlPlane string    `json:"control_plane,omitempty"`
 	AwaySince    time.Time `json:"control_plane_away_since,omitzero"` // or zero if it is connected
 
-	Hash          string    `json:"hash,omitempty"`        // of the rules in use
+	Hash          string    `json:"hash,omitempty"`        // hash of the rules in use
 	InUseSince    time.Time `json:"in_use_since,omitzero"` // first load with this hash
 	LoadedAt      time.Time `json:"loaded_at,omitzero"`
 	RefusedSince  time.Time `json:"refused_since,omitzero"` // first failed load after the last success
-	FailedAt      time.Time `json:"failed_at,omitzero"`     // of the last load, if it failed
-	Problems      string    `json:"problems,omitempty"`     // of that load, one per line
+	FailedAt      time.Time `json:"failed_at,omitzero"`     // time of the last load, if it failed
+	Problems      string    `json:"problems,omitempty"`     // problems of that load, one per line
 	FailedVersion string    `json:"failed_version,omitempty"`
 }
 

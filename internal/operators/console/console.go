@@ -29,18 +29,18 @@ import (
 
 // Options are more sources of data. All fields must be set and safe for concurrent use.
 type Options struct {
-	History      func() []api.Rates                          // of the last fifteen minutes, the oldest first
+	History      func() []api.Rates                          // rates of the last fifteen minutes, the oldest first
 	Loads        func() []Load                               // the last loads, the newest first
-	Outcomes     func() map[limiter.Series]telemetry.Outcome // of each limit since the start
+	Outcomes     func() map[limiter.Series]telemetry.Outcome // outcomes of each limit since the start
 	StoreMetrics prometheus.Gatherer
 }
 
 // Load is the outcome of a load of the rules.
 type Load struct {
-	At       time.Time // of the last load with this outcome
+	At       time.Time // time of the last load with this outcome
 	Times    int       // number of consecutive loads with this outcome
 	Rules    int       // number of rules in use since then, if it succeeded
-	Version  string    // of a control plane
+	Version  string    // version of a control plane's resources
 	Problems string    // one per line, or empty if it succeeded
 }
 

@@ -16,7 +16,7 @@ const (
 
 // search is the data of the form that opens the page of a descriptor.
 type search struct {
-	Domains            []string // of the rules, or none if there are too many
+	Domains            []string // domains of the rules, or none if there are too many
 	Domain, Descriptor string
 	Recent             []shown // keys denied in the last hour, the newest first
 }

@@ -34,7 +34,7 @@ type nowPage struct {
 	Exceptions      operators.ExceptionList
 	Problem         error // why the other servers did not answer
 	From            time.Time
-	Keys            []deniedKey // of all limits
+	Keys            []deniedKey // denied keys of all limits
 	OthersMost      uint64
 	Store           storePage
 	Loads           []Load
@@ -242,7 +242,7 @@ func roundUp(n float64) float64 {
 type shown struct {
 	Domain, Text string
 	Lacks        string // as Excerpt.Spell returns it
-	Digest       string // of a descriptor that is cut
+	Digest       string // digest of a descriptor that is cut
 }
 
 func spell(domain string, entries []limiter.Entry) shown {

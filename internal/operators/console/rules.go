@@ -24,7 +24,7 @@ type rulesPage struct {
 	Filter string
 	// Of All rules, Matching contain the filter. The page has the Shown busiest of these.
 	Shown, Matching, All int
-	Interval             time.Duration // of the rates, or 0 if they are not known yet
+	Interval             time.Duration // interval of the rates, or 0 if they are not known yet
 	Tree                 []*branch     // one branch for each domain
 }
 
