@@ -212,9 +212,8 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	return l.counting.giveBack(rolled.leaveBan(s.Until, now), remains, charged, cost)
 }
 
-// settle replaces the reserved units in a record by cost: in the window in which they were
-// reserved or, in a bucket, at the current time. s must be rolled. If the record is later than
-// now, settle changes no use, like GiveBack.
+// settle replaces the reserved units in a record by cost: in their window or, in a bucket, now. s
+// must be rolled. If the record is later than now, settle changes no use, like GiveBack.
 func (l *Limit) settle(s, record State, cost, now int64) State {
 	remains := l.Record().roll(record, now)
 	if remains.At < record.At {

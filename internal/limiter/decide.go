@@ -258,8 +258,7 @@ type Verdict struct {
 	Vetoed bool // an enforced limit is exceeded, so that no other limit matters
 	quotas bool // there are quotas
 	room   bool // a quota that is a group of its own is not exceeded
-	// groups and over are sets of group numbers: all groups of quotas, and the groups with an
-	// exceeded quota.
+	// groups and over are sets of numbers: all groups of quotas, and groups with an exceeded quota.
 	groups, over [MaxGroup/64 + 1]uint64
 }
 
@@ -279,8 +278,7 @@ func (v *Verdict) Add(mode Mode, group uint8, over bool) {
 	}
 }
 
-// HasRoom reports whether a group of quotas has hits, and none of them is over. group must not
-// be 0.
+// HasRoom reports whether a group of quotas has hits, and none is over. group must not be 0.
 func (v *Verdict) HasRoom(group uint8) bool {
 	return (v.groups[group/64]&^v.over[group/64])>>(group%64)&1 == 1
 }

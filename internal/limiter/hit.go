@@ -25,18 +25,16 @@ type Hit struct {
 	// Mode replaces the mode of the limit unless it is Enforced. The settings SHADOW_MODE and
 	// QUOTA_MODE set it; see package plan.
 	Mode Mode
-	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota
-	// mode is a group of its own. A hit in shadow mode never counts as an exceeded quota of its
-	// group.
+	// Group is the number of the hit's group of quotas in its request. If 0, a hit in quota mode is
+	// a group of its own. A hit in shadow mode never makes its group exceeded.
 	Group uint8
 	// Labels are the labels of the rule's levels in metrics, each followed by LevelEnd, if they
 	// contain values of the request. If nil, the limit's Series applies.
 	Labels []byte
-	// Reservation is the key of a reservation's record, or nil. A hit that is charged stores
-	// its cost in the record. A refund settles the reservation: its Cost, which may be 0,
-	// replaces the reserved units in their window, and the record is removed. If there is no
-	// record, because the window ended or the reservation was settled before, nothing changes.
-	// In a cluster, Reservation has the hash slot of Key.
+	// Reservation is the key of a reservation's record, or nil. A hit that is charged stores its
+	// cost there. A refund settles the reservation: its Cost, which may be 0, replaces the reserved
+	// units in their window, and the record is removed. Without a record, because the window ended
+	// or it was settled before, nothing changes. In a cluster, Reservation has the slot of Key.
 	Reservation []byte
 }
 

@@ -61,8 +61,7 @@ func (w slidingLog) usage(s State, now int64) (used, reset int64) {
 	return s.Used, s.At + w.period - now
 }
 
-// numbers returns, as the largest cost, more units than any log has, so that a refund of it
-// empties any log.
+// numbers returns more units than any log has as the largest cost, whose refund empties any log.
 func (w slidingLog) numbers() (int64, [4]int64) {
 	return 2 * MaxLogged, [4]int64{w.period, w.amount}
 }

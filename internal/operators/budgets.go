@@ -220,8 +220,7 @@ type Budget struct {
 	At          time.Time `json:"at"`           // time of Used and Amount
 	StartsAgain time.Time `json:"starts_again"` // end of the window or, without windows, time at which the counter becomes unused
 	TimeZone    string    `json:"time_zone"`    // time zone of StartsAgain
-	// UsedUp is the time at which the amount will be used up at the current rate, or zero if
-	// that is not before StartsAgain.
+	// UsedUp is when all will be used at the current rate, or zero if not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
 	Day    []uint64  `json:"day"` // use at the end of each known hour of the last 24, the oldest first
 	// Exception is the effect of the exception for the descriptor, or empty if it has none.

@@ -13,8 +13,7 @@ type Shared interface {
 	// Present stores the state of a server during lasts, and returns the states of all by their
 	// names.
 	Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error)
-	// ReportsWanted reports whether a server has called Reports and the time wanted has not
-	// passed.
+	// ReportsWanted reports whether the time wanted of a call of Reports has not passed.
 	ReportsWanted(ctx context.Context) (bool, error)
 	// Report stores the report of a server, which expires soon.
 	Report(ctx context.Context, server string, report []byte) error
@@ -38,9 +37,8 @@ type EntryStore interface {
 	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
 	// Scan calls yield with all texts of a part. Texts that change during the call may be old or missing.
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
-	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua.
-	// If newest is not the newest change, it makes none and returns "behind". If how is "again", it makes
-	// changes that Redis has lost; for two seconds after that it makes no other changes and returns
-	// "wait".
+	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If
+	// newest is not the newest change, it makes none and returns "behind". If how is "again", it makes changes
+	// that Redis has lost; for two seconds after that it makes no other ones and returns "wait".
 	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
 }

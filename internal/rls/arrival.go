@@ -82,8 +82,7 @@ func Arrived(ctx context.Context) context.Context {
 	return (*arrived)(c)
 }
 
-// ArrivedStream is Arrived for a stream. In addition, a send that waits for the client returns
-// when the stream ends.
+// ArrivedStream is Arrived for a stream. In addition, a waiting send returns when the stream ends.
 func ArrivedStream(ctx context.Context) context.Context {
 	c, ok := ctx.Value(arrivingKey{}).(*arriving)
 	if !ok {

@@ -109,9 +109,8 @@ func answer(s *plan.Status) map[string]any {
 	return fields
 }
 
-// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do. Of several limits,
-// they name the limit with the longest wait. addDenials returns the descriptors that a limit
-// would have denied.
+// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do: of several limits,
+// the limit with the longest wait. It returns the descriptors that a limit would have denied.
 func addDenials(fields map[string]any, r *plan.Request, result *plan.Result) map[*plan.Descriptor]bool {
 	shadowed, longest := map[*plan.Descriptor]bool{}, map[string]uint64{}
 	for o := range result.Outcomes(r) {

@@ -226,8 +226,7 @@ func (r *rates) minute() (grown totals) {
 	return grown
 }
 
-// undecided returns the start and end of the last period in which each minute had undecided
-// requests.
+// undecided returns the start and end of the last period with undecided requests in each minute.
 func (r *rates) undecided() (from, to time.Time) {
 	all := r.all()
 	for i := len(all) - 1; i > 0; i-- {

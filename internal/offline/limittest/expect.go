@@ -32,8 +32,7 @@ const (
 // statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
-// bucketField is the field with the rule to which the descriptor leads as a bucket ID, whose
-// entries may be in any order.
+// bucketField names the rule to which a bucket ID with the descriptor's entries leads.
 const bucketField = "quota_service"
 
 func (d *decoder) expect(n *yaml.Node, s *step) {

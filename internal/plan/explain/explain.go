@@ -120,8 +120,7 @@ func (q *Question) assign(r *descriptors.Rule) {
 	}
 }
 
-// counted returns the entries in the keys of the counters of r, which is the descriptor's rule
-// or a rule above it.
+// counted returns the entries in the keys of the counters of r: the descriptor's rule or a rule above it.
 func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
 	_, _, entries := q.Tree.MatchCounted(q.Domain, q.Descriptor)
 	return r.Counted(entries)
