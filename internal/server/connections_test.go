@@ -216,6 +216,7 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 		}
 		h.setStoreFound(true)
 		h.setRulesLoaded()
+		h.setAssignedRead()
 		if answer, err := watch.Recv(); err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("a followed health check: %v, %v", answer, err)
 		}
