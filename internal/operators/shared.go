@@ -35,10 +35,11 @@ type EntryStore interface {
 	// also returns the oldest changes after newest, newest first, with their texts, which are empty
 	// for removed ones. If newest is not found, it returns the whole list without texts.
 	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
-	// Scan calls yield with all texts of a part. Texts that change meanwhile may be old or missing.
+	// Scan calls yield with all texts of a part. Texts that change during the call may be old or missing.
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
-	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If newest is not the
-	// newest change, it makes none and returns "behind". If how is again, it makes changes that Redis has
-	// lost; for two seconds after that it makes no other changes and returns "wait".
-	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
+	// Change sets texts of a part by ID, or removes empty ones, with a token of 8 bytes, and returns the
+	// newest change. If newest is not the newest change, it does nothing and returns "behind". If again is
+	// set, it sets texts that Redis has lost and that are not older than those in Redis; for two seconds
+	// after that it does nothing else and returns "wait".
+	Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error)
 }
