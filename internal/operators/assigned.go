@@ -316,11 +316,7 @@ func (o *order) prune(ctx context.Context, complete bool) error {
 // rule's limit with a name, or its only limit if name is empty. The error says why no amount can be
 // assigned.
 func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, name string) (rule *descriptors.Rule, counted []limiter.Entry, l *limiter.Limit, err error) {
-	work := descriptors.MaxWork
-	rule, hold, counted := tree.Match(domain, entries, &work)
-	if hold >= 0 {
-		counted = slices.Delete(slices.Clone(counted), hold, hold+1)
-	}
+	rule, _, counted = named(tree, domain, entries)
 	switch {
 	case rule == nil:
 		path, _ := explain.Find(tree, domain, entries)

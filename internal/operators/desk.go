@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -117,11 +116,7 @@ func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (E
 	tree := d.Tree()
 	domain, entries, err := n.Bytes()
 	if err == nil && tree != nil { // applies to the descriptors as they are counted
-		work := descriptors.MaxWork
-		_, hold, counted := tree.Match(domain, entries, &work)
-		if entries = counted; hold >= 0 {
-			entries = slices.Delete(slices.Clone(counted), hold, hold+1)
-		}
+		_, _, entries = named(tree, domain, entries)
 		n.Descriptor = NewDescriptor(domain, entries)
 	}
 	added, err := d.InForce.Add(ctx, n, peer)

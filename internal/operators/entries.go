@@ -70,7 +70,7 @@ func (f *feed) load(ctx context.Context) error {
 	if err := f.refreshAll(ctx); err != nil {
 		return err
 	}
-	if version == "" { // nobody has made a change since Redis is new, or has lost its data
+	if version == "" { // Redis is new, or has lost its data
 		_, err = f.entries.Change(call, 0, f.newest(0), cryptorand.Text()[:8], false, nil)
 	} else if f.version != "" && version[:8] != f.version[:8] {
 		f.Emptied.Store(time.Now().Unix())

@@ -39,7 +39,7 @@ type EntryStore interface {
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
 	// Change sets texts of a part by ID, or removes empty ones, with a token of 8 bytes, and returns the
 	// newest change. If newest is not the newest change, it does nothing and returns "behind". If again is
-	// set, it sets texts that Redis has lost and that are not older than those in Redis; for two seconds
-	// after that it does nothing else and returns "wait".
+	// set, Redis has lost the texts, and a text replaces only an older one; for two seconds after that it
+	// does nothing else and returns "wait".
 	Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error)
 }

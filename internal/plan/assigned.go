@@ -136,9 +136,9 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	return ParseAmount(number)
 }
 
-// limit returns the limit that counts in place of a limit l of a level. An exception multiplies the
-// amount that the request sends, or else the assigned amount, or else the rule's own. See addOverride
-// for an amount that is sent.
+// limit returns the limit that counts in place of a limit l of a level. The first
+// of these amounts counts: the sent one, the assigned one, the rule's own. An exception multiplies it.
+// See addOverride for an amount that is sent.
 func (pl *Planner) limit(m *match, of *level, domain string, l *limiter.Limit) *limiter.Limit {
 	if !of.sent {
 		if amount, assigned := pl.Assigned.find(domain, of.entries, l.Name); assigned {
