@@ -33,11 +33,13 @@ type Assignment struct {
 	Limit      string `json:"limit,omitempty"`
 	Amount     Amount `json:"amount,omitempty"`
 	Note       string `json:"note,omitempty"`
-	// ID names the change, which is made only once. Only bodies have it, only answers what follows.
+	// ID names the change, which is made only once. Only bodies have it. Only answers have the fields below.
 	ID     string    `json:"id,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	By     string    `json:"by,omitempty"`
 	NoRule string    `json:"no_rule,omitempty"` // reason why no limit has the amount, or ""
+
+	changes string // names of the last changes, as digests of changeName bytes
 }
 
 // Amount is a number or "unlimited".
@@ -81,82 +83,54 @@ func (a *AssignedChanges) refuse(line int, reason string) {
 	}
 }
 
-// count counts results of changes.
-func (a *AssignedChanges) count(lines []int, results []string) {
-	for i, result := range results {
-		switch result {
-		case "added":
-			a.Added++
-		case "changed":
-			a.Changed++
-		case "same":
-			a.Unchanged++
-		case "removed":
-			a.Removed++
-		case "large":
-			a.refuse(lines[i], fmt.Sprintf("the sum is more than %d", uint64(limiter.MaxAmount)))
-		default:
-			a.refuse(lines[i], "a newer version has written what is assigned, and this one cannot read it")
-		}
-	}
-}
-
 // How says what an order does with assigned amounts.
 type How struct {
 	Add, Remove bool   // instead of setting amounts
-	CSV         bool   // the body is CSV, else it has lines of JSON
+	CSV         bool   // the body is CSV, not lines of JSON
 	Prune, Yes  bool   // remove amounts that the body does not have, and even more than a tenth of all
 	By, Peer    string // who does this, for the audit log
 }
 
 // Bounds of assigned amounts.
 const (
-	changeName = 11 // size of the name of a change in texts
+	changeName = 11 // size of the name of a change in texts, which keep the last 16
 	maxNote    = 200
 	maxLine    = 64 << 10
 )
 
-// Assign reads assignments line by line and carries them out. Lines that it refuses do not stop it. If
-// it fails, the answer says what was done.
+// Assign carries out the lines of a body. Lines that it refuses do not stop it. If it fails, the answer
+// has the changes that were made.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
-	var done AssignedChanges
-	tree := d.Tree()
-	if tree == nil {
-		return done, Errorf(ErrUnavailable, "no rules are loaded yet")
+	o := order{Desk: d, How: how, tree: d.Tree(), kept: map[string]bool{}, since: time.Now()}
+	if o.tree == nil {
+		return o.done, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
-	if err := d.InForce.Load(ctx); err != nil { // so that a line that repeats what was assigned before changes nothing
-		return done, err
+	if err := d.InForce.Load(ctx); err != nil { // so that a line that repeats the assigned amount changes nothing
+		return o.done, err
 	}
-	pending := batches{desk: d, done: &done}
-	seen, complete, last := map[string]bool{}, true, Assignment{}
-	by := strconv.FormatInt(time.Now().UnixMilli(), 10) + "\n" + strings.ReplaceAll(plaintext.Line(Begin(how.By, maxBy)), "\n", " ")
+	complete, last := true, Assignment{}
 	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
 		if err != nil {
 			complete = false
-			done.refuse(line, err.Error())
+			o.done.refuse(line, err.Error())
 			return nil
 		}
 		last = row
-		id, part, err := d.assignedID(tree, row, how)
+		id, part, err := o.find(&row)
 		if how.Prune {
-			seen[id] = true
+			o.kept[id] = true
 		}
-		switch text := d.InForce.parts[max(part, 1)].Text(id); {
-		case err != nil:
-			done.refuse(line, err.Error())
-			return nil
-		case how.Remove:
-			return pending.add(ctx, line, part, [6]string{"put", id})
-		case row.ID == "" && !how.Add && isSame(text, row):
-			done.Unchanged++
+		if err != nil {
+			o.done.refuse(line, err.Error())
 			return nil
 		}
-		return pending.add(ctx, line, part, row.change(id, by, how.Add))
+		return o.add(ctx, part, orderLine{row, line, id})
 	})
-	err = cmp.Or(err, pending.flush(ctx))
+	err = cmp.Or(err, o.flush(ctx))
 	if err == nil && how.Prune {
-		err = cmp.Or(pending.prune(ctx, seen, complete, how.Yes), pending.flush(ctx))
+		err = o.prune(ctx, complete)
 	}
+	done := o.done
 	slices.SortFunc(done.Refusals, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
 	if n := done.Added + done.Changed + done.Removed; n > 0 {
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
@@ -171,138 +145,178 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	return done, err
 }
 
-// batches collects changes of each part, with their lines, and makes some at once.
-type batches struct {
-	desk  *Desk
-	done  *AssignedChanges
-	parts [1 + plan.AssignedParts]struct {
-		changes [][6]string
-		lines   []int
-	}
+// order is a call of Assign.
+type order struct {
+	*Desk
+	How
+	tree  *descriptors.Tree
+	kept  map[string]bool // IDs in the body, for Prune
+	since time.Time
+	done  AssignedChanges
+	lines [plan.SharedParts][]orderLine // still to be carried out
 }
 
-func (b *batches) add(ctx context.Context, line, part int, change [6]string) error {
-	p := &b.parts[part]
-	p.changes, p.lines = append(p.changes, change), append(p.lines, line)
-	if len(p.changes) < atOnce {
-		return nil
-	}
-	return b.make(ctx, part)
+// orderLine is a line that assigns or removes the amount with an ID.
+type orderLine struct {
+	Assignment
+	line int
+	id   string
 }
 
-// make makes the changes of a part.
-func (b *batches) make(ctx context.Context, part int) error {
-	p, es := &b.parts[part], b.desk.InForce
-	err := es.update(ctx, func(ctx context.Context) error {
-		results, err := es.change(ctx, part, p.changes...)
-		if err == nil {
-			b.done.count(p.lines, results)
-		}
-		return err
-	})
-	p.changes, p.lines = nil, nil
-	return err
-}
-
-// flush makes all collected changes.
-func (b *batches) flush(ctx context.Context) error {
-	for part := range b.parts {
-		if len(b.parts[part].changes) > 0 {
-			if err := b.make(ctx, part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// change returns the change that carries out row.
-func (row *Assignment) change(id, by string, adds bool) [6]string {
-	amount, name := string(row.Amount), ""
-	if adds {
-		amount = "+" + amount
-	}
-	if row.ID != "" {
-		digest := sha256.Sum256([]byte(row.ID))
-		name = base64.RawStdEncoding.EncodeToString(digest[:8])
-	}
-	return [6]string{"assign", id, amount, by, plaintext.Line(row.Note), name}
-}
-
-// isSame reports whether row changes nothing of a text.
-func isSame(text string, row Assignment) bool {
-	fields := strings.SplitN(text, "\n", 5)
-	return len(fields) == 5 && fields[0] == string(row.Amount) && (row.Note == "" || fields[3] == plaintext.Line(row.Note))
-}
-
-// prune removes the assigned amounts whose IDs are not in seen, unless the body has lines that could not
-// be read, or they are more than a tenth of all and yes is false.
-func (b *batches) prune(ctx context.Context, seen map[string]bool, complete, yes bool) error {
-	var gone []string
-	var parts []int
-	all := 0
-	for part := 1; part < len(b.parts); part++ {
-		for id := range b.desk.InForce.parts[part].All() {
-			if all++; !seen[id] {
-				gone, parts = append(gone, id), append(parts, part)
-			}
-		}
-	}
-	if !complete || 10*len(gone) > all && !yes {
-		b.done.Unpruned = len(gone)
-		return nil
-	}
-	for i, id := range gone {
-		if err := b.add(ctx, 0, parts[i], [6]string{"put", id}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// assignedID returns the ID to which row refers, and its part, or why row is refused.
-func (d *Desk) assignedID(tree *descriptors.Tree, row Assignment, how How) (id string, part int, err error) {
+// find returns the ID to which row refers, and its part, or why row is refused. It makes the text of a
+// number canonical.
+func (o *order) find(row *Assignment) (id string, part int, err error) {
 	domain, err := explain.ParseDomain(row.Domain)
 	entries, invalid := explain.ParseDescriptor(row.Descriptor)
-	amount, isAmount := plan.ParseAmount(string(row.Amount))
 	if err = cmp.Or(err, invalid); err != nil {
 		return "", 0, fmt.Errorf("descriptor %.100q: %w", row.Descriptor, err)
 	}
 	id, part = plan.AssignedID(domain, entries, row.Limit)
-	if part++; how.Remove && d.InForce.parts[part].Text(id) != "" {
-		return id, part, nil // even if its rule has gone
-	}
+	amount, isAmount := plan.ParseAmount(string(row.Amount))
 	switch {
+	case o.Remove && o.InForce.set.Text(part, id) != "":
+		return id, part, nil // even if its rule has gone
 	case len(id) > maxText:
 		return id, part, fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
 	case len(row.Note) > maxNote || len(row.ID) > maxNote:
 		return id, part, fmt.Errorf("the note or the id has more than %d bytes", maxNote)
-	case !how.Remove && (!isAmount || how.Add && amount == plan.Unlimited):
-		return id, part, fmt.Errorf("%.40q is not an amount; use 0 to %d%s", row.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[how.Add])
+	case !o.Remove && (!isAmount || o.Add && amount == plan.Unlimited):
+		return id, part, fmt.Errorf("%.40q is not an amount; use 0 to %d%s", row.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[o.Add])
+	case isAmount && amount != plan.Unlimited:
+		row.Amount = Amount(strconv.FormatUint(amount, 10))
 	}
-	rule, counted, l, err := assignable(tree, domain, entries, row.Limit)
-	if err == nil && !how.Remove && !how.Add {
+	rule, counted, l, err := assignable(o.tree, domain, entries, row.Limit)
+	if err == nil && !o.Remove && !o.Add {
 		_, err = plan.WithAmount(rule, l, amount)
 	}
 	if err != nil {
 		return id, part, err
 	}
 	id, part = plan.AssignedID(domain, counted, l.Name)
-	if part++; how.Remove && d.InForce.parts[part].Text(id) == "" {
-		return id, part, errors.New("nothing is assigned")
-	}
 	return id, part, nil
+}
+
+// add collects a line, and carries out the lines of its part once they fill a call.
+func (o *order) add(ctx context.Context, part int, line orderLine) error {
+	if o.lines[part] = append(o.lines[part], line); len(o.lines[part]) < atOnce {
+		return nil
+	}
+	return o.carryOut(ctx, part)
+}
+
+// flush carries out all collected lines.
+func (o *order) flush(ctx context.Context) (err error) {
+	for part := range o.lines {
+		err = cmp.Or(err, o.carryOut(ctx, part))
+	}
+	return err
+}
+
+// carryOut carries out the collected lines of a part.
+func (o *order) carryOut(ctx context.Context, part int) error {
+	lines, done := o.lines[part], o.done
+	o.lines[part] = nil
+	if len(lines) == 0 {
+		return nil
+	}
+	err := o.InForce.update(ctx, func(ctx context.Context) error {
+		return o.InForce.change(ctx, part, func() (changes [][2]string) {
+			done = o.done
+			texts := map[string]string{}
+			for _, l := range lines {
+				old, isKnown := texts[l.id]
+				if !isKnown {
+					old = o.InForce.set.Text(part, l.id)
+				}
+				text := o.apply(&done, &l, old)
+				if texts[l.id] = text; text != old {
+					changes = append(changes, [2]string{l.id, text})
+				}
+			}
+			return changes
+		})
+	})
+	if err == nil {
+		o.done = done
+	}
+	return err
+}
+
+// apply returns the text of an amount after a line, and counts the line.
+func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text string) {
+	was, isRead := readAssigned(l.id, cmp.Or(old, "0\n0\n\n\n"))
+	before, isAmount := plan.ParseAmount(string(was.Amount))
+	if l.ID != "" {
+		digest := sha256.Sum256([]byte(l.ID))
+		l.changes = base64.RawStdEncoding.EncodeToString(digest[:8])
+	}
+	note := plaintext.Line(l.Note)
+	switch {
+	case o.Remove && old == "":
+		done.refuse(l.line, "nothing is assigned")
+		return old
+	case o.Remove:
+		done.Removed++
+		return ""
+	case !isRead || !isAmount:
+		done.refuse(l.line, "a newer version has written what is assigned, and this one cannot read it")
+		return old
+	case l.ID != "" && strings.Contains(was.changes, l.changes), o.Add && before == plan.Unlimited,
+		!o.Add && old != "" && l.Amount == was.Amount && (note == "" || note == was.Note):
+		done.Unchanged++
+		return old
+	}
+	amount := l.Amount
+	if o.Add {
+		more, _ := plan.ParseAmount(string(amount)) // cannot fail: find has parsed it
+		if before+more > limiter.MaxAmount {
+			done.refuse(l.line, fmt.Sprintf("the sum is more than %d", uint64(limiter.MaxAmount)))
+			return old
+		}
+		amount = Amount(strconv.FormatUint(before+more, 10))
+	}
+	if old == "" {
+		done.Added++
+	} else {
+		done.Changed++
+	}
+	since := max(o.since.UnixMilli(), was.Since.UnixMilli()+1) // tells which of two texts is newer if Redis loses changes
+	names := was.changes + l.changes
+	by := strings.ReplaceAll(plaintext.Line(Begin(o.By, maxBy)), "\n", " ")
+	return fmt.Sprintf("%s\n%d\n%s\n%s\n%s", amount, since, by, cmp.Or(note, was.Note), names[max(0, len(names)-16*changeName):])
+}
+
+// prune removes the assigned amounts that the body does not have, unless it has lines that could not be
+// read, or they are more than a tenth of all and Yes is false.
+func (o *order) prune(ctx context.Context, complete bool) error {
+	all, gone := 0, [plan.SharedParts][]string{}
+	for part := 1; part < plan.SharedParts; part++ {
+		for id := range o.InForce.set.All(part) {
+			if all++; !o.kept[id] {
+				gone[part] = append(gone[part], id)
+				o.done.Unpruned++
+			}
+		}
+	}
+	if !complete || 10*o.done.Unpruned > all && !o.Yes {
+		return nil
+	}
+	o.Remove, o.done.Unpruned = true, 0
+	for part, ids := range gone {
+		for _, id := range ids {
+			if err := o.add(ctx, part, orderLine{id: id}); err != nil {
+				return err
+			}
+		}
+	}
+	return o.flush(ctx)
 }
 
 // assignable returns the rule to which a descriptor leads, the entries as they are counted, and the
 // rule's limit with a name, or its only limit if name is empty. The error says why no amount can be
 // assigned.
 func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, name string) (rule *descriptors.Rule, counted []limiter.Entry, l *limiter.Limit, err error) {
-	work := descriptors.MaxWork
-	rule, hold, counted := tree.Match(domain, entries, &work)
-	if hold >= 0 {
-		counted = slices.Delete(slices.Clone(counted), hold, hold+1)
-	}
+	rule, _, counted = named(tree, domain, entries)
 	switch {
 	case rule == nil:
 		path, _ := explain.Find(tree, domain, entries)
@@ -392,42 +406,39 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 	}
 }
 
-// assigned returns what is assigned to a limit for entries, or nil.
+// assigned returns the amount that is assigned to a limit for entries, or nil.
 func (d *Desk) assigned(domain string, entries []limiter.Entry, limit string) *Assignment {
 	if d.Plan.Assigned == nil {
 		return nil
 	}
 	id, part := plan.AssignedID(domain, entries, limit)
-	text := d.Plan.Assigned.Parts[part].Text(id)
+	text := d.Plan.Assigned.Text(part, id)
 	if text == "" {
 		return nil
 	}
-	return new(assignmentOf(id, text))
+	a, _ := readAssigned(id, text)
+	return &a
 }
 
-// assignmentOf returns an entry in the form of answers.
-func assignmentOf(id, text string) Assignment {
+// readAssigned decodes an assigned amount from its ID and its text, which has the amount, the time in ms,
+// the person, the note and the names of changes, in a line each.
+func readAssigned(id, text string) (a Assignment, ok bool) {
 	domain, entries, limit := plan.ReadAssignedID(id)
 	fields := append(strings.SplitN(text, "\n", 5), "", "", "", "")
-	since, _ := strconv.ParseInt(fields[1], 10, 64)
+	since, err := strconv.ParseInt(fields[1], 10, 64)
 	return Assignment{
 		Domain: explain.FormatDomain(domain), Descriptor: explain.FormatDescriptor(entries), Limit: limit,
-		Amount: Amount(fields[0]), Since: time.UnixMilli(since).UTC(), By: fields[2], Note: fields[3],
-	}
+		Amount: Amount(fields[0]), Since: time.UnixMilli(since).UTC(), By: fields[2], Note: fields[3], changes: fields[4],
+	}, err == nil
 }
 
 // Assigned returns the first n assigned amounts of a domain, or of all if it is empty, whose descriptor
 // begins with prefix. Both are in the syntax of commands.
 func (d *Desk) Assigned(domain, prefix string, n int) AssignmentList {
 	list := AssignmentList{Assigned: []Assignment{}}
-	for i := range d.InForce.Assigned.Parts {
-		part := &d.InForce.Assigned.Parts[i]
-		var ids []string
-		for id := range part.All() {
-			ids = append(ids, id)
-		}
-		for _, id := range ids {
-			if a := assignmentOf(id, part.Text(id)); strings.HasPrefix(a.Descriptor, prefix) && (domain == "" || domain == a.Domain) {
+	for part := 1; part < plan.SharedParts; part++ {
+		for id, text := range d.InForce.set.All(part) {
+			if a, _ := readAssigned(id, text); strings.HasPrefix(a.Descriptor, prefix) && (domain == "" || domain == a.Domain) {
 				list.Assigned = append(list.Assigned, a)
 			}
 		}

@@ -38,7 +38,7 @@ func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
 	tree, log := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(assignedRules)}}, descriptors.Options{}))(t), new(testenv.Log)
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	d := &Desk{Logger: logger, Tree: func() *descriptors.Tree { return tree }, InForce: NewExceptionStore(shared, prometheus.NewRegistry(), logger)}
-	d.Plan.Assigned = d.InForce.Assigned
+	d.Plan.Assigned = d.InForce.Assigned()
 	return d, log
 }
 

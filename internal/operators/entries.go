@@ -4,49 +4,30 @@ import (
 	"cmp"
 	"context"
 	cryptorand "crypto/rand"
-	"iter"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
-// feed is a server's copy of the entries that servers share: texts by ID, in parts. It follows them by
-// one version number and a list of the last changes of each part. A change has a token of 8 bytes and
-// the ID. If Redis loses changes, as after a failover or a flush, the first server to notice makes
-// them again.
+// feed keeps a server's copy of the texts that servers share up to date, by one version number and a list
+// of the last changes of each part. A change has a token of 8 bytes and the ID. If Redis loses changes, as
+// after a failover or a flush, each server that notices sets its texts again.
 type feed struct {
+	set     plan.SharedSet
 	entries EntryStore // or nil if this server does not share them
 	logger  *slog.Logger
-	parts   []*part
 
 	// Emptied is the time at which Redis had lost its data, in seconds since the epoch, or 0.
 	Emptied  atomic.Int64
-	version  string    // its first 8 bytes differ after Redis has lost its data
-	checked  time.Time // time of the last comparison of all parts
-	restored int       // changes that were made again, until they are logged
-}
-
-// part is the copy of a part.
-type part struct {
-	texts
-	isRead  bool
-	changes []string // the last changes that were read, newest first
-}
-
-// texts has the texts of a part.
-type texts interface {
-	Put(id, text string) // removes the text if it is empty
-	Text(id string) string
-	Len() int
-	All() iter.Seq2[string, string] // "" for a text that this version cannot read
+	version  string                     // its first 8 bytes differ after Redis has lost its data
+	checked  time.Time                  // time of the last comparison of all parts
+	restored int                        // texts that were set again, until they are logged
+	changed  bool                       // an exception was put since take
+	changes  [plan.SharedParts][]string // the last changes that were read, newest first, or nil before the first read
 }
 
 const (
@@ -55,16 +36,20 @@ const (
 	atOnce     = 64          // changes in a call, so that decisions need not wait for Redis
 )
 
-// newest returns the newest change that was read, or "" if there was none. Before the first read, it
-// returns a text that is no change.
-func (p *part) newest() string {
-	switch {
-	case !p.isRead:
+// newest returns the newest change of a part that was read, or "" if there was none. Before the first
+// read, it returns a text that is no change.
+func (f *feed) newest(part int) string {
+	if f.changes[part] == nil {
 		return "?"
-	case len(p.changes) == 0:
-		return ""
 	}
-	return p.changes[0]
+	return append(f.changes[part], "")[0]
+}
+
+func (f *feed) put(part int, id, text string) {
+	if f.set.Text(part, id) != text {
+		f.set.Put(part, id, text)
+		f.changed = f.changed || part == 0
+	}
 }
 
 // load reads all changes if the version differs.
@@ -85,8 +70,8 @@ func (f *feed) load(ctx context.Context) error {
 	if err := f.refreshAll(ctx); err != nil {
 		return err
 	}
-	if version == "" { // nobody has made a change since Redis is new, or has lost its data
-		_, err = f.entries.Change(call, 0, f.parts[0].newest(), "", cryptorand.Text()[:8], nil)
+	if version == "" { // Redis is new, or has lost its data
+		_, err = f.entries.Change(call, 0, f.newest(0), cryptorand.Text()[:8], false, nil)
 	} else if f.version != "" && version[:8] != f.version[:8] {
 		f.Emptied.Store(time.Now().Unix())
 	}
@@ -95,8 +80,8 @@ func (f *feed) load(ctx context.Context) error {
 }
 
 func (f *feed) refreshAll(ctx context.Context) error {
-	for _, i := range rand.Perm(len(f.parts)) { //nolint:gosec // in any order, so that servers share the work if Redis has lost all
-		if err := f.refresh(ctx, i); err != nil {
+	for _, part := range rand.Perm(plan.SharedParts) { //nolint:gosec // in any order, so that servers share the work if Redis has lost all
+		if err := f.refresh(ctx, part); err != nil {
 			return err
 		}
 	}
@@ -104,189 +89,140 @@ func (f *feed) refreshAll(ctx context.Context) error {
 }
 
 // refresh reads the changes of a part.
-func (f *feed) refresh(ctx context.Context, i int) error {
-	for p := f.parts[i]; f.entries != nil; {
+func (f *feed) refresh(ctx context.Context, part int) error {
+	for f.entries != nil {
 		call, cancel := context.WithTimeout(ctx, patience)
-		size, changes, texts, found, err := f.entries.Changes(call, i, p.newest())
+		size, changes, texts, found, err := f.entries.Changes(call, part, f.newest(part))
 		cancel()
-		fewer := size < p.Len() && (size < 0 && p.Len() > 0 || i > 0 && len(p.changes)+len(changes) == 0 && size >= 0)
-		isLost := p.isRead && (fewer || !found && len(changes) < maxChanges)
+		known, n := f.changes[part], f.set.Len(part)
+		fewer := n > 0 && size < n && (size < 0 || part > 0 && len(known)+len(changes) == 0)
+		isLost := known != nil && (fewer || !found && (len(changes) < maxChanges || len(known) > 0 && slices.Contains(changes, known[len(known)-1])))
 		switch {
 		case err != nil:
 			return err
-		case isLost:
-			if err := f.restore(ctx, i, changes); err != nil {
+		case isLost || !found: // or the first read, or too far behind
+			if isLost {
+				if restored, err := f.restore(ctx, part, changes); err != nil {
+					return err
+				} else if !restored {
+					continue
+				}
+			}
+			if err := f.readAll(ctx, part); err != nil {
 				return err
 			}
-		case !found: // the first read, or too far behind
-			p.changes, p.isRead = changes, true
-			if err := f.scan(ctx, i); err != nil {
-				p.isRead = false
-				return err
-			}
-		case len(changes) == 0 && size >= 0 && size != p.Len(): // an older version has made changes
-			return f.scan(ctx, i)
+			f.changes[part] = append([]string{}, changes...)
+		case len(changes) == 0 && size >= 0 && size != n: // an older version has made changes
+			return f.readAll(ctx, part)
 		case len(changes) == 0:
 			return nil
 		default:
-			for j, change := range slices.Backward(changes) {
-				p.Put(change[8:], texts[j])
+			for i, change := range slices.Backward(changes) {
+				f.put(part, change[8:], texts[i])
 			}
-			p.changes = append(changes, p.changes[:min(len(p.changes), maxChanges-len(changes))]...)
+			f.changes[part] = append(changes, known[:min(len(known), maxChanges-len(changes))]...)
 		}
 	}
 	return nil
 }
 
-// scan reads all texts of a part.
-func (f *feed) scan(ctx context.Context, i int) error {
-	p, stored := f.parts[i], map[string]string{}
-	if err := f.entries.Scan(ctx, i, func(id, text string) { stored[id] = text }); err != nil {
+// readAll reads all texts of a part.
+func (f *feed) readAll(ctx context.Context, part int) error {
+	stored, err := f.stored(ctx, part)
+	if err != nil {
 		return err
 	}
-	delete(stored, markerID)
-	for id := range p.copied() {
-		if stored[id] == "" {
-			p.Put(id, "")
-		}
+	for id := range f.set.All(part) {
+		f.put(part, id, stored[id])
 	}
 	for id, text := range stored {
-		if p.Text(id) != text {
-			p.Put(id, text)
-		}
+		f.put(part, id, text)
 	}
 	return nil
 }
 
-// copied returns a copy of the texts, with "" for those that cannot be read.
-func (p *part) copied() map[string]string {
-	all := make(map[string]string, p.Len())
-	maps.Insert(all, p.All())
-	return all
+// stored returns the texts of a part in Redis by ID.
+func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) {
+	texts := map[string]string{}
+	err := f.entries.Scan(ctx, part, func(id, text string) { texts[id] = text })
+	delete(texts, markerID)
+	return texts, err
 }
 
-// restore makes changes again that Redis has lost. If it still has one of the known changes, it has lost
-// the newer ones, and other servers may have made newer ones since. Otherwise it has lost the part, which
-// other servers may have begun to restore. Until all is done, what is known stays.
-func (f *feed) restore(ctx context.Context, i int, stored []string) error {
-	p, again, newest := f.parts[i], [][6]string{}, append(stored, "")[0]
-	last := slices.IndexFunc(p.changes, func(c string) bool { return slices.Contains(stored, c) })
-	if last >= 0 {
-		done := map[string]bool{}
-		for _, change := range stored[:slices.Index(stored, p.changes[last])] {
-			done[change[8:]] = true
-		}
-		for _, change := range p.changes[:last] {
-			if id := change[8:]; !done[id] {
-				again, done[id] = append(again, [6]string{"put", id, p.Text(id), change}), true
-			}
-		}
-		slices.Reverse(again)
-	} else {
-		texts := map[string]string{}
-		if err := f.entries.Scan(ctx, i, func(id, text string) { texts[id] = text }); err != nil {
-			return err
-		}
-		for id, text := range p.copied() {
-			if text != "" && text != texts[id] {
-				again = append(again, [6]string{"keep", id, text})
-			}
+// restore sets the known texts again that Redis has lost or has in an older form, and makes the known
+// removals that its list of changes lacks. It leaves texts that other servers have changed since then.
+// Until the texts are set, the known ones stay. It returns false if another server was faster.
+func (f *feed) restore(ctx context.Context, part int, changes []string) (restored bool, err error) {
+	known, made, changed, again := map[string]bool{}, map[string]bool{}, map[string]bool{}, [][2]string{}
+	for _, change := range f.changes[part] {
+		known[change] = true
+	}
+	for _, change := range changes {
+		made[change] = true
+		changed[change[8:]] = changed[change[8:]] || !known[change]
+	}
+	stored, err := f.stored(ctx, part)
+	if err != nil {
+		return false, err
+	}
+	for id, text := range f.set.All(part) {
+		if text != stored[id] && (stored[id] != "" || !changed[id]) {
+			again = append(again, [2]string{id, text})
 		}
 	}
+	for change := range known {
+		if id := change[8:]; !made[change] && !changed[id] && stored[id] != "" && f.set.Text(part, id) == "" {
+			again = append(again, [2]string{id})
+		}
+	}
+	newest := append(changes, "")[0]
 	for some := range slices.Chunk(again, atOnce) {
 		call, cancel := context.WithTimeout(ctx, patience)
-		results, err := f.entries.Change(call, i, newest, "again", cryptorand.Text()[:8], some)
+		newest, err = f.entries.Change(call, part, newest, cryptorand.Text()[:8], true, some)
 		cancel()
-		if err != nil || results[0] == "behind" {
-			return err // refresh looks again
+		if err != nil || newest == "behind" {
+			return false, err
 		}
-		if f.restored += len(some); last >= 0 {
-			newest = some[len(some)-1][3]
-		}
+		f.restored += len(some)
 	}
-	if last >= 0 {
-		p.changes = p.changes[last:]
-		return nil
-	}
-	p.changes = stored
-	return f.scan(ctx, i) // some texts may be newer, or those of other servers
+	return true, nil
 }
 
-// change makes changes of a part, as change.lua describes, and reads them. It returns the results.
-func (f *feed) change(ctx context.Context, i int, changes ...[6]string) ([]string, error) {
-	if f.entries == nil {
-		results, p := []string{}, f.parts[i]
-		for _, c := range changes {
-			text, result := changed(p.Text(c[1]), c)
-			p.Put(c[1], text)
-			results = append(results, result)
-		}
-		return results, nil
-	}
+// change changes texts of a part, and reads the changes. edit returns the texts by ID, or "" for a text
+// to remove. It is called again if another server has changed the part, so that no change is lost.
+func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) error {
 	for {
-		call, cancel := context.WithTimeout(ctx, patience)
-		p, how, token := f.parts[i], "", cryptorand.Text()[:8]
-		if p.Len() > 0 {
-			how = "known"
+		texts := edit()
+		if f.entries == nil || len(texts) == 0 {
+			for _, text := range texts {
+				f.put(part, text[0], text[1])
+			}
+			return nil
 		}
-		results, err := f.entries.Change(call, i, p.newest(), how, token, changes)
+		call, cancel := context.WithTimeout(ctx, patience)
+		newest, err := f.entries.Change(call, part, f.newest(part), cryptorand.Text()[:8], false, texts)
 		cancel()
-		if err == nil && results[0] == "wait" {
+		if err == nil && newest == "wait" {
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
 			}
-			err = f.refreshAll(ctx) // other servers wait for what this one knows of other parts
+			err = f.refreshAll(ctx) // other servers wait for the texts of other parts, too
+			if err == nil {
+				err = f.readAll(ctx, part) // the list lacks texts that other servers have set again
+			}
 		}
 		if err == nil {
-			err = f.refresh(ctx, i)
+			err = f.refresh(ctx, part)
 		}
 		switch {
 		case err != nil:
-			return nil, Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
-		case results[0] == "behind" || results[0] == "wait":
+			return Errorf(ErrUnavailable, "Redis failed, so the change may or may not apply: %w", err)
+		case newest == "behind" || newest == "wait":
 			continue
+		case !slices.Contains(f.changes[part], newest):
+			return Errorf(ErrUnavailable, "Redis has lost the change at once, so it may or may not apply")
 		}
-		for j, c := range changes { // Redis may have lost them before they were read
-			made := slices.Contains([]string{"added", "changed", "removed"}, results[j])
-			if made && !slices.Contains(p.changes, token+c[1]) || (made || results[j] == "same") && !strings.Contains(p.Text(c[1]), c[5]) {
-				return nil, Errorf(ErrUnavailable, "Redis has lost the change at once, so it may or may not apply")
-			}
-		}
-		return results, nil
+		return nil
 	}
-}
-
-// changed returns the text after a change, and the result, as change.lua does.
-func changed(old string, c [6]string) (text, result string) {
-	text = c[2]
-	if c[0] == "assign" {
-		fields := strings.SplitN(cmp.Or(old, "0\n\n\n\n"), "\n", 5)
-		was, ok := plan.ParseAmount(fields[0])
-		more, adds := strings.CutPrefix(c[2], "+")
-		amount, _ := plan.ParseAmount(more)
-		switch {
-		case len(fields) < 5 || !ok:
-			return old, "unread"
-		case c[5] != "" && strings.Contains(fields[4], c[5]), adds && was == plan.Unlimited,
-			!adds && old != "" && amount == was && (c[4] == "" || c[4] == fields[3]):
-			return old, "same"
-		case adds && was+amount > limiter.MaxAmount:
-			return old, "large"
-		case adds:
-			more = strconv.FormatUint(was+amount, 10)
-		}
-		names := fields[4] + c[5]
-		names = names[max(0, len(names)-16*changeName):]
-		text = more + "\n" + c[3] + "\n" + cmp.Or(c[4], fields[3]) + "\n" + names
-	}
-	switch {
-	case text == old:
-		return old, "same"
-	case text == "":
-		return "", "removed"
-	case old == "":
-		return text, "added"
-	}
-	return text, "changed"
 }

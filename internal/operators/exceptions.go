@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,30 +30,30 @@ type ExceptionStore struct {
 	// Current has the exceptions in force for requests to read, or nil if there are none.
 	Current atomic.Pointer[plan.Exceptions]
 
-	// Assigned has the assigned amounts.
-	Assigned *plan.Assigned
-
 	feed
 	inForce prometheus.Gauge
 	used    *prometheus.CounterVec
 	errors  prometheus.Counter
 
-	updating chan struct{}              // has an element during an update; guards the fields below
-	texts    map[string]string          // as last read from Redis, by ID
-	known    map[string]*plan.Exception // the same; nil if this version cannot read it
-	changed  bool                       // texts differ from those in force
-	next     time.Time                  // of the next expiry, at most forgetAfter ahead
-	failing  bool                       // the last load failed
-	unread   error                      // why an exception cannot be read, until it is logged
-	warn     rate.Sometimes             // limits the log of unread
+	updating chan struct{} // has an element during an update; guards the fields below
+	known    map[string]knownException
+	next     time.Time      // of the next expiry, at most forgetAfter ahead
+	failing  bool           // the last load failed
+	unread   error          // why an exception cannot be read, until it is logged
+	warn     rate.Sometimes // limits the log of unread
+}
+
+// knownException is an exception with its text. It is nil if this version cannot read the text.
+type knownException struct {
+	*plan.Exception
+	text string
 }
 
 // NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
 // it is nil. It has none until Load or Run reads them.
 func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
 	es := &ExceptionStore{
-		Assigned: plan.NewAssigned(), feed: feed{entries: shared, logger: logger},
-		updating: make(chan struct{}, 1), texts: map[string]string{}, known: map[string]*plan.Exception{},
+		feed: feed{entries: shared, logger: logger}, updating: make(chan struct{}, 1), known: map[string]knownException{},
 		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -66,53 +66,12 @@ func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slo
 	for _, effect := range plan.Effects {
 		es.used.WithLabelValues(string(effect))
 	}
-	es.parts = []*part{{texts: exceptionTexts{es}}}
-	for i := range es.Assigned.Parts {
-		es.parts = append(es.parts, &part{texts: &es.Assigned.Parts[i]})
-	}
 	reg.MustRegister(es.inForce, es.used, es.errors)
 	return es
 }
 
-// exceptionTexts are the texts of the exceptions in the feed.
-type exceptionTexts struct{ es *ExceptionStore }
-
-func (t exceptionTexts) Text(id string) string { return t.es.texts[id] }
-
-func (t exceptionTexts) Len() int { return len(t.es.texts) }
-
-func (t exceptionTexts) Put(id, text string) {
-	es := t.es
-	if es.texts[id] == text {
-		return
-	}
-	es.changed = true
-	if text == "" {
-		delete(es.texts, id)
-		delete(es.known, id)
-		return
-	}
-	e, err := readException(id, text)
-	if err != nil {
-		es.unread = fmt.Errorf("%.70s: %w", id, err)
-	} else {
-		e.Uses = es.used.WithLabelValues(string(e.Effect))
-	}
-	es.texts[id], es.known[id] = text, e
-}
-
-func (t exceptionTexts) All() iter.Seq2[string, string] {
-	return func(yield func(id, text string) bool) {
-		for id, text := range t.es.texts {
-			if t.es.known[id] == nil {
-				text = ""
-			}
-			if !yield(id, text) {
-				return
-			}
-		}
-	}
-}
+// Assigned returns the set that has the assigned amounts.
+func (es *ExceptionStore) Assigned() *plan.SharedSet { return &es.set }
 
 // All returns the exceptions in force, the newest first.
 func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All() }
@@ -154,17 +113,17 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 		if err := es.put(ctx, id, ""); err != nil {
 			return err
 		}
-		if was == nil {
-			was = &plan.Exception{ID: id}
+		if was.Exception == nil {
+			was.Exception = &plan.Exception{ID: id}
 		}
-		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was.Exception, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
 		return nil
 	})
 }
 
 // put sets the text of an exception, or removes the exception if text is empty.
 func (es *ExceptionStore) put(ctx context.Context, id, text string) error {
-	_, err := es.change(ctx, 0, [6]string{"put", id, text})
+	err := es.change(ctx, 0, func() [][2]string { return [][2]string{{id, text}} })
 	es.take()
 	return err
 }
@@ -238,15 +197,15 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
 	}
 	if old := es.take(); len(old) > 0 && err == nil {
-		_, _ = es.change(ctx, 0, old...) // if it fails, the next load tries again
+		_ = es.change(ctx, 0, func() [][2]string { return old }) // if it fails, the next load tries again
 		es.take()
 	}
 	return err
 }
 
-// take puts the exceptions of the known texts in force. It returns changes that remove those that
+// take puts the exceptions of the known texts in force. It returns changes that remove exceptions that
 // expired more than forgetAfter ago.
-func (es *ExceptionStore) take() (old [][6]string) {
+func (es *ExceptionStore) take() (old [][2]string) {
 	now := time.Now()
 	if !es.changed && now.Before(es.next) {
 		return nil
@@ -256,19 +215,32 @@ func (es *ExceptionStore) take() (old [][6]string) {
 			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
+	texts := es.set.All(0)
+	maps.DeleteFunc(es.known, func(id string, e knownException) bool { return texts[id] != e.text })
 	var list []*plan.Exception
 	next, unread := now.Add(forgetAfter), 0
-	for id, e := range es.known {
+	for id, text := range texts {
+		e, known := es.known[id]
+		if !known {
+			read, err := readException(id, text)
+			if err != nil {
+				es.unread = fmt.Errorf("%.70s: %w", id, err)
+			} else {
+				read.Uses = es.used.WithLabelValues(string(read.Effect))
+			}
+			e = knownException{read, text}
+			es.known[id] = e
+		}
 		switch {
-		case e == nil:
+		case e.Exception == nil:
 			unread++
 		case e.Until.After(now):
-			list = append(list, e)
+			list = append(list, e.Exception)
 			if e.Until.Before(next) {
 				next = e.Until
 			}
 		case now.Sub(e.Until) >= forgetAfter:
-			old = append(old, [6]string{"put", id})
+			old = append(old, [2]string{id})
 		}
 	}
 	if es.unread != nil {

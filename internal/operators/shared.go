@@ -37,8 +37,9 @@ type EntryStore interface {
 	Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error)
 	// Scan calls yield with all texts of a part. Texts that change during the call may be old or missing.
 	Scan(ctx context.Context, part int, yield func(id, text string)) error
-	// Change makes changes of a part with a token of 8 bytes and returns their results, see change.lua. If
-	// newest is not the newest change, it makes none and returns "behind". If how is "again", it makes changes
-	// that Redis has lost; for two seconds after that it makes no other ones and returns "wait".
-	Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) (results []string, err error)
+	// Change sets texts of a part by ID, or removes empty ones, with a token of 8 bytes, and returns the
+	// newest change. If newest is not the newest change, it does nothing and returns "behind". If again is
+	// set, Redis has lost the texts, and a text replaces only an older one; for two seconds after that it
+	// does nothing else and returns "wait".
+	Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error)
 }

@@ -3,7 +3,7 @@ package plan
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"iter"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -14,43 +14,22 @@ import (
 	"weir/internal/limiter"
 )
 
-// Assigned has the amounts that operators assigned to limits for single descriptors, such as
-// what a customer bought. It is safe for concurrent use. The zero value and nil have none.
-type Assigned struct {
-	Parts [AssignedParts]AssignedPart
-	used  atomic.Bool // an amount was assigned since the start
+// SharedSet is a server's copy of the texts that servers share, by ID and in parts: exceptions in part
+// 0, and in the others the amounts that operators assigned to limits for single descriptors, such as
+// the amounts that customers bought. It is safe for concurrent use.
+type SharedSet struct {
+	parts [SharedParts]struct {
+		mu    sync.RWMutex
+		texts map[string]string
+	}
+	assigned atomic.Bool // an amount was assigned since the start
 }
 
-// AssignedParts is the number of parts of Assigned. All servers on one Redis must have the same.
-const AssignedParts = 16
-
-// AssignedPart is a part of Assigned.
-type AssignedPart struct {
-	mu      sync.RWMutex
-	amounts map[string]assignedAmount // by ID
-	used    *atomic.Bool              // of Assigned
-}
-
-// assignedAmount takes 24 bytes, because there may be a million.
-type assignedAmount struct {
-	amount uint64
-	text   string // as in Redis
-}
+// SharedParts is the number of parts of a SharedSet. All servers on one Redis must have the same.
+const SharedParts = 17
 
 // Unlimited is the assigned amount that admits everything.
 const Unlimited = math.MaxUint64
-
-// unread is the amount of a text that this version cannot read.
-const unread = Unlimited - 1
-
-// NewAssigned returns an Assigned without amounts.
-func NewAssigned() *Assigned {
-	a := new(Assigned)
-	for i := range a.Parts {
-		a.Parts[i].amounts, a.Parts[i].used = map[string]assignedAmount{}, &a.used
-	}
-	return a
-}
 
 // ParseAmount parses unlimited or an amount that a limit can have.
 func ParseAmount(text string) (uint64, bool) {
@@ -62,7 +41,7 @@ func ParseAmount(text string) (uint64, bool) {
 }
 
 // AssignedID returns the ID of the amount of a limit for a descriptor, and its part. entries are
-// those of the limit's counter, and limit is the limit's name, which may be empty.
+// the entries of the limit's counter, and limit is the limit's name, which may be empty.
 func AssignedID(domain string, entries []limiter.Entry, limit string) (id string, part int) {
 	key := appendAssigned(nil, domain, entries, limit)
 	return string(key), partOf(key)
@@ -72,7 +51,7 @@ func appendAssigned(key []byte, domain string, entries []limiter.Entry, limit st
 	return appendText(appendDescriptor(key, domain, entries), limit)
 }
 
-func partOf(id []byte) int { return int(crc32.ChecksumIEEE(id) % AssignedParts) }
+func partOf(id []byte) int { return 1 + int(crc32.ChecksumIEEE(id)%(SharedParts-1)) }
 
 // ReadAssignedID returns the parts of an ID. They are empty if id is invalid.
 func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit string) {
@@ -94,73 +73,72 @@ func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit st
 	return texts[0], entries, texts[len(texts)-1]
 }
 
-// Put sets the text of an ID, which begins with the amount and a newline, or removes it if text is
-// empty.
-func (p *AssignedPart) Put(id, text string) {
-	number, _, _ := strings.Cut(text, "\n")
-	amount, ok := ParseAmount(number)
-	if !ok {
-		amount = unread
-	}
+// Put sets the text of an ID, or removes it if text is empty. The text of an assigned amount begins with
+// the amount and a newline.
+func (s *SharedSet) Put(part int, id, text string) {
+	p := &s.parts[part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if text == "" {
-		delete(p.amounts, id)
+	switch {
+	case text == "":
+		delete(p.texts, id)
 		return
+	case p.texts == nil:
+		p.texts = map[string]string{}
 	}
-	p.amounts[id] = assignedAmount{amount, text}
-	p.used.Store(true)
+	p.texts[id] = text
+	if part > 0 {
+		s.assigned.Store(true)
+	}
 }
 
 // Text returns the text of an ID, or "".
-func (p *AssignedPart) Text(id string) string {
+func (s *SharedSet) Text(part int, id string) string {
+	p := &s.parts[part]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.amounts[id].text
+	return p.texts[id]
 }
 
-// Len returns the number of texts.
-func (p *AssignedPart) Len() int {
+// Len returns the number of texts of a part.
+func (s *SharedSet) Len(part int) int {
+	p := &s.parts[part]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return len(p.amounts)
+	return len(p.texts)
 }
 
-// All yields the texts by ID, and "" for a text that cannot be read. Changes wait meanwhile, so yield must
-// not block.
-func (p *AssignedPart) All() iter.Seq2[string, string] {
-	return func(yield func(id, text string) bool) {
-		p.mu.RLock()
-		defer p.mu.RUnlock()
-		for id, a := range p.amounts {
-			if a.amount == unread {
-				a.text = ""
-			}
-			if !yield(id, a.text) {
-				return
-			}
-		}
-	}
+// All returns a copy of the texts of a part, by ID.
+func (s *SharedSet) All(part int) map[string]string {
+	p := &s.parts[part]
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return maps.Clone(p.texts)
 }
 
 // find returns the amount that is assigned to a limit for the entries of its counter. It allocates
-// only if the texts have more than 512 bytes in total.
-func (a *Assigned) find(domain string, entries []limiter.Entry, limit string) (amount uint64, assigned bool) {
-	if a == nil || !a.used.Load() {
+// only if the texts have more than 512 bytes in total. An amount that this version cannot read counts as
+// not assigned.
+func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (amount uint64, assigned bool) {
+	if s == nil || !s.assigned.Load() {
 		return 0, false
 	}
 	var room [512]byte
 	id := appendAssigned(room[:0], domain, entries, limit)
-	p := &a.Parts[partOf(id)]
+	p := &s.parts[partOf(id)]
 	p.mu.RLock()
-	found, assigned := p.amounts[string(id)]
+	text := p.texts[string(id)]
 	p.mu.RUnlock()
-	return found.amount, assigned && found.amount != unread
+	if text == "" {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(text, "\n")
+	return ParseAmount(number)
 }
 
-// limit returns the limit that counts in place of a limit l of a level. Of the amounts that
-// differ from the rule's own, the most specific one counts: an exception multiplies what the
-// request sends, or else what is assigned. See addOverride for an amount that is sent.
+// limit returns the limit that counts in place of a limit l of a level. The first
+// of these amounts counts: the sent one, the assigned one, the rule's own. An exception multiplies it.
+// See addOverride for an amount that is sent.
 func (pl *Planner) limit(m *match, of *level, domain string, l *limiter.Limit) *limiter.Limit {
 	if !of.sent {
 		if amount, assigned := pl.Assigned.find(domain, of.entries, l.Name); assigned {
@@ -208,8 +186,8 @@ func WithAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) (*limit
 
 // Limit returns the limit that counts for the limit l of a rule, whose counter has entries, where no
 // request sends another one and no exception applies.
-func (a *Assigned) Limit(rule *descriptors.Rule, domain string, entries []limiter.Entry, l *limiter.Limit) *limiter.Limit {
-	if amount, assigned := a.find(domain, entries, l.Name); assigned {
+func (s *SharedSet) Limit(rule *descriptors.Rule, domain string, entries []limiter.Entry, l *limiter.Limit) *limiter.Limit {
+	if amount, assigned := s.find(domain, entries, l.Name); assigned {
 		if limit, err := WithAmount(rule, l, amount); err == nil {
 			return limit
 		}
@@ -217,8 +195,8 @@ func (a *Assigned) Limit(rule *descriptors.Rule, domain string, entries []limite
 	return l
 }
 
-// boundByAssigned lowers what a request sends to what is assigned to the limit of the rule that it
-// replaces.
+// boundByAssigned lowers the amount that a request sends to the amount that is assigned to the limit
+// that it replaces.
 func (pl *Planner) boundByAssigned(key *overrideKey, domain string, m *match) {
 	for _, l := range m.rule.Limits {
 		amount, assigned := pl.Assigned.find(domain, m.rule.Counted(m.entries), l.Name)

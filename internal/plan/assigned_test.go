@@ -15,12 +15,12 @@ import (
 )
 
 // assign assigns an amount to a limit of a descriptor, or removes it if text is empty.
-func (a *Assigned) assign(descriptor, limit, text string) {
+func (s *SharedSet) assign(descriptor, limit, text string) {
 	id, part := AssignedID("api", words(descriptor).Entries, limit)
 	if text != "" {
 		text += "\n"
 	}
-	a.Parts[part].Put(id, text)
+	s.Put(part, id, text)
 }
 
 // TestOrderOfAmounts checks which amount counts: of an exception, a request, an assignment or the rule.
@@ -49,7 +49,7 @@ func TestOrderOfAmounts(t *testing.T) {
 		{"user=a path=/login", "9", 0, 0, []string{"9 per hour fixed_window", "3 per day fixed_window"}},
 		{"nobody=a", "9", 0, 0, []string{"9 per second fixed_window"}}, // the rule without key
 	} {
-		assigned, exceptions := NewAssigned(), new(atomic.Pointer[Exceptions])
+		assigned, exceptions := new(SharedSet), new(atomic.Pointer[Exceptions])
 		d := words(test.descriptor)
 		assigned.assign(test.descriptor, "", test.assigned)
 		if test.sent > 0 {
@@ -165,7 +165,7 @@ descriptors:
 	admitted, judged := 0, 0
 	for range 1000 {
 		h := assignedHistory{used: map[string]uint64{}, assigned: map[string]string{}}
-		planner, store := New(Options{Assigned: NewAssigned(), Exceptions: exceptions}), counters{}
+		planner, store := New(Options{Assigned: new(SharedSet), Exceptions: exceptions}), counters{}
 		exceptions.Store(nil)
 		var tree *descriptors.Tree
 		descriptor := func() string {

@@ -22,7 +22,7 @@ type Options struct {
 	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
 	MaxDescriptors int                         // maximum number in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
-	Assigned       *Assigned                   // amounts assigned to limits, or nil if there are never any
+	Assigned       *SharedSet                  // amounts assigned to limits, or nil if there are never any
 }
 
 // SwitchedOn returns a note for each of the two settings that is on. Each changes the answers to

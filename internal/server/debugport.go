@@ -29,7 +29,7 @@ func openDesk(o Options, life *lifecycle, store *store, rules *rules, options pl
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
 		Recorder: operators.NewRecorder(started), Spending: operators.NewSpending(o.Registry), InForce: operators.NewExceptionStore(store.shared, o.Registry, o.Logger),
 	}
-	desk.Plan.Exceptions, desk.Plan.Assigned = &desk.InForce.Current, desk.InForce.Assigned
+	desk.Plan.Exceptions, desk.Plan.Assigned = &desk.InForce.Current, desk.InForce.Assigned()
 	if store.shared != nil {
 		desk.Servers = operators.NewServers(store.shared)
 	}

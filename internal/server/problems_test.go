@@ -169,15 +169,15 @@ func TestProblems(t *testing.T) {
 		load()
 		const empty = "amber|Redis came back without its data|All limits have started again.|#limits-start-again"
 		f.wantProblems(empty)
-		var changes [][6]string
+		var changes [][2]string
 		for i := range operators.MaxExceptions {
 			e := operators.Exception{NewException: operators.NewException{Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: fmt.Sprint(i)}}), Effect: plan.Deny, For: 3600, Reason: "a test"}, Created: time.Now(), Until: time.Now().Add(time.Hour)}
-			changes = append(changes, [6]string{"keep", fmt.Sprint(i), string(testenv.Must(json.Marshal(e))(t))})
+			changes = append(changes, [2]string{fmt.Sprint(i), string(testenv.Must(json.Marshal(e))(t))})
 		}
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")
 		_, list, _, _, err := shared.Changes(t.Context(), 0, "?")
 		testenv.OK(t, err)
-		testenv.Must(shared.Change(t.Context(), 0, append(list, "")[0], "", "12345678", changes))(t)
+		testenv.Must(shared.Change(t.Context(), 0, append(list, "")[0], "12345678", false, changes))(t)
 		testenv.OK(t, shared.Close())
 		f.wantProblems(empty, "amber|New exceptions are refused, because there are 10000|#exceptions-are-refused")
 	})

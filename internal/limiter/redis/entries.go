@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	_ "embed" // change.lua, changes.lua
-	"slices"
 	"strconv"
 
 	"weir/internal/limiter"
@@ -17,7 +16,8 @@ var (
 	changesScript string
 )
 
-// versionScript sets the version: 8 bytes that stay until Redis loses its data, then a token. Redis lets it write even if it is out of memory, because DEL goes first.
+// versionScript sets the version: 8 bytes that stay until Redis loses its data, then a token. Redis lets
+// it write even if it is out of memory, because DEL goes first.
 const versionScript = `
 local old = redis.call("MGET", KEYS[1])[1] or ARGV[1]
 redis.call("DEL", KEYS[1])
@@ -46,27 +46,26 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// Change makes changes of a part, all at once, as change.lua describes, unless newest is no longer
-// the newest change. how is described there, too. It works in a Redis that is out of memory.
-func (s *Shared) Change(ctx context.Context, part int, newest, how, token string, changes [][6]string) ([]string, error) {
+// Change sets texts of a part by ID, or removes empty ones, all at once, unless newest is no longer the
+// newest change. It returns the newest change, or "behind" or "wait" if it did nothing, see change.lua. It
+// works in a Redis that is out of memory.
+func (s *Shared) Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	args := []any{newest, token, how}
-	for _, change := range changes {
-		for _, arg := range change {
-			args = append(args, arg)
-		}
+	args := []any{newest, token, again}
+	for _, text := range texts {
+		args = append(args, text[0], text[1])
 	}
 	c := s.client.Current()
-	results, err := c.Eval(ctx, changeScript, s.part(part), args...).StringSlice()
-	if err == nil && !slices.Equal(results, []string{"behind"}) && !slices.Equal(results, []string{"wait"}) { // last, so that who reads it finds the changes
+	newest, err := c.Eval(ctx, changeScript, s.part(part), args...).Text()
+	if err == nil && newest != "behind" && newest != "wait" { // last, so that a server that reads it finds the changes
 		err = c.Eval(ctx, versionScript, []string{s.key("version")}, token).Err()
 	}
-	return results, s.failed(err)
+	return newest, s.failed(err)
 }
 
-// Changes returns the number of texts of a part, or -1 if Redis lost the part, and the changes after newest with their texts, as
-// changes.lua describes.
+// Changes returns the number of texts of a part, or -1 if Redis lost the part, and the changes after
+// newest with their texts, as changes.lua describes.
 func (s *Shared) Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()

@@ -59,7 +59,7 @@ func token() string { return rand.Text()[:8] }
 func putException(ctx context.Context, s *Shared, text string) error {
 	_, changes, _, _, err := s.Changes(ctx, 0, "?")
 	if err == nil {
-		_, err = s.Change(ctx, 0, append(changes, "")[0], "", token(), [][6]string{{"put", "x", text}})
+		_, err = s.Change(ctx, 0, append(changes, "")[0], token(), false, [][2]string{{"x", text}})
 	}
 	return err
 }
@@ -67,28 +67,26 @@ func putException(ctx context.Context, s *Shared, text string) error {
 // testSharedEntries changes texts on one server, and reads them on another.
 func testSharedEntries(t *testing.T, o Server) {
 	a, b, foreign := openShared(t, o, "p:"), openShared(t, o, "p:"), openShared(t, o, "q:")
-	ctx, binary, name := t.Context(), strings.Repeat("\x00\xff<script>", 1000), "AAAAAAAAAAA"
+	ctx, binary := t.Context(), strings.Repeat("\x00\xff<script>", 1000)
 	for part := range 3 {
 		versions, newest := map[string]bool{}, ""
 		for i, step := range []struct {
-			changes       [][6]string
-			results, want string // want has the texts by ID, but not the binary one
+			texts  [][2]string
+			listed int    // number of changes in the list
+			want   string // the texts by ID, but not the binary one
 		}{
-			{[][6]string{{"put", "x", "1"}, {"put", "\x00", binary}}, "added added", "x:1"},
-			{[][6]string{{"put", "x", "2"}, {"put", "z", "3"}, {"keep", "z", "4"}, {"keep", "k", "5"}}, "changed added same added", "k:5 x:2 z:3"},
-			{[][6]string{{"put", "z"}, {"put", "k", "5"}, {"put", "nobody"}, {"put", "x"}, {"put", "k"}}, "removed same same removed removed", ""},
-			{[][6]string{{"assign", "a", "5", "1\nme", "note", ""}, {"assign", "a", "5", "2\nyou", "", ""}}, "added same", "a:5\n1\nme\nnote\n"},
-			{[][6]string{{"assign", "a", "+7", "2\nyou", "", name}, {"assign", "a", "+7", "3\nyou", "", name}}, "changed same", "a:12\n2\nyou\nnote\n" + name},
-			{[][6]string{{"assign", "a", "unlimited", "4\nme", "new", ""}, {"assign", "a", "+7", "5\nme", "", ""}}, "changed same", "a:unlimited\n4\nme\nnew\n" + name},
-			{[][6]string{{"assign", "a", "1125899906842624", "6\nme", "", ""}, {"assign", "a", "+1", "7\nme", "", ""}, {"put", "n", "?"}, {"assign", "n", "+1", "", "", ""}}, "changed large added unread", "a:1125899906842624\n6\nme\nnew\n" + name + " n:?"},
+			{[][2]string{{"x", "1"}, {"\x00", binary}}, 2, "x:1"},
+			{[][2]string{{"x", "2"}, {"z", "3"}, {"k", "5"}}, 3, "k:5 x:2 z:3"},
+			{[][2]string{{"z"}, {"k", "5"}, {"nobody"}, {"x"}, {"k"}}, 3, ""},
+			{[][2]string{{"a", "5\n1\nme\nnote\n"}, {"a", "12\n2\nyou\n\n"}}, 2, "a:12\n2\nyou\n\n"},
 		} {
-			if results, err := a.Change(ctx, part, "other", "", token(), step.changes); err != nil || !slices.Equal(results, []string{"behind"}) {
-				t.Errorf("step %d: with another newest change: %q, error %v", i, results, err)
+			if now, err := a.Change(ctx, part, "other", token(), false, step.texts); err != nil || now != "behind" {
+				t.Errorf("step %d: with another newest change: %q, error %v", i, now, err)
 			}
-			results, err := a.Change(ctx, part, newest, "", token(), step.changes)
+			made, err := a.Change(ctx, part, newest, token(), false, step.texts)
 			version, errOfVersion := b.Version(ctx)
-			if strings.Join(results, " ") != step.results || err != nil || errOfVersion != nil || version == "" || versions[version] {
-				t.Errorf("step %d: got %q in version %q, errors %v, %v", i, results, version, err, errOfVersion)
+			if err != nil || errOfVersion != nil || version == "" || versions[version] {
+				t.Errorf("step %d: got version %q, errors %v, %v", i, version, err, errOfVersion)
 			}
 			versions[version] = true
 			_, changes, texts, found, err := b.Changes(ctx, part, newest)
@@ -102,8 +100,8 @@ func testSharedEntries(t *testing.T, o Server) {
 			if strings.Join(got, " ") != step.want || all["\x00"] != binary {
 				t.Errorf("step %d: got %.200q", i, got)
 			}
-			if err != nil || !found || len(changes) == 0 || changes[0] != now {
-				t.Errorf("step %d: got the changes %q (found is %t), error %v", i, changes, found, err)
+			if err != nil || !found || len(changes) != step.listed || changes[0] != now || made != now {
+				t.Errorf("step %d: got the changes %q (found is %t), want %d with %q, error %v", i, changes, found, step.listed, made, err)
 			}
 			for j, change := range changes {
 				if texts[j] != all[change[8:]] {
@@ -111,6 +109,16 @@ func testSharedEntries(t *testing.T, o Server) {
 				}
 			}
 			newest = now
+		}
+		older, newer := [2]string{"a", "7\n1\nme\n\n"}, [2]string{"a", "8\n3\nme\n\n"}
+		for _, lost := range [][2]string{older, newer} { // only the newer text replaces the stored one
+			newest = testenv.Must(a.Change(ctx, part, newest, token(), true, [][2]string{lost}))(t)
+		}
+		if all, now := entriesOf(t, b, part); all["a"] != newer[1] || now != newest {
+			t.Errorf("part %d: got %.200q after %q was lost", part, all, newer)
+		}
+		if now, err := a.Change(ctx, part, newest, token(), false, [][2]string{older}); now != "wait" || err != nil {
+			t.Errorf("part %d: got %q while servers restore texts, error %v", part, now, err)
 		}
 		if none, change := entriesOf(t, foreign, part); len(none) != 0 || change != "" {
 			t.Errorf("another prefix: got %q", none)
@@ -123,11 +131,11 @@ func testSharedEntries(t *testing.T, o Server) {
 func TestSharedChangesAreBounded(t *testing.T) {
 	s, newest := openShared(t, at(testenv.RedisServer(t).Addr()), ""), ""
 	for i := range 41 {
-		var changes [][6]string
+		var some [][2]string
 		for j := range 100 {
-			changes = append(changes, [6]string{"put", fmt.Sprint(100*i + j), "x"})
+			some = append(some, [2]string{fmt.Sprint(100*i + j), "x"})
 		}
-		testenv.Must(s.Change(t.Context(), 1, newest, "", token(), changes))(t)
+		testenv.Must(s.Change(t.Context(), 1, newest, token(), false, some))(t)
 		size, all, texts, found, err := s.Changes(t.Context(), 1, "")
 		if want := i < 40; err != nil || size != 100*(i+1) || found != want || len(all) != min(100*(i+1), 1000+3096*(i/40)) || want && all[len(all)-1][8:] != "0" || len(texts) > len(all) {
 			t.Fatalf("after %d changes: %d texts, the changes %d to %.20q, found %t, error %v", 100*(i+1), size, len(all), all[len(all)-1], found, err)

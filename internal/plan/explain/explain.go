@@ -113,10 +113,10 @@ func Explain(q Question) (Answer, error) {
 
 // assign assigns the amount to all limits of a rule for the descriptor.
 func (q *Question) assign(r *descriptors.Rule) {
-	q.Assigned = plan.NewAssigned()
+	q.Assigned = new(plan.SharedSet)
 	for _, l := range r.Limits {
 		id, part := plan.AssignedID(q.Domain, q.counted(r), l.Name)
-		q.Assigned.Parts[part].Put(id, q.Amount)
+		q.Assigned.Put(part, id, q.Amount)
 	}
 }
 
