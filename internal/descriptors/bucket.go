@@ -1,65 +1,53 @@
 package descriptors
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 )
 
-// MaxBucketEntries is the maximum number of entries in a bucket ID. It bounds the orders that
-// MatchBucket tries.
-const MaxBucketEntries = 8
-
 // Buckets returns the rules with quota_service.
 func (t *Tree) Buckets() []*Rule { return t.buckets }
 
 // MatchBucket returns the rule with quota_service to which the entries of a bucket ID lead in some
-// order, and the entries for the key in that order. If several orders lead to rules, the node that
-// is first in its list of descriptors takes precedence. If there is no such rule, it returns nil.
+// order, and the entries for the key in that order. If several orders lead to rules, the order whose
+// first rule comes first in the files takes precedence. If there is no such rule, it returns nil.
 func (t *Tree) MatchBucket(domain string, entries []limiter.Entry) (*Rule, []limiter.Entry) {
-	n, work := t.domains[domain], MaxWork
-	if n == nil || len(t.buckets) == 0 || len(entries) > MaxBucketEntries {
+	if len(t.buckets) == 0 {
 		return nil, nil
 	}
-	ordered := slices.Clone(entries)
-	return n.matchBucket(ordered, &work), ordered
+	keys, work := make([]string, len(entries)), MaxWork
+	for i, e := range entries {
+		keys[i] = e.Key
+	}
+	for _, order := range t.orders[unordered(domain, keys)] {
+		ordered, n := make([]limiter.Entry, len(order)), t.domains[domain]
+		for i, key := range order {
+			ordered[i] = entries[slices.Index(keys, key)]
+			next := n.next(ordered[i], &work)
+			if next == nil || next.how == TooLong {
+				n = nil
+				break
+			}
+			if p := n.patterns[key]; next.how == ByNetwork || next.how == ByKey && p != nil && p.networks != nil {
+				ordered = canonical(ordered, i)
+			}
+			n = next
+		}
+		if n != nil && n.quota != nil {
+			return n.quota, ordered
+		}
+	}
+	return nil, nil
 }
 
-// matchBucket returns the rule with quota_service to which entries lead from n, and puts entries
-// into the order in which they do.
-func (n *node) matchBucket(entries []limiter.Entry, work *Work) *Rule {
-	if len(entries) == 0 {
-		return n.quota
-	}
-	type step struct {
-		to    *node
-		entry limiter.Entry
-	}
-	var steps []step
-	for i, e := range entries {
-		if next := n.next(e, work); next != nil && next.how != TooLong {
-			if p := n.patterns[e.Key]; next.how == ByNetwork || next.how == ByKey && p != nil && p.networks != nil {
-				e = canonical(entries, i)[i]
-			}
-			steps = append(steps, step{next, e})
-		}
-	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.to.index, b.to.index) })
-	for _, s := range steps {
-		i := slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == s.entry.Key })
-		entries[i] = entries[0]
-		entries[0] = s.entry
-		if r := s.to.matchBucket(entries[1:], work); r != nil {
-			return r
-		}
-	}
-	return nil
+// unordered returns a name for the bucket IDs of a domain with these keys.
+func unordered(domain string, keys []string) string {
+	return fmt.Sprintf("%q", append([]string{domain}, slices.Sorted(slices.Values(keys))...))
 }
 
 // Refill returns how fast the token bucket of a limit with quota_service fills: each of its tokens
@@ -120,30 +108,34 @@ func (d *decoder) checkQuotaService(l *level) {
 	case seconds > tokens*60:
 		d.WarnIn("rate_limit", l.given.At("rate_limit"), "a share that one Envoy returns reaches others only after %v, because a burst of %d takes as long to fill: use a smaller burst", time.Duration(seconds)*time.Second/time.Duration(tokens), size)
 	}
-	var keys []string
-	for _, n := range l.node.path()[1:] {
-		if slices.Contains(keys, n.entry.Key) {
-			d.ProblemIn("key", strictyaml.At(l.given.Mapping), "a bucket ID has each key once, and %q leads here twice", n.entry.Key)
+	keys := l.node.keys()
+	for i, key := range keys {
+		if slices.Contains(keys[:i], key) {
+			d.ProblemIn("key", strictyaml.At(l.given.Mapping), "a bucket ID has each key once, and %q leads here twice", key)
 		}
-		keys = append(keys, n.entry.Key)
-	}
-	if len(keys) > MaxBucketEntries {
-		d.ProblemIn("key", strictyaml.At(l.given.Mapping), "a bucket ID may have %d entries, and %d lead here", MaxBucketEntries, len(keys))
 	}
 	d.tree.buckets = append(d.tree.buckets, l.node.quota)
 }
 
-// warnOfBuckets warns of rules that the same bucket ID reaches in different orders.
-func (l *loader) warnOfBuckets() {
+// keys returns the keys that lead to n.
+func (n *node) keys() (keys []string) {
+	for _, m := range n.path()[1:] {
+		keys = append(keys, m.entry.Key)
+	}
+	return keys
+}
+
+// orderBuckets notes the orders of keys that lead to rules with quota_service, and warns of rules that
+// the same bucket ID reaches in different orders.
+func (l *loader) orderBuckets() {
+	l.tree.orders = map[string][][]string{}
 	byKeys := map[string][]*Rule{}
 	for _, r := range l.tree.buckets {
-		way := r.node.path()
-		keys := make([]string, 0, len(way))
-		for _, n := range way[1:] {
-			keys = append(keys, fmt.Sprintf("%q", n.entry.Key))
+		keys := r.node.keys()
+		name := unordered(r.node.path()[0].entry.Key, keys)
+		if !slices.ContainsFunc(l.tree.orders[name], func(order []string) bool { return slices.Equal(order, keys) }) {
+			l.tree.orders[name] = append(l.tree.orders[name], keys)
 		}
-		slices.Sort(keys)
-		name := way[0].entry.Key + "|" + strings.Join(keys, "|")
 		for _, first := range byKeys[name] {
 			if first.node.mayMeet(r.node) {
 				l.warn(r.node.location(), "a bucket ID has no order, so it may also lead to %s at %s, which comes first", first, first.Location())

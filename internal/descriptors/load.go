@@ -149,7 +149,7 @@ func (l *loader) result() (*Tree, error) {
 		root.shadowTooLong()
 	}
 	l.warnOfDomains()
-	l.warnOfBuckets()
+	l.orderBuckets()
 	l.warnOfHidden()
 	l.tree.warnings.Sort()
 	l.tree.warnings = slices.CompactFunc(l.tree.warnings, func(a, b Problem) bool { // aliases repeat warnings

@@ -15,6 +15,8 @@ type Tree struct {
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // all rules in the order of the files
 	buckets []*Rule           // the rules with quota_service
+	// orders has the orders of keys that lead to buckets, by unordered.
+	orders map[string][][]string
 	// holds has, by domain and key, the first rule whose holds the entry with that key names.
 	holds map[limiter.Entry]*Rule
 

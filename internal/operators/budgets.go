@@ -17,6 +17,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/plan/explain"
+	"weir/internal/rlqs"
 )
 
 // Spending keeps the counters with the largest used shares: ten of each budget (see
@@ -25,7 +26,7 @@ import (
 // most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
 	// Shares returns the shares of Envoys in limits with quota_service, or is nil.
-	Shares  func() []EnvoyShare
+	Shares  func() []rlqs.Share
 	reached *prometheus.CounterVec
 	sent    sentLimits // not only of budgets
 
@@ -195,17 +196,7 @@ type BudgetList struct {
 	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
 	Servers      int      `json:"servers,omitempty"` // number of servers that listed their counters
 	// Shares are the shares of Envoys in limits with quota_service.
-	Shares []EnvoyShare `json:"shares,omitempty"`
-}
-
-// EnvoyShare is the share of one Envoy in one bucket, in requests per second.
-type EnvoyShare struct {
-	Rule   string  `json:"rule"`
-	Key    string  `json:"key"`   // key in Redis, as text
-	Envoy  string  `json:"envoy"` // address of the Envoy
-	Demand float64 `json:"demand"`
-	Share  float64 `json:"share"`
-	Use    float64 `json:"use"` // requests that it admitted
+	Shares []rlqs.Share `json:"shares,omitempty"`
 }
 
 // Budget is a counter of a budget.
@@ -312,7 +303,7 @@ func mergeBudgets(lists ...BudgetList) BudgetList {
 			byKey[b.Key] = b
 		}
 	}
-	slices.SortFunc(merged.Shares, func(a, b EnvoyShare) int {
+	slices.SortFunc(merged.Shares, func(a, b rlqs.Share) int {
 		return cmp.Or(strings.Compare(a.Rule, b.Rule), cmp.Compare(b.Share, a.Share), strings.Compare(a.Key+a.Envoy, b.Key+b.Envoy))
 	})
 	merged.Shares = merged.Shares[:min(len(merged.Shares), maxLimits)]

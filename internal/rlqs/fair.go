@@ -24,13 +24,13 @@ type cut struct {
 }
 
 // fair returns the cut of size tokens. If all demands are met, the other tokens are divided evenly
-// among the Envoys and a reserve for the next Envoy.
-func fair(size uint64, d demands) cut {
+// among the Envoys and a number of absent ones.
+func fair(size uint64, d demands, absent uint64) cut {
 	left, envoys := size, uint64(0)
 	for _, n := range d {
 		envoys += n
 	}
-	all := envoys
+	all := envoys + absent
 	for _, tokens := range slices.Sorted(maps.Keys(d)) {
 		if level := left / envoys; tokens > level {
 			return cut{level: level, over: left % envoys}
@@ -38,7 +38,7 @@ func fair(size uint64, d demands) cut {
 		left -= tokens * d[tokens]
 		envoys -= d[tokens]
 	}
-	return cut{level: math.MaxUint64, bonus: left / (all + 1)}
+	return cut{level: math.MaxUint64, bonus: left / max(all, 1)}
 }
 
 // share returns the tokens for a demand. If plus is set, the demand gets one of the tokens in over.

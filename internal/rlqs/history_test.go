@@ -297,13 +297,13 @@ func (w *world) disturb() {
 		w.envoys[w.random.IntN(len(w.envoys))].demand = max(0, w.random.Float64()*90-30)
 	case n < 46 && len(w.envoys) > 0: // the stream breaks
 		if e := w.envoys[w.random.IntN(len(w.envoys))]; e.stream != nil {
-			w.servers[e.server].Remove(w.now, e.stream)
+			w.servers[e.server].Remove(e.stream)
 			e.stream = nil
 		}
 	case n < 50 && len(w.envoys) > 0: // it dies
 		i := w.random.IntN(len(w.envoys))
 		if e := w.envoys[i]; e.stream != nil {
-			w.servers[e.server].Remove(w.now, e.stream)
+			w.servers[e.server].Remove(e.stream)
 		}
 		w.envoys = append(w.envoys[:i], w.envoys[i+1:]...)
 	case n < 54:
@@ -323,7 +323,7 @@ func (w *world) wantHome() {
 	for i, s := range w.servers {
 		if len(s.buckets) > 0 {
 			for _, b := range s.buckets {
-				w.t.Errorf("server %d has a bucket with %d members, %d charged, resting %v", i, len(b.members), b.charged, b.resting)
+				w.t.Errorf("server %d has a bucket with %d members, %d charged", i, len(b.members), b.charged)
 			}
 		}
 	}

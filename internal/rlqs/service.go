@@ -2,6 +2,7 @@ package rlqs
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
@@ -10,22 +11,20 @@ import (
 )
 
 // roundPause is the least time between two rounds. Envoys that report within it share a round.
-const roundPause = 20 * time.Millisecond
+const roundPause = 100 * time.Millisecond
 
 // Run makes rounds until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		p.Round(ctx, time.Now)
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(roundPause):
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-p.wake:
-		case <-time.After(askEvery):
+		case <-time.After(sweepEvery):
 		}
 	}
 }
@@ -47,32 +46,22 @@ func (p *Pool) serve(stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(r); err != nil {
 		return err
 	}
-	ctx := stream.Context() // only now, because this call removes the time limit for the first message
 	e := p.NewEnvoy("unknown")
-	if from, ok := peer.FromContext(ctx); ok {
+	if from, ok := peer.FromContext(stream.Context()); ok { // only now, because Context removes the time limit for the first message
 		e.name = from.Addr.String()
 	}
-	defer func() { p.Remove(time.Now(), e) }()
-	failed := make(chan error, 1)
-	go func() {
-		domain := r.domain // later reports may lack it
-		for {
-			r.domain = domain
-			p.Report(time.Now(), e, r)
-			*r = report{}
-			if err := stream.RecvMsg(r); err != nil {
-				failed <- err
-				return
-			}
+	var sends sync.WaitGroup
+	sends.Go(func() {
+		for a := range e.answers {
+			_ = stream.SendMsg(&a) // after an error, RecvMsg fails
 		}
-	}()
+	})
+	defer sends.Wait()
+	defer p.Remove(e)
 	for {
-		select {
-		case a := <-e.answers:
-			if err := stream.SendMsg(&a); err != nil {
-				return err
-			}
-		case err := <-failed:
+		p.Report(time.Now(), e, r)
+		*r = report{domain: r.domain} // later reports may lack it
+		if err := stream.RecvMsg(r); err != nil {
 			return err
 		}
 	}

@@ -215,12 +215,7 @@ func newQuotas(o Options, life *lifecycle, store *store, rules *rules, keys limi
 	}
 	quotas := rlqs.NewPool(started, options)
 	o.Registry.MustRegister(quotas)
-	desk.Spending.Shares = func() (list []operators.EnvoyShare) {
-		for s := range quotas.Shares() {
-			list = append(list, operators.EnvoyShare(s))
-		}
-		return list
-	}
+	desk.Spending.Shares = quotas.Shares
 	life.background("quotas", quotas.Run)
 	return quotas
 }

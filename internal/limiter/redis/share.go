@@ -20,21 +20,18 @@ const sharesAtOnce = 256
 
 // Share implements limiter.ShareStore. If Redis sets no share of a pipeline, Share sends no more.
 func (s *Shared) Share(ctx context.Context, server string, asks []limiter.ShareAsk) {
-	works := true
+	for i := range asks {
+		asks[i].Err = limiter.ErrUnavailable
+	}
 	for some := range slices.Chunk(asks, sharesAtOnce) {
-		if works {
-			s.shareSome(ctx, server, some)
-			works = slices.ContainsFunc(some, func(a limiter.ShareAsk) bool { return a.Err == nil })
-			continue
-		}
-		for i := range some {
-			some[i].Err = limiter.ErrUnavailable
+		if !s.shareSome(ctx, server, some) {
+			return
 		}
 	}
 }
 
-// shareSome sets shares in one pipeline.
-func (s *Shared) shareSome(ctx context.Context, server string, asks []limiter.ShareAsk) {
+// shareSome sets shares in one pipeline. It returns false if it set none.
+func (s *Shared) shareSome(ctx context.Context, server string, asks []limiter.ShareAsk) (works bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	p := s.client.Current().Pipeline()
@@ -50,6 +47,8 @@ func (s *Shared) shareSome(ctx context.Context, server string, asks []limiter.Sh
 		if a.Err = s.failed(err); err == nil {
 			a.Granted, a.Err = strconv.ParseUint(texts[0], 10, 64)
 			a.Others = texts[1:]
+			works = true
 		}
 	}
+	return works
 }
