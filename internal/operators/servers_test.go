@@ -88,11 +88,13 @@ func TestMeeting(t *testing.T) {
 		if len(m.states) < 11 || len(m.states) > 13 || m.states[3] != "3" {
 			t.Errorf("sent %q in a minute", m.states)
 		}
+		synctest.Wait() // Run is asleep
 		m.failing = limiter.ErrUnavailable
 		time.Sleep(8 * time.Second)
 		want(1, true)
 		time.Sleep(presentLasts)
 		want(0, true)
+		synctest.Wait()
 		m.failing = nil
 		time.Sleep(8 * time.Second)
 		want(1, false)

@@ -145,10 +145,15 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p *proxy // leads to the fake, as Redis and as a sentinel
+			set := make(chan struct{})
 			fake := func(to, reply string) string {
-				return listen(t, func(conn net.Conn) { serveFake(t.Context(), conn, p.addr, to, reply) })
+				return listen(t, func(conn net.Conn) {
+					<-set
+					serveFake(t.Context(), conn, p.addr, to, reply)
+				})
 			}
 			p = newProxy(t, fake(c.to, c.reply))
+			close(set)
 			main := Server{Addr: p.addr, Timeout: 100 * time.Millisecond}
 			switch {
 			case c.to == "cluster slots":
