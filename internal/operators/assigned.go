@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/time/rate"
+
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/descriptors/spelling"
@@ -96,12 +98,13 @@ const (
 	changeName = 11 // size of the name of a change in texts, which keep the last 16
 	maxNote    = 200
 	maxLine    = 64 << 10
+	maxRate    = 20_000 // changes a second, so that decisions have enough of the processors and of Redis
 )
 
 // Assign carries out the lines of a body. Lines that it refuses do not stop it. If it fails, the answer
 // has the changes that were made.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
-	o := order{Desk: d, How: how, tree: d.Tree(), kept: map[string]bool{}, since: time.Now()}
+	o := order{Desk: d, How: how, tree: d.Tree(), kept: map[string]bool{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
 	if o.tree == nil {
 		return o.done, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
@@ -152,6 +155,7 @@ type order struct {
 	tree  *descriptors.Tree
 	kept  map[string]bool // IDs in the body, for Prune
 	since time.Time
+	pace  *rate.Limiter
 	done  AssignedChanges
 	lines [plan.SharedParts][]orderLine // still to be carried out
 }
@@ -215,14 +219,17 @@ func (o *order) flush(ctx context.Context) (err error) {
 // carryOut carries out the collected lines of a part.
 func (o *order) carryOut(ctx context.Context, part int) error {
 	lines, done := o.lines[part], o.done
-	o.lines[part] = nil
+	o.lines[part] = lines[:0]
 	if len(lines) == 0 {
 		return nil
+	}
+	if err := o.pace.WaitN(ctx, len(lines)); err != nil {
+		return err
 	}
 	err := o.InForce.update(ctx, func(ctx context.Context) error {
 		return o.InForce.change(ctx, part, func() (changes [][2]string) {
 			done = o.done
-			texts := map[string]string{}
+			texts := make(map[string]string, len(lines))
 			for _, l := range lines {
 				old, isKnown := texts[l.id]
 				if !isKnown {
@@ -244,7 +251,7 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 
 // apply returns the text of an amount after a line, and counts the line.
 func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text string) {
-	was, isRead := readAssigned(l.id, cmp.Or(old, "0\n0\n\n\n"))
+	was, isRead := readText(cmp.Or(old, "0\n0\n\n\n"))
 	before, isAmount := plan.ParseAmount(string(was.Amount))
 	if l.ID != "" {
 		digest := sha256.Sum256([]byte(l.ID))
@@ -416,20 +423,28 @@ func (d *Desk) assigned(domain string, entries []limiter.Entry, limit string) *A
 	if text == "" {
 		return nil
 	}
-	a, _ := readAssigned(id, text)
+	a := readAssigned(id, text)
 	return &a
 }
 
-// readAssigned decodes an assigned amount from its ID and its text, which has the amount, the time in ms,
-// the person, the note and the names of changes, in a line each.
-func readAssigned(id, text string) (a Assignment, ok bool) {
+// readAssigned decodes an assigned amount from its ID and its text.
+func readAssigned(id, text string) Assignment {
 	domain, entries, limit := plan.ReadAssignedID(id)
-	fields := append(strings.SplitN(text, "\n", 5), "", "", "", "")
-	since, err := strconv.ParseInt(fields[1], 10, 64)
-	return Assignment{
-		Domain: explain.FormatDomain(domain), Descriptor: explain.FormatDescriptor(entries), Limit: limit,
-		Amount: Amount(fields[0]), Since: time.UnixMilli(since).UTC(), By: fields[2], Note: fields[3], changes: fields[4],
-	}, err == nil
+	a, _ := readText(text)
+	a.Domain, a.Descriptor, a.Limit = explain.FormatDomain(domain), explain.FormatDescriptor(entries), limit
+	return a
+}
+
+// readText decodes a text, which has the amount, the time in ms, the person, the note and the names
+// of changes, in a line each.
+func readText(text string) (a Assignment, ok bool) {
+	var since string
+	for _, field := range []*string{(*string)(&a.Amount), &since, &a.By, &a.Note} {
+		*field, text, _ = strings.Cut(text, "\n")
+	}
+	ms, err := strconv.ParseInt(since, 10, 64)
+	a.Since, a.changes = time.UnixMilli(ms).UTC(), text
+	return a, err == nil
 }
 
 // Assigned returns the first n assigned amounts of a domain, or of all if it is empty, whose descriptor
@@ -438,7 +453,7 @@ func (d *Desk) Assigned(domain, prefix string, n int) AssignmentList {
 	list := AssignmentList{Assigned: []Assignment{}}
 	for part := 1; part < plan.SharedParts; part++ {
 		for id, text := range d.InForce.set.All(part) {
-			if a, _ := readAssigned(id, text); strings.HasPrefix(a.Descriptor, prefix) && (domain == "" || domain == a.Domain) {
+			if a := readAssigned(id, text); strings.HasPrefix(a.Descriptor, prefix) && (domain == "" || domain == a.Domain) {
 				list.Assigned = append(list.Assigned, a)
 			}
 		}

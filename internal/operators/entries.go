@@ -27,22 +27,26 @@ type feed struct {
 	checked  time.Time                  // time of the last comparison of all parts
 	restored int                        // texts that were set again, until they are logged
 	changed  bool                       // an exception was put since take
-	changes  [plan.SharedParts][]string // the last changes that were read, newest first, or nil before the first read
+	changes  [plan.SharedParts][]string // the last changes that were read, newest last, or nil before the first read
 }
 
 const (
 	maxChanges = 4096        // in a list of changes, as in change.lua
 	checkEvery = time.Minute // for changes that an older version made without the list
-	atOnce     = 64          // changes in a call, so that decisions need not wait for Redis
+	atOnce     = 32          // changes in a call, so that decisions need not wait for Redis
 )
 
 // newest returns the newest change of a part that was read, or "" if there was none. Before the first
 // read, it returns a text that is no change.
 func (f *feed) newest(part int) string {
-	if f.changes[part] == nil {
+	known := f.changes[part]
+	switch {
+	case known == nil:
 		return "?"
+	case len(known) == 0:
+		return ""
 	}
-	return append(f.changes[part], "")[0]
+	return known[len(known)-1]
 }
 
 func (f *feed) put(part int, id, text string) {
@@ -96,7 +100,7 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 		cancel()
 		known, n := f.changes[part], f.set.Len(part)
 		fewer := n > 0 && size < n && (size < 0 || part > 0 && len(known)+len(changes) == 0)
-		isLost := known != nil && (fewer || !found && (len(changes) < maxChanges || len(known) > 0 && slices.Contains(changes, known[len(known)-1])))
+		isLost := known != nil && (fewer || !found && (len(changes) < maxChanges || len(known) > 0 && slices.Contains(changes, known[0])))
 		switch {
 		case err != nil:
 			return err
@@ -111,6 +115,7 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 			if err := f.readAll(ctx, part); err != nil {
 				return err
 			}
+			slices.Reverse(changes)
 			f.changes[part] = append([]string{}, changes...)
 		case len(changes) == 0 && size >= 0 && size != n: // an older version has made changes
 			return f.readAll(ctx, part)
@@ -119,8 +124,9 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 		default:
 			for i, change := range slices.Backward(changes) {
 				f.put(part, change[8:], texts[i])
+				known = append(known, change)
 			}
-			f.changes[part] = append(changes, known[:min(len(known), maxChanges-len(changes))]...)
+			f.changes[part] = known[max(0, len(known)-maxChanges):]
 		}
 	}
 	return nil

@@ -215,11 +215,10 @@ func (es *ExceptionStore) take() (old [][2]string) {
 			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
-	texts := es.set.All(0)
-	maps.DeleteFunc(es.known, func(id string, e knownException) bool { return texts[id] != e.text })
+	maps.DeleteFunc(es.known, func(id string, e knownException) bool { return es.set.Text(0, id) != e.text })
 	var list []*plan.Exception
 	next, unread := now.Add(forgetAfter), 0
-	for id, text := range texts {
+	for id, text := range es.set.All(0) {
 		e, known := es.known[id]
 		if !known {
 			read, err := readException(id, text)

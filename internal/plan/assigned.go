@@ -1,12 +1,11 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/binary"
-	"hash/crc32"
-	"maps"
+	"iter"
 	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -19,8 +18,8 @@ import (
 // the amounts that customers bought. It is safe for concurrent use.
 type SharedSet struct {
 	parts [SharedParts]struct {
-		mu    sync.RWMutex
-		texts map[string]string
+		mu sync.RWMutex
+		texts
 	}
 	assigned atomic.Bool // an amount was assigned since the start
 }
@@ -43,7 +42,8 @@ func ParseAmount(text string) (uint64, bool) {
 // AssignedID returns the ID of the amount of a limit for a descriptor, and its part. entries are
 // the entries of the limit's counter, and limit is the limit's name, which may be empty.
 func AssignedID(domain string, entries []limiter.Entry, limit string) (id string, part int) {
-	key := appendAssigned(nil, domain, entries, limit)
+	var room [256]byte
+	key := appendAssigned(room[:0], domain, entries, limit)
 	return string(key), partOf(key)
 }
 
@@ -51,7 +51,14 @@ func appendAssigned(key []byte, domain string, entries []limiter.Entry, limit st
 	return appendText(appendDescriptor(key, domain, entries), limit)
 }
 
-func partOf(id []byte) int { return 1 + int(crc32.ChecksumIEEE(id)%(SharedParts-1)) }
+// partOf returns the part of an ID by its FNV-1a hash. hash/fnv and hash/crc32 would allocate id.
+func partOf(id []byte) int {
+	hash := uint32(2166136261)
+	for _, b := range id {
+		hash = (hash ^ uint32(b)) * 16777619
+	}
+	return 1 + int(hash>>16%(SharedParts-1))
+}
 
 // ReadAssignedID returns the parts of an ID. They are empty if id is invalid.
 func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit string) {
@@ -79,15 +86,8 @@ func (s *SharedSet) Put(part int, id, text string) {
 	p := &s.parts[part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case text == "":
-		delete(p.texts, id)
-		return
-	case p.texts == nil:
-		p.texts = map[string]string{}
-	}
-	p.texts[id] = text
-	if part > 0 {
+	p.put(id, text)
+	if part > 0 && text != "" {
 		s.assigned.Store(true)
 	}
 }
@@ -97,7 +97,7 @@ func (s *SharedSet) Text(part int, id string) string {
 	p := &s.parts[part]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.texts[id]
+	return string(p.find([]byte(id)))
 }
 
 // Len returns the number of texts of a part.
@@ -105,15 +105,15 @@ func (s *SharedSet) Len(part int) int {
 	p := &s.parts[part]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return len(p.texts)
+	return p.n
 }
 
-// All returns a copy of the texts of a part, by ID.
-func (s *SharedSet) All(part int) map[string]string {
+// All returns the texts of a part by ID, as they are now.
+func (s *SharedSet) All(part int) iter.Seq2[string, string] {
 	p := &s.parts[part]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return maps.Clone(p.texts)
+	return p.all()
 }
 
 // find returns the amount that is assigned to a limit for the entries of its counter. It allocates
@@ -127,13 +127,12 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	id := appendAssigned(room[:0], domain, entries, limit)
 	p := &s.parts[partOf(id)]
 	p.mu.RLock()
-	text := p.texts[string(id)]
-	p.mu.RUnlock()
-	if text == "" {
+	defer p.mu.RUnlock()
+	number, _, assigned := bytes.Cut(p.find(id), []byte{'\n'})
+	if !assigned {
 		return 0, false
 	}
-	number, _, _ := strings.Cut(text, "\n")
-	return ParseAmount(number)
+	return ParseAmount(string(number))
 }
 
 // limit returns the limit that counts in place of a limit l of a level. The first

@@ -190,18 +190,21 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		all = append(all, &Exception{Domain: "api", Entries: named("user=" + string(effect)).Entries, Effect: effect, Factor: 2})
 	}
 	exceptions.Store(NewExceptions(all))
+	assigned := new(SharedSet)
+	assigned.assign("tenant=a", "", "5000")
 	for name, test := range map[string]struct {
 		rules       string
 		descriptors []Descriptor
 		hits        int
 	}{
+		"assigned":     {judgedRules, []Descriptor{words("tenant=a"), words("tenant=b")}, 2},
 		"exceptions":   {rules, []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}, 5},
 		"holds":        {flightRules, []Descriptor{words("user=alice request_id=r1"), words("request_id=r2 user=bob")}, 4},
 		"an override":  {judgedRules, []Descriptor{named("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}, 2},
 		"quota groups": {groupRules, []Descriptor{words("backend=a model=m"), words("backend=b model=m all=x"), words("backend=a model=m trial=x"), named("user=u")}, 6},
 		"levels below": {"domain: api\ndescriptors: [" + deep + "]\n", slices.Repeat([]Descriptor{words(strings.Repeat("a=1 ", 2*depth))}, 100), 100 * depth},
 	} {
-		res, planner, tree := new(Result), New(Options{Exceptions: &exceptions, GroupKeys: groupKeys}), load(t, test.rules)
+		res, planner, tree := new(Result), New(Options{Exceptions: &exceptions, Assigned: assigned, GroupKeys: groupKeys}), load(t, test.rules)
 		d := Decider{Planner: planner, Rules: func() *descriptors.Tree { return tree }, Store: denies{}}
 		r := &Request{Domain: "api", Descriptors: test.descriptors}
 		if n := testing.AllocsPerRun(10, func() {
