@@ -220,13 +220,7 @@ func envoyGatewayBootstrap(t *testing.T, i identity) map[string]any {
 		upstream:  podUpstream,
 		cluster:   i.cluster(""),
 		rateLimit: "{domain: default/gateway/http, disable_x_envoy_ratelimited_header: true, enable_retry_after_header: false}",
-		virtualHost: `
-routes:
-  - match: {prefix: /}
-    route: {cluster: echo}
-    typed_per_filter_config:
-      envoy.filters.http.ratelimit:
-        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+		virtualHost: ratelimitPerRoute + `
         domain: default/gateway/http
         rate_limits:
           - actions:

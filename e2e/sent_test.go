@@ -26,13 +26,16 @@ const sentLimits = `
         end
 `
 
-const sentRoutes = `
+// ratelimitPerRoute begins a route whose configuration of the filter follows.
+const ratelimitPerRoute = `
 routes:
   - match: {prefix: /}
     route: {cluster: echo}
     typed_per_filter_config:
       envoy.filters.http.ratelimit:
-        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute`
+
+const sentRoutes = ratelimitPerRoute + `
         rate_limits:
           - {actions: &tenant [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}], hits_addend: {number: 0}, limit: &plan {dynamic_metadata: {metadata_key: {key: plan, path: [{key: limit}]}}}}
           - {actions: *tenant, hits_addend: {format: "%DYNAMIC_METADATA(model:tokens)%"}, apply_on_stream_done: true, limit: *plan}
