@@ -128,10 +128,7 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	p := &s.parts[partOf(id)]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	number, _, assigned := bytes.Cut(p.find(id), []byte{'\n'})
-	if !assigned {
-		return 0, false
-	}
+	number, _, _ := bytes.Cut(p.find(id), []byte{'\n'})
 	return ParseAmount(string(number))
 }
 
