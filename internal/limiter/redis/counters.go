@@ -50,20 +50,14 @@ func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 		b := s.locate(&hits[i]).backend
 		keys[b] = append(keys[b], string(hits[i].Key))
 	}
-	errs := make(chan error, len(keys))
+	var errs []error
 	for b, keys := range keys {
-		go func() {
-			p := b.client.Current().Pipeline()
-			for _, key := range keys {
-				p.Del(ctx, key)
-			}
-			_, err := p.Exec(ctx)
-			errs <- queue.Unavailable(b.client.Failed(err))
-		}()
+		p := b.client.Current().Pipeline()
+		for _, key := range keys {
+			p.Del(ctx, key)
+		}
+		_, err := p.Exec(ctx)
+		errs = append(errs, queue.Unavailable(b.client.Failed(err)))
 	}
-	var err error
-	for range keys {
-		err = errors.Join(err, <-errs)
-	}
-	return err
+	return errors.Join(errs...)
 }
