@@ -27,7 +27,7 @@ func TestDifferential(t *testing.T) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
-				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
+				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
 					if n%2 == 0 {
 						return open(t, o)
