@@ -92,7 +92,7 @@ func New(o Options) *Store {
 		b.queues = queue.New(queue.Options{
 			Client: client, Patience: min(cmp.Or(o.Wait, 100*time.Millisecond), client.Timeout()), Now: o.Now, Local: o.local,
 			Metrics: metrics, Log: log, Check: h.refusal, Called: h.called,
-			NextNumber: func() int64 { return b.memo.nextNumber() }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
+			NextNumber: func() int64 { return b.memo.calls.Add(1) }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
 		})
 		h.queues = b.queues
 		return b
