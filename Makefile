@@ -38,14 +38,14 @@ build: ## Build the program bin/weir; with CGO_ENABLED=0 it is static, as in the
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
-	$(GO) test $(RACE) -timeout=30m $(TESTFLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
-	$(GO) test $(RACE) -timeout=30m $(TESTFLAGS) ./e2e # alone, because it measures how late answers are
+	$(GO) test $(RACE) -timeout=30m -parallel=4 $(TESTFLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
+	$(GO) test $(RACE) -timeout=30m -parallel=4 $(TESTFLAGS) ./e2e # alone, because it measures how late answers are; most tests wait
 	$(GO) -C bench test $(RACE) $(TESTFLAGS) ./...
 	@scripts/tools.sh missing
 
 .PHONY: e2e
 e2e: tools ## Run the end-to-end tests only
-	$(GO) test $(RACE) -timeout=30m -count=1 $(TESTFLAGS) ./e2e
+	$(GO) test $(RACE) -timeout=30m -parallel=4 -count=1 $(TESTFLAGS) ./e2e
 	@scripts/tools.sh missing
 
 .PHONY: bench

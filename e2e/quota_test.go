@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,20 +77,22 @@ func flood(e *envoy, perSecond int, stop <-chan struct{}, admitted func()) {
 }
 
 // TestQuotaIsDivided floods two Envoys on two servers with one Redis, at 9 to 1. Together they never
-// exceed the bound, also when a server is killed. When the first Envoy is killed, the
-// second gets its share.
+// exceed the bound, also when a server is killed or drained. When the first Envoy is killed, the
+// second gets its share. When its server is drained, another takes over.
 func TestQuotaIsDivided(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	redis := testenv.RedisServer(t)
 	env := []string{"REDIS_URL=" + redis.Addr(), "QUOTA_SHARE_LIFE=6s", "REDIS_TIMEOUT=1s"}
 	upstream := serve(t, echo)
-	var servers [2]*weir
-	var envoys [2]*envoy
+	var servers [3]*weir
 	for i := range servers {
 		servers[i] = startWeir(t, "examples/rlqs/rules", env...)
+	}
+	var envoys [2]*envoy
+	for i, addrs := range [][]string{{servers[0].grpc}, {servers[1].grpc, servers[2].grpc}} {
 		g := gateway{example: "examples/rlqs/envoy.yaml", upstream: upstream}
-		envoys[i] = runEnvoy(t, g.bootstrap(t, servers[i].grpc))
+		envoys[i] = runEnvoy(t, g.bootstrap(t, addrs...))
 	}
 	const limit, slack = 100.0, 100.0 // requests per second; delay of answers, and of this machine
 	var mu sync.Mutex
@@ -137,6 +140,14 @@ func TestQuotaIsDivided(t *testing.T) {
 	close(stop[1])
 	begin(1, 200)
 	wants("the other Envoy is killed", 0, 160)
+	drained, other := servers[1], servers[2]
+	if drained.metric("weir_quota_streams", "") == 0 {
+		drained, other = other, drained
+	}
+	drained.signal(syscall.SIGTERM)
+	wants("its server is drained", 0, 160)
+	drained.wantExit(0)
+	other.waitForMetric("weir_quota_streams 1")
 	mu.Lock()
 	defer mu.Unlock()
 	if most > limit+slack {

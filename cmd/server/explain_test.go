@@ -20,6 +20,8 @@ func TestExplain(t *testing.T) {
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"because SHADOW_MODE is on", "is admitted"}},
 		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: explain("api", "user=alice"), stdout: []string{"because QUOTA_MODE is on"}},
 		{name: "escaped", args: explain("api", `user=a\,b=c`), stdout: []string{`user="a,b=c"`}},
+		{name: "assigned", args: explain("--assigned=7", "api", "user=alice"), stdout: []string{"7 per day", "assigned, which comes before the rule's 3 per day"}},
+		{name: "unlimited", args: explain("--assigned=unlimited", "api", "user=alice"), stdout: []string{"assigned, which comes before the rule's 3 per day"}},
 		{name: "prefix", args: explain("--cache-key-prefix=p:", "api", "user=alice"), stdout: []string{" p:w1|api|user=alice|"}},
 		{name: "cluster", env: "REDIS_TYPE=CLUSTER", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=alice{71}|", "slot "}},
 		{name: "prefix in a cluster", args: explain("--redis-type=cluster", "--cache-key-prefix={a}", "api", "user"), code: 2, stderr: []string{"'{' is not allowed in a cluster"}},

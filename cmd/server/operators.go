@@ -25,7 +25,7 @@ type operatorCommands struct {
 	Denials  query[client.Denials]     `cmd:"" help:"Show the last denials. Asks a running server."`
 	Peek     query[client.Peek]        `cmd:"" help:"Show the counters and recent denials of a descriptor. Counts no request. Asks a running server."`
 	Reset    query[client.Reset]       `cmd:"" help:"Reset the counters of a descriptor to zero. Asks a running server."`
-	Assign   assigning                 `cmd:"" help:"Assign an amount to a descriptor, in place of its rule's. Also assigns the amounts of a file. Applies on all servers that share a Redis within a second. Exits with 1 if a line is refused."`
+	Assign   query[client.Assign]      `cmd:"" help:"Assign an amount to a descriptor, in place of its rule's. Also assigns the amounts of a file. Applies on all servers that share a Redis within a second. Exits with 1 if a line is refused."`
 	Assigned query[client.Assignments] `cmd:"" help:"List assigned amounts. Asks a running server."`
 	Except   struct {
 		Add    query[client.Add]        `cmd:"" help:"Add an exception to the rules. It needs --allow, --deny or --amount, applies on all servers that share the Redis, takes precedence over rules and bans, and expires."`
@@ -98,18 +98,11 @@ func (w watched) Run(ctx context.Context, p *program) error {
 	}
 }
 
-// assigning is the command assign.
-type assigning struct{ query[client.Assign] }
-
-func (a assigning) Run(ctx context.Context, p *program) error {
-	if p.onTerminal {
-		a.Question.Progress = p.stderr
-	}
-	return a.query.Run(ctx, p)
-}
-
 func (r remote) connect(p *program) (*client.Client, error) {
 	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + build().Version}
+	if p.onTerminal {
+		options.Progress = p.stderr
+	}
 	var err error
 	if r.TokenFile != "" {
 		if options.Token, err = readToken(r.TokenFile); err != nil {

@@ -25,14 +25,6 @@ func (c concurrency) roll(s State, now int64) State {
 // wait returns a second if cost does not fit now: the time of the next release is unknown.
 func (c concurrency) wait(s State, _, cost int64) int64 { return c.waitFor(second, s, cost) }
 
-// usage returns the time until a hold taken at At would expire: no hold lasts longer.
-func (c concurrency) usage(s State, now int64) (used, reset int64) {
-	if s.unused() {
-		return 0, 0
-	}
-	return s.Used, s.At + c.period - now
-}
-
 // HoldSize is the length in bytes of a hold's name, a digest of the request's value.
 const HoldSize = 16
 

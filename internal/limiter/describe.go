@@ -56,10 +56,7 @@ func demandsOf(hits []Hit, dst []demand) []demand {
 	firsts := Firsts(hits, buf[:0])
 	dst = slices.Grow(dst, len(hits))[:len(hits)]
 	clear(dst)
-	var taken map[namedHold]bool
-	if slices.ContainsFunc(hits, func(h Hit) bool { return h.Hold != nil }) {
-		taken = make(map[namedHold]bool)
-	}
+	taken := make(map[namedHold]bool)
 	for i := range hits {
 		h, d := &hits[i], &dst[firsts[i]]
 		if h.Refund {

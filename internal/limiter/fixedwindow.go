@@ -14,7 +14,7 @@ type fixedWindow struct {
 	calendar *Calendar // nil without a calendar
 }
 
-// window is the common part of fixed and sliding windows.
+// window is the common part of the algorithms that count units of a period.
 type window struct{ period, amount int64 }
 
 // maxUsed is the largest Used and the largest Prev, so that the sum of both is exact.
@@ -46,6 +46,15 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 	default:
 		return later
 	}
+}
+
+// usage is counting.usage for an algorithm whose units each last for a period, the newest from At or
+// earlier.
+func (w window) usage(s State, now int64) (used, reset int64) {
+	if s.unused() {
+		return 0, 0
+	}
+	return s.Used, s.At + w.period - now
 }
 
 func (w window) numbers() (int64, [4]int64) { return maxUsed, [4]int64{w.period, w.amount} }

@@ -54,13 +54,6 @@ func (w slidingLog) giveBack(s, remains, charged State, cost int64) State {
 	return s
 }
 
-func (w slidingLog) usage(s State, now int64) (used, reset int64) {
-	if s.unused() {
-		return 0, 0
-	}
-	return s.Used, s.At + w.period - now
-}
-
 // numbers returns more units than any log has as the largest cost, whose refund empties any log.
 func (w slidingLog) numbers() (int64, [4]int64) {
 	return 2 * MaxLogged, [4]int64{w.period, w.amount}

@@ -419,12 +419,10 @@ func (d *Desk) assigned(domain string, entries []limiter.Entry, limit string) *A
 		return nil
 	}
 	id, part := plan.AssignedID(domain, entries, limit)
-	text := d.Plan.Assigned.Text(part, id)
-	if text == "" {
-		return nil
+	if text := d.Plan.Assigned.Text(part, id); text != "" {
+		return new(readAssigned(id, text))
 	}
-	a := readAssigned(id, text)
-	return &a
+	return nil
 }
 
 // readAssigned decodes an assigned amount from its ID and its text.

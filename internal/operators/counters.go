@@ -30,11 +30,10 @@ type Counters struct {
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
-	counted []limiter.Entry // the entries as they are counted
+	counted []limiter.Entry // the entries as they are counted, without the entry that names a hold
 	shown   map[string]bool // excerpts of the descriptor in denials
 	sums    []uint32        // CRC-32 of the keys of its counters
 	sent    bool            // the last request sent a limit, which replaces the limits of Rule
-	depth   int             // number of its entries without the entry that names a hold
 }
 
 // Counter is the state of a limit's counter.
@@ -91,7 +90,7 @@ func (d *Desk) Look(ctx context.Context, of Descriptor, all bool) (Counters, err
 }
 
 // show sets the excerpts with which the limits of res, and exceptions, show the descriptor of r.
-func (a *Counters) show(r *plan.Request, res *plan.Result, counted []limiter.Entry, hashed bool) {
+func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 	a.shown = map[string]bool{}
 	add := func(rule string, asked Asked) {
 		asked.Domain, asked.Hashed = r.Domain, hashed
@@ -104,8 +103,8 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, counted []limiter.Ent
 			a.sums = append(a.sums, crc32.ChecksumIEEE(o.Hit.Key))
 		}
 	}
-	for n := range counted { // exceptions apply to the first entries
-		add("exception", Asked{Entries: counted[:n+1]})
+	for n := range a.counted { // exceptions apply to the first entries
+		add("exception", Asked{Entries: a.counted[:n+1]})
 	}
 }
 
@@ -175,7 +174,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		answer.Rule = rule.Way()
 	}
 	asked := d.Spending.sent.of(domain, entries, counted)
-	answer.sent, answer.depth = asked.HasOverride, len(counted)
+	answer.sent = asked.HasOverride
 	options := d.Plan
 	options.Exceptions = nil // an exception may replace limits, whose counters still exist
 	var res plan.Result
@@ -184,7 +183,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 		return answer, nil, nil, Errorf(ErrBadRequest, "%w", err)
 	}
 	res.Decisions = make([]limiter.Decision, len(res.Plan.Hits))
-	answer.show(&request, &res, counted, d.Plan.Keys.Digests)
+	answer.show(&request, &res, d.Plan.Keys.Digests)
 	return answer, rule, res.Plan.Hits, nil
 }
 
@@ -241,7 +240,7 @@ func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limi
 		for n < len(hits) && hits[n].Limit.Series.Labels().Limit == "override" {
 			add(sent, hits[n].Limit, hits[n].Limit, nil)
 		}
-		rule = rule.Passed(of.depth)
+		rule = rule.Passed(len(of.counted))
 	}
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -35,25 +36,19 @@ type ExceptionStore struct {
 	used    *prometheus.CounterVec
 	errors  prometheus.Counter
 
-	updating chan struct{} // has an element during an update; guards the fields below
-	known    map[string]knownException
-	next     time.Time      // of the next expiry, at most forgetAfter ahead
-	failing  bool           // the last load failed
-	unread   error          // why an exception cannot be read, until it is logged
-	warn     rate.Sometimes // limits the log of unread
-}
-
-// knownException is an exception with its text. It is nil if this version cannot read the text.
-type knownException struct {
-	*plan.Exception
-	text string
+	updating chan struct{}                 // has an element during an update; guards the fields below
+	known    map[[2]string]*plan.Exception // by ID and text, or nil if this version cannot read the text
+	next     time.Time                     // of the next expiry, at most forgetAfter ahead
+	failing  bool                          // the last load failed
+	unread   error                         // why an exception cannot be read, until it is logged
+	warn     rate.Sometimes                // limits the log of unread
 }
 
 // NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
 // it is nil. It has none until Load or Run reads them.
 func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
 	es := &ExceptionStore{
-		feed: feed{entries: shared, logger: logger}, updating: make(chan struct{}, 1), known: map[string]knownException{},
+		feed: feed{entries: shared, logger: logger}, updating: make(chan struct{}, 1), known: map[[2]string]*plan.Exception{},
 		warn:    rate.Sometimes{Interval: time.Minute},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -106,17 +101,15 @@ func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) 
 // logs it. Its errors wrap a Kind.
 func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
 	return es.updateExceptions(ctx, func(ctx context.Context) error {
-		was, known := es.known[id]
-		if !known {
+		text := es.set.Text(0, id)
+		if text == "" {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
 		}
 		if err := es.put(ctx, id, ""); err != nil {
 			return err
 		}
-		if was.Exception == nil {
-			was.Exception = &plan.Exception{ID: id}
-		}
-		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was.Exception, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
+		was := cmp.Or(es.known[[2]string{id, text}], &plan.Exception{ID: id})
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
 		return nil
 	})
 }
@@ -215,26 +208,25 @@ func (es *ExceptionStore) take() (old [][2]string) {
 			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception expired", audited(e, plain("by", e.By))...)
 		}
 	}
-	maps.DeleteFunc(es.known, func(id string, e knownException) bool { return es.set.Text(0, id) != e.text })
+	maps.DeleteFunc(es.known, func(of [2]string, _ *plan.Exception) bool { return es.set.Text(0, of[0]) != of[1] })
 	var list []*plan.Exception
 	next, unread := now.Add(forgetAfter), 0
 	for id, text := range es.set.All(0) {
-		e, known := es.known[id]
+		e, known := es.known[[2]string{id, text}]
 		if !known {
-			read, err := readException(id, text)
-			if err != nil {
+			var err error
+			if e, err = readException(id, text); err != nil {
 				es.unread = fmt.Errorf("%.70s: %w", id, err)
 			} else {
-				read.Uses = es.used.WithLabelValues(string(read.Effect))
+				e.Uses = es.used.WithLabelValues(string(e.Effect))
 			}
-			e = knownException{read, text}
-			es.known[id] = e
+			es.known[[2]string{id, text}] = e
 		}
 		switch {
-		case e.Exception == nil:
+		case e == nil:
 			unread++
 		case e.Until.After(now):
-			list = append(list, e.Exception)
+			list = append(list, e)
 			if e.Until.Before(next) {
 				next = e.Until
 			}

@@ -42,11 +42,8 @@ descriptors:
 func known(r *Recorder) (all []string) {
 	for _, l := range r.Denials(began).Minute.Limits {
 		for _, k := range l.Keys {
-			var entries []string
-			for _, e := range k.Descriptor.Entries {
-				entries = append(entries, fmt.Sprintf("%s=%s", e.Key, e.Value))
-			}
-			line := fmt.Sprintf("%s %s|%s %s %d", l.Domain, l.Rule, l.Limit, strings.Join(entries, ","), k.Denied)
+			text, _ := k.Descriptor.Spell()
+			line := fmt.Sprintf("%s %s|%s %s %d", l.Domain, l.Rule, l.Limit, text, k.Denied)
 			if l.Shadow {
 				line += " shadow"
 			}

@@ -128,10 +128,11 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	p := &s.parts[partOf(id)]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	number, _, assigned := bytes.Cut(p.find(id), []byte{'\n'})
-	if !assigned {
+	text := p.find(id)
+	if len(text) == 0 {
 		return 0, false
 	}
+	number, _, _ := bytes.Cut(text, []byte{'\n'})
 	return ParseAmount(string(number))
 }
 

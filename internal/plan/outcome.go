@@ -87,16 +87,10 @@ func (res *Result) kind(h *limiter.Hit, d *limiter.Decision) OutcomeKind {
 	switch {
 	case !d.Over && res.Denied && !d.Charged:
 		return Withheld
-	case !d.Over:
-		return Admitted
-	case h.EffectiveMode() == limiter.Shadow:
-		if h.Limit.Mode == limiter.Shadow || res.WouldBeDenied {
-			return Shadowed
-		}
-		return Admitted // a quota, because another quota has room
-	case res.Denied:
+	case d.Over && h.EffectiveMode() != limiter.Shadow && res.Denied:
 		return Denied
-	default:
-		return Admitted // a quota, because another quota has room
+	case d.Over && h.EffectiveMode() == limiter.Shadow && (h.Limit.Mode == limiter.Shadow || res.WouldBeDenied):
+		return Shadowed
 	}
+	return Admitted // it has room or is a quota, and another quota has room
 }

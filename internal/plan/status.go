@@ -45,7 +45,10 @@ type Status struct {
 // setStatuses sets the answer to the request and to each of its descriptors from the decisions.
 func (res *Result) setStatuses(opts *Options, denied bool) {
 	res.Denied = denied
-	res.WouldBeDenied = opts.ShadowMode && res.deniedWithoutShadowMode(opts)
+	if opts.ShadowMode {
+		v := res.verdict(func(h *limiter.Hit) limiter.Mode { return opts.Mode(h.Limit) })
+		res.WouldBeDenied = v.Denied()
+	}
 	for i := range res.Plan.matches {
 		m := &res.Plan.matches[i]
 		res.Statuses = append(res.Statuses, Status{Rule: m.reported})
@@ -66,14 +69,13 @@ func (res *Result) setStatuses(opts *Options, denied bool) {
 	}
 }
 
-// deniedWithoutShadowMode reports whether the request would be denied without ShadowMode.
-func (res *Result) deniedWithoutShadowMode(opts *Options) bool {
-	var v limiter.Verdict
+// verdict returns the verdict on the hits in these modes.
+func (res *Result) verdict(mode func(*limiter.Hit) limiter.Mode) (v limiter.Verdict) {
 	for i := range res.Plan.Hits {
 		h := &res.Plan.Hits[i]
-		v.Add(opts.Mode(h.Limit), h.Group, res.Decisions[i].Over)
+		v.Add(mode(h), h.Group, res.Decisions[i].Over)
 	}
-	return v.Denied()
+	return v
 }
 
 // Available returns the names of the groups of quotas with room, see Options.GroupKeys. grouped
@@ -82,12 +84,7 @@ func (res *Result) Available(opts *Options) (names [][]limiter.Entry, grouped bo
 	if len(res.Plan.groups) == 0 {
 		return nil, false
 	}
-	var v limiter.Verdict
-	for i := range res.Plan.Hits {
-		h := &res.Plan.Hits[i]
-		v.Add(h.EffectiveMode(), h.Group, res.Decisions[i].Over)
-	}
-	group := uint8(0)
+	v, group := res.verdict((*limiter.Hit).EffectiveMode), uint8(0)
 	for name := range slices.Chunk(res.Plan.groups, len(opts.GroupKeys)) {
 		if group++; v.HasRoom(group) {
 			names = append(names, name)

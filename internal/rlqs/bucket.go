@@ -88,7 +88,9 @@ func (m *member) held(now time.Time) (tokens uint64) {
 // interrupt makes the charges of m independent of its next share. Envoy begins that share with full
 // tokens, so the charges must not be part of it.
 func (m *member) interrupt() {
-	m.members[&member{bucket: m.bucket, charges: m.charges}] = struct{}{}
+	if len(m.charges) > 0 {
+		m.members[&member{bucket: m.bucket, charges: m.charges}] = struct{}{}
+	}
 	m.charges, m.assigned = nil, 0
 }
 

@@ -10,16 +10,21 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// roundPause is the least time between two rounds. Envoys that report within it share a round.
-const roundPause = 100 * time.Millisecond
+// Between two rounds, Run waits for at least roundPause, and for pauseFactor times the duration of
+// a round, because a round visits all members of its buckets. Envoys that report meanwhile share a round.
+const (
+	roundPause  = 100 * time.Millisecond
+	pauseFactor = 15
+)
 
 // Run makes rounds until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := time.Now()
 		p.Round(ctx, time.Now)
 		select {
 		case <-ctx.Done():
-		case <-time.After(roundPause):
+		case <-time.After(min(max(roundPause, pauseFactor*time.Since(began)), sweepEvery)):
 		}
 		select {
 		case <-ctx.Done():

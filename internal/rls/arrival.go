@@ -41,19 +41,17 @@ func (a *Arrivals) Begin(ctx context.Context) context.Context {
 
 // end stops a call from waiting for its message.
 func (a *Arrivals) end(c *arriving) {
-	close(c.ended)
+	c.end()
 	a.remove(c)
 }
 
-// remove removes a call. It returns false if the call has been removed.
-func (a *Arrivals) remove(c *arriving) bool {
-	if c.next == nil {
-		return false
+// remove removes a call unless it has been removed.
+func (a *Arrivals) remove(c *arriving) {
+	if c.next != nil {
+		c.next.last, c.last.next = c.last, c.next
+		c.next, c.last = nil, nil
+		a.len--
 	}
-	c.next.last, c.last.next = c.last, c.next
-	c.next, c.last = nil, nil
-	a.len--
-	return true
 }
 
 // Turn begins a new turn. It ends each call that began at least the given number of turns ago,
@@ -71,36 +69,27 @@ func (a *Arrivals) Turn(turns int) {
 	a.turn++
 }
 
-// Arrived returns the context for a call whose message is complete, and removes the call from
-// its [Arrivals] if there is one.
+// Arrived returns the context for a call whose message is complete, with the values of ctx. It
+// removes the call from its [Arrivals] if there is one.
 func Arrived(ctx context.Context) context.Context {
 	c, ok := ctx.Value(arrivingKey{}).(*arriving)
 	if !ok {
 		return ctx
 	}
-	c.arrive(ctx)
+	c.arrivals.mu.Lock()
+	defer c.arrivals.mu.Unlock()
+	c.values = ctx
+	c.arrivals.remove(c)
 	return (*arrived)(c)
 }
 
 // ArrivedStream is Arrived for a stream. In addition, a waiting send returns when the stream ends.
 func ArrivedStream(ctx context.Context) context.Context {
-	c, ok := ctx.Value(arrivingKey{}).(*arriving)
-	if !ok {
-		return ctx
+	ctx = Arrived(ctx)
+	if c, ok := ctx.(*arrived); ok {
+		context.AfterFunc(c.Context, (*arriving)(c).end)
 	}
-	if c.arrive(ctx) {
-		context.AfterFunc(c.Context, func() { close(c.ended) })
-	}
-	return (*arrived)(c)
-}
-
-// arrive removes c from its Arrivals. It returns false if c was removed before. From then on,
-// the context of c has the values of ctx.
-func (c *arriving) arrive(ctx context.Context) bool {
-	c.arrivals.mu.Lock()
-	defer c.arrivals.mu.Unlock()
-	c.values = ctx
-	return c.arrivals.remove(c)
+	return ctx
 }
 
 type arrivingKey struct{}
@@ -121,6 +110,15 @@ type (
 )
 
 func (c *arriving) Done() <-chan struct{} { return c.ended }
+
+// end closes c.ended unless it is closed.
+func (c *arriving) end() {
+	select {
+	case <-c.ended:
+	default:
+		close(c.ended)
+	}
+}
 
 func (c *arriving) Err() error {
 	select {

@@ -93,7 +93,9 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", cap(open))
 		}
 		handled := make(chan error, 1)
-		go func() { handled <- handler(srv, &arrivedStream{ServerStream: stream}) }()
+		go func() {
+			handled <- handler(srv, arrivedStream{stream, sync.OnceValue(func() context.Context { return rls.ArrivedStream(stream.Context()) })})
+		}()
 		select {
 		case err := <-handled:
 			return err
@@ -107,12 +109,8 @@ func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
 // still fail after that limit.
 type arrivedStream struct {
 	grpc.ServerStream
-	once    sync.Once
-	arrived context.Context
+	arrived func() context.Context
 }
 
 // Context implements grpc.ServerStream.
-func (s *arrivedStream) Context() context.Context {
-	s.once.Do(func() { s.arrived = rls.ArrivedStream(s.ServerStream.Context()) })
-	return s.arrived
-}
+func (s arrivedStream) Context() context.Context { return s.arrived() }

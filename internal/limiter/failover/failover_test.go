@@ -39,7 +39,7 @@ func open(mode limiter.FailureMode, now func() time.Time) (down, *prometheus.Reg
 
 // Local counters pass the tests of any store.
 func TestLocalCounters(t *testing.T) {
-	storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+	storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.CounterStore {
 		s, _ := open(limiter.FailureLocal, now)
 		return s
 	})

@@ -19,7 +19,7 @@ import (
 func TestStore(t *testing.T) {
 	for _, maxCounters := range []int{0, 2000} { // many shards, and one
 		t.Run(fmt.Sprint("max ", maxCounters), func(t *testing.T) {
-			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.CounterStore {
 				return New(Options{MaxCounters: maxCounters, Now: now})
 			})
 		})

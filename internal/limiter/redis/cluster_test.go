@@ -70,14 +70,14 @@ func (c *cluster) flush(t testing.TB) {
 // testStoreOnCluster runs the suite with the suite's keys, each in a slot of its own.
 func testStoreOnCluster(t *testing.T, c *cluster) {
 	o := c.o
-	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
+	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 		c.flush(t)
 		o.Now = now
 		return open(t, o)
 	})
 	// Requests within a bucket are decided as on a single Redis.
 	c.flush(t)
-	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
+	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 		o.Now = now
 		return tagged{open(t, o)}
 	}, 1, 5000)
@@ -87,7 +87,7 @@ func testStoreOnCluster(t *testing.T, c *cluster) {
 }
 
 // tagged puts all counters of a player into one bucket.
-type tagged struct{ limiter.Store }
+type tagged struct{ limiter.CounterStore }
 
 func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
 	in := slices.Clone(hits)
@@ -98,7 +98,7 @@ func (s tagged) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 			in[i].Reservation = []byte("{" + player + "}" + string(h.Reservation))
 		}
 	}
-	return s.Store.Decide(ctx, in, out)
+	return s.CounterStore.Decide(ctx, in, out)
 }
 
 // TestNodeOfAClusterIsReplaced stops a node whose replica takes over only on command. Otherwise

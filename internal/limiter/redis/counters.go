@@ -22,12 +22,8 @@ func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		}
 	}
 	counters := make([]limiter.Counter, len(hits))
-	for i := range hits {
-		t := tickets[i]
-		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil {
-			for _, t := range tickets[i:] {
-				t.Leave()
-			}
+	for i, t := range tickets {
+		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil { // calls that still wait change nothing, even if they are made
 			return nil, err
 		}
 		states, err := t.Outcomes(make([]limiter.Decision, 1), nil)
@@ -50,20 +46,14 @@ func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 		b := s.locate(&hits[i]).backend
 		keys[b] = append(keys[b], string(hits[i].Key))
 	}
-	errs := make(chan error, len(keys))
+	var errs []error
 	for b, keys := range keys {
-		go func() {
-			p := b.client.Current().Pipeline()
-			for _, key := range keys {
-				p.Del(ctx, key)
-			}
-			_, err := p.Exec(ctx)
-			errs <- queue.Unavailable(b.client.Failed(err))
-		}()
+		p := b.client.Current().Pipeline()
+		for _, key := range keys {
+			p.Del(ctx, key)
+		}
+		_, err := p.Exec(ctx)
+		errs = append(errs, queue.Unavailable(b.client.Failed(err)))
 	}
-	var err error
-	for range keys {
-		err = errors.Join(err, <-errs)
-	}
-	return err
+	return errors.Join(errs...)
 }

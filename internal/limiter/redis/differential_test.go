@@ -27,7 +27,7 @@ func TestDifferential(t *testing.T) {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
-				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
+				storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now}
 					if n%2 == 0 {
 						return open(t, o)
@@ -79,7 +79,7 @@ type history struct {
 	seed                      uint64
 	store                     *Store
 	now                       time.Time
-	counters                  counters
+	model                     *storetest.Model
 	limitOf                   map[string]*limiter.Limit // one of the limits of each key
 	decided, together, single int
 }
@@ -90,10 +90,10 @@ func newHistory(t *testing.T, addr string) *history {
 	seed := rand.Uint64()
 	h := &history{
 		T: t, Rand: rand.New(rand.NewPCG(seed, 0)), seed: seed,
-		now:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		counters: newCounters(), limitOf: map[string]*limiter.Limit{},
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), limitOf: map[string]*limiter.Limit{},
 	}
-	h.store = open(t, Options{Main: at(addr), Now: func() time.Time { return h.now }})
+	now := func() time.Time { return h.now }
+	h.store, h.model = open(t, Options{Main: at(addr), Now: now}), storetest.NewModel(now)
 	return h
 }
 
@@ -113,7 +113,7 @@ func (h *history) pass() {
 	}
 	for again := true; again; {
 		again = false
-		for key, state := range h.counters.states {
+		for key, state := range h.model.Counters {
 			left := h.limitOf[key].Expiry(*state) - h.now.UnixMicro()
 			if left > 0 && left < (10*time.Second).Microseconds() {
 				h.now, again = h.now.Add(time.Duration(left)*time.Microsecond), true
@@ -223,7 +223,7 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	c := decideBatch(h.T, h.store, requests, h.counters, h.now.UnixMicro())
+	c := decideBatch(h.T, h.store, requests, h.model)
 	h.decided += c.Batch.Hits()
 	if c.Reply.Final != nil {
 		h.together += len(requests)

@@ -11,6 +11,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis/queue"
 	"weir/internal/limiter/redis/wire"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -23,11 +24,11 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		redis.FlushAll()
 		in := input{data}
-		states := newCounters()
+		model := storetest.NewModel(func() time.Time { return time.UnixMicro(now) })
 		now = 0
 		for len(in.data) > 0 {
 			now = in.time(now)
-			decideBatch(t, s, in.requests(), states, now)
+			decideBatch(t, s, in.requests(), model)
 		}
 	})
 }
@@ -107,19 +108,9 @@ func startFuzzing(f *testing.F, now *int64) (*miniredis.Miniredis, *Store) {
 	return redis, open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(*now) }})
 }
 
-// counters has the states and uses of all counters by key.
-type counters struct {
-	states map[string]*limiter.State
-	uses   map[string]limiter.Uses
-}
-
-func newCounters() counters {
-	return counters{map[string]*limiter.State{}, map[string]limiter.Uses{}}
-}
-
-// decideBatch decides the requests of one batch with a store and with limiter.Decide, and compares
-// the decisions.
-func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters, now int64) *queue.Call {
+// decideBatch decides the requests of one batch with a store and with a model, and compares the
+// decisions.
+func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, model *storetest.Model) *queue.Call {
 	t.Helper()
 	c := queue.NewCall(0, 0)
 	for _, hits := range requests {
@@ -129,31 +120,14 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, all counters,
 		t.Fatalf("deciding %v: %v", requests, c.Err)
 	}
 	for place, hits := range requests {
-		of, kept := make([]*limiter.State, len(hits)), make([]limiter.Kept, len(hits))
-		for i, h := range hits {
-			key := string(h.Key)
-			if all.states[key] == nil {
-				all.states[key] = new(limiter.State)
-			}
-			if h.HasUses() && all.uses[key] == nil {
-				all.uses[key] = h.NewUses()
-			}
-			of[i], kept[i].Uses = all.states[key], all.uses[key]
-			if record := string(h.Reservation); record != "" {
-				if all.states[record] == nil {
-					all.states[record] = new(limiter.State)
-				}
-				kept[i].Record = all.states[record]
-			}
-		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := s.main.result(queue.Ticket{Call: c, Request: place}, hits, got)
-		if wantDenied := limiter.Decide(hits, of, kept, now, want); denied != wantDenied || err != nil {
-			t.Errorf("at %d: denied is %v, want %v (error: %v)", now, denied, wantDenied, err)
+		if wantDenied, _ := model.Decide(t.Context(), hits, want); denied != wantDenied || err != nil {
+			t.Errorf("at %d: denied is %v, want %v (error: %v)", c.Reply.Now, denied, wantDenied, err)
 		}
 		for i, h := range hits {
 			if got[i] != want[i] {
-				t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", now, i, h, h.Limit, got[i], want[i])
+				t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", c.Reply.Now, i, h, h.Limit, got[i], want[i])
 			}
 		}
 	}

@@ -152,18 +152,15 @@ func (h *health) setBreaker(err error, patience time.Duration) {
 func (h *health) probeUntilClosed(patience time.Duration) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
-	for {
+	for h.open.Load() {
 		select {
 		case <-h.ctx.Done():
 			return
 		case <-tick.C:
 		}
 		ctx, cancel := context.WithTimeout(h.ctx, patience)
-		err := h.ping(ctx)
+		h.setBreaker(h.ping(ctx), patience)
 		cancel()
-		if h.setBreaker(err, patience); !h.open.Load() {
-			return
-		}
 	}
 }
 

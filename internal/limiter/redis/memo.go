@@ -22,8 +22,8 @@ import (
 // that would begin or shorten a ban goes to Redis.
 type memo struct {
 	now     func() time.Time
-	start   time.Time // origin of the other times, earlier than all of them
-	calls   atomic.Int64
+	start   time.Time             // origin of the other times, earlier than all of them
+	calls   atomic.Int64          // number of the last call or reset
 	newest  atomic.Int64          // start of the last call that denied a request, 0 if there was none
 	since   atomic.Int64          // number of the first call after the last reset; states of earlier calls do not count
 	seen    *limiter.Recent[seen] // nil to remember nothing
@@ -159,9 +159,6 @@ func raise(a *atomic.Int64, n int64) {
 		last = a.Load()
 	}
 }
-
-// nextNumber returns the number for a call, which is larger than all earlier numbers.
-func (m *memo) nextNumber() int64 { return m.calls.Add(1) }
 
 // isNews reports whether Redis decided the request of t after last, and after the last reset.
 // Redis decides calls in the order of their numbers, and requests in their order in the call.

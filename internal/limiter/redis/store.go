@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,7 +92,7 @@ func New(o Options) *Store {
 		b.queues = queue.New(queue.Options{
 			Client: client, Patience: min(cmp.Or(o.Wait, 100*time.Millisecond), client.Timeout()), Now: o.Now, Local: o.local,
 			Metrics: metrics, Log: log, Check: h.refusal, Called: h.called,
-			NextNumber: func() int64 { return b.memo.nextNumber() }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
+			NextNumber: func() int64 { return b.memo.calls.Add(1) }, Decided: func(c *queue.Call) { b.memo.noteCredits(c) },
 		})
 		h.queues = b.queues
 		return b
@@ -218,27 +219,17 @@ func (s *Store) Refused() error {
 // Close refuses new requests, waits for at most the Timeout of Options.Main until the accepted
 // requests are decided, closes the connections, and waits for the store's goroutines.
 func (s *Store) Close() error {
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
+	closed := sync.OnceValue(func() (err error) {
 		for _, b := range s.backends {
-			b.queues.Close()
-			b.queues.Idle()
+			err = errors.Join(err, b.client.Close())
 		}
-	}()
-	timer := time.NewTimer(s.main.client.Timeout())
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	}
-	var errs []error
+		return err
+	})
+	defer time.AfterFunc(s.main.client.Timeout(), func() { _ = closed() }).Stop() // makes calls in flight fail
 	for _, b := range s.backends {
-		errs = append(errs, b.client.Close())
-	}
-	<-idle
-	for _, b := range s.backends {
+		b.queues.Close()
+		b.queues.Idle()
 		b.health.close()
 	}
-	return errors.Join(errs...)
+	return closed()
 }

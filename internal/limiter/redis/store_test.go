@@ -18,7 +18,7 @@ func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	for _, remembers := range []bool{false, true} {
 		t.Run(fmt.Sprint("memory ", remembers), func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+			storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.CounterStore {
 				do(t, connect(t, r), "flushall")
 				o := Options{Main: at(r.Addr()), Now: now}
 				if remembers {

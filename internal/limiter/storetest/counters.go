@@ -14,7 +14,7 @@ import (
 // counters returns the result of Peek for hits.
 func (f *fixture) counters(hits ...limiter.Hit) []limiter.Counter {
 	f.Helper()
-	counters, err := f.counterStore().Peek(f.Context(), hits)
+	counters, err := f.store.Peek(f.Context(), hits)
 	if err != nil || len(counters) != len(hits) {
 		f.Fatalf("Peek: got %d counters of %d, error %v", len(counters), len(hits), err)
 	}
@@ -23,18 +23,9 @@ func (f *fixture) counters(hits ...limiter.Hit) []limiter.Counter {
 
 func (f *fixture) reset(hits ...limiter.Hit) {
 	f.Helper()
-	if err := f.counterStore().Reset(f.Context(), hits); err != nil {
+	if err := f.store.Reset(f.Context(), hits); err != nil {
 		f.Fatalf("Reset: %v", err)
 	}
-}
-
-func (f *fixture) counterStore() limiter.CounterStore {
-	f.Helper()
-	s, ok := f.store.(limiter.CounterStore)
-	if !ok {
-		f.Fatalf("%T has no Peek and Reset", f.store)
-	}
-	return s
 }
 
 // looked is a test case of Peek: a counter after some requests.

@@ -15,7 +15,7 @@ import (
 
 // testHistories runs short random histories. One seed is random; to repeat its history, add it
 // to the list.
-func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
+func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	decisions := 10_000
 	if testing.Short() {
@@ -32,7 +32,7 @@ func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) l
 // number of random decisions, and returns their number. Several players send requests
 // concurrently, each on a few counters of its own, while the clock advances, stands still or
 // steps back.
-func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, seed uint64, decisions int) (decided int) {
+func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore, seed uint64, decisions int) (decided int) {
 	t.Helper()
 	const players, requests = 16, 4 // requests of each player per tick of the clock
 	f := newFixture(t, open)

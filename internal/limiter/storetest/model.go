@@ -13,14 +13,16 @@ import (
 type Model struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	counters map[string]*limiter.State // counters and records of reservations, by key
-	uses     map[string]limiter.Uses   // by key
+	mu sync.Mutex
+	// Counters has the counters and the records of reservations, by key, for tests without concurrent
+	// calls.
+	Counters map[string]*limiter.State
+	uses     map[string]limiter.Uses // by key
 }
 
 // NewModel returns a model without counters. now is its clock.
 func NewModel(now func() time.Time) *Model {
-	return &Model{now: now, counters: make(map[string]*limiter.State), uses: make(map[string]limiter.Uses)}
+	return &Model{now: now, Counters: make(map[string]*limiter.State), uses: make(map[string]limiter.Uses)}
 }
 
 // Decide implements limiter.CounterStore. It fails only if the caller has left.
@@ -30,7 +32,7 @@ func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err
 	}
-	return limiter.Decide(hits, statesOf(hits, m.counters), m.keptOf(hits, m.counters), m.now().UnixMicro(), out), nil
+	return limiter.Decide(hits, statesOf(hits, m.Counters), m.keptOf(hits, m.Counters), m.now().UnixMicro(), out), nil
 }
 
 // Peek implements limiter.CounterStore. It never fails.
@@ -38,7 +40,7 @@ func (m *Model) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now().UnixMicro()
-	states, kept := statesOf(hits, m.counters), m.keptOf(hits, m.counters)
+	states, kept := statesOf(hits, m.Counters), m.keptOf(hits, m.Counters)
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		state := *states[i]
@@ -55,7 +57,7 @@ func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range hits {
-		delete(m.counters, string(hits[i].Key))
+		delete(m.Counters, string(hits[i].Key))
 		delete(m.uses, string(hits[i].Key))
 	}
 	return nil
@@ -87,7 +89,7 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	trial := make(map[string]*limiter.State)
-	for key, s := range m.counters {
+	for key, s := range m.Counters {
 		kept := *s
 		trial[key] = &kept
 	}

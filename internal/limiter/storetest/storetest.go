@@ -19,7 +19,7 @@ import (
 
 // Run checks that a store implements limiter.CounterStore. It calls open once per test. open
 // returns a store without counters that uses now as its clock, and closes it with t.Cleanup.
-func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
+func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	run(t, open, false)
 	t.Run("random histories are decided as by the model", func(t *testing.T) { testHistories(t, open) })
@@ -29,12 +29,12 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 // requests may see partial charges of each other, but in the end denied requests leave nothing
 // behind. It runs no random histories: their amounts change, so that it makes a difference
 // whether a denied request rolls a bucket.
-func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
+func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) {
 	t.Helper()
 	run(t, open, true)
 }
 
-func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, apart bool) {
+func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore, apart bool) {
 	t.Helper()
 	all := readLives(t)
 	t.Run("every algorithm has lives and counters", func(t *testing.T) { testRows(t, all) })
@@ -85,12 +85,12 @@ func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 // fixture is a store under test and its clock.
 type fixture struct {
 	*testing.T
-	store limiter.Store
+	store limiter.CounterStore
 	clock *clock
 	apart bool // the counters of one request are kept in several parts
 }
 
-func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *fixture {
+func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.CounterStore) *fixture {
 	t.Helper()
 	c := new(clock)
 	c.set(start)

@@ -37,6 +37,8 @@ type Options struct {
 	Timeout   time.Duration  // of each request
 	UserAgent string
 	Flags     string // added to suggested commands, such as " --server http://weir:6070"
+
+	Progress io.Writer // shows how much of a file is sent, or nil
 }
 
 // Client sends questions to one server. It is safe for concurrent use.

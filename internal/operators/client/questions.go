@@ -256,8 +256,6 @@ type Assign struct {
 	Prune      bool            `help:"With --file, also remove the assigned amounts that the file does not have, at most a tenth of all."`
 	Yes        bool            `help:"With --prune, remove more than a tenth, too."`
 	By
-
-	Progress io.Writer `kong:"-"` // shows how much of the file is sent, or nil
 }
 
 func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
@@ -279,7 +277,7 @@ func (q Assign) ask(ctx context.Context, c *Client) (*Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		body = &progress{f, q.Progress, info.Size(), 0, time.Time{}}
+		body = &progress{f, c.options.Progress, info.Size(), 0, time.Time{}}
 		query += fmt.Sprintf("&prune=%t&yes=%t", q.Prune, q.Yes)
 	case len(q.Descriptor) == 0 || q.Remove == (q.Amount != ""):
 		return nil, errors.New("a domain, a descriptor and either an amount or --remove are required, or --file")

@@ -53,12 +53,10 @@ algorithms.sliding_window = {
 
   take = fixed.take, give = fixed.give,
   give_back = function(limit, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
-    if at ~= charged_at then
-      return used, prev
-    elseif charged_at ~= then_at then -- the charge was in the window that is now the previous one
+    if at == charged_at and charged_at ~= then_at then -- the charge was in the window that is now the previous one
       return used, min(max(prev - min(cost, charged_prev), 0), limit.most)
     end
-    return min(max(used - min(cost, charged_used), 0), limit.most), prev
+    return fixed.give_back(limit, cost, at, used, prev, charged_at, charged_used)
   end,
 
   left = function(limit, at, used) return (at + (used > 0 and 2 or 1)) * limit.period - now end,
