@@ -12,16 +12,17 @@ import (
 // limitStats has the clients of one limit, and counts its requests.
 type limitStats struct {
 	LimitReport // only Requests and Denied are set before report is called
-	*table
-	rule   *descriptors.Rule
-	asked  uint64 // number of the last request that was counted
-	denied uint64 // number of the last denied request that was counted
-	series series
-	worst  worst
+	rule        *descriptors.Rule
+	limit       *limiter.Limit
+	table       *table
+	asked       uint64 // number of the last request that was counted
+	denied      uint64 // number of the last denied request that was counted
+	series      series
+	worst       worst
 }
 
 func newStats(rule *descriptors.Rule, l *limiter.Limit, suggest bool) *limitStats {
-	return &limitStats{rule: rule, table: newTable(l, suggest), series: series{}}
+	return &limitStats{rule: rule, limit: l, table: newTable(l, suggest), series: series{}}
 }
 
 // engine decides requests by one set of rules, with a clock that follows the requests.
