@@ -46,14 +46,20 @@ func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 		b := s.locate(&hits[i]).backend
 		keys[b] = append(keys[b], string(hits[i].Key))
 	}
-	var errs []error
+	errs := make(chan error, len(keys))
 	for b, keys := range keys {
-		p := b.client.Current().Pipeline()
-		for _, key := range keys {
-			p.Del(ctx, key)
-		}
-		_, err := p.Exec(ctx)
-		errs = append(errs, queue.Unavailable(b.client.Failed(err)))
+		go func() {
+			p := b.client.Current().Pipeline()
+			for _, key := range keys {
+				p.Del(ctx, key)
+			}
+			_, err := p.Exec(ctx)
+			errs <- queue.Unavailable(b.client.Failed(err))
+		}()
 	}
-	return errors.Join(errs...)
+	var err error
+	for range keys {
+		err = errors.Join(err, <-errs)
+	}
+	return err
 }
