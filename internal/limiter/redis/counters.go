@@ -22,7 +22,8 @@ func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		}
 	}
 	counters := make([]limiter.Counter, len(hits))
-	for i, t := range tickets {
+	for i := range hits {
+		t := tickets[i]
 		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil { // calls that still wait change nothing, even if they are made
 			return nil, err
 		}
