@@ -104,40 +104,44 @@ const (
 // Assign carries out the lines of a body. Lines that it refuses do not stop it. If it fails, the answer
 // has the changes that were made.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
-	o := order{Desk: d, How: how, tree: d.Tree(), kept: map[string]bool{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
+	o := order{Desk: d, How: how, tree: d.Tree(), others: map[string]time.Time{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
 	if o.tree == nil {
 		return o.done, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	if err := d.InForce.Load(ctx); err != nil { // so that a line that repeats the assigned amount changes nothing
 		return o.done, err
 	}
-	complete, last := true, Assignment{}
+	for part := 1; how.Prune && part < plan.SharedParts; part++ {
+		for id, text := range d.InForce.set.All(part) {
+			a, _ := readText(text)
+			o.others[id] = a.Since
+		}
+	}
+	all := len(o.others)
 	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
-		if err != nil {
-			complete = false
-			o.done.refuse(line, err.Error())
-			return nil
-		}
-		last = row
-		id, part, err := o.find(&row)
-		if how.Prune {
-			o.kept[id] = true
+		row.Since = time.Time{}
+		l := orderLine{Assignment: row, line: line}
+		var part int
+		if err == nil {
+			part, err = o.find(&l)
 		}
 		if err != nil {
 			o.done.refuse(line, err.Error())
 			return nil
 		}
-		return o.add(ctx, part, orderLine{row, line, id})
+		delete(o.others, l.id)
+		return o.add(ctx, part, l)
 	})
 	err = cmp.Or(err, o.flush(ctx))
 	if err == nil && how.Prune {
-		err = o.prune(ctx, complete)
+		err = o.prune(ctx, all)
 	}
 	done := o.done
 	slices.SortFunc(done.Refusals, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
 	if n := done.Added + done.Changed + done.Removed; n > 0 {
 		attrs := []slog.Attr{slog.Bool("audit", true), plain("by", how.By), plain("peer", how.Peer), slog.Int("added", done.Added), slog.Int("changed", done.Changed), slog.Int("removed", done.Removed)}
 		if n == 1 {
+			last := readAssigned(o.id, o.text)
 			attrs = append(attrs, plain("domain", last.Domain), plain("descriptor", last.Descriptor), plain("amount", string(last.Amount)), plain("note", last.Note))
 		}
 		d.Logger.LogAttrs(ctx, slog.LevelInfo, "amounts assigned", attrs...)
@@ -152,52 +156,56 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 type order struct {
 	*Desk
 	How
-	tree  *descriptors.Tree
-	kept  map[string]bool // IDs in the body, for Prune
-	since time.Time
-	pace  *rate.Limiter
-	done  AssignedChanges
-	lines [plan.SharedParts][]orderLine // still to be carried out
+	tree   *descriptors.Tree
+	others map[string]time.Time // for Prune, times of the amounts at the start that the body does not have, by ID
+	since  time.Time
+	pace   *rate.Limiter
+	done   AssignedChanges
+	lines  [plan.SharedParts][]orderLine // still to be carried out
+
+	id, text string // of the last change; the text before a removal
 }
 
-// orderLine is a line that assigns or removes the amount with an ID.
+// orderLine is a line that assigns or removes the amount with an ID. If it has a time, it removes only
+// the amount that was assigned then.
 type orderLine struct {
 	Assignment
 	line int
 	id   string
+
+	rule  *descriptors.Rule
+	limit *limiter.Limit
 }
 
-// find returns the ID to which row refers, and its part, or why row is refused. It makes the text of a
-// number canonical.
-func (o *order) find(row *Assignment) (id string, part int, err error) {
-	domain, err := explain.ParseDomain(row.Domain)
-	entries, invalid := explain.ParseDescriptor(row.Descriptor)
+// find sets the ID, rule and limit to which l refers, and returns the part of the ID, or why l is
+// refused. It makes the text of a number canonical.
+func (o *order) find(l *orderLine) (part int, err error) {
+	domain, err := explain.ParseDomain(l.Domain)
+	entries, invalid := explain.ParseDescriptor(l.Descriptor)
 	if err = cmp.Or(err, invalid); err != nil {
-		return "", 0, fmt.Errorf("descriptor %.100q: %w", row.Descriptor, err)
+		return 0, fmt.Errorf("descriptor %.100q: %w", l.Descriptor, err)
 	}
-	id, part = plan.AssignedID(domain, entries, row.Limit)
-	amount, isAmount := plan.ParseAmount(string(row.Amount))
+	l.id, part = plan.AssignedID(domain, entries, l.Limit)
+	amount, isAmount := plan.ParseAmount(string(l.Amount))
 	switch {
-	case o.Remove && o.InForce.set.Text(part, id) != "":
-		return id, part, nil // even if its rule has gone
-	case len(id) > maxText:
-		return id, part, fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
-	case len(row.Note) > maxNote || len(row.ID) > maxNote:
-		return id, part, fmt.Errorf("the note or the id has more than %d bytes", maxNote)
+	case o.Remove && o.InForce.set.Text(part, l.id) != "":
+		return part, nil // even if its rule has gone
+	case len(l.id) > maxText:
+		return 0, fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
+	case len(l.Note) > maxNote || len(l.ID) > maxNote:
+		return 0, fmt.Errorf("the note or the id has more than %d bytes", maxNote)
 	case !o.Remove && (!isAmount || o.Add && amount == plan.Unlimited):
-		return id, part, fmt.Errorf("%.40q is not an amount; use 0 to %d%s", row.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[o.Add])
+		return 0, fmt.Errorf("%.40q is not an amount; use 0 to %d%s", l.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[o.Add])
 	case isAmount && amount != plan.Unlimited:
-		row.Amount = Amount(strconv.FormatUint(amount, 10))
+		l.Amount = Amount(strconv.FormatUint(amount, 10))
 	}
-	rule, counted, l, err := assignable(o.tree, domain, entries, row.Limit)
-	if err == nil && !o.Remove && !o.Add {
-		_, err = plan.WithAmount(rule, l, amount)
-	}
+	rule, counted, limit, err := assignable(o.tree, domain, entries, l.Limit)
 	if err != nil {
-		return id, part, err
+		return 0, err
 	}
-	id, part = plan.AssignedID(domain, counted, l.Name)
-	return id, part, nil
+	l.rule, l.limit = rule, limit
+	l.id, part = plan.AssignedID(domain, counted, limit.Name)
+	return part, nil
 }
 
 // add collects a line, and carries out the lines of its part once they fill a call.
@@ -237,6 +245,7 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 				}
 				text := o.apply(&done, &l, old)
 				if texts[l.id] = text; text != old {
+					o.id, o.text = l.id, cmp.Or(text, old)
 					changes = append(changes, [2]string{l.id, text})
 				}
 			}
@@ -257,10 +266,13 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 		digest := sha256.Sum256([]byte(l.ID))
 		l.changes = base64.RawStdEncoding.EncodeToString(digest[:8])
 	}
-	note := plaintext.Line(l.Note)
+	note, amount := plaintext.Line(l.Note), l.Amount
+	isSame := o.Add && before == plan.Unlimited || !o.Add && old != "" && amount == was.Amount && (note == "" || note == was.Note)
 	switch {
 	case o.Remove && old == "":
 		done.refuse(l.line, "nothing is assigned")
+		return old
+	case o.Remove && !l.Since.IsZero() && !l.Since.Equal(was.Since): // changed since then
 		return old
 	case o.Remove:
 		done.Removed++
@@ -268,23 +280,31 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	case !isRead || !isAmount:
 		done.refuse(l.line, "a newer version has written what is assigned, and this one cannot read it")
 		return old
-	case l.ID != "" && strings.Contains(was.changes, l.changes), o.Add && before == plan.Unlimited,
-		!o.Add && old != "" && l.Amount == was.Amount && (note == "" || note == was.Note):
+	case l.ID != "" && strings.Contains(was.changes, l.changes), isSame && l.ID == "":
 		done.Unchanged++
 		return old
 	}
-	amount := l.Amount
-	if o.Add {
-		more, _ := plan.ParseAmount(string(amount)) // cannot fail: find has parsed it
-		if before+more > limiter.MaxAmount {
-			done.refuse(l.line, fmt.Sprintf("the sum is more than %d", uint64(limiter.MaxAmount)))
-			return old
-		}
-		amount = Amount(strconv.FormatUint(before+more, 10))
+	sum, _ := plan.ParseAmount(string(amount)) // cannot fail: find has parsed it
+	switch {
+	case isSame:
+		sum, amount = before, was.Amount
+	case o.Add:
+		sum += before
+		amount = Amount(strconv.FormatUint(sum, 10))
 	}
-	if old == "" {
+	_, err := plan.WithAmount(l.rule, l.limit, sum)
+	switch {
+	case sum != plan.Unlimited && sum > limiter.MaxAmount:
+		done.refuse(l.line, fmt.Sprintf("the sum is more than %d", uint64(limiter.MaxAmount)))
+		return old
+	case err != nil:
+		done.refuse(l.line, err.Error())
+		return old
+	case isSame: // only the name of the change is new
+		done.Unchanged++
+	case old == "":
 		done.Added++
-	} else {
+	default:
 		done.Changed++
 	}
 	since := max(o.since.UnixMilli(), was.Since.UnixMilli()+1) // tells which of two texts is newer if Redis loses changes
@@ -293,27 +313,19 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	return fmt.Sprintf("%s\n%d\n%s\n%s\n%s", amount, since, by, cmp.Or(note, was.Note), names[max(0, len(names)-16*changeName):])
 }
 
-// prune removes the assigned amounts that the body does not have, unless it has lines that could not be
-// read, or they are more than a tenth of all and Yes is false.
-func (o *order) prune(ctx context.Context, complete bool) error {
-	all, gone := 0, [plan.SharedParts][]string{}
-	for part := 1; part < plan.SharedParts; part++ {
-		for id := range o.InForce.set.All(part) {
-			if all++; !o.kept[id] {
-				gone[part] = append(gone[part], id)
-				o.done.Unpruned++
-			}
-		}
-	}
-	if !complete || 10*o.done.Unpruned > all && !o.Yes {
+// prune removes the amounts that the body does not have and that were not changed meanwhile. It removes
+// nothing if a line was refused, because that line may have meant one of them, or if they are more than
+// a tenth of all amounts at the start and Yes is false.
+func (o *order) prune(ctx context.Context, all int) error {
+	n := len(o.others)
+	if o.done.Refused > 0 || 10*n > all && !o.Yes {
+		o.done.Unpruned = n
 		return nil
 	}
-	o.Remove, o.done.Unpruned = true, 0
-	for part, ids := range gone {
-		for _, id := range ids {
-			if err := o.add(ctx, part, orderLine{id: id}); err != nil {
-				return err
-			}
+	o.Remove = true
+	for id, since := range o.others {
+		if err := o.add(ctx, plan.PartOf(id), orderLine{id: id, Assignment: Assignment{Since: since}}); err != nil {
+			return err
 		}
 	}
 	return o.flush(ctx)
@@ -356,13 +368,19 @@ func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, 
 	return rule, counted, l, err
 }
 
+var errNotUTF8 = errors.New("it is not UTF-8; write other bytes as \\x and two digits")
+
 // readLines calls yield with each assignment of a body, or with the reason why it cannot be read, and
 // its line. It stops at an error of yield.
 func readLines(body io.Reader, isCSV bool, yield func(line int, row Assignment, err error) error) error {
-	if isCSV {
-		return readCSV(body, yield)
+	in := bufio.NewReader(body)
+	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // Excel writes it
+		_, _ = in.Discard(3)
 	}
-	lines := bufio.NewScanner(body)
+	if isCSV {
+		return readCSV(in, yield)
+	}
+	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	for line := 1; lines.Scan(); line++ {
 		if len(lines.Bytes()) == 0 {
@@ -371,7 +389,7 @@ func readLines(body io.Reader, isCSV bool, yield func(line int, row Assignment, 
 		var row Assignment
 		err := ReadJSON(lines.Bytes(), &row)
 		if err == nil && !utf8.Valid(lines.Bytes()) {
-			err = errors.New("it is not UTF-8; write other bytes as \\x and two digits")
+			err = errNotUTF8
 		}
 		if err := yield(line, row, err); err != nil {
 			return err
@@ -399,6 +417,9 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 		case len(fields) > 5:
 			line, _ = r.FieldPos(0)
 			err = fmt.Errorf("it has %d columns, at most 5 are allowed: domain, descriptor, limit, amount, note; put a value with a comma in double quotes", len(fields))
+		case !utf8.ValidString(strings.Join(fields, "")):
+			line, _ = r.FieldPos(0)
+			err = errNotUTF8
 		default:
 			line, _ = r.FieldPos(0)
 			fields = append(slices.Clone(fields), "", "", "", "")

@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -30,7 +31,10 @@ descriptors:
   - {key: above, below: true, rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: bucket, rate_limit: {unit: year, requests_per_unit: 31536000, algorithm: token_bucket}}
   - {key: open}
+  - {key: log, rate_limit: {unit: minute, requests_per_unit: 100, algorithm: sliding_log}}
 `
+
+const tooLong = "an amount of 11000 is too large for sliding_log, which keeps the time of each unit; at most 10000 is allowed, else use sliding_window, which estimates, or token_bucket, fixed_window, first_hit or calendar"
 
 // assigner is a server with rules for assigned amounts.
 func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
@@ -80,7 +84,15 @@ func TestAssign(t *testing.T) {
 				{How{Remove: true, CSV: true}, "api,two=z,hour", "0 0 0 0 1 0\n1: nothing is assigned", ""},
 				{How{CSV: true, Prune: true}, "api,tenant=a,,5000\napi,tenant=b,,8\n", "0 1 1 0 0 1", ""},
 				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenant=b,,8\n\"", "0 0 2 0 1 1\n3: extraneous or missing \" in quoted-field", ""},
-				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenant=b,,x\n", "0 0 1 1 1 0\n2: \"x\" is not an amount; use 0 to 1125899906842624, or unlimited", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenant=b,,x\n", "0 0 1 0 1 2\n2: \"x\" is not an amount; use 0 to 1125899906842624, or unlimited", ""},
+				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,tenat=b,,8\n", "0 0 1 0 1 2\n2: leads to no rule: below the domain nothing matches tenat=b (did you mean tenant=b?)", "tenant=a::5000:me:contract 1, tenant=b::8:me:new, tenant=p::2000:me:n"},
+				{How{CSV: true, Prune: true, Yes: true}, "\xef\xbb\xbfdomain,descriptor,limit,amount\napi,tenant=a,,5000\napi,tenant=b,,8\n", "0 0 2 1 0 0", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{CSV: true}, "api,tenant=caf\xe9,,5", "0 0 0 0 1 0\n1: it is not UTF-8; write other bytes as \\x and two digits", ""},
+				{How{}, `{"domain":"api","descriptor":"tenant=b","amount":8,"id":"c1"}` + "\n" + `{"domain":"api","descriptor":"tenant=b","amount":"unlimited"}` + "\n" + `{"domain":"api","descriptor":"tenant=b","amount":8,"id":"c1"}`, "0 1 2 0 0 0", "tenant=a::5000:me:contract 1, tenant=b::unlimited:me:new"},
+				{How{Add: true}, `{"domain":"api","descriptor":"tenant=b","amount":1,"id":"p1"}`, "0 0 1 0 0 0", ""},
+				{How{}, `{"domain":"api","descriptor":"tenant=b","amount":8}` + "\n" + `{"domain":"api","descriptor":"log=a","amount":9000}`, "1 1 0 0 0 0", ""},
+				{How{Add: true}, `{"domain":"api","descriptor":"tenant=b","amount":1,"id":"p1"}` + "\n" + `{"domain":"api","descriptor":"log=a","amount":2000}`, "0 0 1 0 1 0\n2: " + tooLong, "log=a::9000:me:, tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{Remove: true, CSV: true}, "api,log=a", "0 0 0 1 0 0", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
 			} {
 				step.how.By = "me"
 				got, err := d.Assign(t.Context(), strings.NewReader(step.body), step.how)
@@ -96,7 +108,7 @@ func TestAssign(t *testing.T) {
 					t.Errorf("step %d: the note is %q", i, got.Note)
 				}
 			}
-			if text := log.String(); strings.Count(text, "amounts assigned") != 6 || !strings.Contains(text, `audit=true by=me`) {
+			if text := log.String(); strings.Count(text, "amounts assigned") != 9 || !strings.Contains(text, `removed=1 domain=api descriptor="tenant=p" amount=2000`) || !strings.Contains(text, `audit=true by=me`) {
 				t.Errorf("the log is\n%s", text)
 			}
 			tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte("domain: x")}}, descriptors.Options{}))(t)
@@ -108,6 +120,28 @@ func TestAssign(t *testing.T) {
 				t.Errorf("%q is left (error: %v)", assigned(d), err)
 			}
 		})
+	}
+}
+
+// TestPruneKeepsLaterChanges assigns amounts while a file is read that lacks them.
+func TestPruneKeepsLaterChanges(t *testing.T) {
+	d, _ := assigner(t, nil)
+	assign := func(body string) {
+		testenv.Must(d.Assign(t.Context(), strings.NewReader(body), How{CSV: true}))(t)
+	}
+	assign("api,tenant=old,,1\napi,tenant=raised,,1\napi,tenant=gone,,1\n")
+	in, out := io.Pipe()
+	done := make(chan AssignedChanges, 1)
+	go func() {
+		got, _ := d.Assign(t.Context(), in, How{CSV: true, Prune: true, Yes: true})
+		done <- got
+	}()
+	_, err := out.Write([]byte("api,tenant=old,,1\n")) // returns once the body is read
+	testenv.OK(t, err)
+	assign("api,tenant=sold,,9\napi,tenant=raised,,9\n")
+	testenv.OK(t, out.Close())
+	if got := <-done; got.Removed != 1 || strings.Join(assigned(d), " ") != "tenant=old::1:: tenant=raised::9:: tenant=sold::9::" {
+		t.Errorf("%d removed, %q stay", got.Removed, assigned(d))
 	}
 }
 

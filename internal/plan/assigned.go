@@ -44,18 +44,19 @@ func ParseAmount(text string) (uint64, bool) {
 func AssignedID(domain string, entries []limiter.Entry, limit string) (id string, part int) {
 	var room [256]byte
 	key := appendAssigned(room[:0], domain, entries, limit)
-	return string(key), partOf(key)
+	id = string(key)
+	return id, PartOf(id)
 }
 
 func appendAssigned(key []byte, domain string, entries []limiter.Entry, limit string) []byte {
 	return appendText(appendDescriptor(key, domain, entries), limit)
 }
 
-// partOf returns the part of an ID by its FNV-1a hash. hash/fnv and hash/crc32 would allocate id.
-func partOf(id []byte) int {
+// PartOf returns the part of an ID by its FNV-1a hash. hash/fnv and hash/crc32 would allocate id.
+func PartOf[ID string | []byte](id ID) int {
 	hash := uint32(2166136261)
-	for _, b := range id {
-		hash = (hash ^ uint32(b)) * 16777619
+	for i := range len(id) {
+		hash = (hash ^ uint32(id[i])) * 16777619
 	}
 	return 1 + int(hash>>16%(SharedParts-1))
 }
@@ -125,7 +126,7 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	}
 	var room [512]byte
 	id := appendAssigned(room[:0], domain, entries, limit)
-	p := &s.parts[partOf(id)]
+	p := &s.parts[PartOf(id)]
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	text := p.find(id)
