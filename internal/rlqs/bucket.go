@@ -22,6 +22,7 @@ type bucket struct {
 	want   uint64    // tokens that the members should have
 	share  uint64    // tokens that this server may assign
 	until  time.Time // end of share
+	local  time.Time // end of the shares that were assigned while the store failed; others may have such shares, too
 
 	charged uint64 // tokens that Envoys may still use, at the last refresh or later
 	cut            // of the share among the members
@@ -141,8 +142,12 @@ func (b *bucket) ask(now time.Time, life time.Duration) limiter.ShareAsk {
 	// What all demands leave is divided evenly among the Envoys and a reserve for the next Envoy.
 	b.want = fair(b.limit.Size(), all, 1).sum(here)
 	text, _ := json.Marshal(here) // cannot fail
+	want := max(b.charged, b.want)
+	if now.Before(b.local) {
+		want = b.charged
+	}
 	return limiter.ShareAsk{
-		Key: b.key, Size: b.limit.Size(), Held: b.charged, Want: max(b.charged, b.want),
+		Key: b.key, Size: b.limit.Size(), Held: b.charged, Want: want,
 		Lasts: life + rest(b.limit), Demands: string(text),
 	}
 }

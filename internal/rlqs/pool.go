@@ -32,6 +32,7 @@ const (
 
 	maxRequests = 1 << 50  // of a report; more are a lie
 	maxBuckets  = 1000     // of a stream
+	fairBuckets = 100      // of a stream once half of maxBytes is used, so that few streams cannot use all
 	maxBytes    = 96 << 20 // of all members
 	memberSize  = 512      // bytes of a member without its ID, about
 	maxID       = 1 << 10  // bytes of a bucket ID
@@ -145,7 +146,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 		}
 		return nil
 	case m != nil: // of earlier rules
-	case len(e.members) == maxBuckets || p.bytes+len(id)+memberSize > maxBytes:
+	case len(e.members) == maxBuckets, p.bytes+len(id)+memberSize > maxBytes, p.bytes > maxBytes/2 && len(e.members) >= fairBuckets:
 		p.refused++
 		return nil
 	default:
@@ -232,7 +233,7 @@ func (p *Pool) granted(b *bucket, a *limiter.ShareAsk, asked time.Time) {
 	case a.Err == nil:
 		b.share, b.until, b.others = a.Granted, asked.Add(p.opts.Life), a.Others
 	case p.failure(b) == limiter.FailureLocal && asked.Sub(b.until) >= rest(b.limit):
-		b.share = b.limit.Size() / uint64(max(p.opts.Servers(), 1))
+		b.share, b.local = b.limit.Size()/uint64(max(p.opts.Servers(), 1)), asked.Add(a.Lasts)
 	default:
 		b.share = min(b.share, a.Want) // the store may have lowered it
 	}

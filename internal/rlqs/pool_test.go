@@ -140,4 +140,25 @@ func TestHostileEnvoys(t *testing.T) {
 	if len(flood.members) > maxBuckets || len(<-flood.answers) == 0 {
 		t.Errorf("an Envoy has %d buckets, at most %d are allowed", len(flood.members), maxBuckets)
 	}
+	for range 190 {
+		send(pool.NewEnvoy("flood"), keys, 1)
+	}
+	late := pool.NewEnvoy("late")
+	if send(late, []string{"tenant"}, 1); len(late.members) != 1 {
+		t.Error("many Envoys with many buckets leave no room for another")
+	}
+}
+
+// TestRedisReturns ends an outage in which servers assign shares without Redis. A server then asks for
+// no more than its Envoys hold, until such shares of others have expired.
+func TestRedisReturns(t *testing.T) {
+	w := newWorld(t, 1, 2, "unit: second, requests_per_unit: 100, failure_mode: local")
+	w.join(0, 180)
+	w.join(1, 20)
+	w.pass(life + 20*time.Second)
+	w.redis.SetError("LOADING")
+	w.envoys[1].demand = 180
+	w.pass(time.Minute)
+	w.redis.SetError("")
+	w.pass(time.Minute)
 }

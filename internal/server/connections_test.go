@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
 
+	"weir/internal/rlqs"
 	"weir/internal/rls"
 	"weir/internal/settings"
 	"weir/internal/testenv"
@@ -198,6 +200,7 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 		s := grpc.NewServer(grpcOptions(settings.Listen{}, insecure.NewCredentials(), h, a, nil)...)
 		rls.New(rls.Options{Registerer: prometheus.NewRegistry()}).Register(s)
 		grpc_health_v1.RegisterHealthServer(s, h.grpc)
+		rlqs.NewPool(time.Now(), rlqs.Options{}).Register(s)
 		go func() { _ = s.Serve(listener) }()
 		ctx, stop := context.WithCancel(t.Context())
 		go a.run(ctx)
@@ -229,6 +232,12 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 		if _, err := more.Recv(); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("one more than %d followed health checks: %v", maxStreams, err)
 		}
+		soon, end := context.WithTimeout(t.Context(), time.Second)
+		quotas := testenv.Must(quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(soon))(t)
+		if _, err := quotas.Recv(); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("an Envoy that divides a limit beside %d followed health checks: %v", maxStreams, err)
+		}
+		end()
 		leave()
 		endWatch()
 		began := time.Now()

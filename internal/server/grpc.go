@@ -52,8 +52,8 @@ const (
 	// maxIdle is the age at which a connection without calls is closed. Envoy closes it after an hour.
 	maxIdle = 65 * time.Minute
 
-	// maxStreams is the maximum number of open streams, such as watched health checks, of about
-	// 25 KiB each. Envoy's calls are not streams.
+	// maxStreams is the maximum number of open streams of Envoys that divide limits, and of other
+	// streams, such as watched health checks, of about 25 KiB each. Other calls are not streams.
 	maxStreams = 1000
 )
 
@@ -114,7 +114,7 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 		// Envoy's connection_keepalive may ping more often than gRPC allows by default.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.InTapHandle(a.beforeCall(headersRead)),
-		grpc.ChainStreamInterceptor(h.endStreams(make(chan struct{}, maxStreams))),
+		grpc.ChainStreamInterceptor(h.endStreams(maxStreams)),
 	)
 	if most := l.GRPCMaxConcurrentStreams; most > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))

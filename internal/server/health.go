@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpchealth "google.golang.org/grpc/health"
@@ -81,11 +82,16 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams returns an interceptor of streams, such as watched health checks. It refuses streams
-// beyond the capacity of open. When the server drains, it ends all streams and so their handlers;
+// endStreams returns an interceptor of streams. It refuses a stream beyond most of Envoys that divide
+// limits, or beyond most of the others, such as watched health checks. When the server drains, it ends all streams and so their handlers;
 // otherwise the drain would last until the clients leave.
-func (h *health) endStreams(open chan struct{}) grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
+	quotas, others := make(chan struct{}, most), make(chan struct{}, most)
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		open := others
+		if info.FullMethod == quotav3.RateLimitQuotaService_StreamRateLimitQuotas_FullMethodName {
+			open = quotas
+		}
 		select {
 		case open <- struct{}{}:
 			defer func() { <-open }()
