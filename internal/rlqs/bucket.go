@@ -104,6 +104,15 @@ func (m *member) assign(now time.Time, tokens uint64, lasts time.Duration) {
 	m.charged += m.held(now) - before
 }
 
+// giveUp charges the shares of an abandoned bucket only until Envoy has read that and they have rested.
+func (m *member) giveUp(now time.Time) {
+	for i := range m.charges {
+		if until := now.Add(answerDelay + rest(m.limit)); until.Before(m.charges[i].until) {
+			m.charges[i].until = until
+		}
+	}
+}
+
 // refresh removes expired charges, and divides the share again by the demands of the members, which
 // it returns.
 func (b *bucket) refresh(now time.Time) demands {

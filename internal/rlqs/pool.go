@@ -29,6 +29,7 @@ type Options struct {
 const (
 	reportEvery = 5 * time.Second // interval of an Envoy's reports
 	sweepEvery  = time.Second
+	answerDelay = time.Second // until Envoy has read an answer, at most
 
 	maxRequests = 1 << 50  // of a report; more are a lie
 	maxBuckets  = 1000     // of a stream
@@ -255,6 +256,7 @@ func (p *Pool) answer(m *member, now time.Time) {
 	switch {
 	case m.demand() == 0:
 		a.abandon(m.id)
+		m.giveUp(now)
 		p.leave(m)
 	case failure == limiter.FailureError, failure == limiter.FailureLocal && now.Sub(m.until) < rest(m.limit):
 	case failure == limiter.FailureAllow:

@@ -162,3 +162,18 @@ func TestRedisReturns(t *testing.T) {
 	w.redis.SetError("")
 	w.pass(time.Minute)
 }
+
+// TestIdleEnvoyReturns gives an Envoy a share soon after it was idle for any time.
+func TestIdleEnvoyReturns(t *testing.T) {
+	for idle := 4 * time.Second; idle < 24*time.Second; idle += time.Second {
+		w := newWorld(t, uint64(idle), 1, "unit: second, requests_per_unit: 100")
+		e := w.join(0, 50)
+		w.pass(life + 20*time.Second)
+		e.demand = 0
+		w.pass(idle)
+		e.demand = 50
+		if got := w.pass(5 * time.Second); got < 100 {
+			t.Errorf("after %v without requests, %.0f are admitted in 5 s, want 100 or more", idle, got)
+		}
+	}
+}
