@@ -121,16 +121,15 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
 		row.Since = time.Time{}
 		l := orderLine{Assignment: row, line: line}
-		var part int
 		if err == nil {
-			part, err = o.find(&l)
+			err = o.find(&l)
 		}
 		if err != nil {
 			o.done.refuse(line, err.Error())
 			return nil
 		}
 		delete(o.others, l.id)
-		return o.add(ctx, part, l)
+		return o.add(ctx, l)
 	})
 	err = cmp.Or(err, o.flush(ctx))
 	if err == nil && how.Prune {
@@ -177,39 +176,41 @@ type orderLine struct {
 	limit *limiter.Limit
 }
 
-// find sets the ID, rule and limit to which l refers, and returns the part of the ID, or why l is
-// refused. It makes the text of a number canonical.
-func (o *order) find(l *orderLine) (part int, err error) {
+// find sets the ID, rule and limit to which l refers, or returns why l is refused. It makes the text of
+// a number canonical.
+func (o *order) find(l *orderLine) error {
 	domain, err := explain.ParseDomain(l.Domain)
 	entries, invalid := explain.ParseDescriptor(l.Descriptor)
 	if err = cmp.Or(err, invalid); err != nil {
-		return 0, fmt.Errorf("descriptor %.100q: %w", l.Descriptor, err)
+		return fmt.Errorf("descriptor %.100q: %w", l.Descriptor, err)
 	}
+	var part int
 	l.id, part = plan.AssignedID(domain, entries, l.Limit)
 	amount, isAmount := plan.ParseAmount(string(l.Amount))
 	switch {
 	case o.Remove && o.InForce.set.Text(part, l.id) != "":
-		return part, nil // even if its rule has gone
+		return nil // even if its rule has gone
 	case len(l.id) > maxText:
-		return 0, fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
+		return fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
 	case len(l.Note) > maxNote || len(l.ID) > maxNote:
-		return 0, fmt.Errorf("the note or the id has more than %d bytes", maxNote)
+		return fmt.Errorf("the note or the id has more than %d bytes", maxNote)
 	case !o.Remove && (!isAmount || o.Add && amount == plan.Unlimited):
-		return 0, fmt.Errorf("%.40q is not an amount; use 0 to %d%s", l.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[o.Add])
+		return fmt.Errorf("%.40q is not an amount; use 0 to %d%s", l.Amount, uint64(limiter.MaxAmount), map[bool]string{false: ", or unlimited"}[o.Add])
 	case isAmount && amount != plan.Unlimited:
 		l.Amount = Amount(strconv.FormatUint(amount, 10))
 	}
 	rule, counted, limit, err := assignable(o.tree, domain, entries, l.Limit)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	l.rule, l.limit = rule, limit
-	l.id, part = plan.AssignedID(domain, counted, limit.Name)
-	return part, nil
+	l.id, _ = plan.AssignedID(domain, counted, limit.Name)
+	return nil
 }
 
 // add collects a line, and carries out the lines of its part once they fill a call.
-func (o *order) add(ctx context.Context, part int, line orderLine) error {
+func (o *order) add(ctx context.Context, line orderLine) error {
+	part := plan.PartOf(line.id)
 	if o.lines[part] = append(o.lines[part], line); len(o.lines[part]) < atOnce {
 		return nil
 	}
@@ -293,10 +294,10 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 		amount = Amount(strconv.FormatUint(sum, 10))
 	}
 	_, err := plan.WithAmount(l.rule, l.limit, sum)
+	if sum != plan.Unlimited && sum > limiter.MaxAmount {
+		err = fmt.Errorf("the sum is more than %d", uint64(limiter.MaxAmount))
+	}
 	switch {
-	case sum != plan.Unlimited && sum > limiter.MaxAmount:
-		done.refuse(l.line, fmt.Sprintf("the sum is more than %d", uint64(limiter.MaxAmount)))
-		return old
 	case err != nil:
 		done.refuse(l.line, err.Error())
 		return old
@@ -324,7 +325,7 @@ func (o *order) prune(ctx context.Context, all int) error {
 	}
 	o.Remove = true
 	for id, since := range o.others {
-		if err := o.add(ctx, plan.PartOf(id), orderLine{id: id, Assignment: Assignment{Since: since}}); err != nil {
+		if err := o.add(ctx, orderLine{id: id, Assignment: Assignment{Since: since}}); err != nil {
 			return err
 		}
 	}
@@ -407,6 +408,9 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 		invalid, isParse := errors.AsType[*csv.ParseError](err)
 		var line int
 		var row Assignment
+		if err == nil {
+			line, _ = r.FieldPos(0)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -415,13 +419,10 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 		case err != nil:
 			return err
 		case len(fields) > 5:
-			line, _ = r.FieldPos(0)
 			err = fmt.Errorf("it has %d columns, at most 5 are allowed: domain, descriptor, limit, amount, note; put a value with a comma in double quotes", len(fields))
 		case !utf8.ValidString(strings.Join(fields, "")):
-			line, _ = r.FieldPos(0)
 			err = errNotUTF8
 		default:
-			line, _ = r.FieldPos(0)
 			fields = append(slices.Clone(fields), "", "", "", "")
 			row = Assignment{Domain: fields[0], Descriptor: fields[1], Limit: fields[2], Amount: Amount(strings.TrimSpace(fields[3])), Note: fields[4]}
 			if line == 1 && row.Domain == "domain" && row.Descriptor == "descriptor" {
