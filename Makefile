@@ -15,6 +15,9 @@ RACE ?=
 # A program with it sleeps for a second when it ends, which tests start many times.
 export GORACE := atexit_sleep_ms=50
 
+# Four tests at a time, since most wait.
+GO_TEST = $(GO) test $(RACE) -timeout=30m -parallel=4
+
 HELM := $(GO) -C deploy/check tool helm
 
 # Debian's, where scripts/tools.sh installed it; compiling promtool takes ten minutes. Rules
@@ -38,14 +41,14 @@ build: ## Build the program bin/weir; with CGO_ENABLED=0 it is static, as in the
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
-	$(GO) test $(RACE) -timeout=30m -parallel=4 $(TESTFLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
-	$(GO) test $(RACE) -timeout=30m -parallel=4 $(TESTFLAGS) ./e2e # alone, because it measures how late answers are; most tests wait
+	$(GO_TEST) $(TESTFLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
+	$(GO_TEST) $(TESTFLAGS) ./e2e # alone, because it measures how late answers are
 	$(GO) -C bench test $(RACE) $(TESTFLAGS) ./...
 	@scripts/tools.sh missing
 
 .PHONY: e2e
 e2e: tools ## Run the end-to-end tests only
-	$(GO) test $(RACE) -timeout=30m -parallel=4 -count=1 $(TESTFLAGS) ./e2e
+	$(GO_TEST) -count=1 $(TESTFLAGS) ./e2e
 	@scripts/tools.sh missing
 
 .PHONY: bench

@@ -17,12 +17,12 @@ func TestAssignedAmounts(t *testing.T) {
 	redis := testenv.RedisServer(t)
 	rules := writeRules(t, userRules(2))
 	one, two := startWeir(t, rules, onRedis(redis)...), startWeir(t, rules, onRedis(redis)...)
-	o := operator{t, t.TempDir(), one.debug}
+	o, clients := operator{t, t.TempDir(), one.debug}, []service.RateLimitServiceClient{dial(t, one.grpc), dial(t, two.grpc)}
 	admits := func(want int, user string) {
 		t.Helper()
 		var admitted int
 		for i := range 2 * want {
-			a := testenv.Must(decide(dial(t, []*weir{one, two}[i%2].grpc), request(descriptor("user", user))))(t)
+			a := testenv.Must(decide(clients[i%2], request(descriptor("user", user))))(t)
 			if a.OverallCode == service.RateLimitResponse_OK {
 				admitted++
 			}

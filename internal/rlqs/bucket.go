@@ -106,8 +106,9 @@ func (m *member) assign(now time.Time, tokens uint64, lasts time.Duration) {
 
 // giveUp charges the shares of an abandoned bucket only until Envoy has read that and they have rested.
 func (m *member) giveUp(now time.Time) {
+	until := now.Add(answerDelay + rest(m.limit))
 	for i := range m.charges {
-		if until := now.Add(answerDelay + rest(m.limit)); until.Before(m.charges[i].until) {
+		if until.Before(m.charges[i].until) {
 			m.charges[i].until = until
 		}
 	}

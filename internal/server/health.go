@@ -82,9 +82,9 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams returns an interceptor of streams. It refuses a stream beyond most of Envoys that divide
-// limits, or beyond most of the others, such as watched health checks. When the server drains, it ends all streams and so their handlers;
-// otherwise the drain would last until the clients leave.
+// endStreams returns an interceptor of streams. It admits at most most streams of Envoys that divide
+// limits, and as many other streams, such as watched health checks. When the server drains, it ends
+// all streams and so their handlers; otherwise the drain would last until the clients leave.
 func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
 	quotas, others := make(chan struct{}, most), make(chan struct{}, most)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

@@ -5,8 +5,9 @@
 -- their texts; and 1. If the list lacks ARGV[1], or its end may have been
 -- cut off, it returns the whole list, no texts and 0.
 local new, found = {}, ARGV[1] == ""
-for from = 0, 4095, 64 do
-  local some = redis.call("LRANGE", KEYS[2], from, from + 63)
+local step = 64 -- a server that reads often lacks only few changes
+for from = 0, 4095, step do
+  local some = redis.call("LRANGE", KEYS[2], from, from + step - 1)
   for _, change in ipairs(some) do
     if change == ARGV[1] then
       found = true
@@ -14,7 +15,7 @@ for from = 0, 4095, 64 do
     end
     new[#new + 1] = change
   end
-  if #some < 64 or found and ARGV[1] ~= "" then break end
+  if #some < step or found and ARGV[1] ~= "" then break end
 end
 local size = redis.call("HLEN", KEYS[1])
 if not found or #new == 4096 then return {size, new, {}, 0} end
