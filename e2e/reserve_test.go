@@ -62,6 +62,12 @@ func (g *tokenGateway) used(user string) (used []string) {
 	return used
 }
 
+// waitForAsked waits until want requests have reached the model.
+func (g *tokenGateway) waitForAsked(want int) {
+	g.t.Helper()
+	testenv.Becomes(g.t, "requests at the model", want, func() int { return int(g.model.asked.Load()) })
+}
+
 // wantStays fails the test unless want tokens of a user stay used. Envoy has one thread and one
 // connection to Weir, so all calls for earlier requests arrive before those of the marker.
 func (g *tokenGateway) wantStays(user string, want int) {
@@ -108,7 +114,10 @@ func TestReservations(t *testing.T) {
 			for _, c := range answered {
 				g.waitForUsed(c.user, c.reserved)
 			}
-			g.abandon("/v1/body?hold&tokens=100", "aborted\r\nx-team: of aborted", func(*bufio.Reader) { g.waitForUsed("aborted", 500) })
+			g.abandon("/v1/body?hold&tokens=100", "aborted\r\nx-team: of aborted", func(*bufio.Reader) {
+				g.waitForUsed("aborted", 500)
+				g.waitForAsked(len(answered) + 1)
+			})
 			testenv.Until(t, "the client leaves the model", func() bool { return g.model.left.Load() == 1 })
 			close(g.model.release)
 			for i, c := range answered {
@@ -176,7 +185,7 @@ func TestOvershoot(t *testing.T) {
 				}()
 			}
 			wantNext(t, statuses, 50-row.admitted, 429)
-			testenv.Until(t, "the others reach the model", func() bool { return int(g.model.asked.Load()) == row.admitted })
+			g.waitForAsked(row.admitted)
 			close(g.model.release)
 			wantNext(t, statuses, row.admitted, 200)
 			testenv.Becomes(t, "tokens of the team", fmt.Sprint(row.used), func() string { return g.used("all")[2] })
