@@ -52,6 +52,7 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 	if !d.begin(parts.Head) {
 		return true
 	}
+	d.root.makeRoom(parts.Items())
 	d.Enter(strictyaml.Step{Field: "descriptors"})
 	for first := 0; ; {
 		items, ok := parts.Next()
@@ -124,11 +125,20 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 		d.Problem(strictyaml.At(list), "the keys and values that lead here are too long, at most %d bytes are allowed", maxWay)
 		return
 	}
+	parent.makeRoom(len(list.Content))
 	i := 0
 	d.Items(list, func(n *yaml.Node) {
 		d.descriptorAt(parent, i, n)
 		i++
 	})
+}
+
+// makeRoom allocates space for a number of children, unless n already has children. It saves 3 %
+// of the time to load 100,000 rules.
+func (n *node) makeRoom(children int) {
+	if n.exact == nil {
+		n.children, n.exact = make([]*node, 0, children), make(map[limiter.Entry]*node, children)
+	}
 }
 
 // descriptorAt reads the descriptor at an index of its list, and its nested descriptors.

@@ -71,9 +71,11 @@ func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 // Words returns the parts of String: the domain and the entries.
 func (r *Rule) Words() []string { return r.node.words() }
 
-func (n *node) words() (words []string) {
-	for _, n := range n.path() {
-		words = append(words, n.word())
+func (n *node) words() []string {
+	path := n.path()
+	words := make([]string, len(path))
+	for i, n := range path {
+		words[i] = n.word()
 	}
 	return words
 }

@@ -63,9 +63,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 		}
 		return
 	}
-	if parent.children = append(parent.children, n); parent.exact == nil {
-		parent.exact = make(map[limiter.Entry]*node)
-	}
+	parent.children = append(parent.children, n)
 	v := valued{node: n}
 	if n.how == ByValue || n.how == ByWildcard {
 		v.values = []string{n.entry.Value}

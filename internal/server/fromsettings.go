@@ -46,7 +46,8 @@ func shortHash(texts ...[]byte) string {
 	slices.SortFunc(texts, bytes.Compare)
 	sum := sha256.New()
 	for _, text := range texts {
-		fmt.Fprintf(sum, "%d %s", len(text), text)
+		fmt.Fprintf(sum, "%d ", len(text))
+		sum.Write(text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:4])
 }

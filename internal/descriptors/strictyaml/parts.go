@@ -89,6 +89,10 @@ func separable(list, dash []byte) bool {
 	return true
 }
 
+// Items estimates the number of items, before the first call of Next. The estimate is too high
+// if a multi-line text contains what looks like an item.
+func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, p.next) }
+
 // Next returns the items of the next part, or no items after the last. ok is false if the part
 // cannot be parsed on its own, because of an error or an alias to an earlier part; then use
 // Parse.
