@@ -65,10 +65,10 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	}
 }
 
-// Totals are numbers of requests since the start. Decided ones include denied ones.
+// Totals are numbers of requests since the start. Denied requests are decided, too.
 type Totals struct{ Decided, Denied, Undecided uint64 }
 
-// Totals returns the numbers of requests. Undecided ones got an error.
+// Totals returns the numbers of requests. Undecided requests were answered with an error.
 func (s *Service) Totals() (t Totals) {
 	total := func(c prometheus.Counter) uint64 {
 		var m dto.Metric

@@ -48,9 +48,9 @@ func maxCounters() int {
 }
 
 // affordable returns the number of objects of size bytes that fit in the runtime's memory limit, but
-// at most most.
-func affordable(most int, size int64) int {
-	return int(min(int64(most), debug.SetMemoryLimit(-1)/size))
+// no more than bound.
+func affordable(bound int, size int64) int {
+	return int(min(int64(bound), debug.SetMemoryLimit(-1)/size))
 }
 
 // The bytes of garbage that may accumulate between two collections, normally and during a load of

@@ -114,7 +114,8 @@ func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 			series = detail
 		}
 	}
-	// In 32 bits, as in envoyproxy/ratelimit, 0.29 of 100 is 29. In 64 bits it is 28.
+	// With 32-bit floats, as in envoyproxy/ratelimit, 0.29 times 100 rounds to 29, with 64-bit floats
+	// to 28.
 	exceeding, near, within := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
 	series.add(OverLimit, exceeding)

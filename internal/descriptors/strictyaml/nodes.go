@@ -96,7 +96,7 @@ func Has(n *yaml.Node, field string) bool {
 }
 
 // Pairs calls visit for each key and value of a mapping, then for each key and value of the
-// mappings that it merges (<<). For the mapping itself, visit gets merged as passed.
+// mappings that it merges (<<), for which merged is true. For the keys of n itself, it is the argument.
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
 	if merged && d.inAlias > 0 {
 		d.aliased += len(n.Content) / 2 // including fields that visit ignores

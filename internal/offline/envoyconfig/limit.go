@@ -187,7 +187,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	}
 }
 
-// unmasked returns the address as Envoy sends it.
+// unmasked returns the value that Envoy sends for the address ip, which the request has as sent.
 func unmasked(ip netip.Addr, sent string) string {
 	if ip.Is4() {
 		return sent

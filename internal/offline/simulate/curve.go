@@ -18,7 +18,7 @@ type Point struct {
 	Suggested *float64 `json:"-"`                               // the share for which the amount is suggested
 }
 
-// trial decides the requests of a limit by a multiple of it.
+// trial decides the requests of a limit with a multiple of its amount.
 type trial struct {
 	limit  *limiter.Limit
 	states map[uint64]limiter.State

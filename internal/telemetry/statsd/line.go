@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lineKey identifies a sum.
+// lineKey identifies the statsd line of a sum.
 type lineKey struct {
 	name string
 	took time.Duration
