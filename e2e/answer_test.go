@@ -293,9 +293,10 @@ const tokenFilters = `
           on_present: {metadata_namespace: model, key: tokens}
 `
 
-// model is an upstream whose answers report the number of tokens in the query. If the query
-// contains hold, the answer stops in the middle until release is closed. With stream, the
-// answer is an event; with refuse, it is an error; with die, it breaks off in the middle.
+// model is an upstream whose answers report the number of tokens in the query, by default
+// max_tokens of the request. If the query contains hold, the answer stops in the middle until
+// release is closed. With stream, the answer is an event; with refuse, it is an error; with
+// die, it breaks off in the middle.
 type model struct {
 	addr    string
 	asked   atomic.Int32 // number of requests
@@ -313,8 +314,14 @@ func startModel(t *testing.T) *model {
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.asked.Add(1)
 	query := r.URL.Query()
+	tokens := query.Get("tokens")
+	if tokens == "" {
+		var request map[string]int
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		tokens = fmt.Sprint(request["max_tokens"])
+	}
 	if r.URL.Path != "/body" {
-		w.Header().Set("x-tokens", query.Get("tokens"))
+		w.Header().Set("x-tokens", tokens)
 	}
 	switch {
 	case query.Has("refuse"):
@@ -340,7 +347,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			m.left.Add(1)
 		}
 	}
-	fmt.Fprintf(w, `"usage": {"total_tokens": %s}}`+"\n\n", query.Get("tokens"))
+	fmt.Fprintf(w, `"usage": {"total_tokens": %s}}`+"\n\n", tokens)
 }
 
 func TestTokensAreChargedAfterTheAnswer(t *testing.T) {

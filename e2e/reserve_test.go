@@ -31,8 +31,13 @@ func startTokens(t *testing.T, file string, env ...string) *tokenGateway {
 
 // post sends a request of a user of a team and returns the status, or 0 if the answer broke off.
 func (g *tokenGateway) post(user, query, body string) int {
-	a, _ := exchange(client, http.MethodPost, "http://"+g.addr+"/v1/body?"+query, body, "x-user: "+user, "x-team: of "+user)
-	return a.status
+	return g.postType(user, query, body, "application/json").status
+}
+
+// postType is post of a content type, and returns the answer.
+func (g *tokenGateway) postType(user, query, body, contentType string) answer {
+	a, _ := exchange(client, http.MethodPost, "http://"+g.addr+"/v1/body?"+query, body, "x-user: "+user, "x-team: of "+user, "content-type: "+contentType)
+	return a
 }
 
 // postInBackground is post, and returns a channel for the status.
@@ -101,11 +106,39 @@ func TestReservations(t *testing.T) {
 				{"nothing used", "tokens=0", `{"max_tokens": 400}`, 400, 0},
 				{"more used", "tokens=300", `{"max_tokens": 200}`, 200, 300},
 				{"fractional", "tokens=100", `{"max_tokens": 300.7}`, 300, 100},
-				{"negative", "tokens=100", `{"max_tokens": -300}`, 500, 100},
-				{"huge", "tokens=100", `{"max_tokens": 1e300}`, 500, 100},
-				{"string", "tokens=100", `{"max_tokens": "300"}`, 500, 100},
-				{"missing", "tokens=100", `{}`, 500, 100},
-				{"no JSON", "tokens=100", `max_tokens`, 500, 100},
+				{"largest", "tokens=100", `{"max_tokens": 500}`, 500, 100},
+				{"newer name", "tokens=100", `{"max_completion_tokens": 300}`, 300, 100},
+				{"both", "tokens=100", `{"max_tokens": 200, "max_completion_tokens": 300}`, 300, 100},
+				{"both, first larger", "tokens=100", `{"max_tokens": 300, "max_completion_tokens": 200}`, 300, 100},
+				{"missing", "", `{"n": 1}`, 500, 500}, // Envoy tells the model
+				{"null", "", `{"max_tokens": null}`, 500, 500},
+			}
+			for user, body := range map[string]string{
+				"5,000":                 `{"max_tokens": 5000}`,
+				"5,000 by newer name":   `{"max_completion_tokens": 5000}`,
+				"5,000 by one of both":  `{"max_tokens": 5000, "max_completion_tokens": 300}`,
+				"501":                   `{"max_tokens": 501}`,
+				"huge":                  `{"max_tokens": 1e300}`,
+				"negative":              `{"max_tokens": -300}`,
+				"string":                `{"max_tokens": "300"}`,
+				"two answers":           `{"max_tokens": 300, "n": 2}`,
+				"not read in one way":   `{"x": 1, "x": 2}`,
+				"no JSON":               `max_tokens`,
+				"no object":             `[]`,
+				"missing and text/html": `{}`,
+				"no body":               ``,
+			} {
+				contentType := "application/json"
+				if strings.HasSuffix(user, "text/html") {
+					contentType = "text/html"
+				}
+				if a := g.postType(user, "tokens=5000", body, contentType); a.status != 400 || !strings.Contains(a.body, "at most 500") {
+					t.Errorf("%s: status %d, want 400: %s", user, a.status, a.body)
+				}
+				g.waitForUsed(user, 0)
+			}
+			if asked := g.model.asked.Load(); asked != 0 {
+				t.Errorf("%d refused requests reached the model", asked)
 			}
 			var statuses []<-chan int
 			for _, c := range answered {
@@ -114,7 +147,8 @@ func TestReservations(t *testing.T) {
 			for _, c := range answered {
 				g.waitForUsed(c.user, c.reserved)
 			}
-			g.abandon("/v1/body?hold&tokens=100", "aborted\r\nx-team: of aborted", func(*bufio.Reader) {
+			const body = `{"max_tokens": 500}`
+			g.abandon("/v1/body?hold&tokens=100", fmt.Sprintf("aborted\r\nx-team: of aborted\r\ncontent-length: %d\r\n\r\n%s", len(body), body), func(*bufio.Reader) {
 				g.waitForUsed("aborted", 500)
 				g.waitForAsked(len(answered) + 1)
 			})

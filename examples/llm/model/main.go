@@ -1,6 +1,6 @@
 // Command model is the upstream of the example. It sends a fixed answer like a
-// language model and reports as many tokens as the request permits (max_tokens),
-// or as its field use says. If the request sets stream, the answer consists of
+// language model and reports as many tokens as the request permits (max_tokens or
+// max_completion_tokens), or as its field use says. If the request sets stream, the answer consists of
 // events. It is also the receiver of Weir's events: GET /events returns the last
 // one.
 package main
@@ -39,16 +39,17 @@ func main() {
 
 func complete(w http.ResponseWriter, r *http.Request) {
 	var request struct {
-		MaxTokens int  `json:"max_tokens"`
-		Use       *int `json:"use"`
-		Stream    bool `json:"stream"`
+		MaxTokens           int  `json:"max_tokens"`
+		MaxCompletionTokens int  `json:"max_completion_tokens"`
+		Use                 *int `json:"use"`
+		Stream              bool `json:"stream"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, "the body is no request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	if request.Use == nil {
-		request.Use = &request.MaxTokens
+		request.Use = new(max(request.MaxTokens, request.MaxCompletionTokens))
 	}
 	// Writes fail only if the client has disconnected.
 	if !request.Stream {
