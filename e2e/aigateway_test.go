@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,10 @@ func quotaRules(t *testing.T, multiple int) string {
 	parse(t, readDocument(t, "examples/ai-gateway/quota-policy.yaml"), &policy)
 	limit := func(d node, b bucket, shadow bool) {
 		d["rate_limit"] = node{"requests_per_unit": b.Limit * multiple, "unit": map[string]string{"1h": "HOUR", "1d": "DAY"}[b.Duration]}
-		d["quota_mode"], d["shadow_mode"] = true, shadow
+		d["quota_mode"] = true
+		if shadow {
+			d["shadow_mode"] = true
+		}
 	}
 	var backends []node
 	for _, target := range policy.Spec.TargetRefs {
@@ -103,6 +107,18 @@ func quotaRules(t *testing.T, multiple int) string {
 		backends = append(backends, node{"key": "backend_name", "value": policy.Metadata.Namespace + "/" + target.Name, "descriptors": models})
 	}
 	return string(testenv.Must(json.Marshal(node{"name": "ai-gateway-quota", "domain": "ai-gateway-quota", "descriptors": backends}))(t))
+}
+
+// TestAIGatewayRules holds the file of rules in examples/ai-gateway to what the controller makes.
+func TestAIGatewayRules(t *testing.T) {
+	t.Parallel()
+	var file, made map[string]any
+	parse(t, readDocument(t, "examples/ai-gateway/rules/quota.yaml"), &file)
+	parse(t, strings.NewReplacer(`"HOUR"`, "hour", `"DAY"`, "day").Replace(quotaRules(t, 1)), &made)
+	delete(made, "name")
+	if !reflect.DeepEqual(file, made) {
+		t.Errorf("quota.yaml has\n%v, want\n%v", file, made)
+	}
 }
 
 // aiGateway is a pod with the Envoy of examples/ai-gateway and two models, east and west.
@@ -222,6 +238,14 @@ func TestAIGateway(t *testing.T) {
 			g.ask(200, 60, "x-ai-eg-model: large", "x-tenant: globex", "x-tier: trial")
 			g.left(0, "west", "large", "rule-1-x-tenant-match-0", "globex")
 			g.ask(200, 60, "x-ai-eg-model: large", "x-tenant: globex", "x-tier: trial")
+
+			// Without shadow mode, each tenant has a quota. Each request takes a unit of east's, too.
+			plane.SetFor(node, "2", strings.ReplaceAll(quotaRules(t, 1), `"shadow_mode":true`, `"shadow_mode":false`))
+			testenv.Until(t, "globex is denied", func() bool {
+				a, err := exchange(g.client, http.MethodPost, "http://"+podEnvoy+"/v1/chat/completions", `{}`, "x-ai-eg-model: large", "x-tenant: globex")
+				return err == nil && a.status == 429
+			})
+			g.ask(200, 0, "x-ai-eg-model: large", "x-tenant: initech")
 
 			plane.Stop()
 			plane.Start() // its versions begin again

@@ -38,6 +38,8 @@ func TestRuleTests(t *testing.T) {
 		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: []string{both + "/quota_test.yaml"}, stdout: []string{"passed"}},
 		{name: "quotas of a group", args: []string{both + "/group_test.yaml"}, stdout: []string{"passed"}},
 		{name: "quotas of no group", env: "QUOTA_GROUP_KEYS=model", args: []string{both + "/group_test.yaml"}, code: 1, stdout: []string{"expected OVER_LIMIT, got OK"}},
+		{name: "buckets of AI Gateway", args: []string{"../../examples/ai-gateway/rules/quota_test.yaml"}, stdout: []string{"passed"}},
+		{name: "buckets as AI Gateway documents them", env: "QUOTA_GROUP_KEYS=none", args: []string{"../../examples/ai-gateway/rules/quota_test.yaml"}, code: 1, stdout: []string{"expected OVER_LIMIT, got OK"}},
 		{name: "no quota mode", args: []string{both + "/quota_test.yaml"}, code: 1, stdout: []string{"expected OK, got OVER_LIMIT"}},
 		{name: "directory", args: []string{dir}, code: 2, stdout: []string{"four a day", "invalid: files=3 tests=3 failed=1 invalid=1\n"}, stderr: []string{"bad_test.yaml:2:1"}},
 		{name: "directory without tests", args: []string{t.TempDir()}, code: 2, silent: true, stderr: []string{"weir: finding tests: no file below ", " ends in _test.yaml\n"}},

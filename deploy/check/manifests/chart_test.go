@@ -78,8 +78,8 @@ image: {tag: "_a."}
 		"  replicas: 1\n", "kind: Service\nmetadata:\n  name: \"envoy-ai-gateway-ratelimit\"\n", "name: grpc, port: 8081,", `{name: "CONFIG_TYPE", value: "GRPC_XDS_SOTW"}`,
 		`{name: "CONFIG_GRPC_XDS_NODE_ID", value: "envoy-ai-gateway-ratelimit"}`, `{name: "CONFIG_GRPC_XDS_SERVER_URL", value: "ai-gateway-controller.envoy-ai-gateway-system:18002"}`,
 	}},
-	{"quota service with Redis", "aiGateway: {enabled: true, controller: 'c:1'}\nfullnameOverride: quotas\nredis: {url: 'redis:6379'}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
-		"  replicas: 2\n", `name: "quotas"`, `{name: "CONFIG_GRPC_XDS_SERVER_URL", value: "c:1"}`,
+	{"quota service with Redis", "aiGateway: {enabled: true, controller: 'c:1'}\nfullnameOverride: quotas\nredis: {url: 'redis:6379'}\nenv: {QUOTA_GROUP_KEYS: none}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
+		"  replicas: 2\n", `name: "quotas"`, `{name: "CONFIG_GRPC_XDS_SERVER_URL", value: "c:1"}`, `{name: "QUOTA_GROUP_KEYS", value: "none"}`,
 	}},
 	{"text that YAML could misread", `
 nameOverride: "1"

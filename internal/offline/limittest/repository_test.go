@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -29,7 +30,12 @@ func TestRulesOfThisRepository(t *testing.T) {
 	if rules < 20 {
 		t.Errorf("only %d files were found to be rules", rules)
 	}
+	opts := Options{Options: plan.Options{GroupKeys: []string{"backend_name", "model_name_override"}}} // the default of the setting
 	for _, path := range tests {
-		t.Run(path, func(t *testing.T) { pass(t, path) })
+		t.Run(path, func(t *testing.T) {
+			for _, failure := range failures(t, path, opts) {
+				t.Error(failure)
+			}
+		})
 	}
 }
