@@ -24,7 +24,6 @@ import (
 	"net/http/pprof"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -184,22 +183,14 @@ func (s *Server) assign(how operators.How) http.HandlerFunc {
 	}
 }
 
-// profiles serves /debug/pprof/, one request at a time, because profiles slow the server down.
+// profiles serves /debug/pprof/.
 func profiles() http.HandlerFunc {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // not pprof.Cmdline: flags may hold a password
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	var busy sync.Mutex
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !busy.TryLock() {
-			http.Error(w, "another profile is being made", http.StatusServiceUnavailable)
-			return
-		}
-		defer busy.Unlock()
-		mux.ServeHTTP(w, r)
-	}
+	return mux.ServeHTTP
 }
 
 // Maximum sizes of a request's body. bulkBytes applies to lists of assigned amounts.
