@@ -208,9 +208,7 @@ func TestMachines(t *testing.T) {
 	for b, rounds := range map[length]string{{3, 1.5}: "Rounds of a, c: 4 of 1 s.\nRounds of b: 3 of 1.5 s.", {4, 1}: "Rounds: 4 of 1 s."} {
 		r.Lengths = map[string]length{"b": b, "c": {4, 1}, "a": {4, 1}}
 		want := "other, 0 cores, , , Redis  with .\n" + rounds + "\nOn another machine, not to be compared: reload on old, 0 cores, , , Redis  with ."
-		if got := machineLine(&r); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		testenv.Equal(t, machineLine(&r), want, "the line")
 	}
 }
 
@@ -223,9 +221,7 @@ func TestScaledTable(t *testing.T) {
 |---|---|---|---|---|---|---|---|
 |1|10.0|9.0|0.75|13.0|1.20|5.0|0.500|
 |4|not measured|9.0|not measured|13.0|not measured|5.0|0.500|`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, got, want, "the table")
 }
 
 // Each cost is compared with a way that counts as many hits at the same rate, and with the
@@ -268,16 +264,12 @@ func TestMachinesForDecisions(t *testing.T) {
 |---|---|---|---|---|---|---|
 |3|uniform|7.0|142900|21.1|47400|250|
 |1|one hot key|3.0|333300|20.0|50000|60|`
-	if got := capacityTable(&r); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, capacityTable(&r), want, "limits")
 	want = `|decisions/s|limits|Redis primaries|cores of Weir|network of Redis, Gbit/s|
 |---|---|---|---|---|
 |100000|3|1|4|0.2|
 |1000000|3|10|31|2.0|`
-	if got := machinesTable(&r); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, machinesTable(&r), want, "machines")
 }
 
 // A longer key takes more memory, by MEMORY USAGE and by the allocator.
@@ -323,8 +315,6 @@ func TestVerdict(t *testing.T) {
 		"| x | 2.0 | 3.0 | 1.0 | **missed** | why |": redisTarget{target{"x", rounds{3}, 2, "%.1f"}, rounds{1}, "why"},
 		"| x | 2.0 | not measured |  |  |  |":        redisTarget{target{"x", nil, 2, "%.1f"}, nil, "why"},
 	} {
-		if got := row.row(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		testenv.Equal(t, row.row(), want, "the row")
 	}
 }

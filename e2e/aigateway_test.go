@@ -225,9 +225,7 @@ func TestAIGateway(t *testing.T) {
 			g.left(1000-2-98, "east", "large", rest...)
 			g.left(0, "east", "large", "rule-1-x-tenant-match-0", "acme") // in shadow mode
 			g.left(100-2, "west", "large", tier...)
-			if got := g.ask(200, 0, acme...); got != `[{"backend_name":"default/west","model_name_override":"large"}]` {
-				t.Errorf("quotas with room: %s", got)
-			}
+			testenv.Equal(t, g.ask(200, 0, acme...), `[{"backend_name":"default/west","model_name_override":"large"}]`, "quotas with room")
 			g.left(100-4, "west", "large", tier...)
 
 			g.east.kill()

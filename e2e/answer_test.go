@@ -211,9 +211,7 @@ descriptors:
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user", user)
 		for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted, codes.ResourceExhausted} {
 			_, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-			if got := status.Code(err); got != want {
-				t.Errorf("call %d of %s: %v (%v), want %v", i+1, user, got, err, want)
-			}
+			testenv.Equal(t, status.Code(err), want, "call %d of %s (error: %v)", i+1, user, err)
 		}
 	}
 }
@@ -240,9 +238,7 @@ tracing:
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		status := e.ask("/", "x-user: alice", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			"tracestate: vendor="+strings.Repeat("s", 50_000), "baggage: tenant="+strings.Repeat("b", 8185)).status
-		if status != want {
-			t.Errorf("status %d, want %d", status, want)
-		}
+		testenv.Equal(t, status, want, "status")
 	}
 	if page, err := fetch("http://" + w.debug + "/denials"); err != nil || !regexp.MustCompile(`"request_id": "[0-9a-f-]{36}"`).MatchString(page.body) {
 		t.Errorf("no ID of Envoy in %s (error: %v)", page.body, err)
@@ -362,9 +358,7 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 		s.want(path+"?tokens=70", "x-user: "+user, 200) // admitted, because the cost is not known yet
 		s.weir.waitForRemaining(0, "api", "user", user)
 		s.want(path+"?tokens=1", "x-user: "+user, 429, 429)
-		if got := m.asked.Load() - asked; got != 2 {
-			t.Errorf("%s: the model was asked %d times, want 2: a denied request does not reach it", path, got)
-		}
+		testenv.Equal(t, m.asked.Load()-asked, 2, "%s: requests at the model, which no denied request reaches", path)
 	}
 	s.want("/body?tokens=1", "x-user: somebody else", 200)
 

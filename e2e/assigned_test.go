@@ -27,9 +27,7 @@ func TestAssignedAmounts(t *testing.T) {
 				admitted++
 			}
 		}
-		if admitted != want {
-			t.Errorf("%s: %d admitted, want %d", user, admitted, want)
-		}
+		testenv.Equal(t, admitted, want, "admitted requests of %s", user)
 	}
 	o.shell("weir assign api user=acme 5 --note 'contract 7'", "1 added")
 	two.waitForRemaining(5, "api", "user", "acme")

@@ -129,9 +129,7 @@ func showsBudgets(p *tab) {
 	if p.get(`(m => m.optimum < m.low && m.value > m.high)(document.querySelector("#panel-budgets meter"))`) != "true" {
 		p.t.Error("the bar of a budget that is used up is not red")
 	}
-	if points := p.get(`document.querySelector(".day polyline").getAttribute("points")`); points != "460.0,0.0 480.0,0.0 " {
-		p.t.Errorf("the line has the points %q", points)
-	}
+	testenv.Equal(p.t, p.get(`document.querySelector(".day polyline").getAttribute("points")`), "460.0,0.0 480.0,0.0 ", "points of the line")
 	p.do(chromedp.Click(chromedp.CSS(`#panel-budgets a[href*="mallory"]`)))
 	p.wants("panel-descriptor", "user=mallory", "3 of 3")
 }
@@ -143,9 +141,7 @@ func looksUp(p *tab) {
 		p.do(chromedp.SendKeys(chromedp.ID("search-descriptor"), "user=mallory"+kb.Enter))
 		p.wants("panel-descriptor", "Denials of the last hour", " denied, the last at ", "Counted on 1 server.", "Used\n3 of 3", "One more\nin ", "Full again\nin ")
 	}
-	if got := p.get(`document.getElementById("search-domain").tagName + " " + [...document.querySelectorAll("#recent option")].map(o => o.label + " " + o.value).sort()`); got != "SELECT api trial=bob,api user=bob,api user=mallory" {
-		p.t.Errorf("the search completes %q", got)
-	}
+	testenv.Equal(p.t, p.get(`document.getElementById("search-domain").tagName + " " + [...document.querySelectorAll("#recent option")].map(o => o.label + " " + o.value).sort()`), "SELECT api trial=bob,api user=bob,api user=mallory", "what the search completes")
 	// A bar for each minute with denials, and a table of the same numbers.
 	bars := p.get(`[...document.querySelectorAll(".bars title")].map(t => t.textContent)`)
 	p.do(chromedp.Click(chromedp.CSS(".denials summary")))
@@ -167,9 +163,7 @@ func looksUp(p *tab) {
 func letsPass(p *tab, w *weir) {
 	p.open("/console/")
 	p.presses(kb.Tab)
-	if got := p.get("document.activeElement.innerText"); got != "Skip to the content" {
-		p.t.Errorf("the first stop is %q", got)
-	}
+	testenv.Equal(p.t, p.get("document.activeElement.innerText"), "Skip to the content", "the first stop")
 	p.tabTo(`#panel-keys td a[href*="mallory"]`)
 	p.presses(kb.Enter)
 	p.wants("panel-descriptor", "user=mallory", "key", "rules.yaml:3:5", "3 per day", "3 of 3")
@@ -194,9 +188,7 @@ func letsPass(p *tab, w *weir) {
 	// Only the effect that multiplies limits shows the factor.
 	p.open("/console/exceptions")
 	shown := `getComputedStyle(document.querySelector(".times")).display + " "`
-	if got := p.get(shown + `+ (document.getElementById("effect").value = "amount", ` + shown + `)`); got != "none block " {
-		p.t.Errorf("the display of the factor is %q, want none, and block for amount", got)
-	}
+	testenv.Equal(p.t, p.get(shown+`+ (document.getElementById("effect").value = "amount", `+shown+`)`), "none block ", "display of the factor, without and with amount")
 
 	// An invalid exception stays in the form, with an error message.
 	p.open("/console/exceptions")
@@ -205,9 +197,7 @@ func letsPass(p *tab, w *weir) {
 		p.presses(field[1:]...)
 	}
 	p.wants("main", `"soon" is not a duration such as 30m`)
-	if got := p.get(`document.getElementById("descriptor").value + document.getElementById("reason").value`); got != "user=bobwhy not" {
-		p.t.Errorf("the form has %q", got)
-	}
+	testenv.Equal(p.t, p.get(`document.getElementById("descriptor").value + document.getElementById("reason").value`), "user=bobwhy not", "the form")
 }
 
 // keepsText checks that panels keep typed text, closed details and selections when they change.
@@ -219,23 +209,17 @@ func keepsText(p *tab, w *weir) {
 	askFor(p.t, w, 3, "tenant", "acme")
 	testenv.Until(p.t, "the panel is a new one", func() bool { return p.get(`window.before.isConnected`) == "false" })
 	want := "half a wo filter false"
-	if got := p.get(fmt.Sprintf(`document.getElementById("filter").value + " " + document.activeElement.id + " " + document.getElementById(%q).open`, first)); got != want {
-		p.t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.Equal(p.t, p.get(fmt.Sprintf(`document.getElementById("filter").value + " " + document.activeElement.id + " " + document.getElementById(%q).open`, first)), want, "filter, focus and the open rule")
 
 	askFor(p.t, w, 3, "user", "mallory")
 	p.open("/console/")
 	p.get(`(document.getSelection().selectAllChildren(document.getElementById("h-keys")), window.before = document.querySelector("#panel-keys table"), window.other = document.querySelector("#panel-last table"), "")`)
 	askFor(p.t, w, 3, "user", "mallory")
 	testenv.Until(p.t, "another panel is a new one", func() bool { return p.get(`window.other.isConnected`) == "false" })
-	if got := p.get(`document.getSelection().toString() + " " + window.before.isConnected`); got != "Most limited keys true" {
-		p.t.Errorf("the selection is %q", got)
-	}
+	testenv.Equal(p.t, p.get(`document.getSelection().toString() + " " + window.before.isConnected`), "Most limited keys true", "the selection")
 	p.do(chromedp.Click(chromedp.ID("pause")))
 	p.get(`(document.getSelection().removeAllRanges(), "")`)
-	if got := p.get(`document.getElementById("pause").ariaPressed`); got != "true" {
-		p.t.Errorf("pressed is %s", got)
-	}
+	testenv.Equal(p.t, p.get(`document.getElementById("pause").ariaPressed`), "true", "pressed")
 }
 
 // showsAsText checks that values that would be harmful as markup are shown as text.
@@ -337,9 +321,7 @@ func signsIn(browser context.Context, t *testing.T) {
 	p.wants("panel-store", "in memory, at most", "Counters\n1")
 	p.open("/console/descriptor?domain=web&descriptor=user%3Dalice")
 	p.open("/console/rules")
-	if domain := p.get(`document.getElementById("search-domain").value`); domain != "web" {
-		t.Errorf("the search begins with the domain %s, want the last one", domain)
-	}
+	testenv.Equal(t, p.get(`document.getElementById("search-domain").value`), "web", "the search begins with the last domain")
 	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
 	p.wants("main", "Sign in", "Token")
 

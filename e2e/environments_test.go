@@ -306,9 +306,7 @@ func TestIstioFilters(t *testing.T) {
 		validateBootstrap(t, writeBootstrap(t, doc))
 		e := runEnvoy(t, doc)
 		awayFromEnd(time.Minute)
-		if got := output(t, loop, "GATEWAY_URL="+e.addr); got != "200\n429\n" {
-			t.Errorf("%s: printed:\n%s", file, got)
-		}
+		testenv.Equal(t, output(t, loop, "GATEWAY_URL="+e.addr), "200\n429\n", "%s printed", file)
 		e.want("/login", "x-user: alice", 200, 200)
 		w.wantRequestIDs(log)
 	}

@@ -206,7 +206,5 @@ func TestInFlight(t *testing.T) {
 	}
 	release(s.redis)
 	waitForFree(3)
-	if got := most.Load(); got != 3 {
-		t.Errorf("%d requests were in flight, want 3", got)
-	}
+	testenv.Equal(t, most.Load(), 3, "requests in flight at most")
 }

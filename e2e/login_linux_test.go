@@ -124,8 +124,6 @@ func TestLoginCountsTriesBefore(t *testing.T) {
 	wantNext(t, statuses, tries-3, 429) // three tries wait for their answers
 	close(g.answer)
 	wantNext(t, statuses, 3, 401)
-	if got := g.tries.Load(); got != 3 {
-		t.Errorf("%d tries reached the login, want 3", got)
-	}
+	testenv.Equal(t, g.tries.Load(), 3, "tries that reached the login")
 	g.waitFor(429, here, login("alice", "right"))
 }

@@ -20,23 +20,13 @@ func fits(p *tab) {
 			p.do(chromedp.EmulateViewport(width, 800))
 			for _, page := range pages {
 				p.open("/console/" + page)
-				if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
-					p.t.Errorf("%q in %d: is %s wide", page, width, got)
-				}
-				if bad := p.get(contrasts); bad != "" {
-					p.t.Errorf("%q in %s: %s", page, scheme, bad)
-				}
-				if bad := p.get(unusable); bad != "" {
-					p.t.Errorf("%q in %d: %s", page, width, bad)
-				}
-				if bad := p.get(unnamed); bad != "" {
-					p.t.Errorf("%q: without a name: %s", page, bad)
-				}
+				testenv.Equal(p.t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "width of %q in %d", page, width)
+				testenv.Equal(p.t, p.get(contrasts), "", "faint text of %q in %s", page, scheme)
+				testenv.Equal(p.t, p.get(unusable), "", "what is unusable on %q in %d", page, width)
+				testenv.Equal(p.t, p.get(unnamed), "", "what has no name on %q", page)
 			}
 		}
-		if dark := p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true"; dark != (scheme == "dark") {
-			p.t.Errorf("the page is dark: %v, the scheme is %s", dark, scheme)
-		}
+		testenv.Equal(p.t, p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true", scheme == "dark", "the page is dark in the scheme %s", scheme)
 	}
 }
 

@@ -110,19 +110,13 @@ func showsFault(browser context.Context, t *testing.T, name string) {
 					p.open("/console/" + page)
 					at := fmt.Sprintf("%q at %d, %s, without scripts: %t", page, width, scheme, without)
 					p.wants("panel-problems", fault.want...)
-					if got := p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)); got != "true" {
-						t.Errorf("%s: the line is not above everything", at)
-					}
+					testenv.Equal(t, p.get(fmt.Sprintf(`document.querySelector("main").firstElementChild.contains(document.querySelector(%q)) && document.querySelector(%[1]q).getBoundingClientRect().bottom < 800`, line)), "true", "%s: the line is above everything", at)
 					if page == "servers" && fault.level == "red" {
 						p.wants("panel-servers", fault.want[0])
 						p.lacks("#panel-servers", "healthy")
 					}
-					if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
-						t.Errorf("%s: is %s wide", at, got)
-					}
-					if bad := p.get(contrasts) + p.get(unnamed); bad != "" {
-						t.Errorf("%s: %s", at, bad)
-					}
+					testenv.Equal(t, p.get("document.scrollingElement.scrollWidth"), strconv.FormatInt(width, 10), "%s: width", at)
+					testenv.Equal(t, p.get(contrasts)+p.get(unnamed), "", "%s: faint text, and what has no name", at)
 				}
 			}
 		}

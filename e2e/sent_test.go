@@ -84,9 +84,7 @@ descriptors:
 					if amount != "" {
 						headers = append(headers, "x-amount: "+amount)
 					}
-					if got := s.ask(fmt.Sprintf("/body?tokens=%d", tokens), headers...).status; got != status {
-						t.Errorf("%s sends %s: status %d, want %d", key, amount, got, status)
-					}
+					testenv.Equal(t, s.ask(fmt.Sprintf("/body?tokens=%d", tokens), headers...).status, status, "%s sends %s", key, amount)
 				}
 				ask("50", 60, 200)
 				wants(60, 50)

@@ -89,9 +89,7 @@ func times(n, status int, then ...int) (statuses []int) {
 func wantNext(t *testing.T, statuses <-chan int, n, status int) {
 	t.Helper()
 	for range n {
-		if got := <-statuses; got != status {
-			t.Errorf("status %d, want %d", got, status)
-		}
+		testenv.Equal(t, <-statuses, status, "status")
 	}
 }
 

@@ -86,9 +86,7 @@ func TestMutualTLS(t *testing.T) {
 		"with a certificate of another authority":   renewed,
 		"that trusts another authority than Weir's": speak(newIdentity(t, before, after.PEM(), name)),
 	} {
-		if status := stranger.ask("/", "x-user: bob").status; status != 500 {
-			t.Errorf("an Envoy %s got %d, want 500", what, status)
-		}
+		testenv.Equal(t, stranger.ask("/", "x-user: bob").status, 500, "status for an Envoy %s", what)
 	}
 
 	// The certificate is replaced while Envoy sends requests.

@@ -277,9 +277,7 @@ func (p *process) waitForEnd() {
 func (p *process) wantExit(want int) {
 	p.t.Helper()
 	p.waitForEnd()
-	if code := p.cmd.ProcessState.ExitCode(); code != want {
-		p.t.Errorf("exit code %d, want %d", code, want)
-	}
+	testenv.Equal(p.t, p.cmd.ProcessState.ExitCode(), want, "exit code")
 }
 
 // kill kills the program, as a crash would.

@@ -149,9 +149,7 @@ func TestReleasesAreTested(t *testing.T) {
 	}
 	jobs := parse("../.github/workflows/release.yml").Jobs
 	const tests = "./.github/workflows/test.yml"
-	if jobs["test"].Uses != tests {
-		t.Errorf("the job test uses %q, want %s", jobs["test"].Uses, tests)
-	}
+	testenv.Equal(t, jobs["test"].Uses, tests, "the job test uses")
 	if _, callable := parse("../.github/workflows/test.yml").On["workflow_call"]; !callable {
 		t.Error("test.yml has no workflow_call, by which others use it")
 	}
@@ -160,7 +158,5 @@ func TestReleasesAreTested(t *testing.T) {
 			t.Errorf("%s needs %v, want %s", job, jobs[job].Needs, needs)
 		}
 	}
-	if len(jobs) != 3 {
-		t.Errorf("there are %d jobs, of which this test knows 3", len(jobs))
-	}
+	testenv.Equal(t, len(jobs), 3, "jobs that this test knows")
 }

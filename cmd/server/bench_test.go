@@ -84,9 +84,7 @@ func TestBenchTellsItsOptions(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || json.Compact(&got, result.Options) != nil || result.OK == 0 || result.Latency.P50 == 0 {
 		t.Fatalf("%v, %s%s", err, stdout, stderr)
 	}
-	if got := strings.ReplaceAll(got.String(), addr, "ADDR"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, strings.ReplaceAll(got.String(), addr, "ADDR"), want, "the report")
 }
 
 // An interrupted run prints its measurements, even if the server does not answer.

@@ -60,9 +60,7 @@ func TestValidateForGitHub(t *testing.T) {
 		if code != test.code || stderr != "" || !strings.Contains(stdout, test.want) {
 			t.Errorf("%q: exit code %d, want %d, stderr %q, stdout\n%s\nwant\n%s", test.path, code, test.code, stderr, stdout, test.want)
 		}
-		if other := regexp.MustCompile(`(?m)^(::(error|warning|notice) [^\r\n]*|valid: .*)\n`).ReplaceAllString(stdout, ""); other != "" {
-			t.Errorf("%q: a line of its own: %q", test.path, other)
-		}
+		testenv.Equal(t, regexp.MustCompile(`(?m)^(::(error|warning|notice) [^\r\n]*|valid: .*)\n`).ReplaceAllString(stdout, ""), "", "%q: lines of its own", test.path)
 	}
 }
 
@@ -80,9 +78,7 @@ func TestPreCommitHook(t *testing.T) {
 		"config/api": true, "config/a/b/api": true, "config/api.yaml": true, "rules/api.yml": true, "api.json": true,
 		"Makefile": false, "cmd/main.go": false, "src/config/api": false, "configure": false,
 	} {
-		if got := regexp.MustCompile(hook.Files).MatchString(path); got != runs {
-			t.Errorf("%s: the hook runs: %v, want %v", path, got, runs)
-		}
+		testenv.Equal(t, regexp.MustCompile(hook.Files).MatchString(path), runs, "%s: the hook runs", path)
 	}
 	here := testenv.Must(os.Getwd())(t)
 	entry := strings.Fields(hook.Entry)

@@ -37,9 +37,7 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 		var fields map[string]string
 		testenv.OK(t, json.Unmarshal([]byte(lines[0]), &fields))
 		for _, name := range []string{odd, "@message", "text", "error"} {
-			if fields[name] != odd {
-				t.Errorf("%q is %q, want %q", name, fields[name], odd)
-			}
+			testenv.Equal(t, fields[name], odd, "%q", name)
 		}
 	}
 }

@@ -219,9 +219,7 @@ func callProcess(stdin string, args ...string) (code int, stdout, stderr string)
 // compare checks an exit code, and that stdout and stderr contain the wanted texts.
 func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code int, stdout, stderr string) {
 	t.Helper()
-	if code != wantCode {
-		t.Errorf("exit code %d, want %d\n%s%s", code, wantCode, stdout, stderr)
-	}
+	testenv.Equal(t, code, wantCode, "exit code of what printed\n%s%s", stdout, stderr)
 	for _, want := range wantStdout {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout %q does not contain %q", stdout, want)

@@ -3,14 +3,11 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -23,8 +20,6 @@ import (
 	"weir/internal/operators"
 	"weir/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write testdata/remote/*.txt again")
 
 // recorded is a server on a real port that replays a recorded answer and keeps the last
 // request. It handles one request at a time.
@@ -113,12 +108,7 @@ func TestRemoteCommands(t *testing.T) {
 				t.Errorf("it asks %s %s, want %s %s", server.asked, server.body, tt.asked, tt.body)
 			}
 			stdout = strings.ReplaceAll(stdout, server.URL, "http://HOST:PORT")
-			if *update {
-				testenv.OK(t, os.WriteFile(filepath.Join("testdata/remote", tt.golden+".txt"), []byte(stdout), 0o644))
-			}
-			if want := readText(t, "testdata/remote/"+tt.golden+".txt"); stdout != want {
-				t.Errorf("got\n%s\nwant\n%s", stdout, want)
-			}
+			testenv.Golden(t, "testdata/remote/"+tt.golden+".txt", stdout)
 			if plaintext.Lines(stdout) != stdout || !utf8.ValidString(stdout) {
 				t.Errorf("a terminal may obey %q", stdout)
 			}

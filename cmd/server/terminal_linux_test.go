@@ -58,9 +58,7 @@ func TestSimulateOnTerminal(t *testing.T) {
 	testenv.OK(t, stdin.Run())
 	_ = end.Close()
 	data, _ := io.ReadAll(shown)
-	if got := string(data); got != clear+"2 lines"+clear {
-		t.Errorf("shown is %q", got)
-	}
+	testenv.Equal(t, string(data), clear+"2 lines"+clear, "shown")
 	addr := oracle{}.start(t)
 	if got := runOnTerminal(t, "bench", addr, "--duration=300ms"); !regexp.MustCompile(`\x1b\[K\d+ answers, 100 %, 0s left\r\x1b\[Ktarget +` + addr).MatchString(got) {
 		t.Errorf("shown is %q", got)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // The files in docs/ are up to date.
@@ -17,9 +19,7 @@ func TestDocumentsAreCurrent(t *testing.T) {
 			t.Errorf("%s is not what Weir does, run: make docs", name)
 		}
 	}
-	if len(files) != 10 {
-		t.Errorf("%d files, want nine pictures and the document", len(files))
-	}
+	testenv.Equal(t, len(files), 10, "files, which are nine pictures and the document")
 }
 
 func TestDocumentWithoutPlaceForATable(t *testing.T) {

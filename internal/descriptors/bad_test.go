@@ -27,7 +27,7 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 		}
 		fmt.Fprintln(&got, err)
 	}
-	golden(t, "testdata/bad.txt", got.String())
+	testenv.Golden(t, "testdata/bad.txt", got.String())
 }
 
 // TestEveryFieldIsRead gives each field a list of lists, which no field accepts. If there is no

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // A rule that applies below also applies beside a limit that a request sends for a longer
@@ -27,9 +28,7 @@ func TestPassed(t *testing.T) {
 					got += " past " + passed.String()
 				}
 			}
-			if got != want {
-				t.Errorf("%s under %s: got %q, want %q", descriptor, rules, got, want)
-			}
+			testenv.Equal(t, got, want, "%s under %s", descriptor, rules)
 		}
 	}
 }
@@ -40,8 +39,6 @@ func TestBurstOfOverride(t *testing.T) {
 		{100, 10, 10_000, 1000}, {100, 29, 100, 29}, {100, 10, 9, 1}, {1, 1, 4_294_967_295, 4_294_967_295}, {100, 0, 5, 0},
 		{1, 1 << 40, 1 << 40, limiter.MaxAmount}, {3, 2, 2, 1}, {100, 10, 0, 1}, {100, 300, 10, 30}, {0, 5, 10, 5},
 	} {
-		if got := proportional(test.burst, test.sent, test.amount); got != test.want {
-			t.Errorf("%+v: got %d", test, got)
-		}
+		testenv.Equal(t, proportional(test.burst, test.sent, test.amount), test.want, "%+v", test)
 	}
 }

@@ -38,9 +38,7 @@ func TestDumpExplainsItself(t *testing.T) {
 		t.Errorf("the page holds control characters: %q", text)
 	}
 	reference := regexp.MustCompile(`(?m)^(\S+): unit=(\w+) requests_per_unit=(\d+), shadow_mode: (true|false)`)
-	if n := len(reference.FindAllString(page.String(), -1)); n != 3 {
-		t.Errorf("a script for the reference finds %d limits, want 3", n)
-	}
+	testenv.Equal(t, len(reference.FindAllString(page.String(), -1)), 3, "limits that a script for the reference finds")
 }
 
 // The dumps of the rules in testdata/good show every field of a limit.

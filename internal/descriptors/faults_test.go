@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/testenv"
 )
 
 // Known faults of envoyproxy/ratelimit in reading rules. Package rls has tests for its faults
@@ -34,9 +35,7 @@ descriptors:
 		if rule := tree.match("api", entries(descriptor)); rule != nil {
 			got = rule.String()
 		}
-		if got != want {
-			t.Errorf("%s: got the rule %q, want %q", descriptor, got, want)
-		}
+		testenv.Equal(t, got, want, "%s: got the rule", descriptor)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 func TestSeriesOfTheConfiguration(t *testing.T) {
@@ -32,9 +33,7 @@ func FuzzSanitize(f *testing.F) {
 		want := control.ReplaceAllString(replace.Replace(strings.ToValidUTF8(s, "_")), "_")
 		want = ipv4.ReplaceAllStringFunc(want, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
 		got := sanitize(s)
-		if got != want {
-			t.Errorf("%q: got %q, want %q", s, got, want)
-		}
+		testenv.Equal(t, got, want, "%q", s)
 		if !utf8.ValidString(got) || strings.ContainsAny(got, ":|\n\x00") {
 			t.Errorf("%q: %q is no label", s, got)
 		}

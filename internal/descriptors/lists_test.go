@@ -97,9 +97,7 @@ func TestCostOfLongValues(t *testing.T) {
 	} {
 		tree := load(t, "domain: api\ndescriptors: [{key: k}, {key: k, "+test.rule+"}]")
 		testenv.InProcessorTime(t, 30*time.Millisecond, func() {
-			if got := tree.match("api", entries("k="+test.value)).String(); got != test.want {
-				t.Errorf("%s: got %.60s, want %.60s", test.name, got, test.want)
-			}
+			testenv.Equal(t, tree.match("api", entries("k="+test.value)).String(), test.want, "%s", test.name)
 		})
 	}
 }

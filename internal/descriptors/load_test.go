@@ -69,23 +69,8 @@ func compareBeside(t *testing.T, root string, say func(*Tree) string) {
 		}
 		t.Run(entry.Name(), func(t *testing.T) {
 			tree := testenv.Must(Load(readBelow(t, root, name), Options{MergeDomains: entry.IsDir()}))(t)
-			golden(t, strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(tree))
+			testenv.Golden(t, strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(tree))
 		})
-	}
-}
-
-// golden compares got with the content of a file, which -update writes.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		testenv.OK(t, os.WriteFile(name, []byte(got), 0o644))
-	}
-	if want := string(testenv.Must(os.ReadFile(name))(t)); got != want {
-		same := 0
-		for same < min(len(got), len(want)) && got[same] == want[same] {
-			same++
-		}
-		t.Errorf("%s is another from here on, got\n%s", name, got[strings.LastIndex(got[:same], "\n")+1:])
 	}
 }
 
@@ -111,9 +96,7 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 			t.Errorf("%s: %v", fields, err)
 			continue
 		}
-		if got := tree.match("api", entries("user=a")).Limits[0].Algorithm; got != want {
-			t.Errorf("%s: algorithm %s, want %s", fields, got, want)
-		}
+		testenv.Equal(t, tree.match("api", entries("user=a")).Limits[0].Algorithm, want, "%s: algorithm", fields)
 	}
 }
 
@@ -170,9 +153,7 @@ func TestLoadMergesDomains(t *testing.T) {
 	if tree.Domains() != 2 || tree.Rules() != 4 || !tree.HasDomain("api") || tree.HasDomain("") {
 		t.Errorf("got %d domains, %d rules", tree.Domains(), tree.Rules())
 	}
-	if got := tree.DomainLabel("api") + tree.DomainLabel("none"); got != "api" {
-		t.Errorf("got the labels %q, want one of the known domain", got)
-	}
+	testenv.Equal(t, tree.DomainLabel("api")+tree.DomainLabel("none"), "api", "labels, of which only the known domain has one")
 	if rule := tree.match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
 		t.Errorf("got %v, want the wildcard of the first file", rule)
 	}

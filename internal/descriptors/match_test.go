@@ -132,7 +132,7 @@ func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry)
 					descriptor := entries(words(text)...)
 					got := say(tree, descriptor)
 					fmt.Fprintf(&b, "%s=> %s\n", text, got)
-					if want = strings.TrimSpace(want); got != want && !*update {
+					if want = strings.TrimSpace(want); got != want && !*testenv.Update {
 						t.Errorf("%sgot\n%s, want\n%s", text, got, want)
 					}
 					work := MaxWork
@@ -149,7 +149,7 @@ func compareComments(t *testing.T, root string, say func(*Tree, []limiter.Entry)
 						}
 					}
 				}
-				if *update {
+				if *testenv.Update {
 					testenv.OK(t, os.WriteFile(filepath.Join(root, f.Name), []byte(b.String()), 0o644))
 				}
 			}
@@ -202,9 +202,7 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	if want := 3 * few; many > want { // the numbers have up to three digits instead of one, so there are more shapes
 		t.Errorf("%d lookups for 10 rules of each kind, %d for 1,000, want at most %d", few, many, want)
 	}
-	if longest != 1 {
-		t.Errorf("%d wildcards are tried one after the other, want 1", longest)
-	}
+	testenv.Equal(t, longest, 1, "wildcards that are tried one after the other")
 }
 
 func BenchmarkMatch(b *testing.B) {

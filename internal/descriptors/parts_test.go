@@ -44,9 +44,7 @@ func TestDecodeParts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, ahead := range []int{0, 3} {
-				if parts := comparePartsToWhole(t, []byte(test.data), 1, ahead); parts != test.parts {
-					t.Errorf("decoded in parts, %d ahead: %t, want %t", ahead, parts, test.parts)
-				}
+				testenv.Equal(t, comparePartsToWhole(t, []byte(test.data), 1, ahead), test.parts, "decoded in parts, %d ahead", ahead)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package descriptors
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -21,18 +20,10 @@ import (
 	"weir/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write docs/rules.schema.json and the expectations in testdata anew")
-
 const schemaFile = "../../docs/rules.schema.json"
 
 func TestSchemaFileIsCurrent(t *testing.T) {
-	if *update {
-		testenv.OK(t, os.WriteFile(schemaFile, Schema, 0o644))
-	}
-	text := testenv.Must(os.ReadFile(schemaFile))(t)
-	if !bytes.Equal(text, Schema) {
-		t.Errorf("%s is not that of internal/descriptors; run: go test ./internal/descriptors -update", schemaFile)
-	}
+	testenv.Golden(t, schemaFile, string(Schema))
 }
 
 // compiled returns the schema after validating it with the schema of its draft.

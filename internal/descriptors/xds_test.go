@@ -53,7 +53,7 @@ func TestResources(t *testing.T) {
 			got.WriteString(dump(t, tree))
 		}
 	}
-	golden(t, "testdata/resources.txt", got.String())
+	testenv.Golden(t, "testdata/resources.txt", got.String())
 }
 
 func TestBytesThatAreNoRules(t *testing.T) {
@@ -108,9 +108,7 @@ resource "x": descriptors[0].rate_limit.replaces[0]: field 24 of RateLimitReplac
 		m.Descriptors = append(m.Descriptors, d)
 	}
 	tree = testenv.Must(LoadResources([]*anypb.Any{testenv.Must(anypb.New(m))(t)}, Options{}))(t)
-	if n := strings.Count(tree.Warnings().Error(), "is unknown and ignored"); n != mostUnknown {
-		t.Errorf("got %d, want %d", n, mostUnknown)
-	}
+	testenv.Equal(t, strings.Count(tree.Warnings().Error(), "is unknown and ignored"), mostUnknown, "warnings of unknown fields")
 }
 
 // FuzzLoadResources loads arbitrary bytes as a resource. The tree or the problems must be the

@@ -227,9 +227,7 @@ func TestStartWithinAWindow(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Algorithm: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")
 	other := State{At: now/second - 3600, Used: 4}
-	if got := l.roll(other, now); got != other {
-		t.Errorf("%+v becomes %+v", other, got)
-	}
+	testenv.Equal(t, l.roll(other, now), other, "state")
 	if end := l.Expiry(other); end != micros(t, "2026-03-30T00:00:00Z") {
 		t.Errorf("ends at %v", time.UnixMicro(end).UTC())
 	}

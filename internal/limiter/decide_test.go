@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // at returns the time d after noon in microseconds. Minutes, hours and half days start at noon.
@@ -53,8 +55,6 @@ func TestExpiry(t *testing.T) {
 		{"a bucket with the rest of one", bucket, State{At: at(0), Prev: 8}, at(2 * time.Microsecond)},
 		{"an empty bucket", bucket, State{At: at(0)}, 0},
 	} {
-		if got := tc.limit.Expiry(tc.state); got != tc.want {
-			t.Errorf("%s: expires at %d, want %d", tc.name, got, tc.want)
-		}
+		testenv.Equal(t, tc.limit.Expiry(tc.state), tc.want, "%s: expires at", tc.name)
 	}
 }

@@ -3,6 +3,8 @@ package limiter
 import (
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // TestGiveBack reverses a charge of 4 that was made at second 30 of a minute.
@@ -46,9 +48,7 @@ func TestGiveBack(t *testing.T) {
 			}
 			after := take(take(State{}, at(30), c.before), at(30), charged)
 			left := l.GiveBack(take(after, at(c.when), c.other), after, charged, at(c.back))
-			if got := l.Counter(left, at(c.back)).Used; got != c.want {
-				t.Errorf("%d used, want %d", got, c.want)
-			}
+			testenv.Equal(t, l.Counter(left, at(c.back)).Used, c.want, "used units")
 		})
 	}
 }
@@ -66,9 +66,7 @@ func TestGiveBackAfterAStepBack(t *testing.T) {
 			"and it was brought back":  take(charged, 10*minute),
 			"and others came later on": take(take(charged, 10*minute), 11*minute),
 		} {
-			if got := l.GiveBack(s, charged, 4, 12*minute); got != s {
-				t.Errorf("%+v, %s: %+v became %+v", spec, name, s, got)
-			}
+			testenv.Equal(t, l.GiveBack(s, charged, 4, 12*minute), s, "%+v, %s: state", spec, name)
 		}
 		old := take(State{}, 12*minute)
 		if others := take(old, 30*minute); l.GiveBack(others, old, 4, 12*minute) != others {
@@ -83,9 +81,7 @@ func TestGiveBackToAWindowThatStartedAgain(t *testing.T) {
 	second := time.Second.Microseconds()
 	charged := l.counting.add(l.roll(State{}, 10*second), 4)
 	again := l.counting.add(l.roll(l.counting.add(charged, -10), 20*second), 3)
-	if got := l.GiveBack(again, charged, 4, 30*second); got != again {
-		t.Errorf("%+v became %+v", again, got)
-	}
+	testenv.Equal(t, l.GiveBack(again, charged, 4, 30*second), again, "state")
 }
 
 // GiveBack leaves the ban, which keeps the counter until it ends.

@@ -39,9 +39,7 @@ func TestKeySpelling(t *testing.T) {
 		{"digested values", Keys{Digests: true}, alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|1m"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := string(tc.limit.AppendKind(tc.keys.Append(nil, "api", tc.entries, tc.patterns))); got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
+			testenv.Equal(t, string(tc.limit.AppendKind(tc.keys.Append(nil, "api", tc.entries, tc.patterns))), tc.want, "key")
 		})
 	}
 }
@@ -129,9 +127,7 @@ func TestKeyAllocatesNothing(t *testing.T) {
 	limit := must(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
 	for _, keys := range []Keys{{}, {Cluster: true}} {
-		if n := testing.AllocsPerRun(100, func() { buf = limit.AppendKind(keys.Append(buf[:0], "api", entries, nil)) }); n != 0 {
-			t.Errorf("%+v: %v allocations", keys, n)
-		}
+		testenv.Equal(t, testing.AllocsPerRun(100, func() { buf = limit.AppendKind(keys.Append(buf[:0], "api", entries, nil)) }), 0, "%+v: allocations", keys)
 	}
 }
 
@@ -188,9 +184,7 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 		for _, keys := range []Keys{{}, {Digests: true}, {Cluster: true}, {Digests: true, Cluster: true}} {
 			kx, kind := x.spell(keys)
 			ky, _ := y.spell(keys)
-			if (kx == ky) != reflect.DeepEqual(x, y) {
-				t.Errorf("%+v\nspells %q\n%+v\nspells %q", x, kx, y, ky)
-			}
+			testenv.Equal(t, kx == ky, reflect.DeepEqual(x, y), "%+v\nspells %q\n%+v\nspells %q: they are equal", x, kx, y, ky)
 			if kind > len(x.Prefix)+maxKey+len("|") {
 				t.Errorf("%+v\nspells %d bytes before the kind", x, kind)
 			}
@@ -205,9 +199,7 @@ func TestSlot(t *testing.T) {
 		"foo":       12182,
 		"a{foo}{b}": 12182,
 	} {
-		if got := Slot([]byte(key)); got != want {
-			t.Errorf("%q: got %d, want %d", key, got, want)
-		}
+		testenv.Equal(t, Slot([]byte(key)), want, "%q", key)
 	}
 }
 
@@ -223,8 +215,6 @@ func TestSlotOfRedis(t *testing.T) {
 			key = key[:i] + []string{"{", "}", "\x00", "\xff"}[random.IntN(4)] + key[i:]
 		}
 		want := testenv.Must(client.ClusterKeySlot(t.Context(), key).Result())(t)
-		if got := Slot([]byte(key)); got != int(want) {
-			t.Errorf("%q: got %d, want %d", key, got, want)
-		}
+		testenv.Equal(t, Slot([]byte(key)), int(want), "%q", key)
 	}
 }

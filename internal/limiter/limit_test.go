@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 func TestParseUnit(t *testing.T) {
@@ -82,8 +84,6 @@ func TestNewLimitRefuses(t *testing.T) {
 		if _, err := NewLimit(tc.spec); err != nil {
 			got = err.Error()
 		}
-		if got != tc.want {
-			t.Errorf("%+v:\n got %q\nwant %q", tc.spec, got, tc.want)
-		}
+		testenv.Equal(t, got, tc.want, "%+v", tc.spec)
 	}
 }

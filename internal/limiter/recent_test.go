@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"weir/internal/testenv"
 )
 
 func TestRecentKeepsTheLastTouched(t *testing.T) {
@@ -12,9 +14,7 @@ func TestRecentKeepsTheLastTouched(t *testing.T) {
 	touch := func(key string, value int) { r.Touch([]byte(key), func(v *int) { *v += value }) }
 	want := func(key string, value int) {
 		t.Helper()
-		if got := r.Get([]byte(key)); got != value {
-			t.Errorf("%s: got %d, want %d", key, got, value)
-		}
+		testenv.Equal(t, r.Get([]byte(key)), value, "%s", key)
 	}
 	for i := range recentWays {
 		touch(fmt.Sprint("key", i), i+1)
@@ -51,7 +51,5 @@ func TestRecentOfManyCallers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := r.Get(key); got != 8000 {
-		t.Errorf("touched %d times, want 8000", got)
-	}
+	testenv.Equal(t, r.Get(key), 8000, "times that it was touched")
 }

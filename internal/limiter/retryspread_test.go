@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // spreading is a store with a RetrySpread, and its clock.
@@ -36,9 +38,7 @@ func (p *spreading) ask(hits ...Hit) (out, exact []Decision, denied bool) {
 			p.Errorf("hit %d: retry after %v, want %v, or at most %v more", i, d.RetryAfter, exact[i].RetryAfter, most)
 		}
 		d.RetryAfter = exact[i].RetryAfter
-		if d != exact[i] {
-			p.Errorf("hit %d: %+v, want %+v", i, d, exact[i])
-		}
+		testenv.Equal(p, d, exact[i], "hit %d", i)
 	}
 	return out, exact, denied
 }
@@ -229,7 +229,5 @@ func TestRetrySpreadChangesNoDecision(t *testing.T) {
 func TestRetrySpreadTakesNoMemory(t *testing.T) {
 	p, out := newSpreading(t), []Decision{{Over: true, RetryAfter: time.Second}}
 	hits := []Hit{hitOn(oneMinute(50)[0], "k", 1)}
-	if n := testing.AllocsPerRun(100, func() { p.Spread(hits, out) }); n != 0 {
-		t.Errorf("%v allocations for a denied request, want none", n)
-	}
+	testenv.Equal(t, testing.AllocsPerRun(100, func() { p.Spread(hits, out) }), 0, "allocations for a denied request")
 }

@@ -1,6 +1,10 @@
 package limiter
 
-import "testing"
+import (
+	"testing"
+
+	"weir/internal/testenv"
+)
 
 func TestNewLabelSet(t *testing.T) {
 	for levels, want := range map[string]LabelSet{
@@ -10,9 +14,7 @@ func TestNewLabelSet(t *testing.T) {
 		"a\x00b\x00c_1\x00":        {Domain: "api", Key1: "a", Key2: "b", More: "c_1"},
 		"a\x00b\x00c_1\x00d_2\x00": {Domain: "api", Key1: "a", Key2: "b", More: "c_1.d_2"},
 	} {
-		if got := NewLabelSet("api", levels); got != want {
-			t.Errorf("%q: got %+v, want %+v", levels, got, want)
-		}
+		testenv.Equal(t, NewLabelSet("api", levels), want, "%q", levels)
 	}
 }
 
@@ -22,16 +24,10 @@ func TestSeries(t *testing.T) {
 		{Domain: "api", Key1: "a", Key2: "b", More: "c.d", Rule: "a|b|c|d", Limit: "burst"},
 	} {
 		s := want.Series()
-		if got := s.Labels(); got != want {
-			t.Errorf("%q spells %+v, want %+v", s, got, want)
-		}
-		if got := s.Domain(); got != want.Domain {
-			t.Errorf("%q: got domain %q, want %q", s, got, want.Domain)
-		}
+		testenv.Equal(t, s.Labels(), want, "%q spells", s)
+		testenv.Equal(t, s.Domain(), want.Domain, "%q: got domain", s)
 		want.Limit = ""
-		if got := s.Rule().Labels(); got != want {
-			t.Errorf("the rule of %q is %+v, want %+v", s, got, want)
-		}
+		testenv.Equal(t, s.Rule().Labels(), want, "the rule of %q", s)
 		want.Rule = ""
 		levels := s.Levels()
 		if got := levels.Labels(); got != want || levels != want.Series() || levels.Levels() != levels {

@@ -104,9 +104,7 @@ func TestAssign(t *testing.T) {
 				if list := strings.Join(assigned(d), ", "); text != step.want || step.list != "" && list != step.list {
 					t.Errorf("step %d: got %s\nwith %s, want %s\nwith %s", i, text, list, step.want, step.list)
 				}
-				if (got.Note != "") != (store == nil) {
-					t.Errorf("step %d: the note is %q", i, got.Note)
-				}
+				testenv.Equal(t, got.Note != "", store == nil, "step %d: there is a note", i)
 			}
 			if text := log.String(); strings.Count(text, "amounts assigned") != 9 || !strings.Contains(text, `removed=1 domain=api descriptor="tenant=p" amount=2000`) || !strings.Contains(text, `audit=true by=me`) {
 				t.Errorf("the log is\n%s", text)
@@ -217,9 +215,7 @@ func TestPrepaidWhileRedisFails(t *testing.T) {
 			n, _ := plan.ParseAmount(string(a.Amount))
 			sum += int(n)
 		}
-		if sum != changes {
-			t.Errorf("server %d: the sum is %d, want %d", i, sum, changes)
-		}
+		testenv.Equal(t, sum, changes, "server %d: the sum", i)
 	}
 	if repeated.Load() == 0 {
 		t.Error("no change was repeated")

@@ -99,9 +99,7 @@ func TestBudgetsAreFresh(t *testing.T) {
 	}
 	f.Store = memory.New(memory.Options{}) // as a Redis that forgot
 	list := fresh()
-	if got := fmt.Sprint(list.Budgets[0].Used, list.Budgets[4].Used); got != "0 0" {
-		t.Errorf("got %v", budgets(list))
-	}
+	testenv.Equal(t, fmt.Sprint(list.Budgets[0].Used, list.Budgets[4].Used), "0 0", "used units in %v", budgets(list))
 }
 
 // spend notes a use of a counter of a limit per hour, of 1000.
@@ -186,12 +184,8 @@ func TestBudgetsOfServers(t *testing.T) {
 	spend(two, began, "user", "bob", 500)
 	at := began.Add(time.Minute)
 	merged := mergeBudgets(one.list(at), two.list(at))
-	if got := fmt.Sprint(budgets(merged), merged.Servers, merged.Budgets[1].Day); got != "[user=bob 500 of 1000 user=alice 210 of 1000] 2 [900 0 200]" {
-		t.Errorf("got %s", got)
-	}
+	testenv.Equal(t, fmt.Sprint(budgets(merged), merged.Servers, merged.Budgets[1].Day), "[user=bob 500 of 1000 user=alice 210 of 1000] 2 [900 0 200]", "merged budgets")
 	var again BudgetList
 	testenv.OK(t, json.Unmarshal(testenv.Must(json.Marshal(merged))(t), &again))
-	if mergeBudgets(again).Budgets[0].Percent != 50 {
-		t.Errorf("got %+v", again)
-	}
+	testenv.Equal(t, mergeBudgets(again).Budgets[0].Percent, 50, "percentage of %+v", again)
 }

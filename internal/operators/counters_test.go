@@ -70,9 +70,7 @@ func (f *fixture) lines(a Counters, err error) (text string) {
 
 func (f *fixture) want(what, got, want string) {
 	f.Helper()
-	if got != want {
-		f.Errorf("%s:\n%swant\n%s", what, got, want)
-	}
+	testenv.Equal(f.T, got, want, "%s", what)
 }
 
 func TestPeekAndReset(t *testing.T) {
@@ -115,15 +113,9 @@ func TestPeekAndReset(t *testing.T) {
 	f.want("reset", f.lines(a, err), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
 		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
-	if a.Reset != 2 {
-		t.Errorf("%d counters were reset, want 2", a.Reset)
-	}
-	if n := f.ask(t.Context(), 3, "user=alice"); n != 0 {
-		t.Errorf("%d requests were denied after the reset", n)
-	}
-	if n := f.ask(t.Context(), 2, "user=bob"); n != 1 {
-		t.Errorf("another user was denied %d times, want once", n)
-	}
+	testenv.Equal(t, a.Reset, 2, "reset counters")
+	testenv.Equal(t, f.ask(t.Context(), 3, "user=alice"), 0, "denied requests after the reset")
+	testenv.Equal(t, f.ask(t.Context(), 2, "user=bob"), 1, "denied requests of another user")
 	a, err = f.Reset(ctx, NewDescriptor("api", entries("tenant=acme,upload=x")), "ann", "peer")
 	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
 		t.Errorf("%d counters were reset, want 2", a.Reset)

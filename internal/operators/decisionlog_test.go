@@ -54,16 +54,12 @@ func TestRecordsAreDropped(t *testing.T) {
 				offer(l, 999)
 				time.Sleep(time.Second)
 				offer(l, 1000)
-				if took := time.Since(began); took != time.Second {
-					t.Errorf("somebody waited for %v", took-time.Second)
-				}
+				testenv.Equal(t, time.Since(began), time.Second, "time that passed, of which somebody waits for all beyond a second")
 				if tt.slow {
 					close(free)
 				}
 				testenv.OK(t, l.Close(t.Context()))
-				if (complaints > 0) != (tt.fails != nil) {
-					t.Errorf("%d errors of the sink were handed on", complaints)
-				}
+				testenv.Equal(t, complaints > 0, tt.fails != nil, "errors of the sink were handed on")
 				want := fmt.Sprintf(`
 # HELP weir_decision_log_dropped_total Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.
 # TYPE weir_decision_log_dropped_total counter

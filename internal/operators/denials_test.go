@@ -137,9 +137,7 @@ func TestDenialsAsJSON(t *testing.T) {
 		`{` + tenant + `,"denied":1,"error":0,"keys":[{` + bob + `,"denied":1,"error":0}],"others_at_most":0}` +
 		`],"others_at_most":0},"hour":{"from":"0001-01-01T00:00:00Z","limits":null,"others_at_most":0},"last":[` +
 		`{` + tenant + `,` + bob + one + `,"count":1},{` + user + `,` + alice + id + three + `,"count":3}],"servers":1}`
-	if string(got) != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, string(got), want, "text")
 }
 
 // TestMinutes denies a user in two bursts on two servers. The bursts stay apart, each with the ID of
@@ -236,9 +234,7 @@ func TestFloodLeaves(t *testing.T) {
 	if top.Rule != "flooded" || top.Keys[0].Descriptor.Entries[0].Value != "abuser" || top.OthersAtMost > 2*210_000/sketchSize {
 		t.Errorf("got %+v", top)
 	}
-	if counts(s.Hour)["quiet/alice"] != 3 {
-		t.Errorf("got %v", counts(s.Hour))
-	}
+	testenv.Equal(t, counts(s.Hour)["quiet/alice"], 3, "denials of alice in %v", counts(s.Hour))
 }
 
 // TestMemoryIsBounded records the largest denials: long values and IDs of many limits that the

@@ -60,9 +60,7 @@ func FuzzExcerpt(f *testing.F) {
 			s.Entries = append(s.Entries, limiter.Entry{Key: key, Value: value})
 		}
 		d, kept := s.Excerpt(size), 0
-		if len(d.Entries)+d.More != n {
-			t.Errorf("got %d entries and %d more, want %d", len(d.Entries), d.More, n)
-		}
+		testenv.Equal(t, len(d.Entries)+d.More, n, "entries")
 		want := value
 		if hashed && value != "" {
 			want = string(limiter.AppendDigest(nil, value))
@@ -82,9 +80,7 @@ func FuzzExcerpt(f *testing.F) {
 		if kept > size {
 			t.Errorf("got %d bytes, want %d at most", kept, size)
 		}
-		if cut != (d.Digest != "") {
-			t.Errorf("cut is %t, the digest is %q", cut, d.Digest)
-		}
+		testenv.Equal(t, cut, d.Digest != "", "it is cut, with the digest %q", d.Digest)
 		if _, err := json.Marshal(d); err != nil {
 			t.Error(err)
 		}

@@ -219,9 +219,7 @@ func TestEventsOfServers(t *testing.T) {
 		threshold, rest, _ := strings.Cut(event, " ")
 		order[rest] = append(order[rest], threshold)
 	}
-	if got := fmt.Sprint(order); got != "map[1000 user=alice:[80 100] 800 user=bob:[80]]" {
-		t.Errorf("got %s", got)
-	}
+	testenv.Equal(t, fmt.Sprint(order), "map[1000 user=alice:[80 100] 800 user=bob:[80]]", "order")
 	testenv.Until(t, "the first server knows it", func() bool { return one.waiting.Load() == 0 })
 	one.wants(t, 0, 0, 0)
 }
@@ -245,7 +243,5 @@ func TestEndpointThatHangs(t *testing.T) {
 		}
 	})
 	e.wants(t, 0, counters-eventsKept, 0)
-	if n := e.waiting.Load(); n != eventsKept {
-		t.Errorf("%d events wait, want %d", n, eventsKept)
-	}
+	testenv.Equal(t, e.waiting.Load(), eventsKept, "events that wait")
 }

@@ -217,9 +217,7 @@ func (s *server) want(entries ...string) {
 	if !slices.Equal(got, entries) {
 		s.t.Errorf("in force is %q, want %q", got, entries)
 	}
-	if n := testutil.ToFloat64(s.inForce); n != float64(len(entries)) {
-		s.t.Errorf("the metric says %v", n)
-	}
+	testenv.Equal(s.t, testutil.ToFloat64(s.inForce), float64(len(entries)), "the metric")
 }
 
 // An exception expires on time on each server, and leaves the store. Then an older exception for the
@@ -256,17 +254,11 @@ func TestExceptionsEnd(t *testing.T) {
 		again := newServer(t, store) // before the expired exception leaves the store
 		defer again.run()()
 		again.want("user=bob")
-		if n := store.stored(); n != 3 {
-			t.Errorf("the store has %d records", n)
-		}
+		testenv.Equal(t, store.stored(), 3, "records in the store")
 		time.Sleep(forgetAfter + time.Second)
-		if n := store.stored(); n != 1 {
-			t.Errorf("a minute later the store has %d records", n)
-		}
+		testenv.Equal(t, store.stored(), 1, "records in the store a minute later")
 		a.want("user=bob")
-		if got := again.log.String(); got != "" {
-			t.Errorf("got log %s", got)
-		}
+		testenv.Equal(t, again.log.String(), "", "log")
 	})
 }
 
@@ -309,15 +301,11 @@ func TestLostStore(t *testing.T) {
 		for _, s := range []*server{a, b} {
 			s.want("user=alice")
 		}
-		if n := b.Find("api", entries("user=alice")).Used(); n != 1 {
-			t.Errorf("%d uses are known, want 1", n)
-		}
+		testenv.Equal(t, b.Find("api", entries("user=alice")).Used(), 1, "uses")
 		c := newServer(t, store)
 		defer c.run()()
 		c.want("user=alice")
-		if store.stored() != 1003 {
-			t.Errorf("the store has %d texts, want that of alice and the unreadable ones", store.stored())
-		}
+		testenv.Equal(t, store.stored(), 1003, "texts in the store, that of alice and the unreadable ones")
 		sets := store.sets
 		time.Sleep(10 * time.Second)
 		if store.sets != sets {
@@ -387,9 +375,7 @@ func TestFull(t *testing.T) {
 		}
 		store.set(fields)
 		defer s.run()()
-		if n := len(s.All()); n != MaxExceptions {
-			t.Errorf("%d are in force", n)
-		}
+		testenv.Equal(t, len(s.All()), MaxExceptions, "exceptions in force")
 		_, err := s.Add(t.Context(), allowing("user=carol", time.Hour), "")
 		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", entries("user=carol")) != nil {
 			t.Errorf("the 10,001st: %v", err)
@@ -397,9 +383,7 @@ func TestFull(t *testing.T) {
 		time.Sleep(time.Until(e.Until))
 		synctest.Wait()
 		s.add(allowing("user=carol", time.Hour))
-		if n := len(s.All()); n != MaxExceptions {
-			t.Errorf("%d are in force", n)
-		}
+		testenv.Equal(t, len(s.All()), MaxExceptions, "exceptions in force")
 	})
 }
 

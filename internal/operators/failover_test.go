@@ -59,9 +59,7 @@ func TestAmountsAfterFailover(t *testing.T) {
 	})
 	testenv.OK(t, desks[0].InForce.Load(t.Context()))
 	for i, d := range desks {
-		if n := d.Assigned("api", "tenant=", 1).Total; n != len(lines) {
-			t.Errorf("server %d: %d amounts, want %d", i, n, len(lines))
-		}
+		testenv.Equal(t, d.Assigned("api", "tenant=", 1).Total, len(lines), "server %d: amounts", i)
 	}
 	promoted := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
 	defer promoted.Close()

@@ -135,9 +135,7 @@ func TestCallsAfterTheResponseAreNoDenials(t *testing.T) {
 			sent = []string{"x-response-code", code}
 		}
 		f.ask(grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs(sent...)), 2, "user=alice")
-		if got := shown(f.Observer.Recorder, began).Last[0].Count; got != want {
-			t.Errorf("%q: got %d, want %d", code, got, want)
-		}
+		testenv.Equal(t, shown(f.Observer.Recorder, began).Last[0].Count, want, "%q", code)
 	}
 }
 
@@ -175,8 +173,6 @@ func TestDecisionsAreLogged(t *testing.T) {
 		}
 		f.ask(t.Context(), 1, "user=bob")
 		testenv.OK(t, f.Log.Close(t.Context()))
-		if got := strings.ReplaceAll(text.String(), `"time":"2026-08-01T11:30:00Z",`, ""); got != tt.want {
-			t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-		}
+		testenv.Equal(t, strings.ReplaceAll(text.String(), `"time":"2026-08-01T11:30:00Z",`, ""), tt.want, "the log")
 	}
 }

@@ -106,9 +106,7 @@ func (w *world) want(when string, passing int, words ...string) {
 		}
 		passed++
 	}
-	if passed != passing {
-		w.t.Errorf("%s: %q passed %d times, want %d", when, words, passed, passing)
-	}
+	testenv.Equal(w.t, passed, passing, "%s: requests of %q that passed", when, words)
 }
 
 const all = 20 // number of requests that want sends if none is denied

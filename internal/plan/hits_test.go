@@ -235,9 +235,7 @@ func TestSharedRuleWithoutKey(t *testing.T) {
 	keys := limiter.Keys{Cluster: true}
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words("d="), words("*=x")))
 	for i := 2; i < 6; i++ {
-		if got[i] != got[i%2] {
-			t.Errorf("hit %d is on %s, want %s", i, got[i], got[i%2])
-		}
+		testenv.Equal(t, got[i], got[i%2], "hit %d is on", i)
 	}
 	if len(got) != 7 || slices.Contains(got[:6], got[6]) || !strings.Contains(got[0], "{") {
 		t.Errorf("got %q, want a counter of its own, with a tag, for each limit of both rules", got)
@@ -290,9 +288,7 @@ func TestTrialKeepsItsCount(t *testing.T) {
 		for n := range step.asks {
 			var res Result
 			decide(t, New(Options{}), tree, store, &Request{Domain: "api", Descriptors: []Descriptor{words("user=alice")}}, &res)
-			if res.Denied != (n >= step.pass) {
-				t.Errorf("step %d, request %d: denied %t", i, n, res.Denied)
-			}
+			testenv.Equal(t, res.Denied, n >= step.pass, "step %d, request %d: denied", i, n)
 		}
 	}
 }

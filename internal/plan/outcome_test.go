@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // The second request exceeds some limits. Each limit must have the right outcome.
@@ -62,9 +64,7 @@ descriptors:
 					got = append(got, fmt.Sprint(strings.Join(words, " "), " ", o.Kind))
 				}
 			}
-			if got := strings.Join(got, ", "); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			testenv.Equal(t, strings.Join(got, ", "), tt.want, "outcomes")
 		})
 	}
 }
@@ -125,9 +125,7 @@ func TestQuotaGroups(t *testing.T) {
 				decide(t, planner, tree, store, &Request{Domain: "api", Descriptors: []Descriptor{d}}, &res)
 			}
 			decide(t, planner, tree, store, &r, &res)
-			if denied := res.Denied || res.WouldBeDenied; denied != test.denied {
-				t.Errorf("%s after %s: denied is %v, want %v", test.asked, test.used, denied, test.denied)
-			}
+			testenv.Equal(t, res.Denied || res.WouldBeDenied, test.denied, "%s after %s: denied", test.asked, test.used)
 			names, grouped := res.Available(&opts)
 			var available []string
 			for _, name := range names {

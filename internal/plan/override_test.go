@@ -34,9 +34,7 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
 		testenv.OK(t, pl.Prepare(new(Plan), tree, &r))
 	}
-	if n := len(pl.overrides.known); n != before {
-		t.Errorf("%d overrides are kept for ten unknown domains, want none", n-before)
-	}
+	testenv.Equal(t, len(pl.overrides.known), before, "overrides after ten unknown domains")
 	for n := range uint32(2 * maxCached) {
 		pl.multiple(limit("api", n), 3)
 		if len(pl.overrides.known) > maxCached || len(pl.excepted.known) > maxCached {

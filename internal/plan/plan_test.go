@@ -162,9 +162,7 @@ func TestResultIsUsedAgain(t *testing.T) {
 			decide(t, planner, tree, counters{}, &Request{Domain: "api", Descriptors: descriptors}, res)
 			texts = append(texts, fmt.Sprint(hitsOf(&res.Plan), len(res.Decisions), len(res.Statuses), len(res.Plan.replacing), res.Plan.Unmatched, res.Denied))
 		}
-		if texts[0] != texts[1] {
-			t.Errorf("%v: got %s, want %s", descriptors, texts[0], texts[1])
-		}
+		testenv.Equal(t, texts[0], texts[1], "%v", descriptors)
 	}
 	used.Reset()
 	if hits := used.Plan.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Plan.Unmatched != 0 {

@@ -96,9 +96,7 @@ func TestCostlyValuesTogether(t *testing.T) {
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if got := first(gone, 540); got != "deny w1|api|x1d" {
-			t.Errorf("a caller that left: got %s", got)
-		}
+		testenv.Equal(t, first(gone, 540), "deny w1|api|x1d", "a caller that left")
 		for range 2 {
 			matched := 0
 			testenv.InProcessorTime(t, 300*time.Millisecond, func() {

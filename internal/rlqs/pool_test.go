@@ -56,9 +56,7 @@ func TestSharesFollowDemand(t *testing.T) {
 	w.envoys = w.envoys[:1] // the other one dies
 	large.demand = 200
 	w.pass(2*life + 2*time.Second)
-	if large.size != 100 {
-		t.Errorf("the share of an Envoy alone is %.0f, want 100", large.size)
-	}
+	testenv.Equal(t, large.size, 100, "the share of an Envoy alone")
 	large.demand = 0
 	w.pass(2*life + 2*time.Second)
 	w.wantHome()
@@ -83,9 +81,7 @@ func TestFailureModes(t *testing.T) {
 				if r := recover(); r != nil {
 					got = fmt.Sprint(r)
 				}
-				if got != want {
-					t.Errorf("%s: got %s, want %s", mode, got, want)
-				}
+				testenv.Equal(t, got, want, "%s", mode)
 			}()
 			w.pass(2 * life)
 			if w.now.Before(e.expires) {

@@ -49,9 +49,7 @@ func TestModes(t *testing.T) {
 	for _, r := range found {
 		t.Run(r[1]+" "+r[2], func(t *testing.T) {
 			got, inShadow := answerInModes(t, r[1], r[2])
-			if got = details.ReplaceAllString(got, ""); got != r[3] {
-				t.Errorf("got %s, want %s", got, r[3])
-			}
+			testenv.Equal(t, details.ReplaceAllString(got, ""), r[3], "the answer")
 			// The metric counts only the requests that would be denied without SHADOW_MODE, as
 			// the dashboards of envoyproxy/ratelimit expect.
 			without, _ := answerInModes(t, strings.ReplaceAll(r[1], "S", ""), r[2])
@@ -132,9 +130,7 @@ func TestPeeksBeforeUsage(t *testing.T) {
 				decide(t, s, "user=a(1)")
 			}
 		}
-		if passed != want {
-			t.Errorf("charge %v: %d of 5 peeks passed, want %d", charge, passed, want)
-		}
+		testenv.Equal(t, passed, want, "charge %v: peeks of 5 that passed", charge)
 	}
 }
 

@@ -75,9 +75,7 @@ func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 					admitted++
 				}
 			}
-			if admitted != 3 {
-				t.Errorf("charge %v, %s: %d requests of 10 are admitted, want 3", charge, request, admitted)
-			}
+			testenv.Equal(t, admitted, 3, "charge %v, %s: admitted requests of 10", charge, request)
 		}
 	}
 }
@@ -91,9 +89,7 @@ func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
 	s := opts.service()
 	admits := func(request string, want bool) {
 		t.Helper()
-		if got := !decide(t, s, request).result.Denied; got != want {
-			t.Errorf("%s: admitted %t, want %t", request, got, want)
-		}
+		testenv.Equal(t, !decide(t, s, request).result.Denied, want, "%s: admitted", request)
 	}
 	admits("tenant=a(1/HOUR)", true)
 	admits("tenant=a(1/HOUR)", false)
@@ -154,9 +150,7 @@ func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	conn := serve(t, s)
 	_, err := ask(t, conn, "user=a")
 	expectError(t, err, codes.Unavailable, "the counter store is unavailable")
-	if got := testutil.ToFloat64(s.metrics.storeErrors); got != 1 {
-		t.Errorf("%v store errors are counted, want 1", got)
-	}
+	testenv.Equal(t, testutil.ToFloat64(s.metrics.storeErrors), 1, "store errors")
 	// A request without a limit does not need the store.
 	expect(t, conn, "user=root stranger=a", "OK: OK 4294967295, OK")
 }

@@ -163,9 +163,7 @@ func ask(t testing.TB, conn *grpc.ClientConn, text string) (*ratelimitv3.RateLim
 // expect compares the answer to a request with its outline.
 func expect(t *testing.T, conn *grpc.ClientConn, text, want string) {
 	t.Helper()
-	if got := outline(testenv.Must(ask(t, conn, text))(t)); got != want {
-		t.Errorf("request %s\n got %v\nwant %v", text, got, want)
-	}
+	testenv.Equal(t, outline(testenv.Must(ask(t, conn, text))(t)), want, "request %s", text)
 }
 
 // expectError compares the code and the message of a gRPC error.

@@ -118,9 +118,7 @@ func testHostileClient(t *testing.T, o *setup) {
 		if key == "flight" {
 			polite = 3 // as many as the guard allows, because a hold may be taken again
 		}
-		if n := c.wantAtMost(polite, key, nil, descriptor("b")); n != polite {
-			t.Errorf("%s: %d requests of a polite client passed, want %d", key, n, polite)
-		}
+		testenv.Equal(t, c.wantAtMost(polite, key, nil, descriptor("b")), polite, "%s: requests of a polite client that passed", key)
 		for i, v := range hostileTexts {
 			c.wantAtMost(polite, fmt.Sprintf("%s %d %.20s", key, i, v), nil, descriptor(v))
 			if c.passes(key+" in turn", nil, descriptor(v+"x")) {

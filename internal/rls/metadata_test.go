@@ -144,9 +144,7 @@ func TestTokenOfReservation(t *testing.T) {
 		if step.tokens > 0 {
 			token = fields["reservation"].GetStringValue()
 		}
-		if got := unknownReservations(t, o.registry); got != step.unknown {
-			t.Errorf("%s: %v unknown reservations, want %v", step.request, got, step.unknown)
-		}
+		testenv.Equal(t, unknownReservations(t, o.registry), step.unknown, "%s: unknown reservations", step.request)
 	}
 }
 

@@ -57,9 +57,7 @@ func TestBadRequests(t *testing.T) {
 		})
 	}
 	_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxReceived)))
-	if grpcstatus.Code(err) != codes.ResourceExhausted {
-		t.Errorf("too large for gRPC: got %v, want RESOURCE_EXHAUSTED", err)
-	}
+	testenv.Equal(t, grpcstatus.Code(err), codes.ResourceExhausted, "too large for gRPC: code of %v", err)
 }
 
 // Clients can choose values that make a request too large. An error would let the request pass.
@@ -159,9 +157,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			expectError(t, decideOne(t.Context(), s, wire), codes.ResourceExhausted, "too many requests at once")
-			if waited := time.Since(began); waited != 0 {
-				t.Errorf("refused after %v, want at once", waited)
-			}
+			testenv.Equal(t, time.Since(began), 0, "time until it was refused")
 			if w := post(s.JSONHandler(), http.MethodPost, `{"domain": "api"}`); w.Code != http.StatusServiceUnavailable {
 				t.Errorf("/json answers with %d, want 503", w.Code)
 			}
@@ -197,9 +193,7 @@ func TestRequestEnds(t *testing.T) {
 			s := o.service()
 			began := time.Now()
 			expectError(t, decideOne(ctx, s, wire), tc.code, tc.want)
-			if took := time.Since(began); took != wait {
-				t.Errorf("%+v: it took %v, want %v", tc, took, wait)
-			}
+			testenv.Equal(t, time.Since(began), wait, "%+v: it took", tc)
 		})
 	}
 }

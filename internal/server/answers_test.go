@@ -63,20 +63,14 @@ func TestSettingsOfAnswers(t *testing.T) {
 				if on {
 					notes = append(notes, note)
 				}
-				if logged := strings.Contains(f.log.String(), `level=WARN msg="a switch changes every response" effect="`+note+`"`); logged != on {
-					t.Errorf("the log tells %q: %t, want %t", note, logged, on)
-				}
+				testenv.Equal(t, strings.Contains(f.log.String(), `level=WARN msg="a switch changes every response" effect="`+note+`"`), on, "the log tells %q", note)
 			}
 			if told := f.operators.Status().Problems; len(told) != len(notes) {
 				t.Errorf("the problems are %+v, want %q", told, notes)
 			}
 			got := f.answerOverLimit()
-			if denied := got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT; denied != tc.denied {
-				t.Errorf("denied: %t, want %t", denied, tc.denied)
-			}
-			if code := got.GetStatuses()[0].GetCode(); code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
-				t.Errorf("the first descriptor is %v", code)
-			}
+			testenv.Equal(t, got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT, tc.denied, "denied")
+			testenv.Equal(t, got.GetStatuses()[0].GetCode(), ratelimitv3.RateLimitResponse_OVER_LIMIT, "the first descriptor")
 			var headers []string
 			for i, h := range append(got.GetResponseHeadersToAdd(), got.GetRequestHeadersToAdd()...) {
 				if i%3 == 2 { // seconds until the end of the year
@@ -85,9 +79,7 @@ func TestSettingsOfAnswers(t *testing.T) {
 					headers = append(headers, h.GetKey()+"="+h.GetValue())
 				}
 			}
-			if fmt.Sprint(headers) != tc.headers {
-				t.Errorf("got the headers %v, want %v", headers, tc.headers)
-			}
+			testenv.Equal(t, fmt.Sprint(headers), tc.headers, "headers")
 			if domain := got.GetDynamicMetadata().AsMap()["domain"]; domain != tc.domain {
 				t.Errorf("got the domain %v in the metadata, want %v", domain, tc.domain)
 			}

@@ -71,9 +71,7 @@ func TestChargeAsSet(t *testing.T) {
 				}
 				left = response.Statuses[0].LimitRemaining
 			}
-			if left != want {
-				t.Errorf("%d of 10 are left, want %d", left, want)
-			}
+			testenv.Equal(t, left, want, "requests of 10 that are left")
 		})
 	}
 }

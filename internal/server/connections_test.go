@@ -76,9 +76,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))
 			testenv.Must(f.ask(t.Context(), "alice"))(t)
-			if got := streamsSetting(t, f.grpc.addr()); got != want {
-				t.Errorf("SETTINGS_MAX_CONCURRENT_STREAMS is %q, want %q", got, want)
-			}
+			testenv.Equal(t, streamsSetting(t, f.grpc.addr()), want, "SETTINGS_MAX_CONCURRENT_STREAMS")
 			if value != "1" {
 				return
 			}
@@ -128,9 +126,7 @@ func TestConnectionsAge(t *testing.T) {
 	for err == nil { // the health may change first
 		_, err = watch.Recv()
 	}
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("a call goes on after the grace: %v", err)
-	}
+	testenv.Equal(t, status.Code(err), codes.Unavailable, "code of a call after the grace")
 }
 
 // TestPings pings as often as Envoy may, without requests. By default, gRPC closes such a connection.

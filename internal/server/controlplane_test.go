@@ -72,9 +72,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantAnswer("GET", f.debug.addr(), "/rlconfig", 200, append(failed, "\n#   "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
 	// Repeated refusals of a response are counted and logged once.
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	if n := strings.Count(f.log.String(), "new rules rejected"); n != 1 {
-		t.Errorf("the refusal was logged %d times, want once", n)
-	}
+	testenv.Equal(t, strings.Count(f.log.String(), "new rules rejected"), 1, "logs of the refusal")
 
 	plane.Set("v4", sent("x", 2))
 	f.wantLimit(2)

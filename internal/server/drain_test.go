@@ -71,9 +71,7 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	})
 	fmt.Fprint(send, `"descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`)
 	send.Close()
-	if got := <-statuses; got != http.StatusOK {
-		t.Errorf("the request in flight: %d", got)
-	}
+	testenv.Equal(t, <-statuses, http.StatusOK, "status of the request in flight")
 	testenv.OK(t, f.wantEnd())
 }
 

@@ -61,12 +61,8 @@ func TestFailureModes(t *testing.T) {
 	f.wantHealth(true, "OK")
 	want := func(key string, over ...string) { // gRPC, HTTP
 		t.Helper()
-		if got := f.answer(key); got != over[0] {
-			t.Errorf("%s: got %s, want %s", key, got, over[0])
-		}
-		if got := f.answerJSON(key); got != over[1] {
-			t.Errorf("%s: got %s, want %s", key, got, over[1])
-		}
+		testenv.Equal(t, f.answer(key), over[0], "%s", key)
+		testenv.Equal(t, f.answerJSON(key), over[1], "%s", key)
 	}
 	for _, key := range []string{"user", "error", "allow", "deny", "local"} {
 		want(key, "OK", "200")
@@ -97,9 +93,7 @@ func TestFailureModes(t *testing.T) {
 	if _, err := f.operators.Reset(t.Context(), local, "bob", "peer"); !errors.Is(err, operators.ErrUnavailable) {
 		t.Errorf("a reset without Redis: got error %v", err)
 	}
-	if got := f.answer("local"); got != "OK" {
-		t.Errorf("local, after a reset: got %s", got)
-	}
+	testenv.Equal(t, f.answer("local"), "OK", "local, after a reset")
 
 	r.Start() // Redis has lost its data
 	f.wantLog("redis answers again, sending requests to it")
@@ -117,12 +111,8 @@ func TestFailureModeIsASetting(t *testing.T) {
 		t.Run("FAILURE_MODE="+mode, func(t *testing.T) {
 			t.Setenv("FAILURE_MODE", mode)
 			f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url=127.0.0.1:1", inTime)
-			if got := f.answer("user"); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-			if got := f.answer("error"); got != "Unavailable" {
-				t.Errorf("failure_mode: error: got %s, want Unavailable", got)
-			}
+			testenv.Equal(t, f.answer("user"), want, "the answer")
+			testenv.Equal(t, f.answer("error"), "Unavailable", "failure_mode: error")
 		})
 	}
 }

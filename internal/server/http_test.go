@@ -123,9 +123,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			_, _ = io.WriteString(client, tt.sends)
 			time.Sleep(tt.reads)
 			_, _ = io.Copy(io.Discard, client)
-			if got := time.Since(began); got != tt.want {
-				t.Errorf("%s: cut off after %v, want %v", tt.name, got, tt.want)
-			}
+			testenv.Equal(t, time.Since(began), tt.want, "%s: cut off after", tt.name)
 			client.Close()
 			testenv.OK(t, errors.Join(s.stop(context.Background()), <-served))
 		})

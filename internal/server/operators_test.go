@@ -80,9 +80,7 @@ func TestUndecided(t *testing.T) {
 		if from, to := r.undecided(); !to.IsZero() {
 			got = fmt.Sprint(int(from.Sub(began)/ratesEvery), " ", int(to.Sub(began)/ratesEvery))
 		}
-		if got != want {
-			t.Errorf("%s: got %s, want %s", counts, got, want)
-		}
+		testenv.Equal(t, got, want, "%s", counts)
 	}
 }
 
@@ -102,9 +100,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 		response, err := f.http.Do(r)
 		testenv.OK(t, err)
 		response.Body.Close()
-		if got := response.StatusCode; got != code {
-			t.Errorf("%s %s with %q: got %d, want %d", method, path, token, got, code)
-		}
+		testenv.Equal(t, response.StatusCode, code, "%s %s with %q", method, path, token)
 	}
 	f.wantLog(`msg="the debug port is open to other machines; DEBUG_HOST restricts it" debug=` + f.debug.addr())
 	want("GET", "/", "", 200)
@@ -169,9 +165,7 @@ func (f *fixture) wantPasses(user string, n, want int) {
 			passed++
 		}
 	}
-	if passed != want {
-		f.t.Errorf("%d requests of %.20q passed, want %d", passed, user, want)
-	}
+	testenv.Equal(f.t, passed, want, "requests of %.20q that passed", user)
 }
 
 // TestExceptions adds exceptions of each effect to a running server, and checks that answers,
@@ -314,9 +308,7 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	if after := usage(); after != before {
-		t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
-	}
+	testenv.Equal(t, usage(), before, "the metrics")
 	got := testenv.Must(f.operators.Denials(t.Context(), false))(t)
 	if n := strings.Count(out.String(), "\n"); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 || n != 3 {
 		t.Errorf("got %+v, and %d decisions are logged", got, n)

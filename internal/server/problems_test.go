@@ -295,9 +295,7 @@ func TestOutdated(t *testing.T) {
 			all = append(all, api.Status{Name: fmt.Sprint(i), Rules: api.Rules{Hash: hash, InUseSince: since}})
 		}
 		names, since := respects[0].outdated(all)
-		if got := fmt.Sprint(names, since.Unix()/60); got != want {
-			t.Errorf("%s: got %s, want %s", servers, got, want)
-		}
+		testenv.Equal(t, fmt.Sprint(names, since.Unix()/60), want, "%s", servers)
 	}
 }
 

@@ -44,9 +44,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 			f.wantHealth(true, "OK")
 			f.wantLog("redis works again")
 			f.wantLog("redis is available")
-			if n := strings.Count(f.log.String(), fails); n != 1 {
-				t.Errorf("its absence was logged %d times, want once", n)
-			}
+			testenv.Equal(t, strings.Count(f.log.String(), fails), 1, "logs of its absence")
 			f.wantLimit(3)
 			f.wantAnswer("GET", f.debug.addr(), "/", 200, "in Redis at "+addr, "works, last at ")
 

@@ -192,9 +192,7 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 	write(t, dir+"/notes.txt", "not rules")
 	f := start(t, "--config="+dir)
 	f.wantAnswer("POST", f.debug.addr(), "/-/reload", 200)
-	if n := strings.Count(f.log.String(), "notes.txt"); n != 1 {
-		t.Errorf("the file was named %d times, want once", n)
-	}
+	testenv.Equal(t, strings.Count(f.log.String(), "notes.txt"), 1, "logs of the file")
 }
 
 // TestMergedDomains loads two files of one domain. Their rules are used, and warnings are logged.

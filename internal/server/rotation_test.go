@@ -244,9 +244,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 		l.more(t)
 	}
 	counter := newOperator(t, "swordfish-2", second).nodes[0]
-	if n := counter.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d counters where nobody is let in", n)
-	}
+	testenv.Equal(t, counter.DBSize(t.Context()).Val(), 0, "counters where nobody is let in")
 	mount(t, dir, url(second, "swordfish-2"))
 	f.wantLog("redis accepted the changed URL, user or password")
 	l.more(t)

@@ -71,24 +71,18 @@ func TestNoLoadIsLost(t *testing.T) {
 
 		write(t, filepath.Join(dir, "more.yaml"), "domain: more\n")
 		look()
-		if got := r.report().Domains; got != 2 {
-			t.Errorf("%d domains, want those of the files", got)
-		}
+		testenv.Equal(t, r.report().Domains, 2, "domains of the files")
 
 		testenv.OK(t, os.RemoveAll(dir))
 		for range 3 {
 			look()
 		}
 		for _, want := range []float64{1, 2} {
-			if got := testutil.ToFloat64(r.failure); got != want {
-				t.Errorf("%v loads failed, want %v", got, want)
-			}
+			testenv.Equal(t, testutil.ToFloat64(r.failure), want, "failed loads")
 			time.Sleep(retryEvery)
 			look()
 		}
-		if n := strings.Count(log.String(), "new rules rejected"); n != 1 {
-			t.Errorf("it is logged %d times:\n%s", n, log.String())
-		}
+		testenv.Equal(t, strings.Count(log.String(), "new rules rejected"), 1, "times that it is logged in\n%s", log.String())
 	})
 }
 
@@ -150,9 +144,7 @@ func TestTargets(t *testing.T) {
 		5 << 20:  {800, 1600}, // 40, and 80 MiB
 		27 << 20: {200, 800}, 40 << 20: {100, 400}, 100 << 20: {50, 200}, 10 << 30: {25, 25},
 	} {
-		if got := [2]int{target(live, garbage), target(live, loadGarbage)}; got != want {
-			t.Errorf("%d MiB live: got %d %%, want %d %%", live>>20, got, want)
-		}
+		testenv.Equal(t, [2]int{target(live, garbage), target(live, loadGarbage)}, want, "%d MiB live: percent", live>>20)
 	}
 }
 
@@ -161,9 +153,7 @@ func TestCountersFitIntoTheMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(before)
 	for limit, want := range map[int64]int{math.MaxInt64: 1_000_000, 230 << 20: 1_087_897, 1 << 30: 6_291_456, 32 << 20: 100_000} {
 		debug.SetMemoryLimit(limit)
-		if got := maxCounters(); got != want {
-			t.Errorf("%d MiB: got %d counters, want %d", limit>>20, got, want)
-		}
+		testenv.Equal(t, maxCounters(), want, "%d MiB: counters", limit>>20)
 	}
 }
 
@@ -181,9 +171,7 @@ func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
 		percent := func() uint64 { return read("/gc/gogc:percent") }
 		if gogc != "" {
 			f.source.(*files).tuner.load(true)
-			if now := percent(); now != 77 {
-				t.Errorf("the target is %d %%, want what GOGC says", now)
-			}
+			testenv.Equal(t, percent(), 77, "the percentage, which GOGC says")
 			f.stop() // stops the tuner
 			testenv.OK(t, f.wantEnd())
 			continue

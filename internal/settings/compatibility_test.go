@@ -190,7 +190,7 @@ func TestCompatibilityDocument(t *testing.T) {
 	for _, reason := range reasons {
 		want += fmt.Sprintf("|%s|%s|\n", strings.Join(without[reason], ", "), reason)
 	}
-	compareDocument(t, compatibilityDocument, want)
+	testenv.Golden(t, compatibilityDocument, want)
 }
 
 // TestProofsExist checks that the file of each test in the table contains the variable that the test

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 
 	"weir/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write docs/settings.md and docs/compatibility.md again")
 
 const document = "../../docs/settings.md"
 
@@ -43,7 +40,7 @@ func TestDocument(t *testing.T) {
 		}
 		want += fmt.Sprintf("|`%s`|%s|%s|\n", flag.Envs[0], initial, strings.ReplaceAll(flag.Help, "|", `\|`))
 	}
-	compareDocument(t, document, want)
+	testenv.Golden(t, document, want)
 }
 
 // isVariant reports whether a setting is a variant of another: the file of a secret, or a setting of
@@ -52,18 +49,6 @@ func isVariant(list []*kong.Flag, flag *kong.Flag) bool {
 	name := flag.Envs[0]
 	other := strings.Replace(strings.TrimSuffix(name, "_FILE"), "REDIS_PERSECOND_", "REDIS_", 1)
 	return other != name && slices.ContainsFunc(list, func(f *kong.Flag) bool { return f.Envs[0] == other })
-}
-
-// compareDocument compares a document with want, or writes it with -update.
-func compareDocument(t *testing.T, document, want string) {
-	t.Helper()
-	if *update {
-		testenv.OK(t, os.WriteFile(document, []byte(want), 0o644))
-	}
-	got := testenv.Must(os.ReadFile(document))(t)
-	if string(got) != want {
-		t.Errorf("%s does not say what the settings are; run: go test ./internal/settings -update", document)
-	}
 }
 
 // TestEverySettingIsComplete checks the tags of every field.

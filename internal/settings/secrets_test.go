@@ -45,13 +45,9 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 		delete(env, name+"_FILE")
 		want := testenv.Must(parse(t, env))(t)
 		got := s.With(sources[0], env[name])
-		if secrets(&got) != secrets(&want) {
-			t.Errorf("%s: got %s, want %s", name, secrets(&got), secrets(&want))
-		}
+		testenv.Equal(t, secrets(&got), secrets(&want), "%s", name)
 	}
-	if found != 8 {
-		t.Errorf("%d settings hold secrets, want 8", found)
-	}
+	testenv.Equal(t, found, 8, "settings that hold secrets")
 }
 
 // secrets returns the values of all secrets.

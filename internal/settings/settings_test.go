@@ -123,9 +123,7 @@ func TestSettings(t *testing.T) {
 		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(s Settings) any { return s.XDS.BackoffSpread() }, 0.0},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			if got := r.get(testenv.Must(parse(t, r.env, r.args...))(t)); got != r.want {
-				t.Errorf("got %v, want %v", got, r.want)
-			}
+			testenv.Equal(t, r.get(testenv.Must(parse(t, r.env, r.args...))(t)), r.want, "the setting")
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // ofUser returns a limit of the rule for users in a domain.
@@ -64,9 +65,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		wantSeries(t, l, reg, 2, " a.user:1 b.user:3 b.user_alice:4")
 		l.keep(1, a)
 		wantSeries(t, l, reg, 1, " a.user:1")
-		if n := testutil.CollectAndCount(l, "ratelimit_service_rate_limit_total_hits"); n != 1 {
-			t.Errorf("%d series, want 1", n)
-		}
+		testenv.Equal(t, testutil.CollectAndCount(l, "ratelimit_service_rate_limit_total_hits"), 1, "series")
 
 		// A limit of older rules can still count, from 0.
 		l.ask(0, limiter.Hit{Limit: b, Cost: 4})
@@ -167,9 +166,7 @@ func TestValuesMakeRoom(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		hit("busy")
-		if n := len(l.detailed); n != maxDetailed {
-			t.Errorf("%d series of values, want %d: they stay where there is room", n, maxDetailed)
-		}
+		testenv.Equal(t, len(l.detailed), maxDetailed, "series of values, which stay where there is room")
 		hit("no room")
 		want("{key1=\"a\",key2=\"b\"} 10000\n{key1=\"user\",key2=\"\"} 1\n", nil)
 		time.Sleep(keepEvery)

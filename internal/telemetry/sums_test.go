@@ -65,9 +65,7 @@ func TestDocumentedUnits(t *testing.T) {
 		}
 		hit := limiter.Hit{Limit: perMinute(number(1), user), Cost: number(3), Always: row[4] == "yes, although denied"}
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
-		if got := counted(int64(number(2)), hit); got != want {
-			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
-		}
+		testenv.Equal(t, counted(int64(number(2)), hit), want, "%s", row[0])
 	}
 }
 
@@ -93,16 +91,12 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		// The second hit exceeds the limit, although neither hit is charged and the counter has room.
 		{"an earlier hit left no room", 0, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
 	} {
-		if got := counted(tc.used, tc.hits...); got != tc.want {
-			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
-		}
+		testenv.Equal(t, counted(tc.used, tc.hits...), tc.want, "%s", tc.name)
 	}
 	u, _ := newUsage()
 	u.Count([]limiter.Hit{{Limit: enforced, Cost: 3}}, []limiter.Decision{{Over: true, Remembered: true, Used: 10}})
 	want := Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}
-	if got := maps.Collect(u.Sums())[enforced.Series.Labels()]; got != want {
-		t.Errorf("remembered: got %+v, want %+v", got, want)
-	}
+	testenv.Equal(t, maps.Collect(u.Sums())[enforced.Series.Labels()], want, "remembered")
 }
 
 // TestMetricsAreThoseOfTheReference compares sums with envoyproxy/ratelimit's for a hit that raises a
@@ -134,9 +128,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
 			}
-			if got := counted(tc.used, limiter.Hit{Limit: perMinute(tc.limit, user), Cost: tc.cost, Always: always}); got != want {
-				t.Errorf("%+v, always %t: got %+v", tc, always, got)
-			}
+			testenv.Equal(t, counted(tc.used, limiter.Hit{Limit: perMinute(tc.limit, user), Cost: tc.cost, Always: always}), want, "%+v, always %t", tc, always)
 		}
 	}
 }
@@ -157,8 +149,6 @@ func TestNearLimitRatio(t *testing.T) {
 		l := New(prometheus.NewRegistry(), nil, tc.ratio)
 		limit := perMinute(tc.limit, user)
 		l.ask(0, limiter.Hit{Limit: limit, Cost: tc.limit})
-		if got := maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit]; got != tc.near {
-			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
-		}
+		testenv.Equal(t, maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit], tc.near, "units near %v of %d", tc.ratio, tc.limit)
 	}
 }

@@ -1,6 +1,9 @@
 package testenv
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // Must is for calls in tests that must succeed: Must(os.ReadFile(name))(t) returns the
 // content, or fails the test.
@@ -17,5 +20,13 @@ func OK(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// Equal fails the test unless got is want. format and args say what they are.
+func Equal[T comparable](tb testing.TB, got, want T, format string, args ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Errorf("%s\n got %+v\nwant %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }

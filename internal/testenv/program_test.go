@@ -37,8 +37,6 @@ func TestProgramIsSkippedUnlessRequired(t *testing.T) {
 			Program(r, missing)
 		}()
 		<-done
-		if r.outcome != c.want {
-			t.Errorf("with %q required: %s\nwant %s", c.require, r.outcome, c.want)
-		}
+		Equal(t, r.outcome, c.want, "with %q required", c.require)
 	}
 }

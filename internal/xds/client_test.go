@@ -138,9 +138,7 @@ func TestSilentControlPlane(t *testing.T) {
 			silent := 0
 			opts := Options{Retry: time.Second, BackoffInitial: time.Second, BackoffMax: time.Second, Silent: func() { silent++ }}
 			inBubble(t, opts, time.Minute, dial)
-			if silent != want {
-				t.Errorf("a response after %v: told %d times, want %d", after, silent, want)
-			}
+			testenv.Equal(t, silent, want, "a response after %v: times that it is told", after)
 		})
 	}
 }

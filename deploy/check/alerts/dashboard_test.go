@@ -90,9 +90,7 @@ func TestDashboardIsWhole(t *testing.T) {
 			t.Errorf("%s has no query, or its data source is %q", p.Title, p.Datasource.UID)
 		}
 		for _, target := range p.Targets {
-			if target.Datasource.UID != "${datasource}" {
-				t.Errorf("%s %s asks the data source %q", p.Title, target.RefID, target.Datasource.UID)
-			}
+			testenv.Equal(t, target.Datasource.UID, "${datasource}", "the data source of %s %s", p.Title, target.RefID)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package plaintext
 
-import "testing"
+import (
+	"testing"
+
+	"weir/internal/testenv"
+)
 
 func TestLineAndLines(t *testing.T) {
 	for _, tt := range []struct{ in, line, lines string }{
@@ -13,12 +17,8 @@ func TestLineAndLines(t *testing.T) {
 		{"\u202egnp", `\u202egnp`, `\u202egnp`},
 		{"\xff\ufffd", `\xff` + "\ufffd", `\xff` + "\ufffd"},
 	} {
-		if got := Line(tt.in); got != tt.line {
-			t.Errorf("Line(%q) = %q, want %q", tt.in, got, tt.line)
-		}
-		if got := Lines(tt.in); got != tt.lines {
-			t.Errorf("Lines(%q) = %q, want %q", tt.in, got, tt.lines)
-		}
+		testenv.Equal(t, Line(tt.in), tt.line, "Line(%q)", tt.in)
+		testenv.Equal(t, Lines(tt.in), tt.lines, "Lines(%q)", tt.in)
 	}
 }
 
@@ -28,9 +28,7 @@ func TestRedisKey(t *testing.T) {
 		"w1|api|user=é\xff|1m": `"w1|api|user=\xc3\xa9\xff|1m"`,
 		`w1|api|q="a\b"|1m`:    `"w1|api|q=\x22a\x5cb\x22|1m"`,
 	} {
-		if got := RedisKey([]byte(key)); got != want {
-			t.Errorf("RedisKey(%q) = %s, want %s", key, got, want)
-		}
+		testenv.Equal(t, RedisKey([]byte(key)), want, "RedisKey(%q)", key)
 	}
 }
 
@@ -43,9 +41,7 @@ func TestDecode(t *testing.T) {
 		{"%%41", "%", "%A"},
 		{`\x22\x5cx41\x`, `\x`, `"\x41\x`},
 	} {
-		if got := Decode(tt.in, tt.mark); got != tt.want {
-			t.Errorf("Decode(%q, %q) = %q, want %q", tt.in, tt.mark, got, tt.want)
-		}
+		testenv.Equal(t, Decode(tt.in, tt.mark), tt.want, "Decode(%q, %q)", tt.in, tt.mark)
 	}
 }
 
@@ -55,8 +51,6 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc... (4 bytes)"}, {"aéb", 2, "a... (4 bytes)"}} {
-		if got := Cut(tt.in, tt.most); got != tt.want {
-			t.Errorf("Cut(%q, %d) = %q, want %q", tt.in, tt.most, got, tt.want)
-		}
+		testenv.Equal(t, Cut(tt.in, tt.most), tt.want, "Cut(%q, %d)", tt.in, tt.most)
 	}
 }

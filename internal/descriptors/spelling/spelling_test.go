@@ -3,6 +3,8 @@ package spelling
 import (
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 func TestNearest(t *testing.T) {
@@ -11,8 +13,6 @@ func TestNearest(t *testing.T) {
 		"unt": "unit", "units": "unit", "uint": "unit", "redis_ulr": "redis_url", "naem": "name", "ratelimit": "rate_limit", "rate": "rate_limit", "ra": "",
 		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
 	} {
-		if got := Nearest(word, words); got != want {
-			t.Errorf("%q: got %q, want %q", word, got, want)
-		}
+		testenv.Equal(t, Nearest(word, words), want, "%q", word)
 	}
 }

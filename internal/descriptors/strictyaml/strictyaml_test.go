@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // The tests of packages descriptors and limittest cover the rest of the package, with files of
@@ -50,19 +52,13 @@ func TestExcerpt(t *testing.T) {
 	d := Decoder{}
 	d.Parse([]byte("domain: api\r\ndescriptors:\n  - key: user\n\trate_limit: \u202e"+strings.Repeat("x", 200)+"\n# end\n# more\n"), "a name")
 	want := "     2 | descriptors:\n     3 |   - key: user\n >   4 | \\trate_limit: \\u202e" + strings.Repeat("x", 84) + "... (216 bytes)\n     5 | # end\n"
-	if got := d.Problems[0].Excerpt; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, d.Problems[0].Excerpt, want, "excerpt")
 }
 
 func TestFirstProblems(t *testing.T) {
 	ps := Problems{{Message: "a"}, {Message: "b"}, {Message: "c"}}
 	for n, want := range map[int]string{0: "and 3 more", 1: "a\nand 2 more", 2: "a\nb\nand 1 more", 3: "a\nb\nc", 4: "a\nb\nc"} {
-		if got := ps.First(n).Error(); got != want {
-			t.Errorf("first %d: got %q, want %q", n, got, want)
-		}
+		testenv.Equal(t, ps.First(n).Error(), want, "first %d", n)
 	}
-	if got := ps.Error(); got != "a\nb\nc" {
-		t.Errorf("the problems are now %q", got)
-	}
+	testenv.Equal(t, ps.Error(), "a\nb\nc", "the problems")
 }

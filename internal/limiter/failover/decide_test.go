@@ -120,9 +120,7 @@ func TestModes(t *testing.T) {
 				t.Errorf("denied is %v, want %v (error: %v)", got, c.denied, err)
 			}
 			for i := range c.want {
-				if out[i] != c.want[i] {
-					t.Errorf("hit %d:\n got %+v\nwant %+v", i, out[i], c.want[i])
-				}
+				testenv.Equal(t, out[i], c.want[i], "hit %d", i)
 			}
 		})
 	}

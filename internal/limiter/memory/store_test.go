@@ -204,13 +204,9 @@ func TestEviction(t *testing.T) {
 	f.expect(10, 3)
 	f.decide(hit(perMinute, 1, "new"))
 	f.expect(10, 4)
-	if got := used(perMinute, "new"); got != 1 {
-		t.Errorf("the new counter holds %d, want 1: it does not make room for itself", got)
-	}
+	testenv.Equal(t, used(perMinute, "new"), 1, "the new counter, which does not make room for itself")
 	for i := range 5 {
-		if got := used(perHour, fmt.Sprint("hour ", i)); got != 1 {
-			t.Errorf("hour %d holds %d, want 1: others expire before", i, got)
-		}
+		testenv.Equal(t, used(perHour, fmt.Sprint("hour ", i)), 1, "hour %d, before which others expire", i)
 	}
 
 	f.set(time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // When one window follows another, Redis' clock decides, regardless of the clocks of servers. A
@@ -96,8 +97,6 @@ func TestClockOfRedisIsFoundOut(t *testing.T) {
 		for n := range 3 {
 			mustAsk(t, s, fmt.Sprint(off, n), l)
 		}
-		if got := redis.CommandCount() - before; got != want {
-			t.Errorf("%v wrong: %d commands of three requests, want %d", off, got, want)
-		}
+		testenv.Equal(t, redis.CommandCount()-before, want, "%v wrong: commands of three requests", off)
 	}
 }

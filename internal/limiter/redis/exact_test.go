@@ -153,9 +153,7 @@ func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []
 	callers.Wait()
 	close(done)
 	faults.Wait()
-	if got := failed.Load() > 0; got != fails {
-		t.Errorf("requests failed: %t, want %t", got, fails)
-	}
+	testenv.Equal(t, failed.Load() > 0, fails, "requests failed")
 
 	// A store whose timeout is long even on a busy machine admits the remaining units.
 	for n, tenant := range tenants {

@@ -66,9 +66,7 @@ func TestRedisIsLoading(t *testing.T) {
 	if err := mustFail(t, f); !strings.Contains(err.Error(), "LOADING") {
 		t.Errorf("error %q, want LOADING", err)
 	}
-	if n := f.value("weir_redis_errors_total", conn.KindLoading); n != 1 {
-		t.Errorf("%v errors of this kind are counted, want 1", n)
-	}
+	testenv.Equal(t, f.value("weir_redis_errors_total", conn.KindLoading), 1, "counted errors of this kind")
 	do(t, connect(t, f.redis), "config", "set", "key-load-delay", "0")
 	untilDecides(t, f)
 }

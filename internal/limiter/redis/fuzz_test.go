@@ -126,9 +126,7 @@ func decideBatch(t *testing.T, s *Store, requests [][]limiter.Hit, model *storet
 			t.Errorf("at %d: denied is %v, want %v (error: %v)", c.Reply.Now, denied, wantDenied, err)
 		}
 		for i, h := range hits {
-			if got[i] != want[i] {
-				t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", c.Reply.Now, i, h, h.Limit, got[i], want[i])
-			}
+			testenv.Equal(t, got[i], want[i], "at %d: hit %d %+v of limit %+v", c.Reply.Now, i, h, h.Limit)
 		}
 	}
 	return c

@@ -45,9 +45,7 @@ func TestBreaker(t *testing.T) {
 			for _, err := range c.calls {
 				h.called(err, time.Second)
 			}
-			if h.open.Load() != c.open {
-				t.Errorf("%s: open is %v", c.name, h.open.Load())
-			}
+			testenv.Equal(t, h.open.Load(), c.open, "%s: open", c.name)
 		})
 	}
 }
@@ -82,14 +80,10 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	if took := time.Since(began); took > requests*opTimeout/2 {
 		t.Errorf("%d requests took %v, as if they had waited", requests, took)
 	}
-	if n := f.calls() - calls; n != 0 {
-		t.Errorf("%v calls were made", n)
-	}
+	testenv.Equal(t, f.calls()-calls, 0, "calls")
 	f.do("client", "unpause")
 	untilDecides(t, s)
-	if n := f.value("weir_redis_breaker_open", ""); n != 0 {
-		t.Errorf("the breaker's gauge is %v, want 0", n)
-	}
+	testenv.Equal(t, f.value("weir_redis_breaker_open", ""), 0, "the breaker's gauge")
 }
 
 // While the Redis for limits per second fails, requests without such limits work, and requests
@@ -110,9 +104,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 	if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errOpen) {
 		t.Errorf("got error %v, want %v", err, errOpen)
 	}
-	if n := f.calls() - calls; n != 0 {
-		t.Errorf("%v calls were made in vain", n)
-	}
+	testenv.Equal(t, f.calls()-calls, 0, "calls in vain")
 	if d := mustAsk(t, s, "k", perYear); d.Used != 2 {
 		t.Errorf("%d used in the Redis that works, want 2", d.Used)
 	}
@@ -150,9 +142,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 			time.Sleep(s.after)
 			h.observe(s.err)
 			_, got, _ := strings.Cut(log.String(), "level=")
-			if got = strings.TrimSpace(strings.Replace(got, "msg=", "", 1)); got != s.want {
-				t.Errorf("step %d: logged\n%s, want\n%s", i, got, s.want)
-			}
+			testenv.Equal(t, strings.TrimSpace(strings.Replace(got, "msg=", "", 1)), s.want, "step %d: logged", i)
 			log.Reset()
 		}
 	})
@@ -160,9 +150,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 
 func TestState(t *testing.T) {
 	s := newFixture(t, Options{})
-	if got := s.State(); got != (State{Breaker: "closed"}) {
-		t.Errorf("before any call: %+v", got)
-	}
+	testenv.Equal(t, s.State(), (State{Breaker: "closed"}), "state before any call")
 	mustAsk(t, s, "k", perYear)
 	worked := s.State()
 	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt, Breaker: "closed"}) {
@@ -241,9 +229,7 @@ func TestRefusals(t *testing.T) {
 			_, err := ask(t.Context(), s, "k", perYear)
 			check("Decide", err, c.want)
 			if c.want != "" {
-				if n := s.value("weir_redis_errors_total", c.kind); n != 1 {
-					t.Errorf("%v errors of this kind are counted, want 1", n)
-				}
+				testenv.Equal(t, s.value("weir_redis_errors_total", c.kind), 1, "counted errors of this kind")
 			}
 			if c.mend != nil {
 				s.do(c.mend...)
@@ -292,7 +278,5 @@ func TestCancelledPingIsNoOutage(t *testing.T) {
 	if err := s.Ping(ctx); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 	}
-	if state := s.State(); state != (State{Breaker: "closed"}) {
-		t.Errorf("state %+v, want that of no call", state)
-	}
+	testenv.Equal(t, s.State(), (State{Breaker: "closed"}), "state, which is that of no call")
 }

@@ -11,6 +11,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis/conn"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 func atOncePerHour(amount uint64) *limiter.Limit {
@@ -159,9 +160,7 @@ func TestHoldsInAFullRedis(t *testing.T) {
 	if out, _ := mustDecide(t, s, holding("k", one, 1, true)); out[0].Used != 0 {
 		t.Errorf("%d held after giving back, want none", out[0].Used)
 	}
-	if got := s.do("exists", "k", "new").(int64); got != 0 {
-		t.Errorf("%d keys are left", got)
-	}
+	testenv.Equal(t, s.do("exists", "k", "new").(int64), 0, "keys that are left")
 }
 
 // Even if many holds have expired, or were taken before the clock stepped back, one request
@@ -199,16 +198,12 @@ func TestManyHoldsAreChangedInParts(t *testing.T) {
 		if d := out[0]; d.Used != step.used || d.Over != step.over || d.Already != step.already {
 			t.Errorf("step %d: %+v", i, d)
 		}
-		if removed := before + step.added - left(); removed != part {
-			t.Errorf("step %d: %d ended holds removed, want %d", i, removed, part)
-		}
+		testenv.Equal(t, before+step.added-left(), part, "step %d: ended holds that are removed", i)
 	}
 	for range many / part {
 		mustDecide(t, s, holding("k", l, many, false))
 	}
-	if n := left(); n != 1 {
-		t.Errorf("%d holds are stored, want that which has not ended", n)
-	}
+	testenv.Equal(t, left(), 1, "stored holds, of which one has not ended")
 
 	seed(now.Add(3 * time.Hour))
 	late := fmt.Sprintf("(%d", now.Add(time.Hour).UnixMicro())

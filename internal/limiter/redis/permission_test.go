@@ -23,9 +23,7 @@ func commands(t *testing.T) []string {
 	calls, literal := regexp.MustCompile(`\b(?:p?call|try|ask)\([^.]`), regexp.MustCompile(`\b(?:p?call|try|ask)\("([A-Z]+)"`) // call(...) has a command that is named elsewhere
 	for _, text := range []string{wire.Script, changeScript, changesScript, versionScript} {
 		found := literal.FindAllStringSubmatch(text, -1)
-		if n := len(calls.FindAllString(text, -1)); n != len(found) {
-			t.Errorf("a script has %d calls, of which %d name their command", n, len(found))
-		}
+		testenv.Equal(t, len(calls.FindAllString(text, -1)), len(found), "calls of a script that name their command")
 		for _, c := range found {
 			names[strings.ToLower(c[1])] = true
 		}

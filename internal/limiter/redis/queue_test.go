@@ -133,9 +133,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 	}
 	s.do("client", "unpause")
 	wg.Wait()
-	if calls := s.calls(); calls != 2+queue.MaxQueue/queue.MaxBatch {
-		t.Errorf("%v calls, want one for each of %d hits", calls, queue.MaxBatch)
-	}
+	testenv.Equal(t, s.calls(), 2+queue.MaxQueue/queue.MaxBatch, "calls, one for each of %d hits", queue.MaxBatch)
 }
 
 func TestCloseFinishesWhatWaits(t *testing.T) {

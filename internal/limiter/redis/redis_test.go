@@ -176,9 +176,7 @@ func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []ex
 				hits = hits[:1]
 			}
 			mustDecide(t, s, hits...)
-			if got := r.TTL("k"); got != time.Duration(step.want)*time.Millisecond {
-				t.Errorf("step %d at %v, alone %t: expires in %v, want %d ms", i, step.at, alone, got, step.want)
-			}
+			testenv.Equal(t, r.TTL("k"), time.Duration(step.want)*time.Millisecond, "step %d at %v, alone %t: expires in", i, step.at, alone)
 		}
 	}
 }

@@ -104,9 +104,7 @@ func testSharedEntries(t *testing.T, o Server) {
 				t.Errorf("step %d: got the changes %q (found is %t), want %d with %q, error %v", i, changes, found, step.listed, made, err)
 			}
 			for j, change := range changes {
-				if texts[j] != all[change[8:]] {
-					t.Errorf("step %d: the change %q has the text %q", i, change, texts[j])
-				}
+				testenv.Equal(t, texts[j], all[change[8:]], "step %d: text of the change %q", i, change)
 			}
 			newest = now
 		}

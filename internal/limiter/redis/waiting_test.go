@@ -50,9 +50,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}
-			if took := time.Since(began); took != c.want {
-				t.Errorf("timeout %v, deadline %v: waited %v, want %v", c.timeout, c.deadline, took, c.want)
-			}
+			testenv.Equal(t, time.Since(began), c.want, "timeout %v, deadline %v: waited", c.timeout, c.deadline)
 		})
 	}
 }
@@ -86,9 +84,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			s.do("client", "unpause")
 			mustDecide(t, s, hits...) // the breaker is closed
 			rest(s.Store)
-			if n := s.value("weir_redis_errors_total", conn.KindTimeout); n != 2*maxUnanswered {
-				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*maxUnanswered)
-			}
+			testenv.Equal(t, s.value("weir_redis_errors_total", conn.KindTimeout), 2*maxUnanswered, "counted timeouts, without the one that was canceled")
 			if n := strings.Count(log.String(), "redis answers after the deadlines of requests"); n != 1 || strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("logged, of %d requests at the same time:\n%s", 2*maxUnanswered, log.String())
 			}

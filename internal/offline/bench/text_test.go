@@ -31,7 +31,5 @@ func TestText(t *testing.T) {
 	var got strings.Builder
 	testenv.OK(t, result.WriteText(&got))
 	want := string(testenv.Must(os.ReadFile("testdata/result.txt"))(t))
-	if got.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
-	}
+	testenv.Equal(t, got.String(), want, "the text")
 }

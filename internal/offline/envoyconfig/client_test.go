@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/testenv"
 )
 
 // managed returns a bootstrap whose connection manager has further fields.
@@ -53,14 +54,10 @@ func TestClient(t *testing.T) {
 				if forwarded == "" {
 					headers = nil
 				}
-				if got := c.Client(headers, "192.0.2.9"); got != want {
-					t.Errorf("%q: client %q, want %q", forwarded, got, want)
-				}
+				testenv.Equal(t, c.Client(headers, "192.0.2.9"), want, "%q: client", forwarded)
 			}
 			for logged, want := range config.logged {
-				if got := c.LoggedClient(logged[0], logged[1]); got != want {
-					t.Errorf("logged %q: client %q, want %q", logged, got, want)
-				}
+				testenv.Equal(t, c.LoggedClient(logged[0], logged[1]), want, "logged %q: client", logged)
 			}
 		})
 	}
@@ -80,8 +77,6 @@ func TestPartsOfDump(t *testing.T) {
 
 func TestWithoutPort(t *testing.T) {
 	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "10.0.0.1": "10.0.0.1", "[::1]:80": "[::1]", "[::1]": "[::1]", "2001:db8::1": "2001:db8::1", "": "", "host:x": "host:x"} {
-		if got := WithoutPort(address); got != want {
-			t.Errorf("%q is %q, want %q", address, got, want)
-		}
+		testenv.Equal(t, WithoutPort(address), want, "%q", address)
 	}
 }

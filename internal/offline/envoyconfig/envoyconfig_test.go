@@ -76,9 +76,7 @@ func TestMapping(t *testing.T) {
 	if got, want := c.Needs, []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
-	if got := c.AppendDescriptors(nil, new(alice("/")))[0].Location; got != "f.yaml:3:5: rate_limits[0]" {
-		t.Errorf("place %q", got)
-	}
+	testenv.Equal(t, c.AppendDescriptors(nil, new(alice("/")))[0].Location, "f.yaml:3:5: rate_limits[0]", "location")
 }
 
 // Envoy Gateway sends the address of a client in one of the networks, with a format of the access
@@ -182,9 +180,7 @@ func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if len(results) != 4 {
-		t.Errorf("the last request makes %q", lines(results))
-	}
+	testenv.Equal(t, len(results), 4, "descriptors of the last request, %q", lines(results))
 }
 
 // FuzzLoad loads hostile files, and makes descriptors of hostile requests.

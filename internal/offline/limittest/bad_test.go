@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors/strictyaml"
+	"weir/internal/testenv"
 )
 
 // Each YAML file in testdata/bad has its expected report in a text file beside it.
@@ -24,7 +25,7 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 			if f != nil || !errors.As(err, &problems) {
 				t.Fatalf("got %v, want Problems", err)
 			}
-			golden(t, strings.TrimSuffix(name, ".yaml")+".txt", err.Error()+"\n")
+			testenv.Golden(t, strings.TrimSuffix(name, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }

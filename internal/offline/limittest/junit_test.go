@@ -19,5 +19,5 @@ func TestWriteJUnit(t *testing.T) {
 		{File: "a_test.yaml", Results: []Result{{Test: "good", Line: 3, Took: 1500 * time.Millisecond}, {Test: `<one> & "two"`, Line: 6, Took: time.Millisecond, Failures: failures}}},
 		{File: "b_test.yaml", Err: errors.New("b_test.yaml:1:1: wrong\nb_test.yaml:2:1: wrong, too")},
 	}))
-	golden(t, "testdata/junit.xml", b.String())
+	testenv.Golden(t, "testdata/junit.xml", b.String())
 }

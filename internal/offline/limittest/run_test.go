@@ -1,7 +1,6 @@
 package limittest
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,18 +51,6 @@ func written(t *testing.T, rules, tests string) string {
 	return filepath.Join(dir, "rules_test.yaml")
 }
 
-var update = flag.Bool("update", false, "rewrite testdata/**.txt")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		testenv.OK(t, os.WriteFile(name, []byte(got), 0o644))
-	}
-	if want, err := os.ReadFile(name); err != nil || got != string(want) {
-		t.Errorf("%s: %v, got\n%s\nwant\n%s", name, err, got, want)
-	}
-}
-
 // A changed expectation fails, and no other does. A loaded file can be run many times.
 func TestEveryExpectationCanFail(t *testing.T) {
 	f := testenv.Must(Load("testdata/every_field_test.yaml", Options{}))(t)
@@ -89,7 +76,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	golden(t, "testdata/failing.txt", strings.Join(failures(t, "testdata/failing_test.yaml", Options{}), "\n")+"\n")
+	testenv.Golden(t, "testdata/failing.txt", strings.Join(failures(t, "testdata/failing_test.yaml", Options{}), "\n")+"\n")
 	for filter, want := range map[string]int{"": 2, "^passes$": 1, "s": 2, "none|fails": 1, "Passes": 0} {
 		if got := Run(t.Context(), "testdata/failing_test.yaml", Options{}, regexp.MustCompile(filter)); got.Err != nil || len(got.Results) != want {
 			t.Errorf("%q: got %+v, want %d tests", filter, got, want)

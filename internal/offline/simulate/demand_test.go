@@ -9,6 +9,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // ask is the time and the cost of a hit.
@@ -116,9 +117,7 @@ func TestAmounts(t *testing.T) {
 		c.put(i, &client{peak: peak{amount: 10 * (i + 1)}})
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
-		if got := suggest(c.needs(), share); got != 10*want {
-			t.Errorf("%v: %d, want %d", share, got, 10*want)
-		}
+		testenv.Equal(t, suggest(c.needs(), share), 10*want, "%v", share)
 	}
 }
 
@@ -155,8 +154,6 @@ func TestSeries(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.1234: "12.3 %", 0.0005: "0.05 %", 0.001: "0.1 %", 0.01: "1 %", 0.0000003: "0.00003 %"} {
-		if got := percent(share); got != want {
-			t.Errorf("%v is %s, want %s", share, got, want)
-		}
+		testenv.Equal(t, percent(share), want, "%v", share)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the reports of testdata again")
 
 // TestReports replays the log in each file of testdata/reports. Without a configuration or rules
 // in the file, it uses byAddress or perAddress. The last part of the file is the expected report
@@ -30,7 +27,7 @@ func TestReports(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) {
 			parts := map[string]string{"envoy.yaml": byAddress, "rules.yaml": perAddress}
-			head, want, _ := strings.Cut(string(testenv.Must(os.ReadFile(file))(t)), "-- report --\n")
+			head, _, _ := strings.Cut(string(testenv.Must(os.ReadFile(file))(t)), "-- report --\n")
 			for _, part := range strings.Split(head, "-- ")[1:] {
 				name, text, _ := strings.Cut(part, " --\n")
 				parts[name] = text
@@ -47,11 +44,7 @@ func TestReports(t *testing.T) {
 			r := mustRun(t, o)
 			testenv.OK(t, errors.Join(r.WriteText(&text), r.WriteHTML(&html)))
 			got := strings.ReplaceAll(text.String()+"\ndenied\n"+denied.String(), filepath.Dir(log)+"/", "")
-			if *update {
-				testenv.OK(t, os.WriteFile(file, []byte(head+"-- report --\n"+got), 0o644))
-			} else if got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			testenv.Golden(t, file, head+"-- report --\n"+got)
 			page := html.String()
 			for _, wrong := range []string{"\x1b", "\u202e", "<script", "<svg onload", "http:", "https:", "ZgotmplZ"} { // html/template writes the last for an unsafe value
 				if strings.Contains(page, wrong) {

@@ -247,9 +247,7 @@ func TestCookie(t *testing.T) {
 	signIn := func(token string, header map[string]string, want int) http.Header {
 		t.Helper()
 		got, _ := asked{route: "POST /console/signin", to: outer, form: url.Values{"token": {token}}, header: header, want: want}.send(t, port)
-		if (got.Get("Set-Cookie") != "") != (want == 200) {
-			t.Errorf("got %v", got)
-		}
+		testenv.Equal(t, got.Get("Set-Cookie") != "", want == 200, "there is a cookie in %v", got)
 		return got
 	}
 	signIn("", nil, 401)
@@ -299,9 +297,7 @@ func TestCookie(t *testing.T) {
 	access.Token.Renew(t.Context())
 	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
 	asked{route: "GET /rlconfig", to: outer, header: bearing("another-" + goodToken), want: 200}.send(t, port)
-	if n := testutil.ToFloat64(access.failed); n != 4 {
-		t.Errorf("%v wrong tokens were counted, want 4", n)
-	}
+	testenv.Equal(t, testutil.ToFloat64(access.failed), 4, "counted wrong tokens")
 	if n := strings.Count(log.String(), "invalid token on the debug port"); n != 1 || strings.Contains(log.String(), "horse") {
 		t.Errorf("there are %d lines of log, want 1 a minute without the token:\n%s", n, log)
 	}

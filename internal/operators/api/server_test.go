@@ -233,9 +233,7 @@ func TestPage(t *testing.T) {
 			readers.Go(func() { read("gzip, br") })
 		}
 		readers.Wait()
-		if made != 1 {
-			t.Errorf("it was made %d times for 100 readers", made)
-		}
+		testenv.Equal(t, made, 1, "pages that were made for 100 readers")
 		want(2) // it was cheap, so the next reader gets a new page
 		slow = time.Second
 		want(3)

@@ -177,9 +177,7 @@ func TestSpan(t *testing.T) {
 		2 * time.Minute: "2 min", 41*time.Minute + 29*time.Second: "41 min", 2*time.Hour - time.Second: "2 h", 3 * time.Hour: "3 h", 3*time.Hour + 2*time.Minute: "3 h 2 min",
 		47 * time.Hour: "47 h", 49 * time.Hour: "2 days", math.MaxInt64: "106751 days",
 	} {
-		if got := operators.Span(d); got != want {
-			t.Errorf("%v: got %s, want %s", d, got, want)
-		}
+		testenv.Equal(t, operators.Span(d), want, "%v", d)
 	}
 	for _, s := range []float64{math.NaN(), math.Inf(1), 1e300, -1e300, math.Inf(-1)} {
 		if d := operators.Seconds(s); d < 0 {
@@ -215,9 +213,7 @@ func TestLift(t *testing.T) {
 		"an amount of 0":    {[]operators.Counter{full, {}}, "--allow"},
 		"far over its size": {[]operators.Counter{with(func(c *operators.Counter) { c.Used = 50 })}, "--allow"},
 	} {
-		if got := lift(tt.limits); got != tt.want {
-			t.Errorf("%s: got %q, want %q", name, got, tt.want)
-		}
+		testenv.Equal(t, lift(tt.limits), tt.want, "%s", name)
 	}
 }
 
@@ -251,8 +247,6 @@ func TestWords(t *testing.T) {
 		{blocks([]operators.Bar{{Place: 59, Height: 1}, {Place: 58, Height: 0.5}, {Place: 0, Height: 0.01}}), "▁" + strings.Repeat(" ", 57) + "▄█"},
 		{new(Answer).Key("api", operators.Excerpt{Entries: []operators.ExcerptEntry{{Entry: operators.Entry{Key: "user", Value: "a", ValueBase64: "%"}}}}), "user… (cut)"}, // invalid base64
 	} {
-		if tt.got != tt.want {
-			t.Errorf("got %s, want %s", tt.got, tt.want)
-		}
+		testenv.Equal(t, tt.got, tt.want, "text")
 	}
 }

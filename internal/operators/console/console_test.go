@@ -59,14 +59,10 @@ func TestNumbers(t *testing.T) {
 		{string(place("/a/<b>.yaml:3:5")), "/<wbr>a/<wbr>&lt;b&gt;.yaml:3:5"},
 		{rate(0), "0"}, {rate(0.04), "0.0"}, {rate(12.34), "12.3"}, {rate(12345.6), "12,346"},
 	} {
-		if tt.got != tt.want {
-			t.Errorf("got %q, want %q", tt.got, tt.want)
-		}
+		testenv.Equal(t, tt.got, tt.want, "text")
 	}
 	for n, want := range map[float64]float64{0: 1, 1: 1, 1.5: 2, 3: 5, 7: 10, 10: 10, 11: 20, 501: 1000} {
-		if got := roundUp(n); got != want {
-			t.Errorf("roundUp(%v) = %v, want %v", n, got, want)
-		}
+		testenv.Equal(t, roundUp(n), want, "roundUp(%v)", n)
 	}
 }
 
@@ -203,8 +199,6 @@ func TestAssets(t *testing.T) {
 	for path, want := range map[string]int{"console.css": 200, "%2e%2e/pages/now.html": 404, "..%2fpages/now.html": 404, "pages/now.html": 404} {
 		answer := httptest.NewRecorder()
 		serve(answer, httptest.NewRequest(http.MethodGet, "/console/assets/"+path, nil))
-		if answer.Code != want {
-			t.Errorf("%s: got %d, want %d", path, answer.Code, want)
-		}
+		testenv.Equal(t, answer.Code, want, "%s", path)
 	}
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"flag"
 	"html"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 
 	"weir/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write pages/at-3am.html again")
 
 // TestRunbook compares the page of docs/at-3am.md with the document, section by section.
 func TestRunbook(t *testing.T) {
@@ -29,12 +26,7 @@ func TestRunbook(t *testing.T) {
 		want.WriteString(`<section aria-labelledby="` + id + `">` + "\n" + `<h2 id="` + id + `">` + title + "</h2>\n" + toHTML(text) + "</section>\n")
 	}
 	want.WriteString("{{end}}\n")
-	if *update {
-		testenv.OK(t, os.WriteFile(page, []byte(want.String()), 0o644))
-	}
-	if got := string(testenv.Must(os.ReadFile(page))(t)); got != want.String() {
-		t.Errorf("%s is not docs/at-3am.md; run: go test ./internal/operators/console -update", page)
-	}
+	testenv.Golden(t, page, want.String())
 }
 
 // toHTML converts the Markdown that docs/at-3am.md has: paragraphs, tables, blocks and spans of code,

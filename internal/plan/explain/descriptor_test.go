@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 func TestParseDescriptor(t *testing.T) {
@@ -59,9 +60,7 @@ func TestFormatDescriptor(t *testing.T) {
 		{[]limiter.Entry{{Key: "user", Value: "o'brien größer"}}, `user=o\x27brien größer`},
 		{[]limiter.Entry{{Key: "q", Value: "\x1b[31m\n\x00\xff\u202e\u00a0\ufffd"}}, `q=\x1b[31m\x0a\x00\xff\xe2\x80\xae\xc2\xa0\xef\xbf\xbd`},
 	} {
-		if got := FormatDescriptor(tt.entries); got != tt.want {
-			t.Errorf("%q: got %s, want %s", tt.entries, got, tt.want)
-		}
+		testenv.Equal(t, FormatDescriptor(tt.entries), tt.want, "%q", tt.entries)
 	}
 	if got, want := FormatDomain("-a'\\,=\n"), `\-a\x27\\,=\x0a`; got != want {
 		t.Errorf("got domain %s, want %s", got, want)
@@ -70,9 +69,7 @@ func TestFormatDescriptor(t *testing.T) {
 
 func TestQuote(t *testing.T) {
 	for argument, want := range map[string]string{"a b": "'a b'", "": "''", "it's": `'it'\''s'`, "user=alice": "user=alice"} {
-		if got := Quote(argument); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		testenv.Equal(t, Quote(argument), want, "quoted")
 	}
 }
 

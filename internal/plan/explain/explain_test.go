@@ -3,7 +3,6 @@ package explain
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/*.txt and *.json")
 
 func treeOf(t *testing.T, path string) *descriptors.Tree {
 	t.Helper()
@@ -121,22 +118,11 @@ func TestExplain(t *testing.T) {
 				tt.change(&q)
 			}
 			a, file := explained(t, q), "testdata/"+name+".json"
-			golden(t, "testdata/"+name+".txt", text(t, a))
+			testenv.Golden(t, "testdata/"+name+".txt", text(t, a))
 			if _, err := os.Stat(file); err == nil {
-				golden(t, file, string(testenv.Must(json.MarshalIndent(a, "", "  "))(t))+"\n")
+				testenv.Golden(t, file, string(testenv.Must(json.MarshalIndent(a, "", "  "))(t))+"\n")
 			}
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		testenv.OK(t, os.WriteFile(name, []byte(got), 0o644))
-	}
-	want := testenv.Must(os.ReadFile(name))(t)
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
 }
 
@@ -173,9 +159,7 @@ func TestDeniedAsByTheServer(t *testing.T) {
 				}
 				denied, left, then := askTwice(t, q)
 				a := explained(t, q)
-				if a.Denied != denied {
-					t.Errorf("%v hits of %s: denied is %v, the server says %v", hits, descriptor, a.Denied, denied)
-				}
+				testenv.Equal(t, a.Denied, denied, "%v hits of %s are denied, as the server says", hits, descriptor)
 				if charged := len(a.Limits) == 1 && a.Limits[0].Decision != nil && a.Limits[0].Decision.Charged; charged && left > 0 && then >= left {
 					t.Errorf("%v hits of %s: charged, but then the server has %d and %d left", hits, descriptor, left, then)
 				}

@@ -114,9 +114,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), step.wait)
 			s.Renew(ctx)
 			cancel()
-			if got := s.Text(); got != step.want {
-				t.Errorf("at %v: got %q, want %q", step.at, got, step.want)
-			}
+			testenv.Equal(t, s.Text(), step.want, "at %v", step.at)
 		}
 		stop()
 		s.Renew(t.Context()) // new connections may call it while the server stops

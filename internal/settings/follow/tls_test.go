@@ -294,15 +294,11 @@ func TestRefusedClients(t *testing.T) {
 		}
 	}
 	log := s.log.String()
-	if lines := strings.Count(log, "TLS client rejected"); lines != len(Reasons)-1 { // all but timeout
-		t.Errorf("%d lines, want one of each reason:\n%s", lines, log)
-	}
+	testenv.Equal(t, strings.Count(log, "TLS client rejected"), len(Reasons)-1, "lines, of which each reason has one, of\n%s", log)
 	if !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "didn't provide a certificate") {
 		t.Errorf("the log says neither who nor why:\n%s", log)
 	}
-	if got := reason(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}); got != "timeout" {
-		t.Errorf("a handshake by half: %s", got)
-	}
+	testenv.Equal(t, reason(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), "timeout", "a handshake by half")
 }
 
 // TestKindsOfNames has certificates in which the expected name is of the right kind or of another. An

@@ -225,18 +225,14 @@ func TestServerComesAndGoes(t *testing.T) {
 	gone := &server{network: "tcp", address: testenv.OwnAddr(t)}
 	var quiet, log testenv.Log
 	start(t, gone, &source, Options{Quiet: true, Logger: slog.New(slog.NewTextHandler(&quiet, nil))})()
-	if quiet.String() != "" {
-		t.Errorf("log is not empty:\n%s", quiet.String())
-	}
+	testenv.Equal(t, quiet.String(), "", "log")
 	stop := start(t, gone, &source, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	log.WaitFor(t, "do not reach statsd")
 	source.set(count("a", 5))
 	serveTCP(t, gone.address).want(t, "a:5|c")
 	stop()
 	for _, line := range []string{"do not reach statsd", "sending metrics"} {
-		if got := strings.Count(log.String(), line); got != 1 {
-			t.Errorf("told %d times %q, want once:\n%s", got, line, log.String())
-		}
+		testenv.Equal(t, strings.Count(log.String(), line), 1, "times that %q is in\n%s", line, log.String())
 	}
 }
 

@@ -107,16 +107,12 @@ func check(t *testing.T, p *Parser, line string, w want) {
 	t.Helper()
 	var r Record
 	testenv.OK(t, p.Parse([]byte(line), &r))
-	if got := time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano); got != w.at {
-		t.Errorf("time %s, want %s", got, w.at)
-	}
+	testenv.Equal(t, time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano), w.at, "time")
 	if d := time.Duration(r.Duration) * time.Microsecond; d != w.duration && (w.duration >= 0 || r.Duration != -1) {
 		t.Errorf("duration %v, want %v", d, w.duration)
 	}
 	for f, text := range w.texts {
-		if r.Get(f) != text {
-			t.Errorf("%s is %q, want %q", f, r.Get(f), text)
-		}
+		testenv.Equal(t, r.Get(f), text, "%s", f)
 	}
 }
 
