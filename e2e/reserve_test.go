@@ -80,9 +80,7 @@ func (g *tokenGateway) wantStays(user string, want int) {
 	marker := fmt.Sprint("marker ", g.model.asked.Load())
 	g.post(marker, "tokens=10", "{}")
 	g.waitForUsed(marker, 10)
-	if got := fmt.Sprint(g.used(user)); got != fmt.Sprint(times(3, want)) {
-		g.t.Errorf("%s has used %s tokens, want %d", user, got, want)
-	}
+	testenv.Equal(g.t, fmt.Sprint(g.used(user)), fmt.Sprint(times(3, want)), "tokens of %s", user)
 }
 
 // TestReservations sends requests with all kinds of estimates and outcomes through
@@ -169,9 +167,7 @@ func TestReservations(t *testing.T) {
 				{"denied", "tokens=1100", 200, 1100},
 				{"denied", "tokens=1", 429, 1100},
 			} {
-				if got := g.post(c.user, c.query, "{}"); got != c.status {
-					t.Errorf("%s: status %d, want %d", c.user, got, c.status)
-				}
+				testenv.Equal(t, g.post(c.user, c.query, "{}"), c.status, "%s", c.user)
 				g.wantStays(c.user, c.used)
 			}
 		})
@@ -190,6 +186,7 @@ func TestReservationsSurvive(t *testing.T) {
 	g := startTokens(t, "reserve.yaml", env...)
 	statuses := g.postInBackground("alice", "tokens=100&hold", `{"max_tokens": 400}`)
 	g.waitForUsed("alice", 400)
+	g.waitForAsked(1) // by then Envoy has Weir's answer
 	testenv.Until(t, "the replica has the reservation", func() bool { return replica.Command("dbsize") == primary.Command("dbsize") })
 	g.weir.kill()
 	g.weir = startWeir(t, testenv.Repository(t)+"/examples/llm/rules", append(env, patientWithRedis...)...)
