@@ -15,8 +15,12 @@ RACE ?=
 # A program with it sleeps for a second when it ends, which tests start many times.
 export GORACE := atexit_sleep_ms=50
 
-# Four tests at a time, since most wait.
-GO_TEST = $(GO) test $(RACE) -timeout=30m -parallel=4
+# Many tests at a time, since most wait.
+GO_TEST = $(GO) test $(RACE) -timeout=30m
+E2E     = $(GO_TEST) -parallel=6 $(TESTFLAGS) ./e2e
+
+# They begin first, because they take longest.
+SLOW = ./internal/server ./internal/limiter/redis ./internal/operators ./cmd/server
 
 HELM := $(GO) -C deploy/check tool helm
 
@@ -41,14 +45,21 @@ build: ## Build the program bin/weir; with CGO_ENABLED=0 it is static, as in the
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
-	$(GO_TEST) $(TESTFLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
-	$(GO_TEST) $(TESTFLAGS) ./e2e # alone, because it measures how late answers are
-	$(GO) -C bench test $(RACE) $(TESTFLAGS) ./...
+	$(MAKE) --jobs=2 --output-sync test-packages test-bench
+	$(E2E) # alone, because it measures how late answers are
 	@scripts/tools.sh missing
+
+.PHONY: test-packages
+test-packages:
+	$(GO_TEST) -p=4 -parallel=4 $(TESTFLAGS) $(SLOW) $$($(GO) list ./... | grep -v '/e2e$$')
+
+.PHONY: test-bench
+test-bench:
+	$(GO) -C bench test $(RACE) $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: tools ## Run the end-to-end tests only
-	$(GO_TEST) -count=1 $(TESTFLAGS) ./e2e
+	$(E2E) -count=1
 	@scripts/tools.sh missing
 
 .PHONY: bench
