@@ -49,9 +49,7 @@ func TestQuotaExampleReadme(t *testing.T) {
 		t.Errorf("the console shows no shares:\n%s", page.body)
 	}
 	explained := output(t, program(t)+" explain --config "+dir+"/rules api tenant=a")
-	if !strings.Contains(explained, "Envoys divide 100 per second, at most 100 at once") {
-		t.Errorf("weir explain says:\n%s", explained)
-	}
+	testenv.Contains(t, explained, "Envoys divide 100 per second, at most 100 at once")
 }
 
 // flood sends requests to an Envoy at a rate until stop is closed, and calls admitted for those that

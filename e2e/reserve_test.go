@@ -221,9 +221,7 @@ func TestOvershoot(t *testing.T) {
 			wantNext(t, statuses, row.admitted, 200)
 			testenv.Becomes(t, "tokens of the team", fmt.Sprint(row.used), func() string { return g.used("all")[2] })
 			want := fmt.Sprintf("|[%s](%[1]s)|%d|%d of 1500|", file, row.admitted, row.used)
-			if !strings.Contains(readDocument(t, "examples/llm/README.md"), "\n"+want) {
-				t.Errorf("examples/llm/README.md has no row that starts with %s", want)
-			}
+			testenv.Contains(t, readDocument(t, "examples/llm/README.md"), "\n"+want)
 		})
 	}
 }

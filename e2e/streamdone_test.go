@@ -266,10 +266,7 @@ func TestChargesAreNoDenials(t *testing.T) {
 // wantRow fails the test unless the table of examples/in-flight/README.md has a row.
 func wantRow(t *testing.T, cells ...string) {
 	t.Helper()
-	row := "|" + strings.Join(cells, "|") + "|"
-	if !strings.Contains(readDocument(t, "examples/in-flight/README.md"), "\n"+row+"\n") {
-		t.Errorf("examples/in-flight/README.md has no row %s", row)
-	}
+	testenv.Contains(t, readDocument(t, "examples/in-flight/README.md"), "\n|"+strings.Join(cells, "|")+"|\n")
 }
 
 // TestStreamDone finds out for which outcomes of a request Envoy returns its unit, and compares

@@ -220,16 +220,8 @@ func callProcess(stdin string, args ...string) (code int, stdout, stderr string)
 func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code int, stdout, stderr string) {
 	t.Helper()
 	testenv.Equal(t, code, wantCode, "exit code of what printed\n%s%s", stdout, stderr)
-	for _, want := range wantStdout {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("stdout %q does not contain %q", stdout, want)
-		}
-	}
-	for _, want := range wantStderr {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("stderr %q does not contain %q", stderr, want)
-		}
-	}
+	testenv.Contains(t, stdout, wantStdout...)
+	testenv.Contains(t, stderr, wantStderr...)
 }
 
 // With an ENTRYPOINT, manifests that call /bin/ratelimit in the image would pass it to the
@@ -241,9 +233,7 @@ func TestImage(t *testing.T) {
 	}
 	line := regexp.MustCompile(`(?m)^RUN .* -o /image/bin/weir \./cmd/server`).FindString(dockerfile)
 	for variable, argument := range map[*string]string{&release: "main.release=$VERSION", &commit: "main.commit=$COMMIT", &date: "main.date=$DATE"} {
-		if !strings.Contains(line, "-X "+argument) {
-			t.Errorf("the build lacks %s: %s", argument, line)
-		}
+		testenv.Contains(t, line, "-X "+argument)
 		before := *variable
 		*variable = argument
 		t.Cleanup(func() { *variable = before })

@@ -59,9 +59,7 @@ func TestRemoteByVariables(t *testing.T) {
 	server.answer = readText(t, "testdata/remote/exception.json")
 	code, stdout, stderr := call(t, "except", "add", "api", "user=alice", "--amount=2.5", "--for=1h", "--reason=why", "--by=ops", "--token-file="+dir+"/token", "--ca-file="+dir+"/ca.pem")
 	compare(t, 0, []string{"weir except remove 7f3a --token-file " + dir + "/token --ca-file " + dir + "/ca.pem\n"}, nil, code, stdout, stderr)
-	if !strings.Contains(server.body, `"effect":"amount","factor":2.5,"for":3600,`) {
-		t.Errorf("it sends %s", server.body)
-	}
+	testenv.Contains(t, server.body, `"effect":"amount","factor":2.5,"for":3600,`)
 	for user, want := range map[string]string{"ops": `\?by=ops$`, "": `\?by=.`} { // the default of --by
 		t.Setenv("USER", user)
 		call(t, "except", "remove", "7f3a")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -107,9 +106,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("files are %q, want %q", names, want)
-	}
+	testenv.EqualLists(t, names, want, "files")
 }
 
 // A signal stops a run that waits for its standard input, and all files stay unchanged.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"weir/internal/descriptors/plaintext"
@@ -30,9 +29,7 @@ func TestDumpExplainsItself(t *testing.T) {
 		"\napi.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, unlimited: true, from: config/a.yaml:7:3\n",
 		"\nweb.known: no limit, metadata: {\"note\":\"\\u009b31m\"}, from: config/b\\n\\x1b[31m.yaml:3:3\n",
 	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, page.String())
-		}
+		testenv.Contains(t, page.String(), want)
 	}
 	if text := page.String(); plaintext.Lines(text) != text {
 		t.Errorf("the page holds control characters: %q", text)

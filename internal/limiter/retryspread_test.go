@@ -85,9 +85,7 @@ func TestRetrySpread(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, l := newSpreading(t), must(c.spec)
 			p.ask(hitOn(l, "k", c.spec.RequestsPerUnit))
-			if got := p.retries(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			testenv.EqualLists(t, p.retries(len(c.want), hitOn(l, "k", c.cost)), c.want, "retries")
 		})
 	}
 }

@@ -214,9 +214,7 @@ func (s *server) want(entries ...string) {
 		}
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, entries) {
-		s.t.Errorf("in force is %q, want %q", got, entries)
-	}
+	testenv.EqualLists(s.t, got, entries, "in force")
 	testenv.Equal(s.t, testutil.ToFloat64(s.inForce), float64(len(entries)), "the metric")
 }
 

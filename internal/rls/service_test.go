@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -223,9 +222,7 @@ func TestRequestsAreObserved(t *testing.T) {
 		"api", traceparent, trace.TraceID{}.String(), "0s", "admitted",
 		"api", "0af7651916cd43dd8448eb211c80319c", "0s", "denied",
 	}
-	if !slices.Equal(seen, want) {
-		t.Errorf("got %q, want %q", seen, want)
-	}
+	testenv.EqualLists(t, seen, want, "requests")
 }
 
 // Streams of other services may keep their first message, so it must be small.

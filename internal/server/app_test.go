@@ -111,11 +111,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			for _, want := range tt.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not contain %q", err, want)
-				}
-			}
+			testenv.Contains(t, err.Error(), tt.wants...)
 			if strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("error %q shows the password", err)
 			}

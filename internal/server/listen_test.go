@@ -169,9 +169,7 @@ func TestListenersAreWhereTheSettingsSay(t *testing.T) {
 		got = append(got, p.name+" "+p.network+" "+p.address)
 	}
 	want := []string{"gRPC tcp4 127.0.0.3:2", "HTTP tcp4 127.0.0.2:1", "debug tcp4 127.0.0.4:3", "metrics tcp4 127.0.0.5:4"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualLists(t, got, want, "names and addresses")
 	t.Setenv("GRPC_UDS", "/run/weir.sock")
 	if p := bindings(fromEnvironment(t).Listen)[0]; p.network != "unix" || p.address != "/run/weir.sock" {
 		t.Errorf("with a socket gRPC is at %s %s", p.network, p.address)
@@ -219,10 +217,6 @@ func TestServersThatCountAloneDoNotOverlap(t *testing.T) {
 			_ = second.life.stop(patience)
 			continue
 		}
-		for _, want := range []string{"(see " + settings + ")", addr, "address already in use"} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the error %v does not name %s", err, want)
-			}
-		}
+		testenv.Contains(t, err.Error(), "(see "+settings+")", addr, "address already in use")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // TestImpossibleValues checks that errors name the value, the setting and the allowed values, and
@@ -85,11 +87,7 @@ func TestImpossibleValues(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			for _, want := range tt.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not contain %q", err, want)
-				}
-			}
+			testenv.Contains(t, err.Error(), tt.wants...)
 			if strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("error %q shows a secret", err)
 			}

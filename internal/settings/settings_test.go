@@ -147,9 +147,7 @@ func TestMisspeltVariables(t *testing.T) {
 		"MEMORY_MAX_COUNTERS=5: the container's memory limit or GOMEMLIMIT decides",
 		"REDIS_ULR=(hidden): did you mean REDIS_URL?", "redis_url=(hidden): did you mean REDIS_URL?",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualLists(t, got, want, "names")
 }
 
 // TestSecretShowsNowhere includes the headers for the control plane, which may contain credentials.

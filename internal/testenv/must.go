@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -28,5 +30,23 @@ func Equal[T comparable](tb testing.TB, got, want T, format string, args ...any)
 	tb.Helper()
 	if got != want {
 		tb.Errorf("%s\n got %+v\nwant %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// EqualLists is Equal for lists.
+func EqualLists[T comparable](tb testing.TB, got, want []T, format string, args ...any) {
+	tb.Helper()
+	if !slices.Equal(got, want) {
+		tb.Errorf("%s\n got %#v\nwant %#v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// Contains fails the test unless text contains all of wants.
+func Contains(tb testing.TB, text string, wants ...string) {
+	tb.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			tb.Errorf("%q is not in\n%s", want, text)
+		}
 	}
 }

@@ -139,9 +139,7 @@ func TestGoodAfterBad(t *testing.T) {
 						send(tt.responses[answer])
 					}
 				})
-				if !slices.Equal(answers, tt.want) {
-					t.Errorf("got %q, want %q", answers, tt.want)
-				}
+				testenv.EqualLists(t, answers, tt.want, "answers")
 			})
 		})
 	}

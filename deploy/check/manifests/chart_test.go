@@ -216,11 +216,7 @@ func TestChart(t *testing.T) {
 // wantText fails the test if a part is missing in a text.
 func wantText(t *testing.T, text string, parts ...string) {
 	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("there is no %q in:\n%s", part, text)
-		}
-	}
+	testenv.Contains(t, text, parts...)
 }
 
 // checkPod checks that the pods of a Deployment follow the profile restricted and, which

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,13 +54,9 @@ func testCountersInSeveralPlaces(t *testing.T, c *cluster) {
 		}
 		return list
 	}
-	if got := used(); !slices.Equal(got, []int64{3, 4, 5, 6}) {
-		t.Errorf("got %v", got)
-	}
+	testenv.EqualLists(t, used(), []int64{3, 4, 5, 6}, "used units")
 	testenv.OK(t, s.Reset(t.Context(), hits[1:]))
-	if got := used(); !slices.Equal(got, []int64{3, 0, 0, 0}) {
-		t.Errorf("after the reset: got %v", got)
-	}
+	testenv.EqualLists(t, used(), []int64{3, 0, 0, 0}, "used units after the reset")
 	second.Stop()
 	if _, err := s.Peek(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("Peek: got error %v", err)

@@ -63,9 +63,7 @@ func TestRedisIsLoading(t *testing.T) {
 	f.do("save")
 	f.redis.Stop()
 	f.redis.Start()
-	if err := mustFail(t, f); !strings.Contains(err.Error(), "LOADING") {
-		t.Errorf("error %q, want LOADING", err)
-	}
+	testenv.Contains(t, mustFail(t, f).Error(), "LOADING")
 	testenv.Equal(t, f.value("weir_redis_errors_total", conn.KindLoading), 1, "counted errors of this kind")
 	do(t, connect(t, f.redis), "config", "set", "key-load-delay", "0")
 	untilDecides(t, f)
@@ -111,9 +109,7 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 // checkTold checks that text is one line of at most 500 bytes that contains want.
 func checkTold(t *testing.T, text, want string) {
 	t.Helper()
-	if !strings.Contains(text, want) {
-		t.Errorf("got %q, want it to say %q", text, want)
-	}
+	testenv.Contains(t, text, want)
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\u2028' || r == '\ufffd' }) || len(text) > 500 {
 		t.Errorf("%q is no line of moderate length", text)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -83,9 +82,7 @@ func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
 	}
 	expect := func() {
 		t.Helper()
-		if got := <-g.keys; !slices.Equal(got, waiting) {
-			t.Errorf("a call for %q, want %q", got, waiting)
-		}
+		testenv.EqualLists(t, <-g.keys, waiting, "keys of a call")
 		waiting = nil
 	}
 	start("first")

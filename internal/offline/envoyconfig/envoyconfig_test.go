@@ -70,9 +70,7 @@ rate_limits:
 func TestMapping(t *testing.T) {
 	c := load(t, mapping, Options{})
 	want := []string{"api user=alice path=/a", "api q=1 2", "api masked_remote_address=192.0.2.0/24 hits 2 back done"}
-	if got := lines(c.AppendDescriptors(nil, new(alice("/a?q=1%202")))); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/a?q=1%202")))), want, "descriptors")
 	if got, want := c.Needs, []string{":path", RemoteAddress, "x-user"}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
@@ -95,9 +93,7 @@ func TestAddressInNetwork(t *testing.T) {
 func TestListenerWithDefaultChain(t *testing.T) {
 	_, listener, _ := strings.Cut(oneRoute("match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), "    - name: l\n      filter_chains:\n        - filters:\n")
 	c := load(t, "name: l\ndefault_filter_chain:\n          filters:\n"+listener, Options{})
-	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
-		t.Errorf("got %q", got)
-	}
+	testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/")))), []string{"d remote_address=192.0.2.7"}, "descriptors")
 }
 
 // A request without the properties that a log may lack makes fewer descriptors, and no panic.
@@ -137,22 +133,16 @@ func TestEnvoyFilter(t *testing.T) {
 		{alice("/new?x"), []string{"mesh destination_cluster=x"}},
 		{alice("/").at("other.example.com"), nil},
 	} {
-		if got := lines(c.AppendDescriptors(nil, &tt.request)); !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: got %q, want %q", tt.request, got, tt.want)
-		}
+		testenv.EqualLists(t, lines(c.AppendDescriptors(nil, &tt.request)), tt.want, "descriptors of %+v", tt.request)
 	}
 	if got, want := c.Needs, []string{":authority", ":path", RemoteAddress, RouteName}; !slices.Equal(got, want) {
 		t.Errorf("needs %q, want %q", got, want)
 	}
 	sidecar := load(t, readFile(t, manifests), Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
-	if got := lines(sidecar.AppendDescriptors(nil, &login)); !slices.Equal(got, []string{"inside generic_key=sidecar"}) {
-		t.Errorf("sidecar: %q", got)
-	}
+	testenv.EqualLists(t, lines(sidecar.AppendDescriptors(nil, &login)), []string{"inside generic_key=sidecar"}, "descriptors of a sidecar")
 	for _, file := range []string{"gateway", "sidecar"} {
 		c := load(t, readFile(t, "examples/istio/"+file+".yaml"), Options{})
-		if got := lines(c.AppendDescriptors(nil, new(alice("/x")))); !slices.Equal(got, []string{"ratelimit PATH=/x"}) {
-			t.Errorf("%s: %q", file, got)
-		}
+		testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/x")))), []string{"ratelimit PATH=/x"}, "descriptors of %s", file)
 	}
 }
 
@@ -162,9 +152,7 @@ func TestRouteConfigurations(t *testing.T) {
 	  {"match": {"prefix": "/"}, "route": {"cluster": "c", "rateLimits": [{"actions": [{"remoteAddress": {}}], "stage": 3}]}}]}]},
 	 {"name": "b", "virtualHosts": []}, {"name": "c", "virtualHosts": [{"name": "x", "domains": ["y"], "rateLimits": []}]}]`
 	c := load(t, text, Options{Domain: "d", From: "a"})
-	if got := lines(c.AppendDescriptors(nil, new(alice("/")))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
-		t.Errorf("got %q", got)
-	}
+	testenv.EqualLists(t, lines(c.AppendDescriptors(nil, new(alice("/")))), []string{"d remote_address=192.0.2.7"}, "descriptors")
 }
 
 // AppendDescriptors reuses memory, because simulations call it hundreds of thousands of

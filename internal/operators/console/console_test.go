@@ -80,9 +80,7 @@ func TestDescriptorsThatLack(t *testing.T) {
 	} {
 		var text strings.Builder
 		testenv.OK(t, layout.ExecuteTemplate(&text, "descriptor", kept("api", tt.asked.Excerpt(256))))
-		if !strings.Contains(text.String(), tt.want) {
-			t.Errorf("got %s, want %s", &text, tt.want)
-		}
+		testenv.Contains(t, text.String(), tt.want)
 	}
 }
 
