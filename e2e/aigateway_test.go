@@ -172,7 +172,7 @@ func startAIGateway(t *testing.T, redis bool) (g aiGateway, plane *testenv.Contr
 		g.redis()
 		env = append(env, "REDIS_URL=redis.redis-system.svc.cluster.local:6379")
 	}
-	plane = g.ControlPlane(t, "127.0.0.1:18002")
+	plane = g.ControlPlane("127.0.0.1:18002")
 	g.weir(env, "ai-gateway-controller.envoy-ai-gateway-system.svc.cluster.local redis.redis-system.svc.cluster.local", nil,
 		"--quotaRateLimitServiceHost=envoy-ai-gateway-ratelimit.envoy-gateway-system")
 	program := filepath.Join(t.TempDir(), "model")

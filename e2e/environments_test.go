@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +27,7 @@ import (
 // pod stands for a Kubernetes pod with Weir, Envoy, Redis and an upstream at the addresses
 // in the manifests.
 type pod struct {
-	*testenv.Pod
+	*namespace
 	t      *testing.T
 	client *http.Client
 }
@@ -40,12 +41,18 @@ const (
 // newPod creates a pod with an upstream.
 func newPod(t *testing.T) *pod {
 	t.Helper()
-	p := &pod{Pod: testenv.NewPod(t), t: t}
+	p := &pod{namespace: newNamespace(t), t: t}
 	p.client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.Dial}}
 	upstream := &httptest.Server{Listener: p.Listen(t, podUpstream), Config: &http.Server{Handler: echo}}
 	upstream.Start()
 	t.Cleanup(upstream.Close)
 	return p
+}
+
+// ControlPlane starts a control plane in the pod, at addr.
+func (p *pod) ControlPlane(addr string, options ...grpc.ServerOption) *testenv.ControlPlane {
+	p.t.Helper()
+	return testenv.StartControlPlaneAt(p.t, addr, func(addr string) (net.Listener, error) { return p.Listen(p.t, addr), nil }, options...)
 }
 
 // redis starts a redis-server on its default port.
@@ -168,7 +175,7 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	pair := testenv.Must(tls.X509KeyPair(cert, key))(t)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(authority.PEM())
-	plane := p.ControlPlane(t, "127.0.0.1:18001", grpc.Creds(credentials.NewTLS(&tls.Config{ // it requires client certificates
+	plane := p.ControlPlane("127.0.0.1:18001", grpc.Creds(credentials.NewTLS(&tls.Config{ // it requires client certificates
 		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 	})))
 	i := newIdentity(t, authority, authority.PEM(), "*.envoy-gateway-system")

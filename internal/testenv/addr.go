@@ -20,6 +20,6 @@ func OuterAddr(t testing.TB) string {
 	if err == nil {
 		err = errors.New("this machine has loopback only")
 	}
-	unavailable(t, "network", err)
+	Unavailable(t, "network", err)
 	return ""
 }

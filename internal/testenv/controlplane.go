@@ -41,20 +41,15 @@ type ControlPlane struct {
 func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
 	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
-	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: OwnAddr(t)})
+	return StartControlPlaneAt(t, OwnAddr(t), listen, options...)
 }
 
-// ControlPlane starts a control plane in the pod, at addr.
-func (p *Pod) ControlPlane(t testing.TB, addr string, options ...grpc.ServerOption) *ControlPlane {
+// StartControlPlaneAt is like StartControlPlane, at addr, where listen listens.
+func StartControlPlaneAt(t testing.TB, addr string, listen func(addr string) (net.Listener, error), options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
-	listen := func(addr string) (net.Listener, error) { return p.Listen(t, addr), nil }
-	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: addr})
-}
-
-func startControlPlane(c *ControlPlane) *ControlPlane {
-	c.t.Helper()
+	c := &ControlPlane{t: t, listen: listen, options: options, Addr: addr}
 	c.Start()
-	c.t.Cleanup(c.Stop)
+	t.Cleanup(c.Stop)
 	return c
 }
 

@@ -1,6 +1,5 @@
 // Package testenv provides tests with the real programs that Weir works with,
-// certificates for them, a control plane, the environment of a container, and
-// functions that wait.
+// certificates for them, a control plane, and functions that wait and compare.
 //
 // Only this package skips tests. A test that needs a program is skipped if the
 // program is not installed. If the environment variable WEIR_TEST_REQUIRE

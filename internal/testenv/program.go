@@ -19,13 +19,13 @@ func Program(t testing.TB, name string) string {
 	if err == nil {
 		return path
 	}
-	unavailable(t, name, err)
+	Unavailable(t, name, err)
 	return ""
 }
 
-// unavailable skips a test because of err. If name is required, it fails the test
+// Unavailable skips a test because of err. If name is required, it fails the test
 // instead.
-func unavailable(t testing.TB, name string, err error) {
+func Unavailable(t testing.TB, name string, err error) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), name) {
 		t.Fatalf("%s requires %s: %v", requireVariable, name, err)

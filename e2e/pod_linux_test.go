@@ -1,4 +1,4 @@
-package testenv
+package e2e
 
 import (
 	"context"
@@ -11,19 +11,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testenv"
 )
 
-// Pod is a network namespace, like the namespace that the containers of a Kubernetes
+// namespace is a network namespace, like the namespace that the containers of a Kubernetes
 // pod share. It has only a loopback interface, on which every port is free. It is for
 // programs whose ports a test cannot choose.
-type Pod struct{ network *os.File }
+type namespace struct{ network *os.File }
 
-// NewPod makes a pod that exists until the test ends. If that is not allowed, as for
+// newNamespace makes a pod that exists until the test ends. If that is not allowed, as for
 // most users other than root, the test is skipped; the name for WEIR_TEST_REQUIRE is
 // namespaces.
-func NewPod(t testing.TB) *Pod {
+func newNamespace(t testing.TB) *namespace {
 	t.Helper()
-	p := new(Pod)
+	p := new(namespace)
 	err := inThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
@@ -35,7 +37,7 @@ func NewPod(t testing.TB) *Pod {
 		return err
 	})
 	if err != nil {
-		unavailable(t, "namespaces", err)
+		testenv.Unavailable(t, "namespaces", err)
 	}
 	t.Cleanup(func() { p.network.Close() })
 	return p
@@ -61,10 +63,10 @@ func raiseLoopback() error {
 
 // Listen listens in the pod. A child that another test has forked may hold a closed listener of the
 // same address for a moment, until it executes its program.
-func (p *Pod) Listen(t testing.TB, addr string) net.Listener {
+func (p *namespace) Listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
 	var l net.Listener
-	Eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		return p.within(func() (err error) {
 			l, err = net.Listen("tcp", addr)
 			return err
@@ -75,7 +77,7 @@ func (p *Pod) Listen(t testing.TB, addr string) net.Listener {
 }
 
 // Dial connects to an address in the pod. http.Transport and gRPC can use it.
-func (p *Pod) Dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+func (p *namespace) Dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	err = p.within(func() (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
 		return err
@@ -84,12 +86,12 @@ func (p *Pod) Dial(ctx context.Context, network, addr string) (conn net.Conn, er
 }
 
 // Start starts cmd in the pod.
-func (p *Pod) Start(cmd *exec.Cmd) error { return p.within(cmd.Start) }
+func (p *namespace) Start(cmd *exec.Cmd) error { return p.within(cmd.Start) }
 
 // StartContainer starts cmd in the pod like a container in Kubernetes with
 // runAsUser 65534 and readOnlyRootFilesystem. root is its root directory, which is
 // read-only, and the program has no privileges.
-func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
+func (p *namespace) StartContainer(cmd *exec.Cmd, root string) error {
 	return p.within(func() error {
 		// CLONE_NEWNS needs CLONE_FS, which separates the root and the working directory.
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
@@ -119,7 +121,7 @@ func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
 }
 
 // within runs f in a thread that has entered the pod.
-func (p *Pod) within(f func() error) error {
+func (p *namespace) within(f func() error) error {
 	return inThread(func() error {
 		if err := unix.Setns(int(p.network.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("entering the pod: %w", err)
