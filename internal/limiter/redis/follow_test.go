@@ -63,7 +63,7 @@ func testRotations(t *testing.T, c *cluster) {
 		}))
 	}
 	first := c.o.Main
-	first.Username, first.Password, first.Timeout = "weir", "0", time.Second
+	first.Username, first.Password, first.Timeout = "weir", "0", 4*time.Second // a former client is closed after twice that
 	setUser("resetpass", ">0")
 	o, now := changing(first)
 	s := open(t, Options{Main: o})
