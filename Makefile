@@ -45,7 +45,7 @@ build: ## Build the program bin/weir; with CGO_ENABLED=0 it is static, as in the
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
-	$(MAKE) --jobs=2 --output-sync test-packages test-bench
+	$(MAKE) --jobs=2 test-packages test-bench
 	$(E2E) # alone, because it measures how late answers are
 	@scripts/tools.sh missing
 
