@@ -144,7 +144,7 @@ func (n *node) location() Problem {
 func (r *Rule) options() (f shownFields) {
 	f.add(r.Patterns != nil, "share_threshold", true)
 	f.add(r.below, "below", true)
-	f.add(r.node.quota == r, "quota_service", true)
+	f.add(r.IsDivided(), "quota_service", true)
 	f.add(r.Override != nil, "override", r.Override)
 	f.add(r.detailedMetric, "detailed_metric", true)
 	f.add(r.valueToMetric, "value_to_metric", true)

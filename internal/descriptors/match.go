@@ -252,6 +252,9 @@ func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 // IsKeyless reports whether r has no key, and so applies if its level has no other match.
 func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 
+// IsDivided reports whether the rule has quota_service.
+func (r *Rule) IsDivided() bool { return r.node.quota == r }
+
 // next returns the child to which an entry leads, or nil. It tries the child with the key and
 // value, then the patterns of the key, then the child for any value of the key. An empty value
 // is no exception: the wildcard * and some regular expressions match it.

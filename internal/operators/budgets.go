@@ -25,8 +25,6 @@ import (
 // servers, so Spending estimates nothing, unlike package sketch. The use of a kept counter is at
 // most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
-	// Shares returns the shares of Envoys in limits with quota_service, or is nil.
-	Shares  func() []rlqs.Share
 	reached *prometheus.CounterVec
 	sent    sentLimits // not only of budgets
 
@@ -195,8 +193,15 @@ type BudgetList struct {
 	Budgets      []Budget `json:"budgets"`           // the largest used share first
 	OthersAtMost float64  `json:"others_at_most"`    // bound of the used percentage of a counter not in Budgets
 	Servers      int      `json:"servers,omitempty"` // number of servers that listed their counters
-	// Shares are the shares of Envoys in limits with quota_service.
-	Shares []rlqs.Share `json:"shares,omitempty"`
+	// Shares are the shares of Envoys in limits with quota_service, the largest demand first.
+	Shares []Share `json:"shares,omitempty"`
+}
+
+// Share is the share of an Envoy in a limit with quota_service.
+type Share struct {
+	Source
+	Descriptor Excerpt `json:"descriptor"`
+	rlqs.Rates
 }
 
 // Budget is a counter of a budget.
@@ -223,9 +228,6 @@ func (s *Spending) list(now time.Time) BudgetList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := BudgetList{}
-	if s.Shares != nil {
-		list.Shares = s.Shares()
-	}
 	if now.Before(s.othersUntil) {
 		list.OthersAtMost = s.others
 	}
@@ -303,8 +305,8 @@ func mergeBudgets(lists ...BudgetList) BudgetList {
 			byKey[b.Key] = b
 		}
 	}
-	slices.SortFunc(merged.Shares, func(a, b rlqs.Share) int {
-		return cmp.Or(strings.Compare(a.Rule, b.Rule), cmp.Compare(b.Share, a.Share), strings.Compare(a.Key+a.Envoy, b.Key+b.Envoy))
+	slices.SortStableFunc(merged.Shares, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(b.Demand, a.Demand), strings.Compare(a.Envoy, b.Envoy))
 	})
 	merged.Shares = merged.Shares[:min(len(merged.Shares), maxLimits)]
 	listed := map[[3]string]int{} // by limit

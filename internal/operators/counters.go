@@ -164,14 +164,15 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	if tree == nil {
 		return answer, nil, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
-	answer.Path, _ = explain.Find(tree, domain, entries)
+	path, end := explain.Find(tree, domain, entries)
+	answer.Path = path
 	rule, entries, counted := named(tree, domain, entries)
 	answer.counted = counted
 	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
 		answer.Exception = new(exceptionOf(e))
 	}
-	if rule != nil {
-		answer.Rule = rule.Way()
+	if end = cmp.Or(rule, end); end != nil { // a rule with quota_service has no hits
+		answer.Rule = end.Way()
 	}
 	asked := d.Spending.sent.of(domain, entries, counted)
 	answer.sent = asked.HasOverride

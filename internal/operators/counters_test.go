@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/rlqs"
 	"weir/internal/testenv"
 )
 
@@ -122,6 +124,29 @@ func TestPeekAndReset(t *testing.T) {
 	}
 	if a, err := f.Reset(ctx, NewDescriptor("nowhere", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
 		t.Errorf("no rule: got %+v, error %v", a, err)
+	}
+}
+
+// TestQuotaService looks at a descriptor whose limit Envoys divide: at its rule, and at their shares.
+func TestQuotaService(t *testing.T) {
+	f := newFixture(t, "{domain: api, descriptors: [{key: tenant, quota_service: true, rate_limit: {unit: second, requests_per_unit: 100}}]}", true)
+	d := NewDescriptor("api", entries("tenant=acme"))
+	for _, look := range []func() (Counters, error){
+		func() (Counters, error) { return f.Peek(t.Context(), d) },
+		func() (Counters, error) { return f.Reset(t.Context(), d, "ann", "peer") },
+	} {
+		if a, err := look(); err != nil || a.Rule != "tenant" || a.Divided != "100 per second, at most 100 at once" || len(a.Limits) != 0 {
+			t.Errorf("got %+v, error %v", a, err)
+		}
+	}
+	limit := f.tree.Buckets()[0].Limits[0]
+	share := rlqs.Share{Domain: "api", Entries: entries("tenant=acme"), Key: "w1|api|tenant=#|1sq", Limit: limit, Rates: rlqs.Rates{Envoy: "10.0.0.1:5", Demand: 9, Share: 5, Held: 7}}
+	f.Shares = func(time.Time, int) []rlqs.Share { return []rlqs.Share{share} }
+	list := testenv.Must(f.Budgets(t.Context(), false))(t)
+	text := string(testenv.Must(json.Marshal(list.Shares))(t))
+	const want = `[{"domain":"api","rule":"tenant","limit":"second","rate":"100 per second","descriptor":{"entries":[{"key":"tenant","value":"#`
+	if !strings.HasPrefix(text, want) || !strings.HasSuffix(text, `","hashed":true}]},"envoy":"10.0.0.1:5","demand":9,"share":5,"held":7,"use":0}]`) {
+		t.Errorf("got %s\nwant %s...", text, want)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/plan/explain"
+	"weir/internal/rlqs"
 )
 
 // Desk answers operators, for this server or for all servers that share its Redis. All fields
@@ -33,6 +34,8 @@ type Desk struct {
 	Spending *Spending
 	InForce  *ExceptionStore
 	Servers  *Servers // or nil if this server does not share its counters
+	// Shares returns at most most shares of Envoys in limits with quota_service.
+	Shares func(now time.Time, most int) []rlqs.Share
 }
 
 // Denials returns the recent denials of this server or of all servers. If the other servers cannot be
@@ -60,13 +63,24 @@ func (d *Desk) denialsHere() Denials {
 func (d *Desk) Budgets(ctx context.Context, all bool) (BudgetList, error) {
 	others, err := d.others(ctx, all)
 	now := time.Now()
-	lists := []BudgetList{d.Spending.list(now)}
+	lists := []BudgetList{d.budgetsHere(now)}
 	for _, r := range others {
 		lists = append(lists, r.Budgets)
 	}
 	list := mergeBudgets(lists...)
 	d.refresh(ctx, now, list.Budgets)
 	return list, err
+}
+
+// budgetsHere returns all budgets of this server, and the shares of Envoys.
+func (d *Desk) budgetsHere(now time.Time) BudgetList {
+	list := d.Spending.list(now)
+	for _, s := range d.Shares(now, maxLimits) {
+		asked := Asked{s.Domain, s.Entries, s.Patterns, []byte(s.Key), d.Plan.Keys.Digests}
+		x := asked.Excerpt(keySize)
+		list.Shares = append(list.Shares, Share{newSource(s.Limit, x.Domain, false), x, s.Rates})
+	}
+	return list
 }
 
 // others returns the reports of the other servers if all is set.
@@ -86,7 +100,7 @@ const reportBytes = 300 << 10
 
 // Report returns this server's report to the others.
 func (d *Desk) Report() Report {
-	report := Report{Denials: d.denialsHere(), Budgets: mergeBudgets(d.Spending.list(time.Now())), Uses: map[string]uint64{}}
+	report := Report{Denials: d.denialsHere(), Budgets: mergeBudgets(d.budgetsHere(time.Now())), Uses: map[string]uint64{}}
 	report.Denials.fit(reportBytes)
 	for _, e := range d.InForce.All() {
 		if used := e.Used(); used > 0 {

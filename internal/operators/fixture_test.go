@@ -15,6 +15,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
+	"weir/internal/rlqs"
 	"weir/internal/testenv"
 )
 
@@ -32,6 +33,8 @@ type fixture struct {
 	inForce atomic.Pointer[plan.Exceptions]
 }
 
+func noShares(time.Time, int) []rlqs.Share { return nil }
+
 func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, Observer: Observer{Recorder: NewRecorder(began), Spending: NewSpending(prometheus.NewRegistry()), Hashed: hashed}}
@@ -39,8 +42,9 @@ func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	f.Desk = &Desk{
 		Spending: f.Observer.Spending,
 		Tree:     func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
-		Plan:  plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce},
-		Store: memory.New(memory.Options{Now: func() time.Time { return began }}),
+		Plan:   plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce},
+		Store:  memory.New(memory.Options{Now: func() time.Time { return began }}),
+		Shares: noShares,
 	}
 	return f
 }

@@ -115,7 +115,7 @@ func TestReportsFit(t *testing.T) {
 			deny(recorder, at, newLimit(t, fmt.Sprint("rule", i%limits)), value, 1)
 		}
 		deny(recorder, at, newLimit(t, "rule0"), "abuser", 50)
-		d := Desk{Recorder: recorder, Spending: NewSpending(prometheus.NewRegistry()), Tree: func() *descriptors.Tree { return nil }, InForce: NewExceptionStore(nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
+		d := Desk{Recorder: recorder, Shares: noShares, Spending: NewSpending(prometheus.NewRegistry()), Tree: func() *descriptors.Tree { return nil }, InForce: NewExceptionStore(nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))}
 		data := testenv.Must(json.Marshal(d.Report()))(t)
 		var report Report
 		testenv.OK(t, json.Unmarshal(data, &report))

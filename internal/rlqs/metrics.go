@@ -1,29 +1,57 @@
 package rlqs
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 )
 
-// Share is the share of an Envoy in a bucket, in requests per second.
+// Share is the share of an Envoy in a bucket.
 type Share struct {
-	Rule   string  `json:"rule"`
-	Key    string  `json:"key"`   // as Redis has it, as text
-	Envoy  string  `json:"envoy"` // its address
-	Demand float64 `json:"demand"`
-	Share  float64 `json:"share"`
-	Use    float64 `json:"use"` // what it admitted
+	Domain   string
+	Entries  []limiter.Entry // as they are counted
+	Patterns []string        // instead of values, see limiter.Keys
+	Key      string
+	Limit    *limiter.Limit
+	Rates
 }
 
-// Shares returns the shares of all Envoys of this server.
-func (p *Pool) Shares() (list []Share) {
+// Rates are an Envoy's requests per second.
+type Rates struct {
+	Envoy  string  `json:"envoy"` // address of its connection
+	Demand float64 `json:"demand"`
+	Share  float64 `json:"share"`
+	Held   float64 `json:"held"` // more than Share while a larger share has not expired
+	Use    float64 `json:"use"`  // what it admitted
+}
+
+// Shares returns the shares with the largest demands of this server, at most most.
+func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var members []*member
+	before := func(a, b *member) int { return cmp.Or(cmp.Compare(b.usage, a.usage), strings.Compare(a.key, b.key)) }
 	for e := range p.envoys {
 		for _, m := range e.members {
-			list = append(list, Share{m.rule.String(), plaintext.RedisKey([]byte(m.key)), e.name, m.usage, m.rate(m.assigned), m.admitted})
+			i, _ := slices.BinarySearchFunc(members, m, before)
+			members = slices.Insert(members, i, m)
+			members = members[:min(len(members), most)]
 		}
+	}
+	for _, m := range members {
+		var u usage
+		_ = u.set(1, m.id, 0) // cannot fail: it was read from a report
+		domain, _ := m.rule.Entries()
+		_, entries := m.tree.MatchBucket(domain, u.entries)
+		list = append(list, Share{
+			domain, m.rule.Counted(entries), m.rule.Patterns, m.key, m.limit,
+			Rates{m.envoy.name, m.usage, m.rate(m.assigned), m.rate(m.held(now)), m.admitted},
+		})
 	}
 	return list
 }
@@ -38,11 +66,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (p *Pool) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{streamsDesc, bucketsDesc, demandDesc, shareDesc, refusedDesc} {
-		to <- d
-	}
-}
+func (p *Pool) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, to) }
 
 // Collect implements prometheus.Collector.
 func (p *Pool) Collect(to chan<- prometheus.Metric) {

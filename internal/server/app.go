@@ -206,16 +206,12 @@ func newService(o Options, decider *plan.Decider, observer operators.Observer, r
 
 // newQuotas returns the service that divides limits among Envoys.
 func newQuotas(o Options, life *lifecycle, store *store, rules *rules, keys limiter.Keys, desk *operators.Desk, started time.Time) *rlqs.Pool {
-	options := rlqs.Options{
+	quotas := rlqs.NewPool(started, rlqs.Options{
 		Rules: rules.tree.Load, Keys: keys, Life: o.Settings.Answers.QuotaShareLife, Store: store.shares,
-		Failure: FailureMode(o.Settings.Failure), Servers: func() int { return 1 }, Logger: o.Logger,
-	}
-	if desk.Servers != nil {
-		options.Servers = func() int { return 1 + len(desk.Servers.Others()) }
-	}
-	quotas := rlqs.NewPool(started, options)
+		Failure: FailureMode(o.Settings.Failure), Servers: func() int { return 1 + len(desk.Servers.Others()) }, Logger: o.Logger,
+	})
 	o.Registry.MustRegister(quotas)
-	desk.Spending.Shares = quotas.Shares
+	desk.Shares = quotas.Shares
 	life.background("quotas", quotas.Run)
 	return quotas
 }

@@ -24,6 +24,7 @@ import (
 	"weir/internal/limiter/memory"
 	"weir/internal/operators"
 	"weir/internal/plan"
+	"weir/internal/rlqs"
 	"weir/internal/testenv"
 )
 
@@ -41,6 +42,7 @@ func testServer(t *testing.T, access *Access) *Server {
 		Desk: &operators.Desk{
 			Logger: logger, Tree: func() *descriptors.Tree { return tree }, Store: memory.New(memory.Options{Now: time.Now}),
 			Plan: plan.Options{Exceptions: &exceptions.Current}, Recorder: operators.NewRecorder(time.Now()), Spending: operators.NewSpending(prometheus.NewRegistry()), InForce: exceptions,
+			Shares: func(time.Time, int) []rlqs.Share { return nil },
 		},
 		Access:  access,
 		Status:  func() Status { return Status{Version: "v1", Health: "OK", Problems: []Problem{}} },

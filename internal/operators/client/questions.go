@@ -95,6 +95,7 @@ func (q Top) ask(ctx context.Context, c *Client) (*Answer, error) {
 	if q.Budgets {
 		list, a, err := askAll[operators.BudgetList](ctx, c, q.Scope, "budgets", "/budgets", "")
 		list.Budgets = slices.DeleteFunc(list.Budgets, func(b operators.Budget) bool { return q.hides(b.Domain) })
+		list.Shares = slices.DeleteFunc(list.Shares, func(s operators.Share) bool { return q.hides(s.Domain) })
 		return a, err
 	}
 	d, a, err := q.denials(ctx, c, "top", nil)

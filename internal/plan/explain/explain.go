@@ -42,9 +42,6 @@ type Answer struct {
 	Limits []Limit `json:"limits,omitempty"`
 	// Shared lists the patterns of the rule, such as wildcards, whose values share one counter.
 	Shared []string `json:"shared,omitempty"`
-	// Divided describes the limit of a rule with quota_service, if the descriptor is a bucket ID
-	// of one.
-	Divided string `json:"divided,omitempty"`
 	// Override describes how the rule treats a limit that the request sends.
 	Override string `json:"override,omitempty"`
 	// Hits is the cost of each hit, and OwnHits reports whether the descriptor sets it. Denied
@@ -67,6 +64,8 @@ type Path struct {
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden describes a rule that would apply if a more specific rule did not hide it.
 	Hidden string `json:"hidden,omitempty"`
+	// Divided describes the limit of Rule if that has quota_service and the descriptor is a bucket ID of it.
+	Divided string `json:"divided,omitempty"`
 }
 
 // Level is one step through the tree: an entry of the descriptor and the node that it matches.
@@ -81,6 +80,9 @@ func Explain(q Question) (Answer, error) {
 	}
 	request := plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
 	path, r := Find(q.Tree, q.Domain, q.Descriptor)
+	if path.Divided != "" {
+		r = nil // it has no counters
+	}
 	if r != nil && q.Amount != "" {
 		q.assign(r)
 	}
@@ -94,12 +96,6 @@ func Explain(q Question) (Answer, error) {
 	a := Answer{
 		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Descriptor: spell(q.Descriptor), Path: path,
 		Hits: request.Cost(&d), OwnHits: d.HasHitsAddend,
-	}
-	if bucket, ordered := q.Tree.MatchBucket(q.Domain, q.Descriptor); bucket != nil && r == nil {
-		path, _ = Find(q.Tree, q.Domain, ordered)
-		a.Descriptor, a.Levels, a.Rule, a.Location = spell(ordered), path.Levels, bucket.String(), bucket.Location()
-		l := bucket.Limits[0]
-		a.Divided = fmt.Sprintf("%s, at most %d at once", l.Rate(), l.Size())
 	}
 	if r != nil {
 		a.Shared = r.Shared()
@@ -126,17 +122,23 @@ func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
 	return r.Counted(entries)
 }
 
-// Find returns the path of a descriptor and the rule at its end, or nil if no rule applies.
+// Find returns the path of a descriptor and the rule at its end, or nil if no rule applies. If the
+// descriptor is a bucket ID, the path is that of its entries in the order of the rules.
 func Find(tree *descriptors.Tree, domain string, entries []limiter.Entry) (Path, *descriptors.Rule) {
 	trace := tree.Explain(domain, entries)
 	p := Path{Levels: append([]Level{}, trace.Levels...), Hidden: trace.Hidden}
 	if !trace.Ends {
 		p.addReason(tree, domain, entries, &trace)
 	}
-	if r := trace.Rule; r != nil {
+	r := trace.Rule
+	if bucket, ordered := tree.MatchBucket(domain, entries); bucket != nil && r == nil {
+		l := bucket.Limits[0]
+		r, p.Levels, p.Divided = bucket, tree.Explain(domain, ordered).Levels, fmt.Sprintf("%s, at most %d at once", l.Rate(), l.Size())
+	}
+	if r != nil {
 		p.Rule, p.Location, p.Keyless = r.String(), r.Location(), r.IsKeyless()
 	}
-	return p, trace.Rule
+	return p, r
 }
 
 func spell(entries []limiter.Entry) (texts []string) {

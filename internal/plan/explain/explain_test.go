@@ -102,6 +102,11 @@ func TestExplain(t *testing.T) {
 			q.Tree = testenv.Must(descriptors.Load([]descriptors.File{file}, descriptors.Options{}))(t)
 		}},
 
+		"bucket": {"method=GET,tenant=a", func(q *Question) {
+			file := descriptors.File{Name: "quota.yaml", Data: []byte("domain: shop\ndescriptors: [{key: tenant, descriptors: [{key: method, quota_service: true, rate_limit: {unit: second, requests_per_unit: 5}}]}]")}
+			q.Tree = testenv.Must(descriptors.Load([]descriptors.File{file}, descriptors.Options{}))(t)
+		}},
+
 		"below":           {"user=alice,path=/login", levels},
 		"below_leaf":      {"user=root,path=/", nil},
 		"below_shared":    {"user=alice,path=/files/a,method=GET", levels},
