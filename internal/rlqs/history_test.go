@@ -39,7 +39,11 @@ type world struct {
 	level    float64 // of a bucket that drains at the rate of the limit
 	most     float64
 	admitted float64
-	rate     float64
+	rate     float64 // of the limit
+	uncapped float64 // admitted by failure mode allow
+	times    float64 // bound in limits: around an outage, failure mode local assigns the limit again
+	down     bool    // Redis fails
+	failed   time.Time
 }
 
 type letter struct {
@@ -56,6 +60,7 @@ type envoy struct {
 	server          int
 	stream          *Envoy
 	known           bool // the bucket exists
+	open            bool // everything passes, by failure mode allow
 	size, tokens    float64
 	perSecond       float64
 	expires         time.Time
@@ -69,7 +74,7 @@ const life = 15 * time.Second
 
 func newWorld(t *testing.T, seed uint64, servers int, rule string) *world {
 	files := []descriptors.File{{Name: "rules.yaml", Data: []byte("{domain: api, descriptors: [{key: tenant, quota_service: true, rate_limit: {" + rule + "}}]}")}}
-	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), delay: 900 * time.Millisecond, failure: limiter.FailureError}
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), delay: 900 * time.Millisecond, failure: limiter.FailureError, times: 1}
 	w.tree = testenv.Must(descriptors.Load(files, descriptors.Options{}))(t)
 	l := w.limit()
 	w.rate = float64(l.RequestsPerUnit) / l.Period().Seconds()
@@ -131,8 +136,11 @@ func (w *world) step(by time.Duration) {
 	if w.redis != nil {
 		w.redis.SetTime(w.now)
 		w.redis.FastForward(by)
+		if w.down {
+			w.failed = w.now
+		}
 	}
-	w.level = max(0, w.level-w.rate*by.Seconds())
+	w.level = max(0, w.level-w.times*w.rate*by.Seconds())
 	for _, e := range w.envoys {
 		w.serve(e, by)
 	}
@@ -191,6 +199,11 @@ func (w *world) serve(e *envoy, by time.Duration) {
 		w.report(e)
 		e.next = w.now.Add(time.Duration(w.random.Int64N(int64(reportEvery))))
 	}
+	if w.now.Before(e.expires) && e.open {
+		e.allowed += uint64(asked)
+		w.uncapped += asked
+		return
+	}
 	passed := 0.0
 	if w.now.Before(e.expires) {
 		passed = min(asked, float64(int(e.tokens+1e-9)))
@@ -204,7 +217,7 @@ func (w *world) serve(e *envoy, by time.Duration) {
 
 func (e *envoy) receive(now time.Time, action *quotav3.RateLimitQuotaResponse_BucketAction) {
 	if action.GetAbandonAction() != nil {
-		e.known, e.size, e.expires = false, 0, time.Time{}
+		e.known, e.open, e.size, e.expires = false, false, 0, time.Time{}
 		return
 	}
 	a := action.GetQuotaAssignmentAction()
@@ -212,12 +225,11 @@ func (e *envoy) receive(now time.Time, action *quotav3.RateLimitQuotaResponse_Bu
 	e.expires = now.Add(a.AssignmentTimeToLive.AsDuration())
 	b := a.RateLimitStrategy.GetTokenBucket()
 	if b == nil {
-		if a.RateLimitStrategy.GetBlanketRule() != typev3.RateLimitStrategy_DENY_ALL {
-			panic("everything is allowed")
-		}
+		e.open = a.RateLimitStrategy.GetBlanketRule() == typev3.RateLimitStrategy_ALLOW_ALL
 		e.size, e.tokens, e.perSecond = 0, 0, 0
 		return
 	}
+	e.open = false
 	size := float64(b.MaxTokens)
 	if expired || e.size == 0 {
 		e.tokens = size
@@ -229,17 +241,22 @@ func (e *envoy) receive(now time.Time, action *quotav3.RateLimitQuotaResponse_Bu
 
 // bound is the most that may be used of a bucket that drains at the rate of the limit.
 func (w *world) bound() float64 {
-	return float64(w.limit().Size()) + w.rate*w.delay.Seconds() + 1e-6
+	return w.times*(float64(w.limit().Size())+w.rate*w.delay.Seconds()) + 1e-6
 }
 
 // TestDifferentialHistories lets Envoys come and go, report late, twice or never, and servers and
-// Redis die. In the end all shares must be home. WEIR_DIFFERENTIAL is the number of reports.
+// Redis die, with each failure mode. In the end all shares must be home. WEIR_DIFFERENTIAL is the number of reports.
 func TestDifferentialHistories(t *testing.T) {
-	reports := testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_DIFFERENTIAL"), "3000")))(t)
-	done, admitted := 0, 0.0
+	reports := testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_DIFFERENTIAL"), "4500")))(t)
+	done, admitted, uncapped := 0, 0.0, 0.0
 	for seed := uint64(0); done < reports; seed++ {
 		rule := []string{"unit: second, requests_per_unit: 20", "unit: minute, requests_per_unit: 600, burst: 30, algorithm: token_bucket", "unit: second, requests_per_unit: 7, burst: 3, algorithm: token_bucket"}[seed/3%3]
+		mode := []limiter.FailureMode{limiter.FailureError, limiter.FailureAllow, limiter.FailureDeny, limiter.FailureLocal}[seed%4]
+		rule += fmt.Sprintf(", failure_mode: %s", mode)
 		w := newWorld(t, seed, 1+int(seed%3), rule)
+		if mode == limiter.FailureLocal {
+			w.times = 2
+		}
 		for range 1200 {
 			w.disturb()
 			w.step(time.Duration(50+w.random.IntN(400)) * time.Millisecond)
@@ -255,17 +272,18 @@ func TestDifferentialHistories(t *testing.T) {
 			w.step(500 * time.Millisecond)
 		}
 		w.wantHome()
-		done, admitted = done+w.reports, admitted+w.admitted
+		done, admitted, uncapped = done+w.reports, admitted+w.admitted, uncapped+w.uncapped
 	}
-	t.Logf("%d reports, %.0f requests admitted", done, admitted)
-	if admitted < float64(reports) {
-		t.Errorf("only %.0f requests were admitted: the histories test nothing", admitted)
+	t.Logf("%d reports, %.0f requests admitted, %.0f by failure mode allow", done, admitted, uncapped)
+	if admitted < float64(reports) || uncapped == 0 {
+		t.Errorf("only %.0f requests were admitted, %.0f by failure mode allow: the histories test nothing", admitted, uncapped)
 	}
 }
 
 func (w *world) redisWorks() {
 	if w.redis != nil {
 		w.redis.SetError("")
+		w.down = false
 	}
 }
 
@@ -306,10 +324,11 @@ func (w *world) disturb() {
 			w.servers[e.server].Remove(e.stream)
 		}
 		w.envoys = append(w.envoys[:i], w.envoys[i+1:]...)
-	case n < 54:
+	case n < 54 && (w.times == 1 || w.now.Sub(w.failed) > 2*life): // a new server does not know of local shares
 		w.restart(w.random.IntN(len(w.servers)))
 	case n < 57 && w.redis != nil:
 		w.redis.SetError("LOADING")
+		w.down = true
 	case n < 65:
 		w.redisWorks()
 	case n < 66 && w.redis != nil:

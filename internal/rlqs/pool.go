@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -45,7 +46,8 @@ type Pool struct {
 	opts Options
 	name string // of this server in the store
 	wake chan struct{}
-	warn rate.Sometimes
+
+	warn, warnRefused rate.Sometimes
 
 	mu      sync.Mutex
 	began   time.Time
@@ -61,7 +63,8 @@ type Pool struct {
 // NewPool returns an empty Pool.
 func NewPool(now time.Time, opts Options) *Pool {
 	return &Pool{
-		opts: opts, began: now, name: rand.Text(), wake: make(chan struct{}, 1), warn: rate.Sometimes{Interval: time.Minute}, envoys: map[*Envoy]struct{}{},
+		opts: opts, began: now, name: rand.Text(), wake: make(chan struct{}, 1), envoys: map[*Envoy]struct{}{},
+		warn: rate.Sometimes{Interval: time.Minute}, warnRefused: rate.Sometimes{Interval: time.Minute},
 		buckets: map[string]*bucket{}, due: map[*bucket]struct{}{}, pending: map[*member]struct{}{},
 	}
 }
@@ -106,7 +109,7 @@ func (p *Pool) Report(now time.Time, e *Envoy, r *report) {
 	for i := range r.usages {
 		u := &r.usages[i]
 		if len(u.id) > maxID {
-			p.refused++
+			p.refuse(e, r.domain)
 		} else if m := p.member(now, tree, e, r.domain, u); m != nil {
 			m.note(now, u)
 			p.pending[m], p.due[m.bucket] = struct{}{}, struct{}{}
@@ -140,7 +143,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 	switch {
 	case rule == nil:
 		p.warn.Do(func() {
-			p.opts.Logger.Warn("an Envoy may admit everything for a bucket ID to which no rule with quota_service leads", "domain", domain, "bucket_id", spell(u.entries))
+			p.opts.Logger.Warn("an Envoy may admit everything for a bucket ID to which no rule with quota_service leads", "bucket", string(p.opts.Keys.Append(nil, domain, u.entries, nil)))
 		})
 		if len(e.next) < maxAnswer {
 			e.next.blanket(u.id, allowAll, p.opts.Life)
@@ -148,7 +151,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 		return nil
 	case m != nil: // of earlier rules
 	case len(e.members) == maxBuckets, p.bytes+len(id)+memberSize > maxBytes, p.bytes > maxBytes/2 && len(e.members) >= fairBuckets:
-		p.refused++
+		p.refuse(e, domain)
 		return nil
 	default:
 		b := p.buckets[key]
@@ -162,6 +165,15 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 	}
 	m.tree, m.rule, m.limit = tree, rule, rule.Limits[0]
 	return m
+}
+
+// refuse counts a usage beyond a bound, which gets no share.
+func (p *Pool) refuse(e *Envoy, domain string) {
+	p.refused++
+	p.warnRefused.Do(func() {
+		p.opts.Logger.Warn("buckets of an Envoy get no share, because it has too many, all Envoys together have, or a bucket ID is too large",
+			"envoy", e.name, "domain", fmt.Sprintf("%.128s", domain), "buckets", len(e.members), "refused", p.refused)
+	})
 }
 
 // leave removes a member from its Envoy. It remains in its bucket while its share is charged.
@@ -234,7 +246,7 @@ func (p *Pool) granted(b *bucket, a *limiter.ShareAsk, asked time.Time) {
 	case a.Err == nil:
 		b.share, b.until, b.others = a.Granted, asked.Add(p.opts.Life), a.Others
 	case p.failure(b) == limiter.FailureLocal && asked.Sub(b.until) >= rest(b.limit):
-		b.share, b.local = b.limit.Size()/uint64(max(p.opts.Servers(), 1)), asked.Add(a.Lasts)
+		b.share, b.local = b.limit.Size()/uint64(p.opts.Servers()), asked.Add(a.Lasts)
 	default:
 		b.share = min(b.share, a.Want) // the store may have lowered it
 	}
@@ -311,11 +323,4 @@ func (p *Pool) sweep(now time.Time) {
 			}
 		}
 	}
-}
-
-func spell(entries []limiter.Entry) (texts []string) {
-	for _, e := range entries {
-		texts = append(texts, descriptors.Spell(e))
-	}
-	return texts
 }

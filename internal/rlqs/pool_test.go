@@ -2,7 +2,10 @@ package rlqs
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,29 +68,27 @@ func TestSharesFollowDemand(t *testing.T) {
 // Without Redis, shares live to their end. Then the failure mode decides.
 func TestFailureModes(t *testing.T) {
 	for mode, want := range map[limiter.FailureMode]string{
-		limiter.FailureError: "expired", limiter.FailureDeny: "denies", limiter.FailureAllow: "everything is allowed", limiter.FailureLocal: "50",
+		limiter.FailureError: "expired", limiter.FailureDeny: "denies", limiter.FailureAllow: "allows", limiter.FailureLocal: "50",
 	} {
-		func() {
-			got := "expired"
-			w := newWorld(t, 1, 2, fmt.Sprintf("unit: second, requests_per_unit: 100, failure_mode: %s", mode))
-			e := w.join(0, 200)
-			w.pass(life + 20*time.Second)
-			w.redis.SetError("LOADING")
-			w.pass(8 * time.Second)
-			if !w.now.Before(e.expires) || e.size != 100 {
-				t.Errorf("%s: a share of %.0f is in force until %v, want until the end of its life", mode, e.size, e.expires.Sub(w.now))
-			}
-			defer func() {
-				if r := recover(); r != nil {
-					got = fmt.Sprint(r)
-				}
-				testenv.Equal(t, got, want, "%s", mode)
-			}()
-			w.pass(2 * life)
-			if w.now.Before(e.expires) {
-				got = map[bool]string{true: "denies", false: fmt.Sprint(e.size)}[e.size == 0]
-			}
-		}()
+		w := newWorld(t, 1, 2, fmt.Sprintf("unit: second, requests_per_unit: 100, failure_mode: %s", mode))
+		e := w.join(0, 200)
+		w.pass(life + 20*time.Second)
+		w.redis.SetError("LOADING")
+		w.pass(8 * time.Second)
+		if !w.now.Before(e.expires) || e.size != 100 {
+			t.Errorf("%s: a share of %.0f is in force until %v, want until the end of its life", mode, e.size, e.expires.Sub(w.now))
+		}
+		w.pass(2 * life)
+		got := fmt.Sprint(e.size)
+		switch {
+		case !w.now.Before(e.expires):
+			got = "expired"
+		case e.open:
+			got = "allows"
+		case e.size == 0:
+			got = "denies"
+		}
+		testenv.Equal(t, got, want, "%s", mode)
 	}
 }
 
@@ -97,23 +98,27 @@ func TestHostileEnvoys(t *testing.T) {
 	w := newWorld(t, 1, 1, "unit: second, requests_per_unit: 100")
 	w.pass(life + 2*time.Second)
 	pool, now := w.servers[0], func() time.Time { return w.now }
-	send := func(e *Envoy, keys []string, denied uint64) {
+	reports := func(e *Envoy, keys []string, denied uint64) {
 		var message []byte
 		for _, key := range keys {
-			entry := appendMessage(appendMessage(nil, 1, []byte(key)), 2, []byte("\xff"))
+			key, value, _ := strings.Cut(key, "=")
+			entry := appendMessage(appendMessage(nil, 1, []byte(key)), 2, []byte(value))
 			usage := appendUint(appendMessage(nil, 1, appendMessage(nil, 1, entry)), 4, denied)
 			message = appendMessage(message, 2, usage)
 		}
-		var r report
+		r := new(report)
 		testenv.OK(t, r.Decode(mem.BufferSlice{mem.SliceBuffer(appendMessage(message, 1, []byte("api")))}))
 		r.domain = "api"
-		pool.Report(w.now, e, &r)
+		pool.Report(w.now, e, r)
+	}
+	send := func(e *Envoy, keys []string, denied uint64) {
+		reports(e, keys, denied)
 		pool.Round(t.Context(), now)
 	}
 	deaf, good := pool.NewEnvoy("deaf"), pool.NewEnvoy("good")
-	var keys []string
+	keys := []string{"unknown=\xff"}
 	for i := range 2 * maxBuckets {
-		keys = append(keys, fmt.Sprint("unknown", i))
+		keys = append(keys, fmt.Sprint("tenant=\xff", i))
 	}
 	for range 12 {
 		send(deaf, []string{"tenant"}, math.MaxUint64)
@@ -131,13 +136,19 @@ func TestHostileEnvoys(t *testing.T) {
 	if share(good) != 100 || share(deaf) != 0 {
 		t.Errorf("shares of %d, and of %d for an Envoy that does not read, want 100 and 0", share(good), share(deaf))
 	}
+	log := new(testenv.Log)
+	pool.opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	flood := pool.NewEnvoy("flood")
 	send(flood, keys, 1)
-	if len(flood.members) > maxBuckets || len(<-flood.answers) == 0 {
-		t.Errorf("an Envoy has %d buckets, at most %d are allowed", len(flood.members), maxBuckets)
+	send(flood, keys, 1)
+	if text := log.String(); !strings.Contains(text, "envoy=flood domain=api buckets=1000 refused=1\n") || strings.Count(text, "\n") != 2 {
+		t.Errorf("an Envoy with too many buckets is logged as:\n%s", text)
+	}
+	if len(flood.members) != maxBuckets || len(<-flood.answers) == 0 {
+		t.Errorf("an Envoy has %d buckets, want %d and an answer", len(flood.members), maxBuckets)
 	}
 	for range 190 {
-		send(pool.NewEnvoy("flood"), keys, 1)
+		reports(pool.NewEnvoy("flood"), keys, 1)
 	}
 	late := pool.NewEnvoy("late")
 	if send(late, []string{"tenant"}, 1); len(late.members) != 1 {
@@ -157,6 +168,29 @@ func TestRedisReturns(t *testing.T) {
 	w.pass(time.Minute)
 	w.redis.SetError("")
 	w.pass(time.Minute)
+}
+
+// TestShares lists the shares by demand, with what is left of larger ones before.
+func TestShares(t *testing.T) {
+	w := newWorld(t, 1, 1, "unit: second, requests_per_unit: 100")
+	first := w.join(0, 180)
+	w.pass(life + 20*time.Second)
+	w.join(0, 300)
+	w.pass(6 * time.Second)
+	list := w.servers[0].Shares(w.now, 2)
+	if len(list) != 2 || list[0].Envoy != "envoy1" || list[1].Envoy != "envoy0" || list[0].Demand < list[1].Demand {
+		t.Fatalf("got %+v", list)
+	}
+	s := list[1]
+	if s.Domain != "api" || !slices.Equal(s.Entries, []limiter.Entry{{Key: "tenant", Value: "a"}}) || s.Key != "w1|api|tenant=a|1sq" {
+		t.Errorf("got %+v", s)
+	}
+	if s.Share != first.size || s.Share > 60 || s.Held != 100 {
+		t.Errorf("the first Envoy has a share of %.0f and holds %.0f, want half of the limit and all of it", s.Share, s.Held)
+	}
+	if list = w.servers[0].Shares(w.now, 1); len(list) != 1 || list[0].Envoy != "envoy1" {
+		t.Errorf("the largest demand is of %+v", list)
+	}
 }
 
 // TestIdleEnvoyReturns gives an Envoy a share soon after it was idle for any time.

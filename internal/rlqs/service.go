@@ -51,10 +51,8 @@ func (p *Pool) serve(stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(r); err != nil {
 		return err
 	}
-	e := p.NewEnvoy("unknown")
-	if from, ok := peer.FromContext(stream.Context()); ok { // only now, because Context removes the time limit for the first message
-		e.name = from.Addr.String()
-	}
+	from, _ := peer.FromContext(stream.Context()) // only now, because Context removes the time limit for the first message
+	e := p.NewEnvoy(from.Addr.String())
 	var sends sync.WaitGroup
 	sends.Go(func() {
 		for a := range e.answers {
