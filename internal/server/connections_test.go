@@ -187,7 +187,7 @@ func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 }
 
 // TestCallsAndConnectionsEnd opens calls of each kind without a message; the server ends them. A
-// watched health check with a message lasts, and at most maxStreams may be open. An idle connection
+// watched health check with a message lasts, and a host may open nine tenths of maxStreams. An idle connection
 // is closed later than Envoy would close it.
 func TestCallsAndConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -220,18 +220,18 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 			t.Errorf("a followed health check: %v, %v", answer, err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
-		for range maxStreams - 1 {
+		for range maxStreams - maxStreams/10 - 1 {
 			more := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
 			testenv.Must(more.Recv())(t)
 		}
 		more := testenv.Must(grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{}))(t)
 		if _, err := more.Recv(); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("one more than %d followed health checks: %v", maxStreams, err)
+			t.Errorf("one more than nine tenths of %d followed health checks: %v", maxStreams, err)
 		}
 		soon, end := context.WithTimeout(t.Context(), time.Second)
 		quotas := testenv.Must(quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(soon))(t)
 		if _, err := quotas.Recv(); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("an Envoy that divides a limit beside %d followed health checks: %v", maxStreams, err)
+			t.Errorf("an Envoy that divides a limit beside many followed health checks: %v", err)
 		}
 		end()
 		leave()
@@ -245,6 +245,39 @@ func TestCallsAndConnectionsEnd(t *testing.T) {
 		s.Stop()
 		stop()
 	})
+}
+
+// TestStreamsOfHosts opens streams. One host leaves room for a few of each other.
+func TestStreamsOfHosts(t *testing.T) {
+	s := &streams{byHost: map[string]int{}}
+	open := func(host string, tries, want int) {
+		t.Helper()
+		opened := 0
+		for range tries {
+			if s.add(host, 1, 200) {
+				opened++
+			}
+		}
+		if opened != want {
+			t.Errorf("%s: opened %d of %d, want %d", host, opened, tries, want)
+		}
+	}
+	open("10.0.0.1", 300, 180)
+	open("10.0.0.2", 3, 2)
+	for i := range 9 {
+		open(fmt.Sprint("10.0.1.", i), 2, 2)
+	}
+	open("10.0.0.3", 1, 0)
+	s.add("10.0.0.1", -1, 200)
+	open("10.0.0.1", 1, 0)
+	open("10.0.0.3", 1, 1)
+	for range 179 {
+		s.add("10.0.0.1", -1, 200)
+	}
+	open("10.0.0.3", 300, 159)
+	if s.byHost["10.0.0.1"] != 0 || len(s.byHost) != 11 || s.sum != 180 {
+		t.Errorf("got %d streams of %v", s.sum, s.byHost)
+	}
 }
 
 // TestCallsAreHurried opens calls without a message. If more wait than are allowed, the oldest ends.

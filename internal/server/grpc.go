@@ -53,7 +53,8 @@ const (
 	maxIdle = 65 * time.Minute
 
 	// maxStreams is the maximum number of open streams of Envoys that divide limits, and of other
-	// streams, such as watched health checks, of about 25 KiB each. Other calls are not streams.
+	// streams, such as watched health checks, of about 25 KiB each. Other calls are not streams. An
+	// Envoy has one stream for each domain, and a proxy may forward hundreds.
 	maxStreams = 1000
 )
 

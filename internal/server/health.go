@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"weir/internal/rls"
@@ -82,22 +84,44 @@ func (h *health) update(change func()) {
 	}
 }
 
+// streams counts open streams by the host of their client.
+type streams struct {
+	sync.Mutex
+	sum    int
+	byHost map[string]int
+}
+
+// add adds or removes a stream. It returns false if there is no room: the last tenth of most is for hosts
+// with few streams, so that one host cannot keep others away. Many Envoys may be behind a proxy.
+func (s *streams) add(host string, n, most int) bool {
+	s.Lock()
+	defer s.Unlock()
+	if n > 0 && (s.sum == most || s.sum >= most-most/10 && s.byHost[host] >= most/100) {
+		return false
+	}
+	s.sum += n
+	if s.byHost[host] += n; s.byHost[host] == 0 {
+		delete(s.byHost, host)
+	}
+	return true
+}
+
 // endStreams returns an interceptor of streams. It admits at most most streams of Envoys that divide
 // limits, and as many other streams, such as watched health checks. When the server drains, it ends
 // all streams and so their handlers; otherwise the drain would last until the clients leave.
 func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
-	quotas, others := make(chan struct{}, most), make(chan struct{}, most)
+	quotas, others := &streams{byHost: map[string]int{}}, &streams{byHost: map[string]int{}}
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		open := others
+		streams := others
 		if info.FullMethod == quotav3.RateLimitQuotaService_StreamRateLimitQuotas_FullMethodName {
-			open = quotas
+			streams = quotas
 		}
-		select {
-		case open <- struct{}{}:
-			defer func() { <-open }()
-		default:
-			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", cap(open))
+		from, _ := peer.FromContext(stream.Context()) // always there
+		host, _, _ := net.SplitHostPort(from.Addr.String())
+		if !streams.add(host, 1, most) {
+			return status.Errorf(codes.ResourceExhausted, "too many streams at once; the limit is %d", most)
 		}
+		defer streams.add(host, -1, most)
 		handled := make(chan error, 1)
 		go func() {
 			handled <- handler(srv, arrivedStream{stream, sync.OnceValue(func() context.Context { return rls.ArrivedStream(stream.Context()) })})
