@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,18 +20,59 @@ func TestQuotaExampleReadme(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
 	const dir = "examples/rlqs"
-	var server *weir
+	validateBootstrap(t, filepath.Join(testenv.Repository(t), dir, "envoy.yaml"))
+	redis := testenv.RedisServer(t)
+	var server, second *weir
 	var envoys [2]*envoy
 	var upstream string
-	start := func(i int) func(string) {
-		return func(string) {
-			g := gateway{example: dir + "/envoy.yaml", upstream: upstream}
-			envoys[i] = runEnvoy(t, g.bootstrap(t, server.grpc))
+	run := func(i int, servers ...string) {
+		g := gateway{example: dir + "/envoy.yaml", upstream: upstream}
+		envoys[i] = runEnvoy(t, g.bootstrap(t, servers...))
+	}
+	start := func(i int) func(string) { return func(string) { run(i, server.grpc, testenv.OwnAddr(t)) } }
+	again := func(command string) *weir {
+		return serveByShell(t, "QUOTA_SHARE_LIFE=6s "+strings.NewReplacer("127.0.0.1:6379", redis.Addr(), "GRPC_PORT=8181 ", "").Replace(command))
+	}
+	shares := func() {
+		t.Helper()
+		out := output(t, program(t)+" top --budgets --server "+server.debug)
+		if !regexp.MustCompile(`127.0.0.1:\d+ +api tenant=a, 100 per second\n`).MatchString(out) {
+			t.Errorf("weir top --budgets shows no shares:\n%s", out)
+		}
+		if out = output(t, program(t)+" top --budgets web --server "+server.debug); strings.Contains(out, "tenant") {
+			t.Errorf("weir top --budgets shows shares of another domain:\n%s", out)
+		}
+		page := testenv.Must(fetch("http://" + server.debug + "/console/budgets"))(t)
+		if !strings.Contains(page.body, "Shares of Envoys") || !strings.Contains(page.body, "domain=api&amp;descriptor=tenant%3da") {
+			t.Errorf("the console shows no shares:\n%s", page.body)
+		}
+		out = output(t, program(t)+" peek api tenant=a --server "+server.debug)
+		if !strings.Contains(out, "Envoys divide 100 per second, at most 100 at once. They ask for no request") || strings.Contains(out, "No rule") || strings.Contains(out, "denied") {
+			t.Errorf("weir peek says:\n%s", out)
+		}
+		page = testenv.Must(fetch("http://" + server.debug + "/console/descriptor?domain=api&descriptor=tenant%3Da"))(t)
+		if !strings.Contains(page.body, "Envoys divide 100 per second") || strings.Contains(page.body, "What to do") {
+			t.Errorf("the page of a descriptor is:\n%s", page.body)
+		}
+		page = testenv.Must(fetch("http://" + server.debug + "/console/rules"))(t)
+		if !strings.Contains(page.body, "quota_service, see") {
+			t.Errorf("the page Rules does not mark the rule:\n%s", page.body)
 		}
 	}
-	walk{asks: 3, repeats: "for port|2000|metrics", starts: map[string]func(string){
-		"go run ./cmd/server --config " + dir + "/rules": func(command string) {
+	const serves = "go run ./cmd/server --config " + dir + "/rules"
+	walk{asks: 4, repeats: "for port|2000|metrics|tenant: b", starts: map[string]func(string){
+		serves: func(command string) {
 			server = serveByShell(t, "QUOTA_SHARE_LIFE=6s "+command)
+		},
+		"REDIS_URL=127.0.0.1:6379 " + serves: func(command string) {
+			shares()
+			server.kill()
+			server = again(command)
+		},
+		"GRPC_PORT=8181 REDIS_URL=127.0.0.1:6379 " + serves: func(command string) {
+			second = again(command)
+			run(0, server.grpc, second.grpc) // the ports are others
+			run(1, server.grpc, second.grpc)
 		},
 		"go run ./examples/envoy/echo": func(command string) {
 			upstream = startExampleUpstream(t, command+" -listen 127.0.0.1:0")
@@ -40,21 +84,21 @@ func TestQuotaExampleReadme(t *testing.T) {
 		_, second, _ := strings.Cut(envoys[1].addr, ":")
 		return strings.NewReplacer("8888", first, "8889", second, "127.0.0.1:9090", server.metrics)
 	}}.through(t, dir+"/README.md")
-	out := output(t, program(t)+" top --budgets --server "+server.debug)
-	if !strings.Contains(out, "api|tenant") {
-		t.Errorf("weir top --budgets shows no shares:\n%s", out)
+	if server.metric("weir_quota_streams", "") == 0 {
+		server, second = second, server
 	}
-	page := testenv.Must(fetch("http://" + server.debug + "/console/budgets"))(t)
-	if !strings.Contains(page.body, "Shares of Envoys") || !strings.Contains(page.body, "api|tenant") {
-		t.Errorf("the console shows no shares:\n%s", page.body)
-	}
+	server.kill()
+	stop := make(chan struct{})
+	defer close(stop)
+	go flood(envoys[1], "a", 20, stop, func() {})
+	second.waitForMetric("weir_quota_streams 1")
 	explained := output(t, program(t)+" explain --config "+dir+"/rules api tenant=a")
 	testenv.Contains(t, explained, "Envoys divide 100 per second, at most 100 at once")
 }
 
-// flood sends requests to an Envoy at a rate until stop is closed, and calls admitted for those that
-// pass.
-func flood(e *envoy, perSecond int, stop <-chan struct{}, admitted func()) {
+// flood sends requests of a tenant to an Envoy at a rate until stop is closed, and calls admitted for
+// those that pass.
+func flood(e *envoy, tenant string, perSecond int, stop <-chan struct{}, admitted func()) {
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
 	for {
@@ -64,7 +108,7 @@ func flood(e *envoy, perSecond int, stop <-chan struct{}, admitted func()) {
 		case <-tick.C:
 		}
 		r, _ := http.NewRequest(http.MethodGet, "http://"+e.addr, nil)
-		r.Header.Set("x-tenant", "a")
+		r.Header.Set("x-tenant", tenant)
 		if a, err := client.Do(r); err == nil { // otherwise, Envoy was killed
 			a.Body.Close()
 			if a.StatusCode == http.StatusOK {
@@ -93,38 +137,20 @@ func TestQuotaIsDivided(t *testing.T) {
 		envoys[i] = runEnvoy(t, g.bootstrap(t, addrs...))
 	}
 	const limit, slack = 100.0, 100.0 // requests per second; delay of answers, and of this machine
-	var mu sync.Mutex
-	var last time.Time
-	level, most := 0.0, 0.0
-	counts := [2]int{}
+	m := meter{limit: limit}
 	var stop [2]chan struct{}
 	begin := func(i, rate int) {
 		stop[i] = make(chan struct{})
-		go flood(envoys[i], rate, stop[i], func() {
-			mu.Lock()
-			defer mu.Unlock()
-			now := time.Now()
-			level = max(0, level-limit*now.Sub(last).Seconds()) + 1
-			most, last = max(most, level), now
-			counts[i]++
-		})
+		go flood(envoys[i], "a", rate, stop[i], func() { m.admitted(i) })
 	}
 	begin(0, 270)
 	begin(1, 30)
 	defer func() { close(stop[1]) }()
-	admitted := func() [2]int {
-		mu.Lock()
-		defer mu.Unlock()
-		return counts
-	}
 	// wants waits until the Envoys admit at least so many of the requests in two seconds.
 	wants := func(what string, first, second int) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
-			before := admitted()
-			<-time.NewTimer(2 * time.Second).C
-			after := admitted()
-			if got := [2]int{after[0] - before[0], after[1] - before[1]}; got[0] < first || got[1] < second {
+			if got := m.inTwoSeconds(); got[0] < first || got[1] < second {
 				return fmt.Errorf("%s: %v were admitted in two seconds, want %d and %d", what, got, first, second)
 			}
 			return nil
@@ -146,9 +172,130 @@ func TestQuotaIsDivided(t *testing.T) {
 	wants("its server is drained", 0, 160)
 	drained.wantExit(0)
 	other.waitForMetric("weir_quota_streams 1")
-	mu.Lock()
-	defer mu.Unlock()
-	if most > limit+slack {
-		t.Errorf("%.0f of the limit were used at once, at most %.0f may be", most, limit+slack)
+	m.wantAtMost(t, limit+slack)
+}
+
+// meter counts what two Envoys admit, and how much of a bucket that drains at the rate of the limit.
+type meter struct {
+	mu    sync.Mutex
+	limit float64 // per second
+	last  time.Time
+	level float64
+	most  float64
+	by    [2]int
+}
+
+func (m *meter) admitted(envoy int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.level = max(0, m.level-m.limit*now.Sub(m.last).Seconds()) + 1
+	m.most, m.last = max(m.most, m.level), now
+	m.by[envoy]++
+}
+
+// inTwoSeconds returns what the Envoys admit in the next two seconds.
+func (m *meter) inTwoSeconds() [2]int {
+	read := func() [2]int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.by
+	}
+	before := read()
+	<-time.NewTimer(2 * time.Second).C
+	after := read()
+	return [2]int{after[0] - before[0], after[1] - before[1]}
+}
+
+func (m *meter) wantAtMost(t *testing.T, most float64) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.most > most {
+		t.Errorf("%.0f of the limit were used at once, at most %.0f may be", m.most, most)
+	}
+}
+
+// TestQuotaInCluster divides limits among two servers on a Redis Cluster, whose nodes have different
+// tenants.
+func TestQuotaInCluster(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	var addrs []string
+	for _, node := range testenv.RedisCluster(t, 3, 0, "--cluster-node-timeout", "60000") {
+		addrs = append(addrs, node.Addr())
+	}
+	upstream, stop := serve(t, echo), make(chan struct{})
+	defer close(stop)
+	tenants := []string{"a", "b", "c"}
+	meters := make([]meter, len(tenants))
+	for i := range 2 {
+		server := startWeir(t, "examples/rlqs/rules", "REDIS_TYPE=cluster", "REDIS_URL="+strings.Join(addrs, ","), "QUOTA_SHARE_LIFE=6s", "REDIS_TIMEOUT=1s")
+		g := gateway{example: "examples/rlqs/envoy.yaml", upstream: upstream}
+		e := runEnvoy(t, g.bootstrap(t, server.grpc))
+		for n, tenant := range tenants {
+			meters[n].limit = 100
+			go flood(e, tenant, 90, stop, func() { meters[n].admitted(i) })
+		}
+	}
+	for n, tenant := range tenants {
+		testenv.Eventually(t, func() error {
+			if got := meters[n].inTwoSeconds(); got[0] < 70 || got[1] < 70 || got[0]+got[1] < 180 {
+				return fmt.Errorf("tenant %s: %v were admitted in two seconds, want nearly 100 by each", tenant, got)
+			}
+			return nil
+		})
+	}
+	for n := range meters {
+		meters[n].wantAtMost(t, 200)
+	}
+}
+
+// TestQuotaFailureModes stops Redis. After the life of the shares, failure modes decide: for error, Envoy
+// decides by its own configuration, here that of the second Envoy admits.
+func TestQuotaFailureModes(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	redis := testenv.RedisServer(t)
+	modes := []string{"error", "allow", "deny", "local"}
+	rules := "domain: api\ndescriptors:\n"
+	for _, mode := range modes {
+		rules += fmt.Sprintf("- {key: tenant, value: %s, quota_service: true, rate_limit: {unit: second, requests_per_unit: 20, failure_mode: %s}}\n", mode, mode)
+	}
+	server := startWeir(t, writeRules(t, rules), "REDIS_URL="+redis.Addr(), "QUOTA_SHARE_LIFE=6s", "REDIS_TIMEOUT=1s")
+	upstream, stop := serve(t, echo), make(chan struct{})
+	defer close(stop)
+	meters := make([]meter, len(modes))
+	const denies = "fallback_rate_limit: {blanket_rule: DENY_ALL}\n                              deny_response_settings"
+	const allows = "expired_assignment_behavior_timeout: 600s\n                                fallback_rate_limit: {blanket_rule: ALLOW_ALL}\n                              deny_response_settings"
+	for i, expired := range []string{denies, allows} {
+		g := gateway{example: "examples/rlqs/envoy.yaml", upstream: upstream, edit: strings.NewReplacer(denies, expired)}
+		e := runEnvoy(t, g.bootstrap(t, server.grpc))
+		for n, mode := range modes {
+			go flood(e, mode, 60, stop, func() { meters[n].admitted(i) })
+		}
+	}
+	// wants waits until the first Envoy, and both together, admit in two seconds what ok says.
+	wants := func(when, mode string, ok func(first, second int) bool) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			if got := meters[slices.Index(modes, mode)].inTwoSeconds(); !ok(got[0], got[1]) {
+				return fmt.Errorf("%s, %s: %v were admitted in two seconds", when, mode, got)
+			}
+			return nil
+		})
+	}
+	divided := func(first, second int) bool { return first+second >= 30 && first+second <= 50 }
+	for _, mode := range modes {
+		wants("before", mode, divided)
+	}
+	redis.Stop()
+	wants("without Redis", "error", func(first, second int) bool { return first == 0 && second > 80 })
+	wants("without Redis", "allow", func(first, second int) bool { return first > 80 && second > 80 })
+	wants("without Redis", "deny", func(first, second int) bool { return first+second == 0 })
+	wants("without Redis", "local", divided)
+	redis.Start()
+	for _, mode := range modes {
+		wants("after", mode, divided)
 	}
 }
