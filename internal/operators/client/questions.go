@@ -125,8 +125,8 @@ type Descriptor struct {
 	Descriptor explain.Entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
 }
 
-func (d Descriptor) sent() operators.Descriptor {
-	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
+func (d Descriptor) sent() plan.JSONDescriptor {
+	return plan.NewJSONDescriptor(string(d.Domain), d.Descriptor)
 }
 
 // counters sends the descriptor, and returns the answer with its counters.
@@ -168,8 +168,8 @@ type Exceptions struct{ Scope }
 
 func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
 	list, a, err := askAll[operators.ExceptionList](ctx, c, q.Scope, "exceptions", "/exceptions", "")
-	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
-		domain, _, _ := x.Bytes()
+	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x plan.Exception) bool {
+		domain, _ := x.Bytes()
 		return q.hides(domain)
 	})
 	return a, err
@@ -218,7 +218,7 @@ func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	case q.For == 0:
 		return nil, errors.New("one of --for and --until is required")
 	}
-	e := operators.NewException{Descriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
+	e := plan.Exception{JSONDescriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
 	switch {
 	case q.Allow:
 		e.Effect = plan.Allow
@@ -227,7 +227,7 @@ func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	case q.Amount == 0:
 		return nil, errors.New("one of --allow, --deny and --amount is required")
 	}
-	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", e)
+	x, a, err := ask[plan.Exception](ctx, c, "added", http.MethodPost, "/exceptions", e)
 	a.Note = x.Note
 	return a, err
 }
