@@ -247,12 +247,12 @@ func (q Remove) ask(ctx context.Context, c *Client) (*Answer, error) {
 type Assign struct {
 	Domain     explain.Domain  `arg:"" optional:"" help:"Domain of the descriptor."`
 	Descriptor explain.Entries `arg:"" optional:"" help:"Entries of the descriptor, such as tenant=acme."`
-	Amount     string          `arg:"" optional:"" help:"Amount in the period of the rule: a number, unlimited, or +N to add N to what is assigned."`
+	Amount     string          `arg:"" optional:"" help:"Amount in the period of the rule: a whole number, unlimited, or +N to add N to what is assigned, or to 0 if nothing is."`
 	Limit      string          `placeholder:"NAME" help:"Name of the limit, if the rule has several."`
 	Remove     bool            `help:"Remove what is assigned, so that the rule's own amount counts."`
 	ID         string          `placeholder:"ID" help:"Name of this change, such as that of a payment. A change with the same name as one of the last 16 of this amount does nothing."`
 	Note       string          `placeholder:"TEXT" help:"A note for others, such as the contract."`
-	File       string          `type:"existingfile" placeholder:"FILE" help:"Assign the amounts of a CSV file with the columns domain, descriptor, limit, amount, note. Amounts that do not differ stay."`
+	File       string          `type:"existingfile" placeholder:"FILE" help:"Assign the amounts of a CSV file: UTF-8, with commas and the columns domain, descriptor, limit, amount, note, in this order or as the first line names them. Amounts that do not differ stay."`
 	Prune      bool            `help:"With --file, also remove the assigned amounts that the file does not have, at most a tenth of all."`
 	Yes        bool            `help:"With --prune, remove more than a tenth, too."`
 	By
@@ -322,7 +322,7 @@ func (p *progress) Read(b []byte) (int, error) {
 type Assignments struct {
 	Prefix string `arg:"" optional:"" help:"Show only descriptors that begin with this text, such as tenant=a."`
 	Domain string `placeholder:"NAME" help:"Show only this domain."`
-	N      uint32 `short:"n" default:"100" placeholder:"N" help:"Show at most N."`
+	N      uint32 `short:"n" default:"100" placeholder:"N" help:"Show at most N. The default is 100."`
 }
 
 func (q Assignments) ask(ctx context.Context, c *Client) (*Answer, error) {
