@@ -159,6 +159,8 @@ func plain(err error, command *kong.Node) string {
 		return "serve takes no arguments, only flags, such as --config PATH; put quotes around a value with spaces"
 	case unexpected && len(command.Children) > 0:
 		return "unknown command " + argument
+	case command.Name == "assign" && strings.HasPrefix(text, "unknown flag -") && !strings.HasPrefix(text, "unknown flag --"):
+		return unknown.ReplaceAllString(text, "$1 is not an amount; use a whole number, +N or unlimited")
 	}
 	return text
 }

@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/operators"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -138,7 +138,7 @@ func TestExceptUntil(t *testing.T) {
 	server := answering(t, http.StatusOK, readText(t, "testdata/remote/exception.json"))
 	until := time.Now().Add(25 * time.Hour).Truncate(time.Minute)
 	code, _, stderr := call(t, "except", "add", "api", "user=alice", "--allow", "--reason=why", "--until="+until.Format("2006-01-02T15:04"), "--server="+server.URL)
-	var sent operators.NewException
+	var sent plan.Exception
 	testenv.OK(t, json.Unmarshal([]byte(server.body), &sent))
 	if left := time.Until(until).Seconds(); code != exitOK || sent.For < left || sent.For > left+60 {
 		t.Errorf("exit code %d, for %v, want %v\n%s", code, sent.For, left, stderr)
@@ -156,11 +156,11 @@ func TestPastedDescriptor(t *testing.T) {
 	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
 		words := testenv.Must(exec.Command(shell, "-c", "printf '%s\n' "+row[1]).Output())(t)
 		call(t, slices.Concat([]string{"peek", "--server=" + server.URL}, strings.Split(strings.TrimSpace(string(words)), "\n"))...)
-		var d operators.Descriptor
+		var d plan.JSONDescriptor
 		testenv.OK(t, json.Unmarshal([]byte(server.body), &d))
-		domain, entries, err := d.Bytes()
-		if err != nil || domain != "a'p\x1bi" {
-			t.Errorf("%s asks for the domain %q (error: %v)", row[1], domain, err)
+		domain, entries := d.Bytes()
+		if domain != "a'p\x1bi" {
+			t.Errorf("%s asks for the domain %q", row[1], domain)
 		}
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}

@@ -34,6 +34,7 @@ func TestRemoteBadInput(t *testing.T) {
 		{name: "two ends", args: except("--allow", "--until=2026-11-30T08:00"), code: 2, stderr: []string{"--for and --until can't be used together"}},
 		{name: "bad time", args: append(except("--allow")[:5:5], "--allow", "--reason=why", "--until=monday"), code: 2, stderr: []string{`weir: --until: "monday" is not a time; use a form such as 2026-11-30T08:00`}},
 		{name: "nothing to assign", args: []string{"assign", "api", "tenant=a", "--server=" + ok}, code: 2, stderr: []string{"weir: a domain, a descriptor and either an amount or --remove are required, or --file\n"}},
+		{name: "negative amount", args: []string{"assign", "api", "tenant=a", "-5", "--server=" + ok}, code: 2, stderr: []string{"weir: -5 is not an amount; use a whole number, +N or unlimited\n"}},
 		{name: "prune without a file", args: []string{"assign", "api", "tenant=a", "5", "--prune", "--server=" + ok}, code: 2, stderr: []string{"weir: --prune needs --file\n"}},
 		{name: "no such exception", args: []string{"except", "remove", "x", "--server=" + notThere}, code: 1, stderr: []string{"weir: not found by the server at " + notThere + ": there is no exception x\n"}},
 		{name: "no command", args: []string{"except"}, code: 2, stderr: []string{"Usage: weir except <command>"}},

@@ -9,6 +9,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"slices"
@@ -64,6 +65,7 @@ type AssignedChanges struct {
 	Added     int       `json:"added"`
 	Changed   int       `json:"changed"`
 	Unchanged int       `json:"unchanged"`
+	Repeated  int       `json:"repeated,omitempty"` // of the unchanged, lines whose id was applied before
 	Removed   int       `json:"removed"`
 	Refused   int       `json:"refused"`
 	Refusals  []Refusal `json:"refusals,omitempty"` // the first 1000
@@ -104,7 +106,7 @@ const (
 // Assign carries out the lines of a body. Lines that it refuses do not stop it. If it fails, the answer
 // has the changes that were made.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
-	o := order{Desk: d, How: how, tree: d.Tree(), others: map[string]time.Time{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
+	o := order{Desk: d, How: how, tree: d.Tree(), others: map[string]time.Time{}, seed: maphash.MakeSeed(), first: map[uint64]int{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
 	if o.tree == nil {
 		return o.done, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
@@ -118,7 +120,7 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 		}
 	}
 	all := len(o.others)
-	err := readLines(body, how.CSV, func(line int, row Assignment, err error) error {
+	err := readLines(body, how, func(line int, row Assignment, err error) error {
 		row.Since = time.Time{}
 		l := orderLine{Assignment: row, line: line}
 		if err == nil {
@@ -157,6 +159,8 @@ type order struct {
 	How
 	tree   *descriptors.Tree
 	others map[string]time.Time // for Prune, times of the amounts at the start that the body does not have, by ID
+	seed   maphash.Seed
+	first  map[uint64]int // lines of CSV that set an amount, by the hash of its ID, because the garbage collector would visit strings
 	since  time.Time
 	pace   *rate.Limiter
 	done   AssignedChanges
@@ -205,6 +209,12 @@ func (o *order) find(l *orderLine) error {
 	}
 	l.rule, l.limit = rule, limit
 	l.id, _ = plan.AssignedID(domain, counted, limit.Name)
+	if hash := maphash.String(o.seed, l.id); o.CSV && !o.Add && !o.Remove {
+		if first := o.first[hash]; first > 0 {
+			return fmt.Errorf("line %d assigns to the same limit", first)
+		}
+		o.first[hash] = l.line
+	}
 	return nil
 }
 
@@ -281,8 +291,9 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	case !isRead || !isAmount:
 		done.refuse(l.line, "a newer version has written what is assigned, and this one cannot read it")
 		return old
-	case l.ID != "" && strings.Contains(was.changes, l.changes), isSame && l.ID == "":
+	case l.ID != "" && strings.Contains(was.changes, l.changes):
 		done.Unchanged++
+		done.Repeated++
 		return old
 	}
 	sum, _ := plan.ParseAmount(string(amount)) // cannot fail: find has parsed it
@@ -300,6 +311,9 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	switch {
 	case err != nil:
 		done.refuse(l.line, err.Error())
+		return old
+	case isSame && l.ID == "":
+		done.Unchanged++
 		return old
 	case isSame: // only the name of the change is new
 		done.Unchanged++
@@ -360,6 +374,8 @@ func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, 
 		err = fmt.Errorf("the rule %s has no limit", rule)
 	case name == "" && len(names) > 1:
 		err = fmt.Errorf("the rule %s has %d limits: name one of %q", rule, len(names), names)
+	case l == nil && len(names) == 1 && names[0] == "":
+		err = fmt.Errorf("the limit of the rule %s has no name: omit %.40q", rule, name)
 	case l == nil:
 		err = fmt.Errorf("the rule %s has no limit %.40q, only %q", rule, name, names)
 		if near := spelling.Nearest(name, names); near != "" {
@@ -373,13 +389,13 @@ var errNotUTF8 = errors.New("it is not UTF-8; write other bytes as \\x and two d
 
 // readLines calls yield with each assignment of a body, or with the reason why it cannot be read, and
 // its line. It stops at an error of yield.
-func readLines(body io.Reader, isCSV bool, yield func(line int, row Assignment, err error) error) error {
+func readLines(body io.Reader, how How, yield func(line int, row Assignment, err error) error) error {
 	in := bufio.NewReader(body)
 	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // Excel writes it
 		_, _ = in.Discard(3)
 	}
-	if isCSV {
-		return readCSV(in, yield)
+	if how.CSV {
+		return readCSV(in, how.Remove, yield)
 	}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -399,11 +415,11 @@ func readLines(body io.Reader, isCSV bool, yield func(line int, row Assignment, 
 	return lines.Err()
 }
 
-// readCSV reads the columns domain, descriptor, limit, amount and note. The first line may name them.
-func readCSV(body io.Reader, yield func(line int, row Assignment, err error) error) error {
-	r := csv.NewReader(body)
+// readCSV reads rows of CSV. The first line may name the columns in another order.
+func readCSV(body io.Reader, isRemoval bool, yield func(line int, row Assignment, err error) error) error {
+	r, columns := csv.NewReader(body), []string{"domain", "descriptor", "limit", "amount", "note"}
 	r.FieldsPerRecord, r.ReuseRecord, r.TrimLeadingSpace = -1, true, true
-	for {
+	for isFirst := true; ; isFirst = false {
 		fields, err := r.Read()
 		invalid, isParse := errors.AsType[*csv.ParseError](err)
 		var line int
@@ -418,16 +434,23 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 			line, err = invalid.Line, invalid.Err
 		case err != nil:
 			return err
-		case len(fields) > 5:
-			err = fmt.Errorf("it has %d columns, at most 5 are allowed: domain, descriptor, limit, amount, note; put a value with a comma in double quotes", len(fields))
+		case isFirst && (slices.Contains(fields, "domain") || slices.Contains(fields, "descriptor")):
+			if columns, err = readHeader(fields, columns, isRemoval); err != nil {
+				return err
+			}
+			continue
+		case len(fields) > len(columns):
+			err = fmt.Errorf("it has %d columns, at most %d are allowed: %s; put a value with a comma in double quotes", len(fields), len(columns), strings.Join(columns, ", "))
 		case !utf8.ValidString(strings.Join(fields, "")):
 			err = errNotUTF8
 		default:
-			fields = append(slices.Clone(fields), "", "", "", "")
-			row = Assignment{Domain: fields[0], Descriptor: fields[1], Limit: fields[2], Amount: Amount(strings.TrimSpace(fields[3])), Note: fields[4]}
-			if line == 1 && row.Domain == "domain" && row.Descriptor == "descriptor" {
-				continue
+			value := func(column string) string {
+				if i := slices.Index(columns, column); i >= 0 && i < len(fields) {
+					return fields[i]
+				}
+				return ""
 			}
+			row = Assignment{Domain: value("domain"), Descriptor: value("descriptor"), Limit: value("limit"), Amount: Amount(strings.TrimSpace(value("amount"))), Note: value("note")}
 		}
 		if err := yield(line, row, err); err != nil {
 			return err
@@ -435,11 +458,23 @@ func readCSV(body io.Reader, yield func(line int, row Assignment, err error) err
 	}
 }
 
+// readHeader returns the named columns. It fails if one is unknown, repeated or missing.
+func readHeader(names, known []string, isRemoval bool) ([]string, error) {
+	for i, name := range names {
+		if !slices.Contains(known, name) || slices.Contains(names[:i], name) {
+			return nil, Errorf(ErrBadRequest, "first line: the column %.40q is unknown or repeated; use %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, name := range known[:4] {
+		if !slices.Contains(names, name) && name != "limit" && (!isRemoval || name != "amount") {
+			return nil, Errorf(ErrBadRequest, "first line: the column %s is missing", name)
+		}
+	}
+	return slices.Clone(names), nil
+}
+
 // assigned returns the amount that is assigned to a limit for entries, or nil.
 func (d *Desk) assigned(domain string, entries []limiter.Entry, limit string) *Assignment {
-	if d.Plan.Assigned == nil {
-		return nil
-	}
 	id, part := plan.AssignedID(domain, entries, limit)
 	if text := d.Plan.Assigned.Text(part, id); text != "" {
 		return new(readAssigned(id, text))

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,13 +37,21 @@ descriptors:
 
 const tooLong = "an amount of 11000 is too large for sliding_log, which keeps the time of each unit; at most 10000 is allowed, else use sliding_window, which estimates, or token_bucket, fixed_window, first_hit or calendar"
 
+// use puts rules in use.
+func (d *Desk) use(t *testing.T, rules string) {
+	t.Helper()
+	tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{}))(t)
+	d.Tree = func() *descriptors.Tree { return tree }
+}
+
 // assigner is a server with rules for assigned amounts.
 func assigner(t *testing.T, shared EntryStore) (*Desk, *testenv.Log) {
 	t.Helper()
-	tree, log := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(assignedRules)}}, descriptors.Options{}))(t), new(testenv.Log)
+	log := new(testenv.Log)
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	d := &Desk{Logger: logger, Tree: func() *descriptors.Tree { return tree }, InForce: NewExceptionStore(shared, prometheus.NewRegistry(), logger)}
+	d := &Desk{Logger: logger, InForce: NewExceptionStore(shared, prometheus.NewRegistry(), logger)}
 	d.Plan.Assigned = d.InForce.Assigned()
+	d.use(t, assignedRules)
 	return d, log
 }
 
@@ -92,7 +101,11 @@ func TestAssign(t *testing.T) {
 				{How{Add: true}, `{"domain":"api","descriptor":"tenant=b","amount":1,"id":"p1"}`, "0 0 1 0 0 0", ""},
 				{How{}, `{"domain":"api","descriptor":"tenant=b","amount":8}` + "\n" + `{"domain":"api","descriptor":"log=a","amount":9000}`, "1 1 0 0 0 0", ""},
 				{How{Add: true}, `{"domain":"api","descriptor":"tenant=b","amount":1,"id":"p1"}` + "\n" + `{"domain":"api","descriptor":"log=a","amount":2000}`, "0 0 1 0 1 0\n2: " + tooLong, "log=a::9000:me:, tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
-				{How{Remove: true, CSV: true}, "api,log=a", "0 0 0 1 0 0", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{CSV: true}, "api,tenant=a,minut,5", "0 0 0 0 1 0\n1: the limit of the rule api|tenant has no name: omit \"minut\"", ""},
+				{How{CSV: true}, "amount,note,descriptor, domain\n 9 ,n,log=a,api\n7,,log=a,api,x\n", "0 1 0 0 1 0\n3: it has 5 columns, at most 4 are allowed: amount, note, descriptor, domain; put a value with a comma in double quotes", "log=a::9:me:n, tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{CSV: true, Prune: true, Yes: true}, "api,tenant=a,,5000\napi,\"log=a\",,8\napi,tenant=a,,1", "0 1 1 0 1 1\n3: line 1 assigns to the same limit", "log=a::8:me:n, tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
+				{How{CSV: true}, "api,\"tenant=c,path=/x\",,3\napi,\"tenant=c,path=/x\",x,4", "1 0 0 0 1 0\n2: line 1 assigns to the same limit", ""},
+				{How{Remove: true, CSV: true}, "descriptor,domain\nlog=a,api\n\"tenant=c,path=/x\",api", "0 0 0 2 0 0", "tenant=a::5000:me:contract 1, tenant=b::8:me:new"},
 			} {
 				step.how.By = "me"
 				got, err := d.Assign(t.Context(), strings.NewReader(step.body), step.how)
@@ -106,11 +119,10 @@ func TestAssign(t *testing.T) {
 				}
 				testenv.Equal(t, got.Note != "", store == nil, "step %d: there is a note", i)
 			}
-			if text := log.String(); strings.Count(text, "amounts assigned") != 9 || !strings.Contains(text, `removed=1 domain=api descriptor="tenant=p" amount=2000`) || !strings.Contains(text, `audit=true by=me`) {
+			if text := log.String(); strings.Count(text, "amounts assigned") != 12 || !strings.Contains(text, `removed=1 domain=api descriptor="tenant=p" amount=2000`) || !strings.Contains(text, `audit=true by=me`) {
 				t.Errorf("the log is\n%s", text)
 			}
-			tree := testenv.Must(descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte("domain: x")}}, descriptors.Options{}))(t)
-			d.Tree = func() *descriptors.Tree { return tree }
+			d.use(t, "domain: x")
 			if got := assigned(d); len(got) != 2 || !strings.HasPrefix(got[0], "tenant=a::5000:me:contract 1 (leads to no rule: ") {
 				t.Errorf("without its rule: %q", got)
 			}
@@ -118,6 +130,50 @@ func TestAssign(t *testing.T) {
 				t.Errorf("%q is left (error: %v)", assigned(d), err)
 			}
 		})
+	}
+}
+
+// TestBadHeader assigns nothing if the names of columns are invalid.
+func TestBadHeader(t *testing.T) {
+	d, _ := assigner(t, nil)
+	for header, want := range map[string]string{
+		"domain,descriptor,amount,tenant": `first line: the column "tenant" is unknown or repeated; use domain, descriptor, limit, amount, note`,
+		"domain,descriptor,amount,amount": `first line: the column "amount" is unknown or repeated; use domain, descriptor, limit, amount, note`,
+		"domain,descriptor":               "first line: the column amount is missing",
+		"amount,descriptor":               "first line: the column domain is missing",
+		"domain,amount,limit,note":        "first line: the column descriptor is missing",
+	} {
+		if _, err := d.Assign(t.Context(), strings.NewReader(header+"\napi,tenant=a,5,5"), How{CSV: true}); !errors.Is(err, ErrBadRequest) || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", header, err, want)
+		}
+	}
+	if got := assigned(d); len(got) > 0 {
+		t.Errorf("%q is assigned", got)
+	}
+}
+
+// TestRepeatedLines repeats a change with its id and another amount, and an amount that the rule can no
+// longer count.
+func TestRepeatedLines(t *testing.T) {
+	d, _ := assigner(t, nil)
+	assign := func(amount int, id string) AssignedChanges {
+		return testenv.Must(d.Assign(t.Context(), strings.NewReader(fmt.Sprintf(`{"domain":"api","descriptor":"tenant=a","amount":%d,"id":%q}`, amount, id)), How{}))(t)
+	}
+	assign(11_000, "sale 1")
+	if got := assign(12_000, "sale 1"); got.Unchanged != 1 || got.Repeated != 1 {
+		t.Errorf("with the id of another change: %+v", got)
+	}
+	if got := assign(11_000, "sale 2"); got.Unchanged != 1 || got.Repeated != 0 {
+		t.Errorf("with a new id: %+v", got)
+	}
+	d.use(t, strings.Replace(assignedRules, "unit: day, requests_per_unit: 100}", "unit: day, requests_per_unit: 100, algorithm: sliding_log}", 1))
+	for _, id := range []string{"", "sale 3"} {
+		if got := assign(11_000, id); got.Refused != 1 || got.Refusals[0].Reason != tooLong {
+			t.Errorf("with the id %q and a rule that cannot count it: %+v", id, got)
+		}
+	}
+	if got := assigned(d); len(got) != 1 || got[0] != "tenant=a::11000::" {
+		t.Errorf("%q is assigned", got)
 	}
 }
 

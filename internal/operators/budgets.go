@@ -257,13 +257,13 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 		b := &budgets[i]
 		text, _ := b.Descriptor.Spell()
 		entries, _ := explain.ParseDescriptor(text) // if a part is missing, these entries have another counter
-		answer, _, found, _ := d.find(NewDescriptor(b.Domain, entries))
+		answer, _, found, _ := d.find(plan.NewJSONDescriptor(b.Domain, entries))
 		if answer.Exception != nil {
 			b.Exception = answer.Exception.Effect
 		}
 		for _, h := range found {
 			if plaintext.RedisKey(h.Key) == b.Key {
-				h.Limit = answer.Exception.times(h.Limit)
+				h.Limit = answer.Exception.Times(h.Limit)
 				hits, of = append(hits, h), append(of, b)
 			}
 		}

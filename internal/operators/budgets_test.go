@@ -79,10 +79,10 @@ func TestBudgetsAreFresh(t *testing.T) {
 		f.ask(t.Context(), times, request)
 	}
 	exception := func(id, of string, effect plan.Effect) *plan.Exception {
-		return &plan.Exception{ID: id, Domain: "api", Entries: entries(of), Effect: effect, Factor: 10, Until: time.Now().Add(time.Hour)}
+		return &plan.Exception{ID: id, JSONDescriptor: plan.NewJSONDescriptor("api", entries(of)), Effect: effect, Factor: 10, Until: time.Now().Add(time.Hour)}
 	}
 	f.inForce.Store(plan.NewExceptions([]*plan.Exception{exception("a", "team=blue", plan.Amount), exception("b", "once=a", plan.Allow)}))
-	testenv.Must(f.Reset(t.Context(), NewDescriptor("api", entries("user=eve")), "ann", "peer"))(t)
+	testenv.Must(f.Reset(t.Context(), plan.NewJSONDescriptor("api", entries("user=eve")), "ann", "peer"))(t)
 	fresh := func() BudgetList {
 		list := mergeBudgets(f.Desk.Spending.list(began))
 		f.refresh(t.Context(), began, list.Budgets)

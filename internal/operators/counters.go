@@ -16,12 +16,12 @@ import (
 
 // Counters is the answer of POST /peek and POST /reset: the counters of a descriptor.
 type Counters struct {
-	Descriptor
+	plan.JSONDescriptor
 	Rule string `json:"rule"` // keys and values of the rule without the domain, or "" if no rule matches
 	explain.Path
-	Exception *Exception `json:"exception,omitempty"` // the exception that applies to the descriptor
-	Limits    []Counter  `json:"limits"`
-	Reset     int        `json:"reset,omitempty"` // number of counters that POST /reset set to zero
+	Exception *plan.Exception `json:"exception,omitempty"` // the exception that applies to the descriptor
+	Limits    []Counter       `json:"limits"`
+	Reset     int             `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 
 	// POST /peek has the denials of the descriptor in the last hour, the newest first, denials of some
 	// longer descriptors that begin with it, and of some other descriptors of its requests.
@@ -68,13 +68,13 @@ type Counter struct {
 
 // Look is Peek with the denials of the last hour, of this server or of all. If it fails, its answer
 // may be incomplete.
-func (d *Desk) Look(ctx context.Context, of Descriptor, all bool) (Counters, error) {
+func (d *Desk) Look(ctx context.Context, of plan.JSONDescriptor, all bool) (Counters, error) {
 	answer, err := d.Peek(ctx, of)
 	if answer.shown == nil {
 		return answer, err
 	}
 	known, problem := d.Denials(ctx, all)
-	domain, entries, _ := of.Bytes() // cannot fail: Peek has read them
+	domain, entries := of.Bytes()
 	answer.Servers = known.Servers
 	for _, l := range known.Last {
 		switch id := l.Domain + l.Descriptor.id(); {
@@ -110,7 +110,7 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 
 // Peek returns the counters of a descriptor: of its rule's limits, and of limits above that
 // apply to it, too. It counts nothing.
-func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
+func (d *Desk) Peek(ctx context.Context, of plan.JSONDescriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
 		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
@@ -122,7 +122,7 @@ func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
 // the new state. Other servers may deny for another second. The audit log gets the name by,
 // which the caller chose, and the address peer, with an excerpt of the descriptor; values are
 // digests if keys have digests.
-func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Counters, error) {
+func (d *Desk) Reset(ctx context.Context, of plan.JSONDescriptor, by, peer string) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err != nil || rule == nil {
 		return answer, err
@@ -133,7 +133,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 		answer.Reset = len(hits)
 		answer.Limits, err = d.counters(ctx, rule, hits, &answer)
 	}
-	domain, entries, _ := answer.Bytes() // cannot fail: find wrote them
+	domain, entries := answer.Bytes()
 	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.Digests}
 	shown := asked.Excerpt(logText)
 	text, _ := shown.Spell()
@@ -151,15 +151,12 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 
 // find returns the rule of a descriptor, or nil if there is none, and a hit for each of its
 // counters. As for requests, plan makes the hits.
-func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, error) {
-	domain, entries, err := of.Bytes()
-	if err == nil && len(entries) == 0 {
-		err = Errorf(ErrBadRequest, "the descriptor has no entries")
+func (d *Desk) find(of plan.JSONDescriptor) (Counters, *descriptors.Rule, []limiter.Hit, error) {
+	domain, entries := of.Bytes()
+	if len(entries) == 0 {
+		return Counters{}, nil, nil, Errorf(ErrBadRequest, "the descriptor has no entries")
 	}
-	if err != nil {
-		return Counters{}, nil, nil, err
-	}
-	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
+	answer := Counters{JSONDescriptor: plan.NewJSONDescriptor(domain, entries), Limits: []Counter{}}
 	tree := d.Tree()
 	if tree == nil {
 		return answer, nil, nil, Errorf(ErrUnavailable, "no rules are loaded yet")
@@ -169,7 +166,7 @@ func (d *Desk) find(of Descriptor) (Counters, *descriptors.Rule, []limiter.Hit, 
 	rule, entries, counted := named(tree, domain, entries)
 	answer.counted = counted
 	if e := d.Plan.Exceptions.Load().Find(domain, counted); e != nil {
-		answer.Exception = new(exceptionOf(e))
+		answer.Exception = new(e.Now())
 	}
 	if end = cmp.Or(rule, end); end != nil { // a rule with quota_service has no hits
 		answer.Rule = end.Way()
@@ -206,9 +203,9 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 // which are in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
 	asked := slices.Clone(hits)
-	domain, _, _ := of.Bytes() // cannot fail: find wrote it
+	domain, _ := of.Bytes()
 	for i := range asked {
-		asked[i].Limit = of.Exception.times(asked[i].Limit)
+		asked[i].Limit = of.Exception.Times(asked[i].Limit)
 	}
 	states, err := d.Store.Peek(ctx, asked)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestPeekAndReset(t *testing.T) {
 	ctx := t.Context()
 	peek := func(text string) string {
 		t.Helper()
-		return f.lines(f.Peek(ctx, NewDescriptor("api", entries(text))))
+		return f.lines(f.Peek(ctx, plan.NewJSONDescriptor("api", entries(text))))
 	}
 	const old = `user|old at 3:5 "7 per hour" enforced: replaced` + "\n"
 	f.want("an unused rule", peek("user=alice"), "user at 3:5\n"+
@@ -111,18 +111,18 @@ func TestPeekAndReset(t *testing.T) {
 	}
 	f.want("no rule", peek("stranger=x"), " at \n")
 
-	a, err := f.Reset(ctx, NewDescriptor("api", entries("user=alice")), "ann", "peer")
+	a, err := f.Reset(ctx, plan.NewJSONDescriptor("api", entries("user=alice")), "ann", "peer")
 	f.want("reset", f.lines(a, err), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
 		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
 	testenv.Equal(t, a.Reset, 2, "reset counters")
 	testenv.Equal(t, f.ask(t.Context(), 3, "user=alice"), 0, "denied requests after the reset")
 	testenv.Equal(t, f.ask(t.Context(), 2, "user=bob"), 1, "denied requests of another user")
-	a, err = f.Reset(ctx, NewDescriptor("api", entries("tenant=acme,upload=x")), "ann", "peer")
+	a, err = f.Reset(ctx, plan.NewJSONDescriptor("api", entries("tenant=acme,upload=x")), "ann", "peer")
 	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
 		t.Errorf("%d counters were reset, want 2", a.Reset)
 	}
-	if a, err := f.Reset(ctx, NewDescriptor("nowhere", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
+	if a, err := f.Reset(ctx, plan.NewJSONDescriptor("nowhere", entries("user=alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
 		t.Errorf("no rule: got %+v, error %v", a, err)
 	}
 }
@@ -130,7 +130,7 @@ func TestPeekAndReset(t *testing.T) {
 // TestQuotaService looks at a descriptor whose limit Envoys divide: at its rule, and at their shares.
 func TestQuotaService(t *testing.T) {
 	f := newFixture(t, "{domain: api, descriptors: [{key: tenant, quota_service: true, rate_limit: {unit: second, requests_per_unit: 100}}]}", true)
-	d := NewDescriptor("api", entries("tenant=acme"))
+	d := plan.NewJSONDescriptor("api", entries("tenant=acme"))
 	for _, look := range []func() (Counters, error){
 		func() (Counters, error) { return f.Peek(t.Context(), d) },
 		func() (Counters, error) { return f.Reset(t.Context(), d, "ann", "peer") },
@@ -180,7 +180,7 @@ descriptors:
 	} {
 		f.decide(t.Context(), &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(step.asked), Override: step.sent, HasOverride: step.sent != plan.Override{}}}})
 		asked, _, _ := strings.Cut(step.asked, ",request_id")
-		answer, err := f.Peek(t.Context(), NewDescriptor("api", entries(asked)))
+		answer, err := f.Peek(t.Context(), plan.NewJSONDescriptor("api", entries(asked)))
 		var got []string
 		for _, l := range answer.Limits {
 			got = append(got, fmt.Sprintf("%s %s %d of %d", l.Rule, l.Limit, l.Used, l.Amount))
@@ -212,7 +212,7 @@ func TestLook(t *testing.T) {
 	f.ask(ctx("4"), 10, "vip=x")
 	f.ask(ctx("5"), 5, long+"1")
 	f.ask(ctx("6"), 6, long+"2")
-	f.inForce.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", Domain: "api", Entries: entries("user=bob"), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
+	f.inForce.Store(plan.NewExceptions([]*plan.Exception{{ID: "a", JSONDescriptor: plan.NewJSONDescriptor("api", entries("user=bob")), Effect: plan.Deny, Until: time.Now().Add(time.Hour)}}))
 	f.ask(ctx("7"), 2, "user=bob,path=/")
 	f.inForce.Store(nil)
 	for i := range 3 {
@@ -235,7 +235,7 @@ func TestLook(t *testing.T) {
 		"tenant=longer":                     "",
 		"tenant=big":                        "50 per hour 14, " + strings.Join([]string{"beside u0", "beside u1", "beside u2", "beside u3", "beside u4", "beside u5", "beside u6", "beside u7", "beside u8", "beside u9", ""}, ", "),
 	} {
-		a, err := f.Look(t.Context(), NewDescriptor("api", entries(of)), true)
+		a, err := f.Look(t.Context(), plan.NewJSONDescriptor("api", entries(of)), true)
 		got := ""
 		for _, l := range a.Denials {
 			got += fmt.Sprintf("%s %d", l.Rate, l.Count)
@@ -255,14 +255,14 @@ func TestLook(t *testing.T) {
 		}
 	}
 	f.Store = broken{f.Store}
-	if a, err := f.Look(t.Context(), NewDescriptor("api", entries("user=alice")), true); len(a.Denials) != 1 || len(a.Levels) != 1 || !errors.Is(err, ErrUnavailable) {
+	if a, err := f.Look(t.Context(), plan.NewJSONDescriptor("api", entries("user=alice")), true); len(a.Denials) != 1 || len(a.Levels) != 1 || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without a store: got %+v, error %v", a, err)
 	}
 }
 
 func TestBadQuestions(t *testing.T) {
 	f := newFixture(t, rules, false)
-	want := func(of Descriptor, kind error) {
+	want := func(of plan.JSONDescriptor, kind error) {
 		t.Helper()
 		_, peek := f.Peek(t.Context(), of)
 		_, reset := f.Reset(t.Context(), of, "ann", "peer")
@@ -270,18 +270,18 @@ func TestBadQuestions(t *testing.T) {
 			t.Errorf("%.100v: got errors %v and %v, want %v", of, peek, reset, kind)
 		}
 	}
-	want(NewDescriptor("", entries("user=x")), ErrBadRequest)
-	want(NewDescriptor("api", nil), ErrBadRequest)
-	want(NewDescriptor("api", entries("=x")), ErrBadRequest)
-	want(NewDescriptor("api", slices.Repeat(entries("user=x"), plan.MaxEntries+1)), ErrBadRequest)
+	want(plan.NewJSONDescriptor("", entries("user=x")), ErrBadRequest)
+	want(plan.NewJSONDescriptor("api", nil), ErrBadRequest)
+	want(plan.NewJSONDescriptor("api", entries("=x")), ErrBadRequest)
+	want(plan.NewJSONDescriptor("api", slices.Repeat(entries("user=x"), plan.MaxEntries+1)), ErrBadRequest)
 	f.Store = broken{f.Store}
 	f.ask(t.Context(), 2, "user=alice")
-	want(NewDescriptor("api", entries("user=alice")), ErrUnavailable)
-	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user=alice")), "ann", "peer"); a.Reset != 2 || !errors.Is(err, limiter.ErrUnavailable) {
+	want(plan.NewJSONDescriptor("api", entries("user=alice")), ErrUnavailable)
+	if a, err := f.Reset(t.Context(), plan.NewJSONDescriptor("api", entries("user=alice")), "ann", "peer"); a.Reset != 2 || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("a reset of what cannot be shown: got %d counters, error %v", a.Reset, err)
 	}
 	f.tree = nil
-	want(NewDescriptor("api", entries("user=x")), ErrUnavailable)
+	want(plan.NewJSONDescriptor("api", entries("user=x")), ErrUnavailable)
 }
 
 // broken is a store whose Peek fails.
@@ -308,18 +308,18 @@ func TestAnAddressHasOneCounter(t *testing.T) {
 			f.ask(t.Context(), 1, "ip="+form)
 		}
 		for _, form := range forms {
-			a, err := f.Peek(t.Context(), NewDescriptor("api", entries("ip="+form)))
+			a, err := f.Peek(t.Context(), plan.NewJSONDescriptor("api", entries("ip="+form)))
 			if want := "p:w1|api|ip=" + forms[0] + "|1h"; err != nil || a.Limits[0].Used != uint64(len(forms)) || a.Limits[0].Key != want {
 				t.Errorf("%s: got %+v, error %v, want %d of %s", form, a.Limits, err, len(forms), want)
 			}
 		}
-		last := NewDescriptor("api", entries("ip="+forms[len(forms)-1]))
+		last := plan.NewJSONDescriptor("api", entries("ip="+forms[len(forms)-1]))
 		if a, err := f.Reset(t.Context(), last, "ann", "peer"); err != nil || a.Limits[0].Used != 0 {
 			t.Errorf("%s: reset to %+v, error %v", forms[0], a.Limits, err)
 		}
-		testenv.Must(f.AddException(t.Context(), NewException{Descriptor: last, Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
+		testenv.Must(f.AddException(t.Context(), plan.Exception{JSONDescriptor: last, Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
 		for _, form := range forms {
-			a, err := f.Peek(t.Context(), NewDescriptor("api", entries("ip="+form)))
+			a, err := f.Peek(t.Context(), plan.NewJSONDescriptor("api", entries("ip="+form)))
 			if f.ask(t.Context(), 1, "ip="+form) != 1 || err != nil || a.Exception == nil {
 				t.Errorf("%s: an exception for %s does not apply, or Peek does not show it: %+v, error %v", form, last.Entries[0].Value, a, err)
 			}
@@ -332,7 +332,7 @@ func TestExceptionForAHold(t *testing.T) {
 	f := newFixture(t, rules, false)
 	f.InForce = newServer(t, nil).ExceptionStore
 	f.Plan.Exceptions = &f.InForce.Current
-	added := testenv.Must(f.AddException(t.Context(), NewException{Descriptor: NewDescriptor("api", entries("tenant=acme,request_id=1,upload=x")), Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
+	added := testenv.Must(f.AddException(t.Context(), plan.Exception{JSONDescriptor: plan.NewJSONDescriptor("api", entries("tenant=acme,request_id=1,upload=x")), Effect: plan.Deny, For: 60, Reason: "abuse"}, "peer"))(t)
 	if n := f.ask(t.Context(), 1, "tenant=acme,upload=x,request_id=2"); n != 1 || len(added.Entries) != 2 || added.Note != "" {
 		t.Errorf("%d requests were denied by %+v", n, added)
 	}

@@ -2,7 +2,6 @@ package operators
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
@@ -10,83 +9,9 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
-
-// Entry is an entry of a descriptor. If the key or the value is not valid UTF-8, Key or Value has
-// U+FFFD for the invalid bytes, and KeyBase64 or ValueBase64 has the exact bytes and is used.
-type Entry struct {
-	Key         string `json:"key"`
-	KeyBase64   string `json:"key_base64,omitempty"`
-	Value       string `json:"value"`
-	ValueBase64 string `json:"value_base64,omitempty"`
-}
-
-func newEntry(key, value string) (e Entry) {
-	e.Key, e.KeyBase64 = encodeBytes(key)
-	e.Value, e.ValueBase64 = encodeBytes(value)
-	return e
-}
-
-// Bytes returns the exact key and value. Its ErrBadRequest names a field with invalid base64.
-func (e *Entry) Bytes() (limiter.Entry, error) {
-	key, err := decodeBytes("key", e.Key, e.KeyBase64)
-	if err != nil {
-		return limiter.Entry{}, err
-	}
-	value, err := decodeBytes("value", e.Value, e.ValueBase64)
-	return limiter.Entry{Key: key, Value: value}, err
-}
-
-// Descriptor is a descriptor with its domain, the body of POST /peek and POST /reset.
-type Descriptor struct {
-	Domain       string  `json:"domain"`
-	DomainBase64 string  `json:"domain_base64,omitempty"`
-	Entries      []Entry `json:"entries"`
-}
-
-// NewDescriptor returns the Descriptor whose Bytes are domain and entries. It copies them.
-func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
-	d := Descriptor{Entries: make([]Entry, len(entries))}
-	d.Domain, d.DomainBase64 = encodeBytes(domain)
-	for i, e := range entries {
-		d.Entries[i] = newEntry(e.Key, e.Value)
-	}
-	return d
-}
-
-// Bytes returns the exact domain and entries. Its error is an ErrBadRequest as of Entry.Bytes.
-func (d Descriptor) Bytes() (domain string, entries []limiter.Entry, err error) {
-	if domain, err = decodeBytes("domain", d.Domain, d.DomainBase64); err != nil {
-		return "", nil, err
-	}
-	entries = make([]limiter.Entry, len(d.Entries))
-	for i := range d.Entries {
-		if entries[i], err = d.Entries[i].Bytes(); err != nil {
-			return "", nil, Errorf(ErrBadRequest, "entries[%d]: %w", i, err)
-		}
-	}
-	return domain, entries, nil
-}
-
-func decodeBytes(field, text, inBase64 string) (string, error) {
-	if inBase64 == "" {
-		return text, nil
-	}
-	data, err := base64.StdEncoding.Strict().DecodeString(inBase64)
-	if err != nil {
-		return "", Errorf(ErrBadRequest, "%s_base64 is not valid base64 (standard alphabet, padded)", field)
-	}
-	return string(data), nil
-}
-
-// encodeBytes returns a copy of data as text, and as base64 if data is not valid UTF-8.
-func encodeBytes(data string) (text, inBase64 string) {
-	if utf8.ValidString(data) {
-		return strings.Clone(data), ""
-	}
-	return validUTF8(data), base64.StdEncoding.EncodeToString([]byte(data))
-}
 
 func validUTF8(s string) string { return strings.ToValidUTF8(strings.Clone(s), "\uFFFD") }
 
@@ -123,7 +48,7 @@ type Excerpt struct {
 
 // ExcerptEntry is an entry of an Excerpt.
 type ExcerptEntry struct {
-	Entry
+	plan.JSONEntry
 	Shared bool `json:"shared,omitempty"` // Value is a rule's pattern, and all values that match it share one counter
 	Hashed bool `json:"hashed,omitempty"` // Value is a digest as in the keys of counters
 }
@@ -133,15 +58,12 @@ type ExcerptEntry struct {
 // descriptors that match no other rule; "shared", it is shared by all values of a pattern.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
-	cut, hash, shared := x.Digest != "", false, false
-	for i := range x.Entries {
-		e := &x.Entries[i]
-		var err error
-		entries[i], err = e.Bytes()
-		cut, hash, shared = cut || err != nil, hash || e.Hashed, shared || e.Shared
+	hash, shared := false, false
+	for i, e := range x.Entries {
+		entries[i], hash, shared = e.Bytes(), hash || e.Hashed, shared || e.Shared
 	}
 	switch {
-	case cut:
+	case x.Digest != "":
 		lacks = "cut"
 	case hash:
 		lacks = "hash"
@@ -167,7 +89,7 @@ func (x *Excerpt) MayHave(e limiter.Entry) bool {
 
 // mayBe reports whether the request's descriptor has or may have e where x has kept.
 func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
-	got, _ := kept.Bytes() // invalid base64 reads as empty
+	got := kept.Bytes()
 	return got == e || got.Key == e.Key && (kept.Shared ||
 		kept.Hashed && got.Value == string(limiter.AppendDigest(nil, e.Value)) ||
 		x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
@@ -216,7 +138,7 @@ func (a *Asked) Excerpt(size int) Excerpt {
 		kept := Begin(value, min(keptValue, room))
 		room -= len(kept)
 		cut = cut || len(key) < len(from.Key) || len(kept) < len(value)
-		x.Entries = append(x.Entries, ExcerptEntry{Entry: newEntry(key, kept), Shared: shared, Hashed: hashed})
+		x.Entries = append(x.Entries, ExcerptEntry{JSONEntry: plan.NewJSONEntry(key, kept), Shared: shared, Hashed: hashed})
 	}
 	x.More = len(a.Entries) - len(x.Entries)
 	if cut || x.More > 0 {

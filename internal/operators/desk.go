@@ -103,7 +103,7 @@ func (d *Desk) Report() Report {
 	report := Report{Denials: d.denialsHere(), Budgets: mergeBudgets(d.budgetsHere(time.Now())), Uses: map[string]uint64{}}
 	report.Denials.fit(reportBytes)
 	for _, e := range d.InForce.All() {
-		if used := e.Used(); used > 0 {
+		if used := *e.Now().Used; used > 0 {
 			report.Uses[e.ID] = used
 		}
 	}
@@ -113,11 +113,11 @@ func (d *Desk) Report() Report {
 // Exceptions returns the exceptions in force, with their uses on this server or on all.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
 	others, err := d.others(ctx, all)
-	list := ExceptionList{Exceptions: []Exception{}, Servers: 1 + len(others)}
+	list := ExceptionList{Exceptions: []plan.Exception{}, Servers: 1 + len(others)}
 	for _, e := range d.InForce.All() {
-		answer := exceptionOf(e)
+		answer := e.Now()
 		for _, r := range others {
-			answer.Used += r.Uses[e.ID]
+			*answer.Used += r.Uses[e.ID]
 		}
 		list.Exceptions = append(list.Exceptions, answer)
 	}
@@ -126,13 +126,13 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 
 // AddException adds an exception for a person at the address peer. It notes a domain or a key that
 // no rule has.
-func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
+func (d *Desk) AddException(ctx context.Context, n plan.Exception, peer string) (plan.Exception, error) {
 	tree := d.Tree()
-	domain, entries, err := n.Bytes()
-	if err == nil && tree != nil { // applies to the descriptors as they are counted
+	domain, entries := n.Bytes()
+	if tree != nil { // applies to the descriptors as they are counted
 		_, _, entries = tree.MatchCounted(domain, entries)
-		n.Descriptor = NewDescriptor(domain, entries)
 	}
+	n.JSONDescriptor = plan.NewJSONDescriptor(domain, entries) // base64 only where it is needed
 	added, err := d.InForce.Add(ctx, n, peer)
 	if err == nil {
 		added.Note = explain.Doubt(tree, domain, entries)

@@ -17,7 +17,7 @@
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
 //	exceptions.go   ExceptionStore: exceptions in force, shared with other servers; their bounds
-//	descriptor.go   Descriptor: any bytes as JSON; Excerpt: a descriptor cut to a size
+//	descriptor.go   Excerpt: a descriptor cut to a size
 //	words.go        times and numbers for people
 //
 // Package api is the debug port, client its client, and console its pages for browsers.

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
@@ -75,24 +74,22 @@ func (es *ExceptionStore) All() []*plan.Exception { return es.Current.Load().All
 const MaxExceptions = 10_000
 
 // Add adds an exception for a person at the address peer, and logs it. Its errors wrap a Kind.
-func (es *ExceptionStore) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
-	e, err := n.check()
-	if err != nil {
-		return Exception{}, err
+func (es *ExceptionStore) Add(ctx context.Context, e plan.Exception, peer string) (plan.Exception, error) {
+	if err := check(&e); err != nil {
+		return e, err
 	}
-	e.ID = strings.ToLower(rand.Text()[:8]) // no letters that look like digits
+	e.ID, e.Used = strings.ToLower(rand.Text()[:8]), new(uint64) // no letters that look like digits
 	e.Created = time.Now().Round(0).UTC()
-	e.Until = e.Created.Add(Seconds(n.For))
-	added := exceptionOf(e)
-	text, _ := json.Marshal(added) // cannot fail: check has bounded the factor
-	return added, es.updateExceptions(ctx, func(ctx context.Context) error {
+	e.Until = e.Created.Add(Seconds(e.For))
+	text, _ := json.Marshal(e) // cannot fail: check has bounded the factor
+	return e, es.updateExceptions(ctx, func(ctx context.Context) error {
 		if len(es.All()) >= MaxExceptions {
 			return Errorf(ErrFull, "there are already %d exceptions, and no more are allowed; remove one first", MaxExceptions)
 		}
-		if err := es.put(ctx, e.ID, string(text)); err != nil {
+		if err := es.put(ctx, [2]string{e.ID, string(text)}); err != nil {
 			return err
 		}
-		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(&e, plain("by", e.By), plain("peer", peer))...)
 		return nil
 	})
 }
@@ -105,7 +102,7 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 		if text == "" {
 			return Errorf(ErrNotFound, "exception %.70q: there is no such exception", id)
 		}
-		if err := es.put(ctx, id, ""); err != nil {
+		if err := es.put(ctx, [2]string{id}); err != nil {
 			return err
 		}
 		was := cmp.Or(es.known[[2]string{id, text}], &plan.Exception{ID: id})
@@ -114,9 +111,9 @@ func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error
 	})
 }
 
-// put sets the text of an exception, or removes the exception if text is empty.
-func (es *ExceptionStore) put(ctx context.Context, id, text string) error {
-	err := es.change(ctx, 0, func() [][2]string { return [][2]string{{id, text}} })
+// put sets the texts of exceptions by ID, or removes the exceptions with an empty text.
+func (es *ExceptionStore) put(ctx context.Context, texts ...[2]string) error {
+	err := es.change(ctx, 0, func() [][2]string { return texts })
 	es.take()
 	return err
 }
@@ -190,8 +187,7 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 		err = Errorf(ErrUnavailable, "Redis failed: %w", err)
 	}
 	if old := es.take(); len(old) > 0 && err == nil {
-		_ = es.change(ctx, 0, func() [][2]string { return old }) // if it fails, the next load tries again
-		es.take()
+		_ = es.put(ctx, old...) // if it fails, the next load tries again
 	}
 	return err
 }
@@ -216,7 +212,7 @@ func (es *ExceptionStore) take() (old [][2]string) {
 		if !known {
 			var err error
 			if e, err = readException(id, text); err != nil {
-				es.unread = fmt.Errorf("%.70s: %w", id, err)
+				e, es.unread = nil, fmt.Errorf("%.70s: %w", id, err)
 			} else {
 				e.Uses = es.used.WithLabelValues(string(e.Effect))
 			}
@@ -249,8 +245,9 @@ func (es *ExceptionStore) take() (old [][2]string) {
 
 // audited returns the fields of the audit log for e, followed by who.
 func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
+	domain, entries := e.Bytes()
 	return append([]slog.Attr{
-		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", explain.FormatDescriptor(e.Entries)),
+		slog.Bool("audit", true), plain("id", e.ID), plain("domain", domain), plain("descriptor", explain.FormatDescriptor(entries)),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
 	}, who...)
 }
@@ -258,76 +255,32 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 // plain returns a field whose text other people wrote.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
-// NewException is an exception for descriptors that begin with its entries, the body of
-// POST /exceptions.
-type NewException struct {
-	Descriptor
-	Effect plan.Effect `json:"effect"`
-	Factor float64     `json:"factor,omitempty"` // for the effect Amount, from 0.001 to 1,000,000
-	For    float64     `json:"for,omitempty"`    // seconds
-	By     string      `json:"by"`               // name of the person who adds it
-	Reason string      `json:"reason"`
-}
-
-// Exception is an exception that was added.
-type Exception struct {
-	ID string `json:"id"`
-	NewException
-	Created time.Time `json:"created"`
-	Until   time.Time `json:"until"`
-	Used    uint64    `json:"used"`           // number of descriptors to which it applied, on the servers that were asked
-	Note    string    `json:"note,omitempty"` // a doubt about the exception, only in the answer of POST /exceptions
-}
-
 // ExceptionList is the answer of GET /exceptions, the newest first.
 type ExceptionList struct {
-	Exceptions []Exception `json:"exceptions"`
-	Servers    int         `json:"servers"` // number of servers that counted the uses
-}
-
-// exceptionOf returns e in the form of answers.
-func exceptionOf(e *plan.Exception) Exception {
-	return Exception{
-		ID: e.ID, Created: e.Created, Until: e.Until, Used: e.Used(),
-		NewException: NewException{
-			Descriptor: NewDescriptor(e.Domain, e.Entries), Effect: e.Effect, Factor: e.Factor,
-			For: e.Until.Sub(e.Created).Seconds(), By: e.By, Reason: e.Reason,
-		},
-	}
-}
-
-// times returns a limit with the amount that x gives it. If x is nil, it returns l.
-func (x *Exception) times(l *limiter.Limit) *limiter.Limit {
-	if x == nil || x.Effect != plan.Amount {
-		return l
-	}
-	return l.Times(x.Factor)
+	Exceptions []plan.Exception `json:"exceptions"`
+	Servers    int              `json:"servers"` // number of servers that counted the uses
 }
 
 // Bounds of exceptions.
 const (
-	maxEntries = 100 // as in requests
-	maxText    = 4 << 10
-	maxReason  = 500
-	maxBy      = 200
-	minFactor  = 0.001
-	maxFactor  = 1_000_000
-	minFor     = time.Second
-	maxFor     = 366 * 24 * time.Hour
+	maxText   = 4 << 10
+	maxReason = 500
+	maxBy     = 200
+	minFactor = 0.001
+	maxFactor = 1_000_000
+	minFor    = time.Second
+	maxFor    = 366 * 24 * time.Hour
 )
 
-// check returns the exception without ID and times, or an ErrBadRequest with the reason.
-func (n *NewException) check() (*plan.Exception, error) {
-	domain, entries, err := n.Bytes()
-	if err != nil {
-		return nil, err
-	}
+// check returns an ErrBadRequest with the reason if what a person says in e is invalid.
+func check(e *plan.Exception) error {
+	domain, entries := e.Bytes()
 	bytes, emptyKey := len(domain), false
-	for _, e := range entries {
-		bytes += len(e.Key) + len(e.Value)
-		emptyKey = emptyKey || e.Key == ""
+	for _, entry := range entries {
+		bytes += len(entry.Key) + len(entry.Value)
+		emptyKey = emptyKey || entry.Key == ""
 	}
-	lasts, invalid := Seconds(n.For), ""
+	lasts, invalid := Seconds(e.For), ""
 	switch {
 	case domain == "":
 		invalid = "the domain is empty"
@@ -335,41 +288,36 @@ func (n *NewException) check() (*plan.Exception, error) {
 		invalid = "it has no entries, at least one is required"
 	case emptyKey:
 		invalid = "the key of an entry is empty"
-	case len(entries) > maxEntries:
-		invalid = fmt.Sprintf("it has %d entries, at most %d are allowed", len(entries), maxEntries)
+	case len(entries) > plan.MaxEntries:
+		invalid = fmt.Sprintf("it has %d entries, at most %d are allowed", len(entries), plan.MaxEntries)
 	case bytes > maxText:
 		invalid = fmt.Sprintf("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
-	case !slices.Contains(plan.Effects, n.Effect):
-		invalid = fmt.Sprintf("undefined effect %.40q; use one of %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
-	case n.Effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
-		invalid = fmt.Sprintf("a factor of %v is not allowed; use %v to %d", n.Factor, minFactor, maxFactor)
-	case n.Effect != plan.Amount && n.Factor != 0:
+	case !slices.Contains(plan.Effects, e.Effect):
+		invalid = fmt.Sprintf("undefined effect %.40q; use one of %s, %s, %s", e.Effect, plan.Allow, plan.Deny, plan.Amount)
+	case e.Effect == plan.Amount && !(e.Factor >= minFactor && e.Factor <= maxFactor):
+		invalid = fmt.Sprintf("a factor of %v is not allowed; use %v to %d", e.Factor, minFactor, maxFactor)
+	case e.Effect != plan.Amount && e.Factor != 0:
 		invalid = fmt.Sprintf("a factor applies to the effect %s only", plan.Amount)
 	case lasts < minFor || lasts > maxFor:
 		invalid = fmt.Sprintf("a duration of %v is not allowed; use 1 second to 366 days", lasts)
-	case strings.TrimSpace(n.Reason) == "":
+	case strings.TrimSpace(e.Reason) == "":
 		invalid = "a reason is required"
-	case len(n.Reason) > maxReason:
-		invalid = fmt.Sprintf("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
-	case len(n.By) > maxBy:
-		invalid = fmt.Sprintf("by has %d bytes, at most %d are allowed", len(n.By), maxBy)
+	case len(e.Reason) > maxReason:
+		invalid = fmt.Sprintf("the reason has %d bytes, at most %d are allowed", len(e.Reason), maxReason)
+	case len(e.By) > maxBy:
+		invalid = fmt.Sprintf("by has %d bytes, at most %d are allowed", len(e.By), maxBy)
 	}
 	if invalid != "" {
-		return nil, Errorf(ErrBadRequest, "invalid exception: %s", invalid)
+		return Errorf(ErrBadRequest, "invalid exception: %s", invalid)
 	}
-	return &plan.Exception{Domain: domain, Entries: entries, Effect: n.Effect, Factor: n.Factor, By: n.By, Reason: n.Reason}, nil
+	return nil
 }
 
 // readException decodes a shared exception. It fails if text has an unknown field, because the
 // exception may then apply to fewer descriptors or have another effect.
 func readException(id, text string) (*plan.Exception, error) {
-	var x Exception
-	if err := ReadJSON([]byte(text), &x); err != nil {
-		return nil, err
-	}
-	e, err := x.check()
-	if err == nil {
-		e.ID, e.Created, e.Until = id, x.Created, x.Until
-	}
+	e := new(plan.Exception)
+	err := cmp.Or(ReadJSON([]byte(text), e), check(e))
+	e.ID = id
 	return e, err
 }

@@ -183,8 +183,8 @@ func (s *server) Find(domain string, entries []limiter.Entry) *plan.Exception {
 	return s.Current.Load().Find(domain, entries)
 }
 
-func allowing(value string, lasts time.Duration) NewException {
-	return NewException{Descriptor: NewDescriptor("api", entries(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
+func allowing(value string, lasts time.Duration) plan.Exception {
+	return plan.Exception{JSONDescriptor: plan.NewJSONDescriptor("api", entries(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
 }
 
 // use counts a use of the exception for an entry.
@@ -197,7 +197,7 @@ func use(t *testing.T, s *server, text string) {
 	testenv.OK(t, decider.Decide(t.Context(), &request, new(plan.Result)))
 }
 
-func (s *server) add(n NewException) Exception {
+func (s *server) add(n plan.Exception) plan.Exception {
 	s.t.Helper()
 	return testenv.Must(s.Add(s.t.Context(), n, "192.0.2.1:5"))(s.t)
 }
@@ -209,7 +209,7 @@ func (s *server) want(entries ...string) {
 	var got []string
 	for _, e := range s.All() {
 		got = append(got, e.Entries[0].Key+"="+e.Entries[0].Value)
-		if s.Find(e.Domain, e.Entries) == nil {
+		if domain, of := e.Bytes(); s.Find(domain, of) == nil {
 			s.t.Errorf("%q is not found", e.Entries)
 		}
 	}
@@ -299,7 +299,7 @@ func TestLostStore(t *testing.T) {
 		for _, s := range []*server{a, b} {
 			s.want("user=alice")
 		}
-		testenv.Equal(t, b.Find("api", entries("user=alice")).Used(), 1, "uses")
+		testenv.Equal(t, *b.Find("api", entries("user=alice")).Used, 1, "uses")
 		c := newServer(t, store)
 		defer c.run()()
 		c.want("user=alice")
@@ -387,26 +387,27 @@ func TestFull(t *testing.T) {
 
 func TestBadExceptions(t *testing.T) {
 	s := newServer(t, newFake())
-	for want, change := range map[string]func(n *NewException){
-		"the domain is empty":                         func(n *NewException) { n.Domain = "" },
-		"it has no entries, at least one is required": func(n *NewException) { n.Entries = nil },
-		"the key of an entry is empty":                func(n *NewException) { n.Descriptor = NewDescriptor("api", entries("a=b,=c")) },
-		"it has 101 entries, at most 100 are allowed": func(n *NewException) { n.Descriptor = NewDescriptor("api", slices.Repeat(entries("a=b"), 101)) },
-		"domain and entries have 4097 bytes, at most 4096": func(n *NewException) {
-			n.Descriptor = NewDescriptor("api", entries("user="+strings.Repeat("x", 4090)))
+	for want, change := range map[string]func(n *plan.Exception){
+		"the domain is empty":                         func(n *plan.Exception) { n.Domain = "" },
+		"it has no entries, at least one is required": func(n *plan.Exception) { n.Entries = nil },
+		"the key of an entry is empty":                func(n *plan.Exception) { n.JSONDescriptor = plan.NewJSONDescriptor("api", entries("a=b,=c")) },
+		"it has 101 entries, at most 100 are allowed": func(n *plan.Exception) {
+			n.JSONDescriptor = plan.NewJSONDescriptor("api", slices.Repeat(entries("a=b"), 101))
 		},
-		`undefined effect "pass\n"; use one of allow, deny, amount`: func(n *NewException) { n.Effect = "pass\n" },
-		"a factor of 0 is not allowed; use 0.001 to 1000000":        func(n *NewException) { n.Effect = "amount" },
-		"a factor of NaN is not allowed":                            func(n *NewException) { n.Effect, n.Factor = "amount", math.NaN() },
-		"a factor of 1.5e+06 is not allowed":                        func(n *NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
-		"a factor applies to the effect amount only":                func(n *NewException) { n.Factor = 2 },
-		"a duration of 0s is not allowed":                           func(n *NewException) { n.For = 0 },
-		"a duration of 8784h0m1s is not allowed":                    func(n *NewException) { n.For = (maxFor + time.Second).Seconds() },
-		"use 1 second to 366 days":                                  func(n *NewException) { n.For = math.MaxFloat64 },
-		"value_base64 is not valid base64":                          func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
-		"a reason is required":                                      func(n *NewException) { n.Reason = " \n" },
-		"the reason has 501 bytes, at most 500 are allowed":         func(n *NewException) { n.Reason = strings.Repeat("x", 501) },
-		"by has 201 bytes":                                          func(n *NewException) { n.By = strings.Repeat("x", 201) },
+		"domain and entries have 4097 bytes, at most 4096": func(n *plan.Exception) {
+			n.JSONDescriptor = plan.NewJSONDescriptor("api", entries("user="+strings.Repeat("x", 4090)))
+		},
+		`undefined effect "pass\n"; use one of allow, deny, amount`: func(n *plan.Exception) { n.Effect = "pass\n" },
+		"a factor of 0 is not allowed; use 0.001 to 1000000":        func(n *plan.Exception) { n.Effect = "amount" },
+		"a factor of NaN is not allowed":                            func(n *plan.Exception) { n.Effect, n.Factor = "amount", math.NaN() },
+		"a factor of 1.5e+06 is not allowed":                        func(n *plan.Exception) { n.Effect, n.Factor = "amount", 1.5e6 },
+		"a factor applies to the effect amount only":                func(n *plan.Exception) { n.Factor = 2 },
+		"a duration of 0s is not allowed":                           func(n *plan.Exception) { n.For = 0 },
+		"a duration of 8784h0m1s is not allowed":                    func(n *plan.Exception) { n.For = (maxFor + time.Second).Seconds() },
+		"use 1 second to 366 days":                                  func(n *plan.Exception) { n.For = math.MaxFloat64 },
+		"a reason is required":                                      func(n *plan.Exception) { n.Reason = " \n" },
+		"the reason has 501 bytes, at most 500 are allowed":         func(n *plan.Exception) { n.Reason = strings.Repeat("x", 501) },
+		"by has 201 bytes":                                          func(n *plan.Exception) { n.By = strings.Repeat("x", 201) },
 	} {
 		n := allowing("user=alice", time.Hour)
 		change(&n)
@@ -421,7 +422,7 @@ func TestBadExceptions(t *testing.T) {
 	}
 	n := allowing("user=\xff\x00", time.Second)
 	n.Effect, n.Factor, n.Reason = "amount", 0.001, "\u202e\x1b[31m\nlevel=ERROR"
-	if e := s.add(n); len(e.ID) != 8 || s.All()[0].What() != "amount 0.001x" || e.Entries[0].ValueBase64 == "" {
+	if e := s.add(n); len(e.ID) != 8 || s.All()[0].What() != "amount 0.001x" || e.Entries[0].ValueBase64 == nil {
 		t.Errorf("got %+v", e)
 	}
 	if log := s.log.String(); strings.Count(log, "\n") != 1 || strings.ContainsAny(log, "\x1b\u202e") {

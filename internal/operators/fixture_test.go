@@ -42,7 +42,7 @@ func newFixture(t *testing.T, rules string, hashed bool) *fixture {
 	f.Desk = &Desk{
 		Spending: f.Observer.Spending,
 		Tree:     func() *descriptors.Tree { return f.tree }, Logger: slog.New(slog.DiscardHandler), Servers: new(Servers),
-		Plan:   plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce},
+		Plan:   plan.Options{Keys: limiter.Keys{Prefix: "p:", Digests: hashed}, Exceptions: &f.inForce, Assigned: new(plan.SharedSet)},
 		Store:  memory.New(memory.Options{Now: func() time.Time { return began }}),
 		Shares: noShares,
 	}

@@ -56,7 +56,7 @@ func TestOrderOfAmounts(t *testing.T) {
 			d = d.with(Override{test.sent, limiter.Minute, 0})
 		}
 		if test.factor > 0 {
-			exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: words(test.descriptor).Entries, Effect: Amount, Factor: test.factor}}))
+			exceptions.Store(NewExceptions([]*Exception{{JSONDescriptor: NewJSONDescriptor("api", words(test.descriptor).Entries), Effect: Amount, Factor: test.factor}}))
 		}
 		var got []string
 		for _, h := range planned(t, Options{Assigned: assigned, Exceptions: exceptions}, tree, d).Hits {
@@ -188,7 +188,7 @@ descriptors:
 				}
 			}
 			if random.IntN(20) == 0 {
-				e := &Exception{Domain: "api", Entries: words(descriptor()).Entries, Effect: Effects[random.IntN(3)], Factor: []float64{0.5, 2, 10}[random.IntN(3)], Created: time.Unix(int64(i), 0), Until: time.Now().Add(time.Hour)}
+				e := &Exception{JSONDescriptor: NewJSONDescriptor("api", words(descriptor()).Entries), Effect: Effects[random.IntN(3)], Factor: []float64{0.5, 2, 10}[random.IntN(3)], Created: time.Unix(int64(i), 0), Until: time.Now().Add(time.Hour)}
 				exceptions.Store(NewExceptions(append(slices.Clone(exceptions.Load().All()), e)))
 			}
 			of := descriptor()

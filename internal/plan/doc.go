@@ -9,6 +9,7 @@
 //	plan.go      Planner: Request and rules -> Plan, with its Hits
 //	override.go  limits that requests send
 //	exception.go exceptions of operators, and how they change limits
+//	json.go      JSONDescriptor: a descriptor of any bytes as JSON
 //	cache.go     remembers the limits that were made for overrides and exceptions
 //	status.go    Plan and Decisions -> Result, with its Statuses
 //	outcome.go   the outcome of each limit, for observers

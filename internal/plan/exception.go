@@ -26,28 +26,43 @@ const (
 var Effects = []Effect{Allow, Deny, Amount}
 
 // Exception changes the limits for the descriptors of a domain that begin with its entries.
-// Operators add exceptions, which expire. An Exception is immutable, except for the number of
-// its uses.
+// Operators add exceptions, which expire. Its JSON form is what they send and see, and what servers
+// share. An Exception is immutable, except for the number of its uses.
 type Exception struct {
-	ID             string
-	Domain         string
-	Entries        []limiter.Entry
-	Effect         Effect
-	Factor         float64 // for effect Amount
-	Created, Until time.Time
-	By, Reason     string
+	ID string `json:"id,omitempty"`
+	JSONDescriptor
+	Effect  Effect    `json:"effect"`
+	Factor  float64   `json:"factor,omitempty"` // for the effect Amount, from 0.001 to 1,000,000
+	For     float64   `json:"for,omitempty"`    // seconds
+	By      string    `json:"by"`               // name of the person who adds it
+	Reason  string    `json:"reason"`
+	Created time.Time `json:"created,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+	Used    *uint64   `json:"used,omitempty"` // number of descriptors to which it applied, on this server or on those that were asked
+	Note    string    `json:"note,omitempty"` // a doubt about the exception, only in the answer of POST /exceptions
 
 	// Uses counts the uses of all exceptions with this effect, for example as a
 	// prometheus.Counter. nil disables it.
-	Uses interface{ Inc() }
-	used atomic.Uint64
+	Uses interface{ Inc() } `json:"-"`
 }
 
 // is reports whether e has the effect. It returns false if e is nil.
 func (e *Exception) is(effect Effect) bool { return e != nil && e.Effect == effect }
 
-// Used returns the number of descriptors to which this server has applied e.
-func (e *Exception) Used() uint64 { return e.used.Load() }
+// Now returns a copy of e with the number of uses until now.
+func (e *Exception) Now() Exception {
+	now := *e
+	now.Used = new(atomic.LoadUint64(e.Used))
+	return now
+}
+
+// Times returns a limit with the amount that e gives it. If e is nil, it returns l.
+func (e *Exception) Times(l *limiter.Limit) *limiter.Limit {
+	if e.is(Amount) {
+		return l.Times(e.Factor)
+	}
+	return l
+}
 
 // What returns the effect with its factor, such as "amount 10x".
 func (e *Exception) What() string {
@@ -76,11 +91,15 @@ func NewExceptions(all []*Exception) *Exceptions {
 	})
 	es := &Exceptions{all: all, index: make(map[string]*Exception, len(all))}
 	for _, e := range all {
-		key := appendDescriptor(nil, e.Domain, e.Entries)
+		domain, entries := e.Bytes()
+		key := appendDescriptor(nil, domain, entries)
 		if es.index[string(key)] == nil {
 			es.index[string(key)] = e
 		}
 		es.longest = max(es.longest, len(e.Entries))
+		if e.Used == nil { // else requests may use e already
+			e.Used = new(uint64)
+		}
 	}
 	return es
 }
@@ -168,7 +187,7 @@ func (res *Result) useExceptions() {
 		if m.exception == nil {
 			continue
 		}
-		m.exception.used.Add(1)
+		atomic.AddUint64(m.exception.Used, 1)
 		if m.exception.Uses != nil {
 			m.exception.Uses.Inc()
 		}

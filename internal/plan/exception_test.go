@@ -68,7 +68,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 // except adds an exception with an effect such as "deny", "allow" or "3x".
 func (w *world) except(effect string, words ...string) {
 	w.t.Helper()
-	e := &Exception{Domain: "api", Entries: named(words...).Entries, Effect: Effect(effect)}
+	e := &Exception{JSONDescriptor: NewJSONDescriptor("api", named(words...).Entries), Effect: Effect(effect)}
 	if _, err := fmt.Sscanf(effect, "%gx", &e.Factor); err == nil {
 		e.Effect = Amount
 	}
@@ -212,10 +212,10 @@ func TestExceptionThatDenies(t *testing.T) {
 		w.want("after", 2, "user=alice")
 		w.want("of the same requests", 2, "user=bob")
 
-		e := &Exception{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: Deny}
+		e := &Exception{JSONDescriptor: NewJSONDescriptor("\xff", named("a=\xff").Entries), Effect: Deny}
 		w.add(e)
-		if res := w.decide("\xff", named("a=\xff", "b=c")); !res.Denied || res.Plan.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
-			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", res.Denied, e.Used(), res.Plan.Hits)
+		if res := w.decide("\xff", named("a=\xff", "b=c")); !res.Denied || res.Plan.Hits[0].Limit.Series.Domain() != "unknown" || *e.Used != 1 {
+			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", res.Denied, *e.Used, res.Plan.Hits)
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 // naive finds the exception for a descriptor by comparing all exceptions.
 func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exception) {
 	for _, e := range all {
-		begins := e.Domain == domain && len(e.Entries) <= len(entries) && slices.Equal(e.Entries, entries[:len(e.Entries)])
+		of, first := e.Bytes()
+		begins := of == domain && len(first) <= len(entries) && slices.Equal(first, entries[:len(first)])
 		if begins && (found == nil || len(e.Entries) > len(found.Entries) || len(e.Entries) == len(found.Entries) && e.Created.After(found.Created)) {
 			found = e
 		}
@@ -38,7 +39,7 @@ func TestFindAgreesWithNaiveSearch(t *testing.T) {
 		var all []*Exception
 		for i := range random.IntN(300) {
 			domain, entries := descriptor(1, 3)
-			all = append(all, &Exception{ID: fmt.Sprint(i), Domain: domain, Entries: entries, Created: time.Unix(int64(i), 0)})
+			all = append(all, &Exception{ID: fmt.Sprint(i), JSONDescriptor: NewJSONDescriptor(domain, entries), Created: time.Unix(int64(i), 0)})
 		}
 		s := NewExceptions(all)
 		for range 300 {

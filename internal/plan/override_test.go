@@ -47,7 +47,7 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 // emptied.
 func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	exceptions := new(atomic.Pointer[Exceptions])
-	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named("user=a").Entries, Effect: Amount, Factor: 2}}))
+	exceptions.Store(NewExceptions([]*Exception{{JSONDescriptor: NewJSONDescriptor("api", named("user=a").Entries), Effect: Amount, Factor: 2}}))
 	planner, tree := New(Options{Exceptions: exceptions}), load(t, "domain: api")
 	var callers sync.WaitGroup
 	for range 4 {

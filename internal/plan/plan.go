@@ -188,7 +188,7 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 		m.unlimited, p.levels, invalid = true, p.levels[:m.firstLevel], nil
 	case m.exception.is(Deny):
 		denial := pl.denial(exceptedKey{domain: p.Tree.DomainLabel(domain), by: "exception"})
-		p.levels, invalid = append(p.levels[:m.firstLevel], level{limits: denial, sent: true, entries: m.exception.Entries}), nil
+		p.levels, invalid = append(p.levels[:m.firstLevel], level{limits: denial, sent: true, entries: m.entries[:len(m.exception.Entries)]}), nil
 	}
 	m.endLevel = len(p.levels)
 	p.matches = append(p.matches, m)

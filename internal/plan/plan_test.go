@@ -185,7 +185,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	var exceptions atomic.Pointer[Exceptions]
 	var all []*Exception
 	for _, effect := range Effects {
-		all = append(all, &Exception{Domain: "api", Entries: named("user=" + string(effect)).Entries, Effect: effect, Factor: 2})
+		all = append(all, &Exception{JSONDescriptor: NewJSONDescriptor("api", named("user="+string(effect)).Entries), Effect: effect, Factor: 2})
 	}
 	exceptions.Store(NewExceptions(all))
 	assigned := new(SharedSet)

@@ -48,7 +48,7 @@ descriptors:
 func TestTooLongValues(t *testing.T) {
 	long := "path=" + strings.Repeat("a", 60<<10)
 	var exceptions atomic.Pointer[Exceptions]
-	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named(long).Entries, Effect: Allow}}))
+	exceptions.Store(NewExceptions([]*Exception{{JSONDescriptor: NewJSONDescriptor("api", named(long).Entries), Effect: Allow}}))
 	const deny, user = "deny w1|api|x1d", "user w1|api|user=a|1d"
 	for _, test := range []struct {
 		name   string

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/operators"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -89,7 +90,7 @@ func TestFailureModes(t *testing.T) {
 		`weir_failure_mode_decisions_total{mode="error"} 16`, `weir_failure_mode_decisions_total{mode="local"} 7`,
 		`ratelimit_service_rate_limit_within_limit{domain="api",key1="allow",key2=""} 10`, `ratelimit_service_rate_limit_over_limit{domain="api",key1="deny",key2=""} 8`)
 
-	local := operators.NewDescriptor("api", []limiter.Entry{{Key: "local", Value: "grpc"}})
+	local := plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "local", Value: "grpc"}})
 	if _, err := f.operators.Reset(t.Context(), local, "bob", "peer"); !errors.Is(err, operators.ErrUnavailable) {
 		t.Errorf("a reset without Redis: got error %v", err)
 	}

@@ -176,11 +176,11 @@ func TestExceptions(t *testing.T) {
 	redis := testenv.RedisServer(t)
 	f := startWithStdout(t, &out, "--config="+directory(t, limited(2)), "--decision-log=all", "--redis-url="+redis.Addr())
 	f.wantHealth(true, "")
-	add := func(user string, effect plan.Effect, factor float64) operators.Exception {
+	add := func(user string, effect plan.Effect, factor float64) plan.Exception {
 		t.Helper()
-		return testenv.Must(f.operators.AddException(t.Context(), operators.NewException{
-			Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
-			Effect:     effect, Factor: factor, For: 3600, By: "bob", Reason: "a test",
+		return testenv.Must(f.operators.AddException(t.Context(), plan.Exception{
+			JSONDescriptor: plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
+			Effect:         effect, Factor: factor, For: 3600, By: "bob", Reason: "a test",
 		}, "192.0.2.1:1 by token"))(t)
 	}
 	const evil = "\u202e<script>\x1b[31m\n"
@@ -191,7 +191,7 @@ func TestExceptions(t *testing.T) {
 	f.wantPasses(evil, 3, 0)
 	f.wantPasses("carol", 3, 2)
 	amount := add("carol", "amount", 2)
-	carol := amount.Descriptor
+	carol := amount.JSONDescriptor
 	if c, err := f.operators.Peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
 		t.Errorf("a peek with an exception: got %+v (error: %v)", c, err)
 	}
@@ -201,22 +201,24 @@ func TestExceptions(t *testing.T) {
 	used := map[string]uint64{}
 	list, _ := f.operators.Exceptions(t.Context(), false)
 	for _, e := range list.Exceptions {
-		used[e.ID] = e.Used
+		used[e.ID] = *e.Used
 	}
-	if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || list.Exceptions[0].Used != 0 {
+	if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || *list.Exceptions[0].Used != 0 {
 		t.Errorf("got %+v", list)
 	}
-	below := operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
+	below := plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
 	if c, err := f.operators.Peek(t.Context(), below); err != nil || c.Exception == nil || c.Exception.ID != deny.ID {
 		t.Errorf("found %+v (error: %v)", c.Exception, err)
 	}
-	if _, entries, err := deny.Bytes(); err != nil || entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
-		t.Errorf("got %+v, %q, %v", deny, entries, err)
+	if _, entries := deny.Bytes(); entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
+		t.Errorf("got %+v, %q", deny, entries)
 	}
 	f.wantAnswer("GET", f.metrics.addr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
 		`weir_limit_hits_total{domain="api",limit="deny",outcome="over",rule="exception"} 3`)
 	f.wantAnswer("GET", f.debug.addr(), "/denials", 200, `"rule": "exception"`)
-	for _, e := range []operators.Exception{allow, deny, amount} {
+	f.wantAnswer("GET", f.debug.addr(), "/console/exceptions", 200, `<td class="n">3</td>`, `<td class="n">4</td>`)
+	f.wantAnswer("GET", f.debug.addr(), "/console/descriptor?domain=api&descriptor=user%3Dcarol", 200, "An exception applies: amount × 2", `<span class="descriptor">user=carol</span>`)
+	for _, e := range []plan.Exception{allow, deny, amount} {
 		out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
 		if err := f.operators.InForce.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
 			t.Error(err)
@@ -243,7 +245,7 @@ func TestExceptions(t *testing.T) {
 // counters returns the counters of a user from the debug port.
 func (f *fixture) counters(path, user string) operators.Counters {
 	f.t.Helper()
-	body := testenv.Must(json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(f.t)
+	body := testenv.Must(json.Marshal(plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "user", Value: user}})))(f.t)
 	code, text, err := f.request("POST", f.debug.addr(), path, string(body))
 	var answer operators.Counters
 	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
@@ -338,7 +340,7 @@ func TestResetIsAudited(t *testing.T) {
 	if shown := f.log.String() + out.String() + page; strings.Contains(shown, "alice") || strings.Contains(shown, "\nmsg=forged") {
 		t.Errorf("the logs and the denials are:\n%.2000s", shown)
 	}
-	_, err := f.operators.Reset(t.Context(), operators.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
+	_, err := f.operators.Reset(t.Context(), plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
 	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
 		t.Errorf("%d resets are logged, error %v", n, err)
 	}

@@ -171,7 +171,7 @@ func TestProblems(t *testing.T) {
 		f.wantProblems(empty)
 		var changes [][2]string
 		for i := range operators.MaxExceptions {
-			e := operators.Exception{NewException: operators.NewException{Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: fmt.Sprint(i)}}), Effect: plan.Deny, For: 3600, Reason: "a test"}, Created: time.Now(), Until: time.Now().Add(time.Hour)}
+			e := plan.Exception{JSONDescriptor: plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "user", Value: fmt.Sprint(i)}}), Effect: plan.Deny, For: 3600, Reason: "a test", Created: time.Now(), Until: time.Now().Add(time.Hour)}
 			changes = append(changes, [2]string{fmt.Sprint(i), string(testenv.Must(json.Marshal(e))(t))})
 		}
 		shared := redis.OpenShared(redis.Server{Addr: r.Addr(), Timeout: patience}, "")

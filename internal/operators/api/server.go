@@ -31,6 +31,7 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/operators"
+	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
 
@@ -75,14 +76,17 @@ func (s *Server) endpoints() []Endpoint {
 		{Method: "GET", Path: "/rlconfig", Class: Values, Help: "the rules in use", Handler: NewPage(http.HandlerFunc(s.rules), func() time.Time { return s.Status().Rules.LoadedAt }).ServeHTTP},
 		{Method: "GET", Path: "/denials", Class: Values, Help: "recent denials, of all servers with ?servers=all", Handler: s.denials},
 		{Method: "GET", Path: "/budgets", Class: Values, Help: "the most used budgets, as all servers know them with ?servers=all", Handler: ofAll(s.Budgets)},
-		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters and denials of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+		{Method: "POST", Path: "/peek", Class: Values, Help: "the counters and denials of a descriptor", Handler: posted(http.StatusOK, func(r *http.Request, d plan.JSONDescriptor) (any, error) {
 			return s.Look(r.Context(), d, r.URL.Query().Get("servers") == "all")
 		})},
-		{Method: "POST", Path: "/reset", Class: Changes, Help: "set the counters of a descriptor to zero", Handler: posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+		{Method: "POST", Path: "/reset", Class: Changes, Help: "set the counters of a descriptor to zero", Handler: posted(http.StatusOK, func(r *http.Request, d plan.JSONDescriptor) (any, error) {
 			return s.Reset(r.Context(), d, r.URL.Query().Get("by"), VisitorOf(r).Peer)
 		})},
 		{Method: "GET", Path: "/exceptions", Class: Values, Help: "the exceptions in force", Handler: ofAll(s.Exceptions)},
-		{Method: "POST", Path: "/exceptions", Class: Changes, Help: "add an exception", Handler: posted(http.StatusCreated, func(r *http.Request, e operators.NewException) (any, error) {
+		{Method: "POST", Path: "/exceptions", Class: Changes, Help: "add an exception", Handler: posted(http.StatusCreated, func(r *http.Request, e plan.Exception) (any, error) {
+			if e.ID+e.Note != "" || !e.Created.IsZero() || !e.Until.IsZero() || e.Used != nil {
+				return nil, operators.Errorf(operators.ErrBadRequest, "invalid body: only answers have id, created, until, used and note")
+			}
 			return s.AddException(r.Context(), e, VisitorOf(r).Peer)
 		})},
 		{Method: "DELETE", Path: "/exceptions/{id}", Class: Changes, Help: "remove an exception", Handler: answer(http.StatusNoContent, func(r *http.Request) (any, error) {

@@ -41,7 +41,7 @@ func testServer(t *testing.T, access *Access) *Server {
 	return &Server{
 		Desk: &operators.Desk{
 			Logger: logger, Tree: func() *descriptors.Tree { return tree }, Store: memory.New(memory.Options{Now: time.Now}),
-			Plan: plan.Options{Exceptions: &exceptions.Current}, Recorder: operators.NewRecorder(time.Now()), Spending: operators.NewSpending(prometheus.NewRegistry()), InForce: exceptions,
+			Plan: plan.Options{Exceptions: &exceptions.Current, Assigned: exceptions.Assigned()}, Recorder: operators.NewRecorder(time.Now()), Spending: operators.NewSpending(prometheus.NewRegistry()), InForce: exceptions,
 			Shares: func(time.Time, int) []rlqs.Share { return nil },
 		},
 		Access:  access,
@@ -69,8 +69,8 @@ func ask(handler http.Handler, method, path, body string) *httptest.ResponseReco
 func TestOperations(t *testing.T) {
 	s := testServer(t, withToken(t, "", io.Discard))
 	handler := s.Handler()
-	added := testenv.Must(s.AddException(t.Context(), operators.NewException{
-		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: "bob"}}), Effect: plan.Deny, For: 60, Reason: "abuse",
+	added := testenv.Must(s.AddException(t.Context(), plan.Exception{
+		JSONDescriptor: plan.NewJSONDescriptor("api", []limiter.Entry{{Key: "user", Value: "bob"}}), Effect: plan.Deny, For: 60, Reason: "abuse",
 	}, "peer"))(t)
 	const alice = `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`
 	long := `{"domain":"` + strings.Repeat("x", bodyBytes) + `"}`
@@ -103,8 +103,8 @@ func TestOperations(t *testing.T) {
 		{"POST", "/peek", "user=alice", 400, "invalid body: invalid character 'u' looking for beginning of value"},
 		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `invalid body: unknown field "colour"`},
 		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `invalid body: unknown field "\x1b[2J"`},
-		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `invalid body: cannot unmarshal array into Go struct field Entry.entries.key of type string`},
-		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is not valid base64"},
+		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `invalid body: cannot unmarshal array into Go struct field JSONEntry.entries.key of type string`},
+		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "invalid body: illegal base64 data at input byte 2"},
 		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, put other bytes in the fields that end in _base64"},
 		{"POST", "/peek", long, 413, "the body has more than 65536 bytes"},
 		{"GET", "/peek", "", 405, ""},
@@ -112,7 +112,8 @@ func TestOperations(t *testing.T) {
 		{"POST", "/reset?by=ann", alice, 200, `"reset": 2`},
 
 		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"by":"ann","reason":"abuse"}`, 201, `"reason": "abuse"`},
-		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "domain_base64 is not valid base64"},
+		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"reason":"abuse","until":"2030-01-01T00:00:00Z"}`, 400, "invalid body: only answers have id, created, until, used and note"},
+		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "invalid body: illegal base64 data at input byte 0"},
 		{"DELETE", "/exceptions/" + added.ID + "?by=ann", "", 204, ""},
 		{"DELETE", "/exceptions/y?by=ann", "", 404, `exception "y": there is no such exception`},
 		{"DELETE", "/exceptions/", "", 404, ""},

@@ -126,8 +126,8 @@ type Descriptor struct {
 	Descriptor explain.Entries `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
 }
 
-func (d Descriptor) sent() operators.Descriptor {
-	return operators.NewDescriptor(string(d.Domain), d.Descriptor)
+func (d Descriptor) sent() plan.JSONDescriptor {
+	return plan.NewJSONDescriptor(string(d.Domain), d.Descriptor)
 }
 
 // counters sends the descriptor, and returns the answer with its counters.
@@ -169,8 +169,8 @@ type Exceptions struct{ Scope }
 
 func (q Exceptions) ask(ctx context.Context, c *Client) (*Answer, error) {
 	list, a, err := askAll[operators.ExceptionList](ctx, c, q.Scope, "exceptions", "/exceptions", "")
-	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
-		domain, _, _ := x.Bytes()
+	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x plan.Exception) bool {
+		domain, _ := x.Bytes()
 		return q.hides(domain)
 	})
 	return a, err
@@ -219,7 +219,7 @@ func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	case q.For == 0:
 		return nil, errors.New("one of --for and --until is required")
 	}
-	e := operators.NewException{Descriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
+	e := plan.Exception{JSONDescriptor: q.sent(), Effect: plan.Amount, Factor: float64(q.Amount), For: q.For.Seconds(), By: q.By.By, Reason: q.Reason}
 	switch {
 	case q.Allow:
 		e.Effect = plan.Allow
@@ -228,7 +228,7 @@ func (q Add) ask(ctx context.Context, c *Client) (*Answer, error) {
 	case q.Amount == 0:
 		return nil, errors.New("one of --allow, --deny and --amount is required")
 	}
-	x, a, err := ask[operators.Exception](ctx, c, "added", http.MethodPost, "/exceptions", e)
+	x, a, err := ask[plan.Exception](ctx, c, "added", http.MethodPost, "/exceptions", e)
 	a.Note = x.Note
 	return a, err
 }
@@ -248,12 +248,12 @@ func (q Remove) ask(ctx context.Context, c *Client) (*Answer, error) {
 type Assign struct {
 	Domain     explain.Domain  `arg:"" optional:"" help:"Domain of the descriptor."`
 	Descriptor explain.Entries `arg:"" optional:"" help:"Entries of the descriptor, such as tenant=acme."`
-	Amount     string          `arg:"" optional:"" help:"Amount in the period of the rule: a number, unlimited, or +N to add N to what is assigned."`
+	Amount     string          `arg:"" optional:"" help:"Amount in the period of the rule: a whole number, unlimited, or +N to add N to what is assigned, or to 0 if nothing is."`
 	Limit      string          `placeholder:"NAME" help:"Name of the limit, if the rule has several."`
 	Remove     bool            `help:"Remove what is assigned, so that the rule's own amount counts."`
 	ID         string          `placeholder:"ID" help:"Name of this change, such as that of a payment. A change with the same name as one of the last 16 of this amount does nothing."`
 	Note       string          `placeholder:"TEXT" help:"A note for others, such as the contract."`
-	File       string          `type:"existingfile" placeholder:"FILE" help:"Assign the amounts of a CSV file with the columns domain, descriptor, limit, amount, note. Amounts that do not differ stay."`
+	File       string          `type:"existingfile" placeholder:"FILE" help:"Assign the amounts of a CSV file: UTF-8, with commas and the columns domain, descriptor, limit, amount, note, in this order or as the first line names them. Amounts that do not differ stay."`
 	Prune      bool            `help:"With --file, also remove the assigned amounts that the file does not have, at most a tenth of all."`
 	Yes        bool            `help:"With --prune, remove more than a tenth, too."`
 	By
@@ -323,7 +323,7 @@ func (p *progress) Read(b []byte) (int, error) {
 type Assignments struct {
 	Prefix string `arg:"" optional:"" help:"Show only descriptors that begin with this text, such as tenant=a."`
 	Domain string `placeholder:"NAME" help:"Show only this domain."`
-	N      uint32 `short:"n" default:"100" placeholder:"N" help:"Show at most N."`
+	N      uint32 `short:"n" default:"100" placeholder:"N" help:"Show at most N. The default is 100."`
 }
 
 func (q Assignments) ask(ctx context.Context, c *Client) (*Answer, error) {

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
 
@@ -142,8 +143,8 @@ func lift(limits []operators.Counter) (flag string) {
 // arguments are a domain and a descriptor, quoted for a command line.
 type arguments struct{ Domain, Text string }
 
-func quoted(d operators.Descriptor) arguments {
-	domain, entries, _ := d.Bytes() // empty if the server sends invalid base64
+func quoted(d plan.JSONDescriptor) arguments {
+	domain, entries := d.Bytes()
 	return arguments{explain.Quote(explain.FormatDomain(domain)), explain.Quote(explain.FormatDescriptor(entries))}
 }
 

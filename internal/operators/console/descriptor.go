@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/internal/operators"
+	"weir/internal/plan"
 	"weir/internal/plan/explain"
 )
 
@@ -59,7 +60,7 @@ func (c *console) descriptor(r *http.Request) (any, error) {
 	if err != nil {
 		return page, err
 	}
-	page.Counters, err = c.Look(r.Context(), operators.NewDescriptor(domain, entries), true)
+	page.Counters, err = c.Look(r.Context(), plan.NewJSONDescriptor(domain, entries), true)
 	if page.Asked = page.Levels != nil; page.Asked {
 		page.Problem, err = err, nil // of the counters or the other servers
 	}

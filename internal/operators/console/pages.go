@@ -133,8 +133,8 @@ func (c *console) exceptions(r *http.Request) (any, error) {
 // words are template functions besides api.Words.
 var words = template.FuncMap{
 	"kept": kept,
-	"given": func(d operators.Descriptor) shown {
-		domain, entries, _ := d.Bytes()
+	"given": func(d plan.JSONDescriptor) shown {
+		domain, entries := d.Bytes()
 		return spell(domain, entries)
 	},
 	"day":    day,
@@ -144,6 +144,7 @@ var words = template.FuncMap{
 	"short":  func(s string) string { return api.Short(s, 256) },
 	"mode":   descriptors.ModeWord,
 	"number": plaintext.Number,
+	"uses":   func(n uint64) string { return plaintext.Number(n) }, // the template passes what a pointer points to
 	"per":    func(n, of float64) float64 { return n / of },
 	"now":    time.Now,
 	"rate":   rate,
@@ -265,12 +266,12 @@ func read(form url.Values) (domain string, entries []limiter.Entry, err error) {
 }
 
 // exception returns the exception of a form. It fails if a field is invalid.
-func exception(form url.Values) (e operators.NewException, err error) {
+func exception(form url.Values) (e plan.Exception, err error) {
 	domain, entries, err := read(form)
 	if err != nil {
 		return e, err
 	}
-	e.Descriptor, e.Effect = operators.NewDescriptor(domain, entries), plan.Effect(form.Get("effect"))
+	e.JSONDescriptor, e.Effect = plan.NewJSONDescriptor(domain, entries), plan.Effect(form.Get("effect"))
 	e.By, e.Reason = strings.TrimSpace(form.Get("by")), strings.TrimSpace(form.Get("reason"))
 	if e.Effect == plan.Amount {
 		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(form.Get("factor")), "x"), 64); err != nil {
@@ -315,7 +316,7 @@ func (c *console) removeException(r *http.Request) (done string, err error) {
 func (c *console) reset(r *http.Request) (done string, err error) {
 	domain, entries, err := read(r.PostForm)
 	if err == nil {
-		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
+		_, err = c.Reset(r.Context(), plan.NewJSONDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
 	return "reset", err
 }
