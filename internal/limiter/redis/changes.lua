@@ -1,9 +1,9 @@
--- Reads the changes of one part of the set that servers share.
+-- Reads the changes of one part of the entries that servers share.
 -- KEYS     as in change.lua
--- ARGV[1]  the newest change that the caller has read, or "" if there was none
--- Returns the number of texts; the oldest 1000 changes that the caller has not read, newest first;
--- their texts; and 1. If the list lacks ARGV[1], or its end may have been
--- cut off, it returns the whole list, no texts and 0.
+-- ARGV[1]  the newest change that the caller has read, or "" if it has read none
+-- Returns the number of fields in KEYS[1], which is 1 more than the number of texts; the oldest 1000
+-- changes that the caller has not read, newest first; their texts; and 1. If the list does not have
+-- ARGV[1], or may have lost its oldest changes, returns the number, the whole list, no texts and 0.
 local new, found = {}, ARGV[1] == ""
 local step = 64 -- a server that reads often lacks only few changes
 for from = 0, 4095, step do

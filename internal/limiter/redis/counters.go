@@ -24,7 +24,7 @@ func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 	counters := make([]limiter.Counter, len(hits))
 	for i := range hits {
 		t := tickets[i]
-		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil { // calls that still wait change nothing, even if they are made
+		if err := s.main.queues.Wait(ctx, timeout, t.Call.Done); err != nil { // the remaining calls may still be made, but change nothing
 			return nil, err
 		}
 		states, err := t.Outcomes(make([]limiter.Decision, 1), nil)

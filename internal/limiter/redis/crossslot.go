@@ -11,8 +11,8 @@ import (
 	"weir/internal/limiter/redis/wire"
 )
 
-// location identifies the counters that one run of the script can reach: all of a Redis, or a
-// slot of a cluster.
+// location identifies the counters that one run of the script can reach: all counters of a Redis
+// or, in a cluster, the counters in one slot.
 type location struct {
 	backend *backend
 	slot    int
@@ -36,12 +36,11 @@ func (s *Store) locate(h *limiter.Hit) location {
 //     quota limit counts as a shadow limit, because only all quota limits of the request
 //     together can deny it.
 //  2. Given which hits fit, the request is denied or admitted as usual. If it is denied, or a
-//     part failed, the charges of the other parts are released, each from its own window.
+//     part failed, the charges of the parts that did not fail are released, each from its window.
 //
 // Between the steps, counters of a denied request are too high. This may deny other requests
-// needlessly, but never admits more than a limit allows. A hit that is charged in any case is
-// not exact if a charge on its counter is released, because its counter was too high when it was
-// decided.
+// needlessly, but never admits more than a limit allows. The decision of a hit that is always
+// charged is not exact if another charge on the same counter is released later.
 //
 // The caller waits for both steps if it has the time, so that its next request finds exact
 // counters. Both steps are completed even if the caller leaves. If Redis fails or this process
@@ -57,22 +56,22 @@ type crossSlot struct {
 	err    error
 
 	decided chan struct{} // closed when out, denied and err are set
-	done    chan struct{} // closed when the charges are released, too
+	done    chan struct{} // closed after the releases, if there are any
 }
 
-// part has the hits of a crossSlot with one location.
+// part has the hits of a crossSlot whose counters have the same location.
 type part struct {
 	location location
 	ticket   queue.Ticket
-	hits     []limiter.Hit      // part of crossSlot.hits
-	out      []limiter.Decision // part of crossSlot.out
+	hits     []limiter.Hit      // a slice of crossSlot.hits
+	out      []limiter.Decision // a slice of crossSlot.out
 	states   []limiter.State    // for each hit, the state of its counter
 	vetoed   bool               // denied by one of its own limits, so that it has no charges to release
 	releases []wire.Release
 	err      error
 }
 
-// newCrossSlot returns the request with a copy of hits, which belong to the caller.
+// newCrossSlot returns a crossSlot with a copy of hits, because the caller may reuse hits.
 func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *crossSlot {
 	r := &crossSlot{
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
@@ -98,7 +97,7 @@ func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *cross
 	return r
 }
 
-// cloneHits returns a copy of hits that shares no memory with the caller.
+// cloneHits returns a copy of hits, without Labels, that stays valid if the caller reuses hits.
 func cloneHits(hits []limiter.Hit) []limiter.Hit {
 	hits = slices.Clone(hits)
 	for i := range hits {
@@ -184,7 +183,7 @@ func (p *part) await() {
 	p.vetoed = v.Vetoed
 }
 
-// merge decides the request, and describes its counters as they are after the releases.
+// merge decides the request, and describes its counters as they will be after the releases.
 func (r *crossSlot) merge() {
 	for i := range r.parts {
 		r.err = cmp.Or(r.err, r.parts[i].err)
@@ -211,7 +210,7 @@ func (r *crossSlot) merge() {
 			for j := range p.states { // for later hits on the same counters
 				prev := p.states[j].Prev
 				if p.states[j] = p.states[firsts[j]]; p.hits[j].Limit.Algorithm == limiter.SlidingLog && p.states[j].Used > 0 {
-					p.states[j].Prev = prev // of an exceeded limit, a retry time that includes the charge and so is never too early
+					p.states[j].Prev = prev // if the limit is exceeded, Prev is a retry time that includes the charge, and so is never too early
 				}
 			}
 		}
@@ -219,11 +218,11 @@ func (r *crossSlot) merge() {
 	}
 }
 
-// releases returns a release for each counter, each hold and each reservation that hits have charged although
-// their request is denied. For each release, charged has the index of the first hit on its
-// counter.
+// releases returns a release for each counter, each hold and each reservation that hits have
+// charged although their request was denied or failed. charged[i] is the index of the first hit on
+// the counter of list[i].
 func releases(hits []limiter.Hit, firsts []int, out []limiter.Decision, states []limiter.State) (list []wire.Release, charged []int) {
-	size := make([]int, len(hits)) // by first hit on a counter: length of list just after its release, or 0
+	size := make([]int, len(hits)) // for the first hit on a counter: length of list just after its release was added, or 0 before
 	for i := range hits {
 		h, first := &hits[i], firsts[i]
 		switch {

@@ -17,15 +17,15 @@ var (
 )
 
 // versionScript sets the version: 8 bytes that stay until Redis loses its data, then a token. Redis lets
-// it write even if it is out of memory, because DEL goes first.
+// the script write even if Redis is out of memory, because DEL goes first.
 const versionScript = `
 local old = redis.call("MGET", KEYS[1])[1] or ARGV[1]
 redis.call("DEL", KEYS[1])
 return redis.call("SET", KEYS[1], old:sub(1, 8) .. ARGV[1])`
 
 // part returns the keys of a part of the entries that servers share: a hash of texts and a list of
-// changes. Part 0 has the exceptions, in the hash that earlier versions use. In a cluster, the others
-// are spread.
+// changes. Part 0 has the exceptions, in the hash that earlier versions use. The other parts have the
+// assigned amounts; in a cluster, they are in different slots.
 func (s *Shared) part(part int) []string {
 	if part == 0 {
 		return []string{s.key("exceptions"), s.key("changes")}
@@ -34,11 +34,11 @@ func (s *Shared) part(part int) []string {
 	return []string{limiter.SharedKey(s.keyPrefix, tag, "assigned"), limiter.SharedKey(s.keyPrefix, tag, "changes")}
 }
 
-// Version returns a text that differs after each change of the entries.
+// Version returns a text that differs after each change of the entries, or "" if Redis has no version.
 func (s *Shared) Version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	found, err := s.client.Current().MGet(ctx, s.key("version")).Result() // a command for which decisions need the permission, too
+	found, err := s.client.Current().MGet(ctx, s.key("version")).Result() // MGET, because decisions need the permission for MGET anyway
 	if err != nil {
 		return "", s.failed(err)
 	}
@@ -46,9 +46,9 @@ func (s *Shared) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// Change sets texts of a part by ID, or removes empty ones, all at once, unless newest is no longer the
-// newest change. It returns the newest change, or "behind" or "wait" if it did nothing, see change.lua. It
-// works in a Redis that is out of memory.
+// Change sets texts, pairs of an ID and a text, in a part, and removes entries whose new text is empty, all
+// at once. It returns the newest change or, if it did nothing, "behind" or "wait". See change.lua for these
+// texts, and for newest, token and again. Change works even if Redis is out of memory.
 func (s *Shared) Change(ctx context.Context, part int, newest, token string, again bool, texts [][2]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -58,14 +58,14 @@ func (s *Shared) Change(ctx context.Context, part int, newest, token string, aga
 	}
 	c := s.client.Current()
 	newest, err := c.Eval(ctx, changeScript, s.part(part), args...).Text()
-	if err == nil && newest != "behind" && newest != "wait" { // last, so that a server that reads it finds the changes
+	if err == nil && newest != "behind" && newest != "wait" { // last, so that a server that reads the new version finds the changes
 		err = c.Eval(ctx, versionScript, []string{s.key("version")}, token).Err()
 	}
 	return newest, s.failed(err)
 }
 
-// Changes returns the number of texts of a part, or -1 if Redis lost the part, and the changes after
-// newest with their texts, as changes.lua describes.
+// Changes returns the number of texts of a part, or -1 if Redis has nothing of the part, and the changes
+// after newest with their texts. If found is false, it returns all changes and no texts; see changes.lua.
 func (s *Shared) Changes(ctx context.Context, part int, newest string) (size int, changes, texts []string, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -83,8 +83,8 @@ func (s *Shared) Changes(ctx context.Context, part int, newest string) (size int
 	return int(reply[0].(int64)) - 1, list(reply[1]), list(reply[2]), reply[3] == int64(1), nil
 }
 
-// Scan calls yield with the texts of a part, some at a time, so that Redis is not blocked. Texts that
-// change during the scan may be old or missing.
+// Scan calls yield with each text of a part, which it reads in pages, so that Redis is not blocked. Texts
+// that change during the scan may be old or missing. A text may be yielded twice.
 func (s *Shared) Scan(ctx context.Context, part int, yield func(id, text string)) error {
 	for cursor := uint64(0); ; {
 		page, cancel := context.WithTimeout(ctx, s.client.Timeout())

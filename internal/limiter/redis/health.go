@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker, half a second by default
+	maxUnanswered = 5                      // consecutive unanswered calls that open the breaker; by default they take half a second
 	probeEvery    = 250 * time.Millisecond // interval of probes while the breaker is open
 	reminder      = time.Minute            // minimum interval of warnings, so that a Redis that fails some calls does not flood the log
 )
@@ -90,7 +90,7 @@ func (h *health) refusal() error {
 	return nil
 }
 
-// called observes the outcome of a call with the time limit patience.
+// called records the outcome of a call whose time limit was patience. err is nil for a success.
 func (h *health) called(err error, patience time.Duration) {
 	h.observe(err)
 	h.setBreaker(err, patience)
@@ -121,7 +121,7 @@ func (h *health) observe(err error) {
 	})
 }
 
-// setBreaker opens or closes the breaker after a call or probe with the time limit patience.
+// setBreaker opens or closes the breaker after a call or probe whose time limit was patience.
 func (h *health) setBreaker(err error, patience time.Duration) {
 	if h.gauge == nil {
 		return
@@ -147,8 +147,8 @@ func (h *health) setBreaker(err error, patience time.Duration) {
 	}
 }
 
-// probeUntilClosed probes Redis until it answers or close is called. A probe has the time limit
-// of the last call, because a slower Redis is of no use.
+// probeUntilClosed probes Redis until it answers or close is called. patience is the time limit of
+// the call that opened the breaker, and of each probe, because a slower Redis is of no use.
 func (h *health) probeUntilClosed(patience time.Duration) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -177,9 +177,9 @@ func (h *health) ping(ctx context.Context) error {
 // window begins with the first charge, so that the second charge falls into the same window.
 var probeLimit = limiter.MustLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Algorithm: limiter.FirstHit})
 
-// probeCounter charges a counter as requests do, when it is new and when it exists, and refunds
-// both charges. This runs every command of the script except INCRBY, which the script can do
-// without, and uses EVALSHA and, for the second charge, EVAL.
+// probeCounter charges a counter twice, as requests do: a new counter and an existing one. Then it
+// refunds both charges. This runs every command of the script, except INCRBY, which the script can
+// do without, and those for holds and logs. The second charge uses EVAL, the others EVALSHA.
 func (h *health) probeCounter(ctx context.Context, key string) error {
 	for i, hit := range []limiter.Hit{{Cost: 1}, {Cost: 1}, {Cost: 2, Refund: true}} {
 		hit.Limit, hit.Key = probeLimit, []byte(key)
@@ -188,7 +188,7 @@ func (h *health) probeCounter(ctx context.Context, key string) error {
 		h.queues.Run(ctx, nil, []*queue.Call{c}, i == 1)
 		switch err := cmp.Or(c.Err, c.Reply.Refusal); {
 		case c.Err == nil && err != nil && conn.Classify(err) == conn.KindOOM:
-			return nil // it can deny
+			return nil // Redis is out of memory, but can still deny
 		case err != nil:
 			return err
 		}
@@ -196,7 +196,7 @@ func (h *health) probeCounter(ctx context.Context, key string) error {
 	return nil
 }
 
-// close stops the probes. called must not be called after it.
+// close stops the probes. The method called must not be used after close.
 func (h *health) close() {
 	h.cancel()
 	h.probes.Wait()

@@ -16,15 +16,15 @@ import (
 // of this server take effect at once.
 //
 // It remembers states of counters, not denials: a request is denied if limiter.Decide denies it
-// by the remembered states, so that a raised limit applies at once. The other decisions of the
-// answer show the last known states. A counter that this server has not seen recently shows as
+// by the remembered states, so that a raised limit applies at once. The decisions on its other
+// counters show the last known states. A counter that this server has not seen recently shows as
 // unused, so that a client over its limit cannot reach Redis by varying another value. A request
 // that would begin or shorten a ban goes to Redis.
 type memo struct {
 	now     func() time.Time
 	start   time.Time             // origin of the other times, earlier than all of them
 	calls   atomic.Int64          // number of the last call or reset
-	newest  atomic.Int64          // start of the last call that denied a request, 0 if there was none
+	newest  atomic.Int64          // start of the last call that denied a request, in nanoseconds after start, 0 if there was none
 	since   atomic.Int64          // number of the first call after the last reset; states of earlier calls do not count
 	seen    *limiter.Recent[seen] // nil to remember nothing
 	charged bool                  // see Options.DenyCharged
@@ -39,9 +39,9 @@ type seen struct {
 	state   limiter.State
 	call    int64         // number of the call
 	at      int64         // time of the decision, in microseconds since the epoch
-	began   time.Duration // start of the call, or an earlier time
+	began   time.Duration // start of the call, as time since memo.start; 0 after a refund
 	request int32         // index of the request in the call
-	denies  bool          // the request was denied
+	denies  bool          // the request, or a recent earlier one on the counter, was denied
 }
 
 // newMemo returns a memo with about the given bytes for counters of denied requests, and half as
@@ -55,13 +55,13 @@ func newMemo(bytes int, charged bool, now func() time.Time) *memo {
 	return m
 }
 
-// isFresh reports whether a state from a call that began at began may deny at now. The clock may
-// have stepped in between.
+// isFresh reports whether a state from a call that began at began may deny at now. It returns
+// false if the clock has stepped back in between.
 func isFresh(began, now time.Duration) bool { return now >= began && now-began <= memoAge }
 
-// deny reports whether hits are known to be denied, and decides them if so. They are if the
-// remembered counters deny them whatever the states of the other counters, and no ban changes.
-// It reports false for requests with hits that are charged even if denied.
+// deny reports whether the remembered counters alone deny the request, whatever the states of its
+// other counters, and if so fills in out. It returns false if the denial would start or change a
+// ban, or if a hit is charged even if its request is denied, or has uses.
 func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if m.newest.Load() == 0 {
 		return false
@@ -108,8 +108,8 @@ func (m *memo) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 }
 
 // decideUsedUp decides the hits on fixed windows that are known to be used up. It returns the
-// indexes of the other hits and whether it decided any. It decides none if a hit depends on
-// others, because it is not always charged or shares its counter.
+// indexes of the other hits, and whether it decided any hit. It decides none if hits depend on
+// each other: if one of them is not always charged, or if two are on the same counter.
 func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others []int, some bool) {
 	if !m.charged || m.newest.Load() == 0 {
 		return nil, false
@@ -126,8 +126,8 @@ func (m *memo) decideUsedUp(hits []limiter.Hit, out []limiter.Decision) (others 
 	return others, len(others) < len(hits)
 }
 
-// isUsedUp decides a hit and reports whether Redis need not be charged for it, because it would
-// decide the same now and later: a used-up fixed window admits nothing until it ends.
+// isUsedUp decides a hit and reports whether Redis need not count it. Counting it would not change
+// any decision: a used-up fixed window admits nothing until it ends.
 func (m *memo) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Duration) bool {
 	s := m.last(h.Key)
 	isFixed := slices.Contains([]limiter.Algorithm{limiter.FixedWindow, limiter.FirstHit, limiter.ByCalendar}, h.Limit.Algorithm)
@@ -141,7 +141,7 @@ func (m *memo) isUsedUp(h *limiter.Hit, out *limiter.Decision, local time.Durati
 	return out.Over && out.Used-h.CountedCost() >= int64(h.Limit.Size()) && state.Until == s.state.Until
 }
 
-// last returns the last state of a counter after the last reset, or a zero value.
+// last returns the last state of a counter from a call after the last reset, or a zero value.
 func (m *memo) last(key []byte) seen {
 	if s := m.seen.Get(key); s.call >= m.since.Load() {
 		return s
@@ -168,7 +168,7 @@ func (m *memo) isNews(t queue.Ticket, last *seen) bool {
 }
 
 // note remembers the states of the counters of a request, or of a part of a request, after its
-// call. Requests may reach note in another order than Redis decided them. From now on, the
+// call. Requests may reach note in another order than Redis decided them. After note, the
 // counters of a denied request may deny. Counters with uses are not remembered, because
 // any server may release a hold, and a state does not say when each use of a log leaves.
 func (m *memo) note(t queue.Ticket, hits []limiter.Hit, states []limiter.State, denied bool) {

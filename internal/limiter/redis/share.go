@@ -9,8 +9,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// shareScript is sent as text, because a call is for many Envoys and Redis may have lost a loaded
-// script.
+// shareScript is sent as text: Redis may have lost a loaded script, and one ask is for many Envoys.
 //
 //go:embed share.lua
 var shareScript string
@@ -18,7 +17,7 @@ var shareScript string
 // sharesAtOnce is the maximum number of asks in one pipeline.
 const sharesAtOnce = 256
 
-// Share implements limiter.ShareStore. If Redis sets no share of a pipeline, Share sends no more.
+// Share implements limiter.ShareStore. After a pipeline that sets no share, it sends no more asks.
 func (s *Shared) Share(ctx context.Context, server string, asks []limiter.ShareAsk) {
 	for i := range asks {
 		asks[i].Err = limiter.ErrUnavailable
@@ -30,7 +29,7 @@ func (s *Shared) Share(ctx context.Context, server string, asks []limiter.ShareA
 	}
 }
 
-// shareSome sets shares in one pipeline. It returns false if it set none.
+// shareSome sends asks in one pipeline. It returns false if Redis set none of the shares.
 func (s *Shared) shareSome(ctx context.Context, server string, asks []limiter.ShareAsk) (works bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()

@@ -1,5 +1,5 @@
--- Sets a server's share of a bucket, so that the shares of all servers fit.
--- KEYS[1]  the hash: for each server "tokens until demands", until in ms since the epoch
+-- Sets a server's share of a bucket, so that the shares of all servers together fit in the bucket.
+-- KEYS[1]  a hash: for each server "tokens until demands"; until is the end of the share in ms since the epoch
 -- KEYS[2]  the time in ms at which this Redis first stored shares
 -- ARGV     server, size of the bucket, tokens that stay charged, tokens wanted, time in ms for which
 --          the share is charged, demands
@@ -12,7 +12,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call("SET", KEYS[2], string.format("%d", now), "NX")
 local since = now - tonumber(redis.call("GET", KEYS[2]))
 if since >= 0 and since < lasts then
-  wanted = held -- shares of a Redis that has lost them may still be in use
+  wanted = held -- Redis may have lost shares that are still in use
 end
 
 local others, reply = 0, {}
@@ -29,7 +29,7 @@ for i = 1, #fields, 2 do
   end
 end
 
--- What is held is charged even if the limit was lowered.
+-- Held tokens stay charged even if the limit was lowered.
 local share = math.max(held, math.min(wanted, size - others))
 redis.call("HSET", KEYS[1], server, string.format("%d %d %s", share, now + lasts, ARGV[6]))
 redis.call("PEXPIRE", KEYS[1], lasts)

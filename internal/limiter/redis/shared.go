@@ -13,18 +13,18 @@ import (
 )
 
 // Shared is the data other than counters that servers with the same main Redis and key prefix
-// share: exceptions and assigned amounts, see entries.go, and states of servers, reports and marks that expire. It implements
-// operators.Shared. It has its own connections, so that no decision waits for it. Each method sets
-// a deadline, because in a cluster go-redis makes up to four attempts and limits only each of them.
-// Errors wrap limiter.ErrUnavailable; after an error, the call may have had its effect.
+// share: exceptions and assigned amounts, see entries.go, and states of servers, reports and marks,
+// which expire. It implements operators.Shared, and has its own connections, so that no decision
+// waits for it. Each method sets a deadline, because in a cluster go-redis makes up to four attempts,
+// with a time limit for each. Errors wrap limiter.ErrUnavailable. A failed call may have had an effect.
 type Shared struct {
 	client    *conn.Client
 	keyPrefix string
 }
 
-// OpenShared returns the data of servers with this key prefix in main. It does not connect.
+// OpenShared returns the data that servers with this key prefix share in main. It does not connect.
 func OpenShared(main Server, keyPrefix string) *Shared {
-	main.Timeout = max(main.Timeout, time.Second) // may be longer than for decisions, because no request of Envoy waits for it
+	main.Timeout = max(main.Timeout, time.Second) // the Timeout may be longer than for decisions, because no request of Envoy waits for it
 	return &Shared{conn.Open(main, slog.New(slog.DiscardHandler)), keyPrefix}
 }
 
@@ -33,11 +33,11 @@ func (s *Shared) Close() error { return s.client.Close() }
 
 func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, "", name) }
 
-// ReportsWanted reports whether a server has called Reports and its time wanted has not passed.
+// ReportsWanted reports whether the time for which Reports last asked for reports has not passed.
 func (s *Shared) ReportsWanted(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
-	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // a command for which decisions need the permission, too
+	found, err := s.client.Current().MGet(ctx, s.key("wanted")).Result() // MGET, because decisions need the permission for MGET anyway
 	return len(found) == 1 && found[0] != nil, s.failed(err)
 }
 
@@ -46,14 +46,15 @@ const (
 	reportsAtOnce = 32              // reports in one reply, which must not exceed conn.MaxReply
 )
 
-// Report stores a server's report for the time reportLasts.
+// Report stores a report for the named server. The report expires after reportLasts.
 func (s *Shared) Report(ctx context.Context, server string, report []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
 	return s.store(ctx, "servers", "report:", server, report, reportLasts)
 }
 
-// Present stores the state of a server during lasts, and returns the states of all by their names.
+// Present stores the state of the named server for the duration lasts, and returns the stored
+// states of all servers by server name.
 func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -63,8 +64,8 @@ func (s *Shared) Present(ctx context.Context, server string, state []byte, lasts
 	return s.stored(ctx, "present", "state:")
 }
 
-// store stores a text of a server during lasts. The hash names has the names of all servers with
-// such texts, and kind begins their keys.
+// store stores a text of a server for the duration lasts, at a key that begins with kind. The hash at
+// the key names has the names of all servers with such texts.
 func (s *Shared) store(ctx context.Context, names, kind, server string, text []byte, lasts time.Duration) error {
 	p := s.client.Current().Pipeline()
 	p.Set(ctx, s.key(kind+server), text, lasts)
@@ -73,8 +74,7 @@ func (s *Shared) store(ctx context.Context, names, kind, server string, text []b
 	return s.failed(err)
 }
 
-// Reports asks all servers to report during the next wanted, and returns the stored reports by
-// name of the server.
+// Reports asks all servers to report for the duration wanted, and returns the stored reports by server name.
 func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -84,7 +84,7 @@ func (s *Shared) Reports(ctx context.Context, wanted time.Duration) (map[string]
 	return s.stored(ctx, "servers", "report:")
 }
 
-// stored returns the texts that store has stored, and forgets the names of servers without one.
+// stored returns the texts of a kind by server name, and removes servers without a text from names, a hash.
 func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]string, error) {
 	c, texts := s.client.Current(), map[string]string{}
 	known, err := c.HGetAll(ctx, s.key(names)).Result()
@@ -115,8 +115,8 @@ func (s *Shared) stored(ctx context.Context, names, kind string) (map[string]str
 	return texts, s.failed(err)
 }
 
-// Mark sets a mark that expires and returns "". If the mark is already set and replace is false, Mark
-// returns its text, or "expired" if the mark expires during the call.
+// Mark sets the mark name to text for the duration lasts, and returns "". If the mark exists and replace
+// is false, Mark returns the existing text, or "expired" if the mark expires during the call.
 func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout())
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *Shared) Mark(ctx context.Context, name, text string, lasts time.Duratio
 	if isSet, err := c.SetNX(ctx, key, text, lasts).Result(); isSet || err != nil {
 		return "", s.failed(err)
 	}
-	found, err := c.MGet(ctx, key).Result() // a command for which decisions need the permission, too
+	found, err := c.MGet(ctx, key).Result() // MGET, because decisions need the permission for MGET anyway
 	if err == nil && found[0] != nil {
 		return found[0].(string), nil
 	}

@@ -28,16 +28,16 @@ type Options struct {
 	Main Server
 	// PerSecond, if not nil, is a second Redis, for limits with unit second.
 	PerSecond *Server
-	// Wait limits how long a caller without a deadline waits; the Timeout of its Redis does,
-	// too. 0 means 100 milliseconds.
+	// Wait is the time that a caller without a deadline waits, or the Timeout of the Redis if
+	// that is shorter. If Wait is 0, it means 100 milliseconds.
 	Wait time.Duration
-	// KeyPrefix is the prefix of all keys. A user may be restricted to it.
+	// KeyPrefix is the prefix of all keys. A user of Redis may be restricted to these keys.
 	KeyPrefix string
-	// DenyMemory is the approximate memory in bytes for used-up counters, about which Redis is
-	// not asked for a second. Other counters take half as much again. 0 disables both.
+	// DenyMemory is the approximate memory in bytes for remembered used-up counters, which deny
+	// for a second without a call. Half of this size is added for other counters. 0 disables both.
 	DenyMemory int
-	// DenyCharged makes this memory also answer hits that are always charged, if their fixed
-	// window is used up. Redis does not count these hits, as with envoyproxy/ratelimit.
+	// DenyCharged makes remembered counters also decide hits that are always charged, if their
+	// fixed window is used up. Redis then does not count these hits, as in envoyproxy/ratelimit.
 	DenyCharged bool
 	// Now returns the time of decisions in tests. If nil, Redis provides the time.
 	Now func() time.Time
@@ -46,7 +46,7 @@ type Options struct {
 	// Registerer registers the metrics. nil disables them.
 	Registerer prometheus.Registerer
 
-	local func() time.Time // clock of this server in tests; if nil, Now or else time.Now
+	local func() time.Time // clock of this server in tests; if nil, Now is used, and if that is nil, too, time.Now
 }
 
 // Store is a limiter.CounterStore on Redis. Decide returns in time even if Redis hangs, see
@@ -107,7 +107,7 @@ func New(o Options) *Store {
 
 // Decide implements limiter.CounterStore, except that a request whose counters are in several
 // slots of a cluster, or in both deployments, is all or nothing only eventually; see crossSlot.
-// All errors wrap limiter.ErrUnavailable. If the caller has left, they also wrap the cause.
+// All errors wrap limiter.ErrUnavailable. If the caller has left, they also wrap the cause of ctx.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.memo.deny(hits, out) {
 		return true, nil
@@ -142,8 +142,8 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return b.result(t, hits, out)
 }
 
-// decideOthers makes Redis decide the hits with the indexes others. The remaining hits are
-// already decided. All hits are charged even if the request is denied.
+// decideOthers decides hits[i] for each i in others. The memo has already decided the remaining
+// hits. Every hit must be of the kind that is charged even if its request is denied.
 func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []int, out []limiter.Decision) (denied bool, err error) {
 	if len(others) > 0 {
 		rest, decisions := make([]limiter.Hit, len(others)), make([]limiter.Decision, len(others))
@@ -160,7 +160,7 @@ func (s *Store) decideOthers(ctx context.Context, hits []limiter.Hit, others []i
 	return limiter.Settle(hits, out), nil
 }
 
-// result returns the decisions of a request whose call is done, and adds its states to the memo.
+// result fills in out for a request whose call is done, and adds the counters' states to the memo.
 func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var buf [16]limiter.State
 	states, err := t.Outcomes(out, buf[:0])
@@ -173,7 +173,7 @@ func (b *backend) result(t queue.Ticket, hits []limiter.Hit, out []limiter.Decis
 	return denied, nil
 }
 
-// Ping returns nil if each Redis can decide within the Timeout of Options.Main: it must be a
+// Ping returns nil if each Redis can decide within the Timeout of Options.Main: each must be a
 // primary and accept charges, which Ping tries on a counter of its own that expires within a
 // second. In a cluster, all primaries must answer and all slots must be served. A Redis that is
 // out of memory can decide, because it still denies.
@@ -188,8 +188,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// State returns the state of Redis as of the last call. If one of two fails, its state is
-// returned.
+// State returns the state of the main Redis as of its last call or, if any deployment is failing,
+// the state of the first that is.
 func (s *Store) State() State {
 	for _, b := range s.backends {
 		if state := b.health.current(); !state.FailingSince.IsZero() {

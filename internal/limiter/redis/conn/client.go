@@ -1,6 +1,6 @@
 // Package conn is a client of one Redis deployment: a single Redis, a primary behind sentinels,
-// or a cluster. It connects, follows changed passwords, classifies errors, and sends commands
-// without repeating any. It knows nothing of limits. Only it imports go-redis.
+// or a cluster. It connects, follows changed passwords, classifies errors, and sends commands so that
+// none is executed twice. It knows nothing of limits. Only this package imports go-redis.
 package conn
 
 import (
@@ -42,15 +42,15 @@ type Server struct {
 	TLS func() *tls.Config
 	// PoolSize limits the connections to each node of a cluster; 0 means 10.
 	PoolSize int
-	// Timeout limits a call, and the time to connect, which continues in the background if the
-	// call gives up first. 0 means a second. Until it passes, a call on a dead connection delays
-	// all requests.
+	// Timeout limits a call. It also limits the time to connect; connecting continues in the
+	// background if the call gives up first. 0 means a second. A call on a dead connection delays
+	// all requests until Timeout passes.
 	Timeout time.Duration
 	// Latest, if not nil, returns the Server with its current address, users and passwords. The
 	// other fields must not change.
 	Latest func() Server
-	// Renew makes Latest current after Redis refused a login, by reading its sources again. It
-	// is required with Latest and returns when ctx is done.
+	// Renew is called after Redis refused a login. It reads the sources of Latest again, so that
+	// Latest returns current values. It must return when ctx is done, and be set if Latest is.
 	Renew func(ctx context.Context)
 }
 
@@ -81,7 +81,7 @@ type Client struct {
 	stopped <-chan struct{}
 	running sync.WaitGroup
 
-	changing sync.Mutex               // locked during a change
+	changing sync.Mutex               // locked while a change of the address or a password is applied
 	secrets  atomic.Pointer[[]string] // the last 32 passwords sent, which error texts must not show
 	refused  atomic.Pointer[error]    // reason for which the latest server is not in use, or nil
 }
@@ -118,7 +118,7 @@ func (c *Client) newConnected(s Server) *connected {
 			c.secrets.Store(&last)
 		}
 	}
-	size := 4 // one for calls, which are made one at a time, one for probes, and two in case new ones are being opened
+	size := 4 // one for calls, which are made one at a time, one for probes, and two for new connections that are being opened
 	if s.Type == Cluster {
 		size = cmp.Or(s.PoolSize, 10)
 	}
@@ -135,7 +135,7 @@ func (c *Client) newConnected(s Server) *connected {
 		MaxRetries:            -1, // a repeated call would charge twice
 
 		PoolSize: size, MaxConcurrentDials: size,
-		PipelinePoolSize: -1,              // none
+		PipelinePoolSize: -1,              // no separate pool for pipelines
 		ConnMaxIdleTime:  3 * time.Minute, // load balancers and NAT silently forget idle connections after some minutes
 
 		// Send nothing but the commands, so neither CLIENT SETINFO nor CLIENT
@@ -171,8 +171,8 @@ func (c *Client) cluster() *redis.ClusterClient {
 // IsCluster reports whether the deployment is a cluster.
 func (c *Client) IsCluster() bool { return c.server.Type == Cluster }
 
-// Node is a primary of a cluster. A nil Node stands for the deployment; in a cluster, it routes
-// each command by its first key.
+// Node is a primary of a cluster. A nil Node stands for the whole deployment: in a cluster, each
+// command then goes to the primary that has the slot of its first key.
 type Node = *redis.Client
 
 // NodeOf returns the primary that has the slot of key in a cluster. It may wait for the first
@@ -198,7 +198,7 @@ func (c *Client) Name() string {
 }
 
 // Failed returns err with a text that is safe to show; see clean. If a new primary may be the
-// cause of err, as after a failover, it makes the client look up the primary again.
+// cause of err, as after a failover, Failed makes the client look up the primary again.
 func (c *Client) Failed(err error) error {
 	if err == nil {
 		return nil

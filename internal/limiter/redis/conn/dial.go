@@ -15,9 +15,9 @@ import (
 
 // dialer opens connections for go-redis.
 //
-// Instead of an error, it returns a connection that fails with that error. go-redis counts dial
-// errors over the life of its pool. Once there are as many as the pool has room for, go-redis
-// refuses to dial for a second after each, so that a Redis that is back would not be asked.
+// Instead of an error, dial returns a connection that fails with that error. go-redis counts dial
+// errors over the life of its pool. Once there are as many errors as the pool may have connections,
+// go-redis does not dial for a second after each error, even if Redis is available again.
 type dialer struct {
 	network string             // tcp or unix
 	tls     func() *tls.Config // nil disables TLS

@@ -76,7 +76,7 @@ func classifyReply(err redis.Error) Kind {
 	case strings.Contains(text, noCluster):
 		return KindCluster
 	case strings.Contains(text, "The user executing the script can't"), strings.Contains(text, "ACL failure in script"):
-		return KindAuth // a command or key inside a script, before Redis 7.0 or since
+		return KindAuth // a forbidden command or key in a script: the text before Redis 7.0, and since
 	}
 	return KindOther
 }
@@ -106,8 +106,8 @@ var plainly = strings.NewReplacer(
 	"redis: all sentinels specified in configuration are unreachable", "asking the sentinels for the primary",
 	"redis: nil", "the sentinels know no primary of this name")
 
-// clean returns err, or nil if err is nil, with a text of one line of a few hundred bytes
-// without passwords. The original text may come from anything that listens at the address of
+// clean returns err with a text of one line of at most a few hundred bytes, without passwords. It
+// returns nil if err is nil. The original text may come from anything that listens at the address of
 // Redis, and a Redis without AUTH repeats the arguments of AUTH in its error.
 func (c *Client) clean(err error) error {
 	if err == nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // The address, users and passwords of a Redis may change at run time. Then a new go-redis client
-// is made. Once Redis accepts its login, it makes all further calls. So a password may be
-// changed first here or first in Redis, and no connection outlives its password or token by more
-// than a few seconds.
+// is made. Once Redis accepts its login, the new client makes all further calls. So a password may
+// be changed first in Weir or first in Redis, and no connection outlives its password or token by
+// more than a few seconds.
 
 const (
 	followEvery = time.Second            // interval of checks for a change
@@ -56,8 +56,8 @@ func (c *Client) Refused() error {
 	return nil
 }
 
-// Update directs further calls to the latest server if it is new and accepts the login. It
-// returns the error of a refused login. Calls in flight finish on the previous connections.
+// Update directs further calls to the latest server if it has changed and accepts the login. It
+// returns the error of a failed login. Calls in flight finish on the previous connections.
 func (c *Client) Update(ctx context.Context) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()

@@ -10,14 +10,14 @@ import (
 // MaxReply limits the total size that the replies to one call claim, in bytes. go-redis
 // allocates the claimed size of a reply before the reply has arrived, and recurses into nested
 // arrays, so that a few bytes could crash the process. Valid replies are far smaller. The
-// largest have five integers for each of thousands of hits, the slots of a cluster, or the
-// reports of many servers.
+// largest of them have five integers for each of thousands of hits, the slots of a cluster, or
+// the reports of many servers.
 const MaxReply = 32 << 20
 
 const (
-	perArray   = 512      // bytes for each array, partly on the stack
-	perElement = 64       // bytes for each element of an array
-	maxLine    = 64 << 10 // bytes of a line, and of a sentinel's reply
+	perArray   = 512      // bytes counted for each array, some of them on the stack
+	perElement = 64       // bytes counted for each element of an array
+	maxLine    = 64 << 10 // maximum bytes of a line, and of a sentinel's reply
 )
 
 var (
@@ -26,7 +26,7 @@ var (
 )
 
 // sentinelReplies are the valid replies to the commands that go-redis sends to sentinels.
-// go-redis uses the parts of these replies without checking their number.
+// go-redis uses the parts of these replies without checking the number of parts.
 var sentinelReplies = []struct {
 	command string // prefix of the command
 	pattern *regexp.Regexp

@@ -61,8 +61,8 @@ func (c *Client) Probe(ctx context.Context, key string, write func(ctx context.C
 	return err
 }
 
-// check returns nil if a Redis is a primary, and is in a cluster if and only if clustered is
-// set. It ignores information that this Redis lacks or refuses.
+// check returns nil if a Redis is a primary and not in a cluster or, if clustered is set, in a
+// cluster that serves all slots. It ignores information that this Redis lacks or refuses to give.
 func check(ctx context.Context, server redis.UniversalClient, clustered bool) error {
 	info, err := server.Info(ctx).Result()
 	has := func(field string) bool { return slices.Contains(strings.Fields(info), field) }

@@ -65,7 +65,7 @@ type once struct{ *redis.IntSliceCmd }
 func (once) NoRetry() bool { return true }
 
 // piped is a command of a pipeline that keeps its first result. If the connection breaks later,
-// go-redis sets that error for all commands of the pipeline.
+// go-redis sets the error of the connection for all commands of the pipeline.
 type piped struct {
 	once
 	ended bool

@@ -27,16 +27,16 @@ type Call struct {
 	Err    error
 	Done   chan struct{} // closed when Reply or Err is set
 
-	slot     int          // hash slot of all counters in a cluster
-	waiting  atomic.Int64 // number of requests whose callers have not left, and of releases
+	slot     int          // in a cluster, the hash slot of all counters of the call
+	waiting  atomic.Int64 // number of requests whose callers have not left, plus uses of Queue.Release
 	until    time.Time    // time at which the last caller leaves
-	deadline time.Time    // latest start; a later one is too late for all callers
-	required bool         // it has hits or releases to be written even if no caller waits
+	deadline time.Time    // latest start of the call; a call that starts later is too late for all callers
+	required bool         // the call has releases, or hits that must be written even if no caller waits
 
 	redisTime int64 // approximate time of Redis at Began, in microseconds since the epoch
 }
 
-// NewCall returns a call with room for n requests of one hit.
+// NewCall returns a call for slot, with room for n requests that have one hit each.
 func NewCall(slot, n int) *Call {
 	return &Call{Batch: wire.MakeBatch(n), slot: slot, Done: make(chan struct{})}
 }
@@ -50,8 +50,8 @@ type Ticket struct {
 // Leave says that the caller no longer waits. Other callers of the call may still wait.
 func (t Ticket) Leave() { t.Call.waiting.Add(-1) }
 
-// Outcomes sets Over and Already of the request's hits in out, and appends the states of their
-// counters to states. The call must be done.
+// Outcomes sets Over, Already and Reserved of the request's hits in out, and appends the states of
+// their counters to states. The call must be done.
 func (t Ticket) Outcomes(out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
 	if t.Call.Err != nil {
 		return nil, t.Call.Err
@@ -60,7 +60,7 @@ func (t Ticket) Outcomes(out []limiter.Decision, states []limiter.State) ([]limi
 	return states, Unavailable(err)
 }
 
-// Unavailable wraps an error of Redis for the callers of the store. It returns nil for nil.
+// Unavailable returns an error that wraps limiter.ErrUnavailable and err, or nil if err is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -83,7 +83,7 @@ func (q *Queues) callEach(calls []*Call) {
 }
 
 // call makes a node decide calls, in one pipeline, and sets the reply or error of each. It
-// returns the calls that a primary did not execute because another node now has their slot.
+// returns the calls that a primary did not execute; see conn.Client.IsElsewhere.
 func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	// The context is not a caller's, because a call continues when its callers leave. It lasts
 	// as long as the longest wait of a caller, and at least as long as the wait of a caller
@@ -127,10 +127,10 @@ func (q *Queues) call(node conn.Node, calls []*Call) (elsewhere []*Call) {
 	return elsewhere
 }
 
-// Run sends calls to a node at once, bypassing the queues, by EVALSHA or EVAL, and sets their
-// replies or errors. Calls that did nothing are repeated: with the text of the script if Redis
-// did not have it, and with other calendar windows if the time of Redis was outside of the
-// first.
+// Run sends calls to a node without queueing them, by EVALSHA or, if eval is set, by EVAL. It sets
+// their replies or errors. Calls that did nothing are repeated: with the text of the script if
+// Redis did not have the script, and with other calendar windows if the time of Redis was outside
+// of the first windows.
 func (q *Queues) Run(ctx context.Context, node conn.Node, calls []*Call, eval bool) {
 	q.send(ctx, node, calls, eval)
 	for range 2 {
@@ -173,7 +173,7 @@ func (q *Queues) send(ctx context.Context, node conn.Node, calls []*Call, eval b
 	}
 }
 
-// kindQueueFull is the error kind of requests that were rejected without asking Redis.
+// kindQueueFull is the kind of error of requests that are rejected because too many are waiting.
 const kindQueueFull conn.Kind = "queue_full"
 
 // Metrics has the metrics of the calls to Redis.
@@ -184,7 +184,7 @@ type Metrics struct {
 	errors   map[conn.Kind]prometheus.Counter
 }
 
-// NewMetrics registers the metrics with reg; nil disables them.
+// NewMetrics registers the metrics with reg. If reg is nil, they are not registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	create := promauto.With(reg)
 	errors := create.NewCounterVec(prometheus.CounterOpts{

@@ -25,7 +25,7 @@ const (
 	// trips of large requests, but delay small requests.
 	MaxBatch = 256
 	// MaxQueue limits the waiting hits of a queue; a larger request may wait alone. Redis needs
-	// 30 to 80 ms for them, so more hits would not be answered within the default wait.
+	// 30 to 80 ms for MaxQueue hits, so more would not be answered within the default wait.
 	MaxQueue = 32 * MaxBatch
 )
 
@@ -56,9 +56,9 @@ type Queue struct {
 	running bool // run is making calls
 }
 
-// Add adds a request, or a part of a request, to the next call. All its counters must be in
-// slot. timeout is how long its caller can wait. Add refuses a request whose caller has left;
-// see limiter.Left.
+// Add adds a request or, if isPart is set, a part of a request to the next call. All counters of
+// hits must be in slot. timeout is how long the caller can wait. Add fails if the queue is closed or
+// full, or if the caller has left; see limiter.Left.
 func (q *Queue) Add(ctx context.Context, slot int, hits []limiter.Hit, isPart bool, timeout time.Duration) (Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,7 +114,7 @@ func (q *Queue) callFor(slot, n int, timeout time.Duration) *Call {
 	if until := now.Add(timeout); until.After(c.until) {
 		c.until = until
 	}
-	// The call itself gets the last quarter. Otherwise, under overload, each request would be
+	// The call itself gets the last quarter of timeout. Otherwise, under overload, each request would be
 	// sent at the last moment, and none would be answered in time.
 	if deadline := now.Add(timeout * 3 / 4); deadline.After(c.deadline) {
 		c.deadline = deadline
@@ -173,12 +173,12 @@ func (q *Queue) run() {
 	}
 }
 
-// next removes the oldest calls from the queue, as many as are sent at once. If none waits, it
-// marks the queue as not running and returns nil.
+// next removes the oldest calls from the queue, as many as are sent in one pipeline, and returns
+// them. If none is left to send, it marks the queue as not running and returns nil.
 //
 // A call that is too late for all its callers fails: Redis would decide it in vain, and younger
-// calls would become late, too. But if no other call waits, it is sent as long as a caller
-// waits.
+// calls would become late, too. But if no other call waits, even a late call is sent while one of
+// its callers waits.
 func (q *Queue) next() (calls []*Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

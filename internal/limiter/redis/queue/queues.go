@@ -18,7 +18,7 @@ import (
 // primary and one for calls whose primary is unknown.
 type Queues struct {
 	options Options
-	ahead   atomic.Int64 // microseconds by which the clock of Redis was ahead at the last correction
+	ahead   atomic.Int64 // microseconds by which the clock of Redis was ahead of Options.Local at the last correction by Run
 	late    atomic.Int64 // number of timeouts that are not logged yet
 	lateLog rate.Sometimes
 
@@ -35,7 +35,7 @@ type Queues struct {
 type Options struct {
 	Client     *conn.Client
 	Patience   time.Duration    // how long a caller without a deadline waits
-	Now        func() time.Time // replaces the clock of Redis, or nil
+	Now        func() time.Time // replaces the clock of Redis unless nil
 	Local      func() time.Time // clock of this server
 	Metrics    *Metrics
 	Log        func() *slog.Logger                     // logger with the current address of Redis
@@ -63,8 +63,8 @@ func (q *Queues) Slot(key []byte) int {
 	return limiter.Slot(key)
 }
 
-// Of returns the queue for a counter. It never waits for a cluster. When it creates a queue, it
-// removes the queues of nodes that a new password or a new primary has replaced.
+// Of returns the queue for a counter. It never waits for an answer of the cluster. When it creates a
+// queue, it removes the queues of nodes that a new password or a new primary has replaced.
 func (q *Queues) Of(key []byte) *Queue {
 	if q.queues == nil || !q.located.Load() {
 		return q.fallback
@@ -118,10 +118,10 @@ func (q *Queues) Close() {
 	}
 }
 
-// Idle waits until no call is waiting or in flight, and no registered work is left.
+// Idle waits until no call is waiting or in flight, and Exit was called for each Enter.
 func (q *Queues) Idle() { q.working.Wait() }
 
-// Stats describes the fallback queue, and counts the primaries of a cluster that have a queue.
+// Stats returns hits and running of the fallback queue, and the number of primaries that have a queue.
 func (q *Queues) Stats() (hits int, running bool, primaries int) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()

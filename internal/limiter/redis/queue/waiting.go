@@ -13,7 +13,7 @@ import (
 // Timeout returns how long a caller can wait for Redis: until shortly before its deadline, so
 // that the answer of the failure mode arrives in time, but at most the time limit of a call. An
 // answer needs 5 ms on a busy machine, which leaves Redis 15 ms of Envoy's default timeout of 20
-// ms.
+// ms. Without a deadline, Timeout returns Options.Patience.
 func (q *Queues) Timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -44,10 +44,10 @@ func (q *Queues) Wait(ctx context.Context, timeout time.Duration, done <-chan st
 	}
 }
 
-// WhenDecided calls finish when done is closed, for a request whose caller has left. finish
-// returns the error of the request. WhenDecided counts the request as a timeout if its caller's
-// deadline passed, but not if the caller canceled, perhaps after a short wait. It does nothing
-// if the queues are closed.
+// WhenDecided returns at once, and calls finish when done is closed, for a request whose caller has
+// left. finish returns the error of the request. A request that was decided or too late counts as a
+// timeout, unless its caller canceled, perhaps after a short wait. WhenDecided does nothing if the
+// queues are closed.
 func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish func() error) {
 	late := !errors.Is(ctx.Err(), context.Canceled)
 	if !q.Enter() {
@@ -63,8 +63,8 @@ func (q *Queues) WhenDecided(ctx context.Context, done <-chan struct{}, finish f
 	}()
 }
 
-// CountLate counts a request if its error is that the call was too late for all callers. err may
-// be nil.
+// CountLate counts a request as rejected if its error err is that its call was too late for all
+// callers. err may be nil.
 func (q *Queues) CountLate(err error) {
 	if errors.Is(err, errLate) {
 		q.options.Metrics.errors[kindQueueFull].Inc()

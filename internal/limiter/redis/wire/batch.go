@@ -22,7 +22,7 @@ type Batch struct {
 	hits     []hit   // hits of all requests, in order
 	ends     []int32 // 0, then for each request the end of its hits in hits
 	order    []int32 // indexes in counters in the order of KEYS, set by Command
-	names    []byte  // names of holds as holds.lua reads them, nil if there are none
+	names    []byte  // names of the holds, as holds.lua reads them; nil if there are none
 }
 
 // definition is the part of a limit that the script needs. Limits with equal definitions share one.
@@ -44,18 +44,18 @@ type counter struct {
 // hit is a limiter.Hit as the script reads it.
 type hit struct {
 	how            int8  // mode + 3 * charge, as decide.lua reads it
-	group          uint8 // as limiter.Hit has it
+	group          uint8 // limiter.Hit.Group
 	limit, counter int32
-	// record and recordLimit are the counter and the limit of the record of a reservation.
+	// record and recordLimit are the indexes of the counter and the limit of the reservation's record.
 	record, recordLimit int32
-	cost                int64          // for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
-	charged             *limiter.State // set for releases
+	cost                int64          // in units; for a hold, twice the number of its name, counted from 1, plus 1 unless the hit is a peek
+	charged             *limiter.State // Release.Charged of a release, else nil
 }
 
 // Release takes back the charge that a denied or failed request has left in one counter, as
 // limiter.Limit.GiveBack does.
 type Release struct {
-	Hit     limiter.Hit   // the first hit on the counter, with the cost of all its hits; or the hit of a hold or a reservation
+	Hit     limiter.Hit   // the first hit on the counter, with the cost of all hits on it; for a hold or a reservation, its hit
 	Charged limiter.State // state of the counter after the charge
 }
 
@@ -68,7 +68,7 @@ type index struct {
 // indexes has cleared indexes of sealed batches, because growing maps is expensive.
 var indexes = sync.Pool{New: func() any { return &index{make(map[definition]int32), make(map[string]int32)} }}
 
-// MakeBatch returns an empty batch with room for n requests of one hit.
+// MakeBatch returns an empty batch with room for n requests that have one hit each.
 func MakeBatch(n int) Batch {
 	return Batch{
 		index:    indexes.Get().(*index),
@@ -85,8 +85,8 @@ func (b *Batch) Requests() int { return len(b.ends) - 1 }
 // IsSealed reports whether Command was called. After that, nothing may be added.
 func (b *Batch) IsSealed() bool { return b.index == nil }
 
-// Add appends a request. If isPart is set, hits are only the hits of a request on counters in
-// one location, so that a quota limit cannot deny them.
+// Add appends a request. If isPart is set, hits are only a part of a request, the hits whose
+// counters are in one location, and no quota limit denies them.
 func (b *Batch) Add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		b.addHit(&hits[i], how(&hits[i], isPart), nil)
@@ -96,7 +96,7 @@ func (b *Batch) Add(hits []limiter.Hit, isPart bool) {
 
 // AddRelease appends r as a request of one hit.
 func (b *Batch) AddRelease(r Release) {
-	if r.Hit.Reservation != nil { // a settlement without use removes the record, too
+	if r.Hit.Reservation != nil { // a settlement with cost 0 also removes the record
 		r.Hit.Refund, r.Hit.Cost = true, 0
 		b.addHit(&r.Hit, 3*settleCharge, nil)
 	} else {
@@ -127,7 +127,7 @@ func (b *Batch) addHit(h *limiter.Hit, how int8, charged *limiter.State) {
 // hitsOf returns the hits of a request.
 func (b *Batch) hitsOf(request int) []hit { return b.hits[b.ends[request]:b.ends[request+1]] }
 
-// limit returns the index of l's definition, which it adds if it is new.
+// limit returns the index of l's definition. It adds the definition if it is new.
 func (b *Batch) limit(l *limiter.Limit) int32 {
 	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
 	if d.algorithm == limiter.ByCalendar && d.calendar == nil {
@@ -142,8 +142,8 @@ func (b *Batch) limit(l *limiter.Limit) int32 {
 	return n
 }
 
-// counter returns the index of the counter with this key, which it adds if it is new. limit is
-// the index of the hit's limit.
+// counter returns the index of the counter with this key. It adds the counter if it is new, with
+// limit, the index of the hit's limit.
 func (b *Batch) counter(key []byte, limit int32) int32 {
 	n, known := b.index.counters[string(key)]
 	if !known {
@@ -156,13 +156,13 @@ func (b *Batch) counter(key []byte, limit int32) int32 {
 	return n
 }
 
-// Charges of a hit, part of hit.how. 0 charges the hit if its request is admitted.
+// The values of charge in hit.how. The value 0 charges the hit if its request is admitted.
 const (
 	alwaysCharge  = 1 // charges the hit even if its request is denied
 	reserveCharge = 2 // charges the hit if its request is admitted, and records the reservation
-	refundCharge  = 3
-	releaseCharge = 4
-	settleCharge  = 5
+	refundCharge  = 3 // refunds the cost
+	releaseCharge = 4 // reverses an earlier charge, see Release
+	settleCharge  = 5 // replaces the units of a reservation by the cost
 )
 
 func how(h *limiter.Hit, isPart bool) int8 {
@@ -183,8 +183,8 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
-// Credits calls do for each hit without a hold that lowers a counter. hits is the number of hits
-// of its request, and hit its index among them.
+// Credits calls do for each hit that may lower a counter, except hits with a hold. hits is the
+// number of hits of the request, hit is the hit's index among them, and key is the counter's key.
 func (b *Batch) Credits(do func(request, hits, hit int, key string)) {
 	for request := range b.Requests() {
 		hits := b.hitsOf(request)
@@ -236,8 +236,8 @@ func (b *Batch) Command(eval bool, now int64, clock string) []any {
 }
 
 // append appends d as limits.lua reads it. For a calendar, it writes the window that contains the
-// time 30 seconds before now, and the next one, because clocks differ and the call may wait. So the two windows
-// cover some time after now, too.
+// time 30 seconds before now, and the next window, because clocks differ and the call may wait. So
+// the two windows also cover some time after now.
 func (d *definition) append(dst []byte, now int64) []byte {
 	constants := d.constants
 	if d.calendar != nil {
@@ -259,9 +259,9 @@ func (d *definition) append(dst []byte, now int64) []byte {
 // more is decided request by request.
 const maxSum = math.MaxUint32
 
-// appendGroups appends the groups of counters that are charged with one sum each, as
-// straight.lua reads them, or together.lua if not all are fixed windows. It sorts b.order by
-// group. If the batch must be decided request by request, it returns nil.
+// appendGroups appends groups of counters that have the same limit and are charged the same sum,
+// as straight.lua reads them or, if not all counters are fixed windows, together.lua. It sorts
+// b.order by group. If the batch must be decided request by request, it returns nil.
 func (b *Batch) appendGroups(dst []byte) []byte {
 	straight := true
 	for i := range b.counters {

@@ -11,8 +11,8 @@ import (
 type Reply struct {
 	Now     int64           // time of the decisions, in microseconds since the epoch
 	Refusal error           // error of Redis for the requests whose writes it refused, or nil
-	Final   []limiter.State // final state of each counter if all hits were charged together, by either script
-	later   []int64         // for each hit, the sum of later charges of its counter; nil if there are none
+	Final   []limiter.State // final state of each counter if straight.lua or together.lua charged all hits, else nil
+	later   []int64         // for each hit, the sum that later requests charged to its counter; nil if each counter has one hit
 	hits    []int64         // if Final is nil, perHit integers for each hit
 }
 
@@ -76,8 +76,8 @@ func (b *Batch) Read(integers []int64) (Reply, error) {
 	return r, err
 }
 
-// readSingle keeps the integers of all hits. If Redis refused a write, the bytes of its error
-// follow them.
+// readSingle keeps the integers of all hits. If Redis refused a write, the bytes of Redis' error
+// follow these integers, and readSingle sets r.Refusal.
 func (r *Reply) readSingle(b *Batch, integers []int64) error {
 	end := perHit * len(b.hits)
 	if len(integers) < end {
@@ -123,9 +123,9 @@ func (r *Reply) readStates(b *Batch, state func(key int) limiter.State) error {
 	return nil
 }
 
-// Outcomes sets Over and Already in out, which has an element for each hit of a request. It
-// appends to states, for each hit, the state of its counter after the request. It returns
-// r.Refusal if Redis refused a write of the request.
+// Outcomes sets Over, Already and Reserved in out, which has an element for each hit of the
+// request. It appends to states, for each hit, the state of its counter after the request. It
+// returns r.Refusal if Redis refused a write of the request.
 func (b *Batch) Outcomes(r *Reply, request int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
 	begin, hits := int(b.ends[request]), b.hitsOf(request)
 	for i := range out {

@@ -18,14 +18,15 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// Script is the text of the script that decides the requests of a batch. digest is its name in
-// Redis.
+// Script is the text of the script that decides the requests of a batch. digest is the name of the
+// script in Redis.
 var (
 	Script = scriptText()
 	digest = fmt.Sprintf("%x", sha1.Sum([]byte(Script)))
 )
 
-// scriptText joins the files of the script. Each algorithm has a file.
+// scriptText joins the files of the script. Each algorithm has a file. At the top of a file, Sets
+// and Reads list the local variables that it shares with other files.
 func scriptText() string {
 	var b strings.Builder
 	for _, name := range slices.Concat([]string{"time", "straight", "state", "holds"}, limiter.AlgorithmNames(), []string{"limits", "together", "decide"}) {

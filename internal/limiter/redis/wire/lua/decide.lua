@@ -1,6 +1,6 @@
--- The general way: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases
+-- The general path: decides the requests of a batch one by one, each all or nothing, as limiter.Decide does, and releases
 -- the charges of requests that were denied elsewhere, as limiter.Limit.GiveBack does.
--- ARGV[2]  behind the semicolon (text): the requests; for each hit HIT bytes, four integers
+-- ARGV[2]  after the semicolon (text): the requests; for each hit HIT bytes, four integers
 --            3 bytes  the number of its counter in KEYS
 --            1 byte   mode + 3 * charge, plus LAST in the last hit of a request, plus GROUPED in a hit with a group of quotas
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 reserve, 3 refund, 4 release,
@@ -8,9 +8,9 @@
 --            3 bytes  the number of its limit, from 1
 --            7 bytes  cost in units; 0 is a peek, which asks for one unit unless its charge is always; for a hit with a
 --                     hold see holds.lua
---          a hit with GROUPED is followed by a byte, the number of its group; each other quota is a group of its own
+--          a hit with GROUPED is followed by a byte, the number of its group; a quota without GROUPED is a group of its own
 --          a release is followed by three more integers of 7 bytes: at, used and prev of the state after the charge;
---          reserve and settle are followed by two of 3 bytes: the counter and the limit of the reservation's record
+--          reserve and settle are followed by two integers of 3 bytes: the numbers of the record's counter and limit
 -- Reply    integers: the time; SINGLE; for each hit its result, and the state of its counter after its request: at, used,
 --          prev and until. If Redis refused a write, the hits of requests that need a write are REFUSED, and the bytes of
 --          Redis' error follow at the end.
@@ -28,8 +28,8 @@ local function new_state(limit, at, used, prev, banned)
   return { limit = limit, at = at, used = used, prev = prev, banned = banned }
 end
 
--- Returns the end of the ban in force, or nothing. It is no later than the end of a ban of the limit that begins now. A
--- limit without bans does not shorten the ban.
+-- Returns the end of the counter's ban in force, or nil. If the limit has bans, this is no later than the end of a ban that
+-- begins now. A limit without bans does not shorten the ban.
 local function ban_of(s, limit)
   local ban = s.banned
   return ban and ban > now and min(ban, limit.ban or ban) or nil
@@ -54,7 +54,7 @@ local function state_of(i, limit)
   return states[i]
 end
 
--- Takes the record of a reservation, unless it is unused.
+-- Moves the record of a hit's reservation to hit.reserved, which stays false if the record is unused.
 local function take_record(hit)
   local record, limit = state_of(hit.record, hit.record_limit), hit.record_limit
   local _, used, prev = limit.algorithm.roll(limit, record.at, record.used, record.prev)
@@ -119,7 +119,7 @@ local function release(hit, s)
   end
 end
 
--- Finds out whether a hit exceeds its limit, and charges it if not.
+-- Finds out whether a hit exceeds its limit. Writes the hit if it does not, or if it is always charged.
 local function try_hit(hit, s)
   local i, limit, charge = hit.counter, hit.limit, hit.charge
   local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
@@ -138,7 +138,7 @@ local function try_hit(hit, s)
   end
 end
 
--- Restores the states from before a denied request, then writes its hits that are charged in any case, and its bans.
+-- Restores the states from before a denied request. Then writes its refunds and the hits always charged, and begins bans.
 local function deny(hits)
   for h = #hits, 1, -1 do
     local hit = hits[h]
@@ -207,7 +207,7 @@ local function decide(hits)
   if denied then
     deny(hits)
   end
-  local needed = nil -- until a log is over
+  local needed = nil -- or false, until a hit on a log is over
   for h = 1, #hits do
     local hit, i, limit = hits[h], hits[h].counter, hits[h].limit
     local s = states[i]

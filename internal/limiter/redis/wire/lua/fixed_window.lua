@@ -1,4 +1,4 @@
--- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in grids, units used, 0.
+-- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in units of grid, units used, 0.
 -- Reads algorithms, now, fmod, min, max, EXACT. Sets fixed.
 
 algorithms.fixed_window = {

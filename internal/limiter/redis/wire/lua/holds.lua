@@ -1,6 +1,6 @@
 -- The holds of concurrency limits, as limiter/concurrency.go keeps them: for each counter, a sorted set of the names of its
 -- holds by the time at which they expire. Requests remove expired holds. The key expires with its last hold.
--- ARGV[4]  the names of holds, NAME bytes each. A hit's cost is twice the number of its name, plus 1 unless it is a peek.
+-- ARGV[4]  the names of holds, NAME bytes each. A hit's cost is twice its name's number, plus 1 unless the hit is a peek.
 -- Reads KEYS, ARGV, call, pcall, tonumber, format, now, min, ceil, EXACT. Sets failure, try, ask, held, name_of, look, is_held,
 -- write_holds.
 
@@ -25,7 +25,7 @@ local function ask(...)
 end
 
 local NAME = 16
-local PART = 1000 -- limit of a counter's holds that a request removes or shortens, which takes Redis 1 to 3 ms
+local PART = 1000 -- maximum number of a counter's holds that a request removes or shortens; this takes Redis 1 to 3 ms
 
 local held = {} -- by counter and name: the expiry of the hold, true if it was just taken, or false if there is none
 local kept = {} -- by counter and name: the stored expiry of the hold, or false
@@ -35,7 +35,7 @@ local function name_of(cost)
   return string.sub(ARGV[4], (number - 1) * NAME + 1, number * NAME)
 end
 
--- Returns the state of a counter. A value that is not a set of holds counts as unused and is removed.
+-- Returns the state of a counter. Removes a value that is not a set of holds. Shortens holds to last at most the period.
 local function look(i, limit)
   local key, longest = KEYS[i], now + limit.period
   held[i], kept[i] = {}, {}

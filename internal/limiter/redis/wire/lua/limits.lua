@@ -1,6 +1,6 @@
 -- Prepares the limits of a batch once for all counters.
 -- ARGV[2]  before the semicolon: the limits; for each, the name of its algorithm, four integers for the algorithm's function
---          limit, and the length of its bans, if it has any. decide.lua reads the text behind the semicolon.
+--          limit, and the length of its bans, if it has any. decide.lua reads the text after the semicolon.
 -- Reply    the time and NO_WINDOW, if the time is outside of a calendar's windows; then nothing was done
 -- Reads ARGV, match, gmatch, tonumber, algorithms, now, NO_WINDOW. Sets limits, text.
 

@@ -1,6 +1,6 @@
--- Sliding logs, as limiter/slidinglog.go counts them. A log is stored as a list of the times of its units, oldest first,
--- after the negative end of the counter's ban, if there is one. State: the current time, units used, units of the current
--- time that are not stored yet. Requests that write remove units that have left.
+-- Sliding logs, as limiter/slidinglog.go counts them. A log is stored as a list of the times of its units, oldest first. If
+-- the counter has a ban, the list begins with the negated end of the ban. State: the current time, units used, units of the
+-- current time that are not stored yet. A unit leaves after a period; requests that write remove units that have left.
 -- Reads algorithms, fixed, KEYS, call, pcall, tonumber, format, now, ceil, min, max, try, ask, EXACT, MOST. Sets logs,
 -- look_log, summed_up, write_log.
 
@@ -98,7 +98,7 @@ local function write_log(i, was, s)
   if s == was then
     return false
   end
-  if log.first > 0 or kept < log.units then -- removes the ban, too
+  if log.first > 0 or kept < log.units then -- LTRIM also removes the ban
     try("LTRIM", key, kept > 0 and log.first or 1, kept > 0 and log.first + kept - 1 or 0)
   end
   push(key, s.prev)

@@ -2,8 +2,8 @@
 -- window, units used in the previous window.
 -- Reads algorithms, fixed, share, now, fmod, ceil, min, max, EXACT.
 
--- Returns the results of share for an n whose products would not be exact, and for a rest of at most the period. It adds up
--- the bits of n from the highest.
+-- Returns n * rest / period as share does, for an n so large that the products in share would not be exact. rest is a time
+-- of at most the period. Adds up the bits of n from the highest.
 local function large_share(n, rest, period)
   local units, part = 0, 0
   local function add(more)

@@ -1,11 +1,11 @@
--- The table algorithms has, under its name in rules, a table of pure functions for each algorithm. They follow counting in
--- limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take and give are add of a positive
--- and a negative cost, left is the reset time of usage, and limit takes the constants of numbers. A state is passed as its
--- three numbers at, used and prev, without the ban.
--- The function limit returns the first argument of the others, once for all counters of a limit. It has the constants of the
--- limit; grid, the unit of at in microseconds; most and most_prev, the largest used and prev of a state; and newest, the
--- largest at of a state that is not from the future, as after a clock that stepped back. limits.lua adds algorithm, and ban,
--- the end of a ban that begins now, or false if the limit does not ban. All times are in microseconds.
+-- The table algorithms has a table of pure functions for each algorithm, by its name in rules. The functions follow counting
+-- in limiter/algorithm.go: roll and give_back are the same, fits reports whether wait is 0, take is add, give is add of a
+-- negative cost, left is the reset time of usage, and limit takes the constants of numbers. A state is passed as its three
+-- numbers at, used and prev, without the ban.
+-- The function limit returns a table, the first argument of the other functions: with the constants of the limit; grid, the
+-- unit of at in microseconds; most and most_prev, the largest used and prev of a state; and newest, the largest at of a
+-- state: a larger one is from the future, as after a clock that stepped back. limits.lua adds algorithm, and ban, the end of
+-- a ban that begins now, or false if the limit does not ban. All times are in microseconds.
 -- Reads tonumber, format, now, MILLION. Sets match, gmatch, fmod, ceil, min, max, algorithms, SECOND, EXACT, share, parse_state,
 -- state_text, expiry, expires_alike.
 
@@ -17,8 +17,8 @@ local algorithms = {}
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact, below which all integers are exact
 
--- Returns n * time / period as whole units and a rest, for times in microseconds. The rest is in units / period and may
--- exceed a unit. There are two products, because a single product would not be exact.
+-- Returns n * time / period as whole units and a rest, for times in microseconds. The rest is in parts: a unit has period
+-- parts, but the rest may have more. There are two products, because a single product would not be exact.
 local function share(n, time, period)
   local micros, seconds = fmod(time, SECOND), period / SECOND
   local product = n * ((time - micros) / SECOND)
@@ -26,9 +26,9 @@ local function share(n, time, period)
   return (product - rest) / seconds, rest * SECOND + n * micros
 end
 
--- A state is stored as "<at> <used> <prev> <until>", the numbers of limiter.State without trailing zeros. A short state,
--- with at below SHORT, used below MILLION and no prev, is the integer at * MILLION + used, which Redis stores in less memory
--- than a text and can increment.
+-- A state is stored as "<at> <used> <prev> <until>", the numbers of limiter.State; until is left out if it is 0, and prev if
+-- both are 0. A short state, with at below SHORT, used below MILLION and no other number, is the integer at * MILLION + used,
+-- which Redis stores in less memory than a text and can increment.
 local SHORT = 2 ^ 33 -- exclusive bound of at in a short state
 
 -- Returns at, used, prev and the end of the ban, or an unused state if text is not a possible state.

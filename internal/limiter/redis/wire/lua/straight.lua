@@ -1,21 +1,21 @@
--- The straight way, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted, whatever
--- their order and the modes of their limits (limiter.Decide returns the same for each). So each counter is charged once, with
--- the sum of its hits. decide.lua handles all other batches. The straight way is for fixed windows with short states
--- at * MILLION + used, see state.lua. Two numbers serve all counters of a limit: a state above "none" is in the current
--- window, and a state up to "most" has room. INCRBY charges a counter that exists.
+-- The straight path, which nearly all calls take: if all hits of a batch fit together, all its requests are admitted,
+-- whatever their order and the modes of their limits, as limiter.Decide would admit them. So each counter is charged once,
+-- with the sum of its hits. This file is for fixed windows with short states at * MILLION + used, see state.lua. together.lua
+-- and decide.lua handle all other batches. Two numbers serve all counters of a group: a state above "none" is in the current
+-- window, and a state of at most "most" has room. INCRBY charges a counter that exists.
 -- Reads KEYS, ARGV, pcall, tonumber, byte, format, integer, now, stored, put, MILLION. Sets GROUP, write_all, reply.
 -- KEYS     the counters of the batch, each once
 -- ARGV[1]  empty if the batch must be decided by decide.lua, else groups of counters in the order of KEYS; for each group
 --          GROUP bytes, four binary integers, which are faster to read than decimal text:
 --            7 bytes  the period of the limit, or 0 if the batch is for together.lua
 --            3 bytes  the amount of the limit, at most MILLION - 1; for together.lua, the number of the limit
---            4 bytes  the sum of the hits on each counter
+--            4 bytes  the sum of the costs of the hits on each counter
 --            2 bytes  the number of counters
 -- Reply    integers: the time, and the short state of each counter
 
 local GROUP = 16
 
--- Returns the reply, the new texts of some counters, their expiries, and the increments of the other counters.
+-- Returns the reply, new texts of some counters, their expiries, and increments of the others, or nil if not all hits fit.
 local function charged_straight()
   local reply, texts, lasts, sums, last = { now }, {}, {}, {}, 0
   for p = 1, #ARGV[1], GROUP do

@@ -3,11 +3,11 @@
 -- Sets SINGLE, NO_WINDOW, TOGETHER, ADMITTED, OVER, ALREADY, REFUSED, SETTLED, call, pcall, KEYS, ARGV, tonumber, byte, format,
 -- integer, MILLION, now, stored, put.
 
--- The second integer of a reply, unless it is the state of a counter, which is never negative: requests were decided one by
--- one, see decide.lua; nothing was done, see limits.lua; all hits were charged together, see together.lua.
+-- The second integer of a reply. SINGLE: requests were decided one by one, see decide.lua. NO_WINDOW: nothing was done, see
+-- limits.lua. TOGETHER: all hits were charged together, see together.lua. If not negative, it is a state, see straight.lua.
 local SINGLE, NO_WINDOW, TOGETHER = -1, -2, -3
--- The result of a hit. ALREADY means that it is admitted and changed nothing: its hold was already taken or, for a refund,
--- was not taken, or its reservation is unknown. SETTLED is added to the units of the settled reservation.
+-- The result of a hit. ALREADY means that the hit is admitted but changed nothing: its hold was already taken or, for a
+-- refund, was not taken, or its reservation is unknown. SETTLED is added to the units of the settled reservation.
 local ADMITTED, OVER, ALREADY, REFUSED, SETTLED = 0, 1, 2, 3, 4
 
 local tonumber, byte, format = tonumber, string.byte, string.format
@@ -28,7 +28,7 @@ if not now then
   now = time[1] * MILLION + time[2]
 end
 
-local MOST = 5000 -- keys of one MGET at most, because unpack fails above 7,999 values
+local MOST = 5000 -- maximum number of keys in one MGET, because unpack fails above 7,999 values
 local stored = call("MGET", unpack(KEYS, 1, math.min(#KEYS, MOST)))
 for first = MOST, #KEYS - 1, MOST do
   for k, text in ipairs(call("MGET", unpack(KEYS, first + 1, math.min(first + MOST, #KEYS)))) do
@@ -36,7 +36,7 @@ for first = MOST, #KEYS - 1, MOST do
   end
 end
 
--- Stores a text with an expiry in milliseconds, or else with the previous expiry. Returns the error of Redis or nothing.
+-- Stores a text that expires after milliseconds or, without them, when the old text would. Returns Redis' error or nil.
 local function put(key, text, milliseconds)
   return (milliseconds and pcall("SET", key, text, "PX", milliseconds) or pcall("SET", key, text, "KEEPTTL")).err
 end

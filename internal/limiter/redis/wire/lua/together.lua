@@ -1,4 +1,4 @@
--- The straight way for other algorithms: as in straight.lua, each counter is charged once if all hits fit.
+-- The straight path for other algorithms: as in straight.lua, each counter is charged once if all hits fit.
 -- Reply    integers: the time; TOGETHER; for each counter at, used and prev of its state
 -- Reads ARGV, byte, integer, now, stored, limits, parse_state, state_text, expiry, expires_alike, GROUP, TOGETHER, write_all,
 -- reply.

@@ -2,7 +2,7 @@
 -- unit. A unit has as many parts as the period has microseconds.
 -- Reads algorithms, share, now, fmod, ceil, SECOND, EXACT.
 
--- Lowers a level above the brim, which a larger amount has left, to the brim.
+-- Returns a level of at most the brim. A level may be above the brim after the amount or the burst was lowered.
 local function clamp(limit, used, prev)
   if used >= limit.brim then
     return limit.brim, 0
