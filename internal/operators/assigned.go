@@ -36,7 +36,7 @@ type Assignment struct {
 	Limit      string `json:"limit,omitempty"`
 	Amount     Amount `json:"amount,omitempty"`
 	Note       string `json:"note,omitempty"`
-	// ID names the change, which is made only once. Only bodies have it. Only answers have the fields below.
+	// ID names the change, which is made only once. Only bodies have an ID. Only answers have the fields below.
 	ID     string    `json:"id,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	By     string    `json:"by,omitempty"`
@@ -48,7 +48,7 @@ type Assignment struct {
 // Amount is a number or "unlimited".
 type Amount string
 
-// UnmarshalJSON also accepts a number.
+// UnmarshalJSON accepts a JSON string or a JSON number.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	*a = Amount(strings.Trim(string(text), `"`))
 	return nil
@@ -56,7 +56,7 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 
 // AssignmentList is the answer of GET /assigned.
 type AssignmentList struct {
-	Assigned []Assignment `json:"assigned"` // the first ones, sorted
+	Assigned []Assignment `json:"assigned"` // the first of all, sorted
 	Total    int          `json:"total"`
 }
 
@@ -65,12 +65,12 @@ type AssignedChanges struct {
 	Added     int       `json:"added"`
 	Changed   int       `json:"changed"`
 	Unchanged int       `json:"unchanged"`
-	Repeated  int       `json:"repeated,omitempty"` // of the unchanged, lines whose id was applied before
+	Repeated  int       `json:"repeated,omitempty"` // number of unchanged lines whose id was applied before
 	Removed   int       `json:"removed"`
 	Refused   int       `json:"refused"`
 	Refusals  []Refusal `json:"refusals,omitempty"` // the first 1000
 	// Unpruned is the number of assigned amounts that the body does not have and that were kept, because
-	// they are more than a tenth or the body has lines that cannot be read.
+	// they are more than a tenth of all or because lines of the body were refused.
 	Unpruned int    `json:"unpruned,omitempty"`
 	Note     string `json:"note,omitempty"`
 }
@@ -89,22 +89,22 @@ func (a *AssignedChanges) refuse(line int, reason string) {
 
 // How says what an order does with assigned amounts.
 type How struct {
-	Add, Remove bool   // instead of setting amounts
+	Add, Remove bool   // add to amounts or remove them, instead of setting them
 	CSV         bool   // the body is CSV, not lines of JSON
-	Prune, Yes  bool   // remove amounts that the body does not have, and even more than a tenth of all
+	Prune, Yes  bool   // Prune removes amounts that the body does not have; Yes allows that for more than a tenth of all
 	By, Peer    string // who does this, for the audit log
 }
 
-// Bounds of assigned amounts.
+// Bounds of assigned amounts. Sizes are in bytes.
 const (
-	changeName = 11 // size of the name of a change in texts, which keep the last 16
+	changeName = 11 // size of a change's name in a text; a text keeps the last 16 names
 	maxNote    = 200
 	maxLine    = 64 << 10
-	maxRate    = 20_000 // changes a second, so that decisions have enough of the processors and of Redis
+	maxRate    = 20_000 // changes per second, so that decisions have enough of the processors and of Redis
 )
 
-// Assign carries out the lines of a body. Lines that it refuses do not stop it. If it fails, the answer
-// has the changes that were made.
+// Assign carries out the lines of a body. After a line that it refuses, it goes on with the next line. If
+// Assign fails, the answer has the changes that were made until then.
 func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedChanges, error) {
 	o := order{Desk: d, How: how, tree: d.Tree(), others: map[string]time.Time{}, seed: maphash.MakeSeed(), first: map[uint64]int{}, since: time.Now(), pace: rate.NewLimiter(maxRate, atOnce)}
 	if o.tree == nil {
@@ -153,24 +153,24 @@ func (d *Desk) Assign(ctx context.Context, body io.Reader, how How) (AssignedCha
 	return done, err
 }
 
-// order is a call of Assign.
+// order is the state of a call of Assign.
 type order struct {
 	*Desk
 	How
 	tree   *descriptors.Tree
-	others map[string]time.Time // for Prune, times of the amounts at the start that the body does not have, by ID
+	others map[string]time.Time // for Prune, by ID, the Since of the amounts that existed at the start and that the body does not have
 	seed   maphash.Seed
-	first  map[uint64]int // lines of CSV that set an amount, by the hash of its ID, because the garbage collector would visit strings
+	first  map[uint64]int // line of CSV that set an amount, by the hash of the amount's ID, because the garbage collector would visit strings
 	since  time.Time
 	pace   *rate.Limiter
 	done   AssignedChanges
-	lines  [plan.SharedParts][]orderLine // still to be carried out
+	lines  [plan.SharedParts][]orderLine // collected lines by part, still to be carried out
 
-	id, text string // of the last change; the text before a removal
+	id, text string // ID and text of the last change; for a removal, the text before it
 }
 
-// orderLine is a line that assigns or removes the amount with an ID. If it has a time, it removes only
-// the amount that was assigned then.
+// orderLine is a line that assigns or removes the amount with the ID id. If Since is not zero, it removes
+// the amount only if the amount was assigned at that time.
 type orderLine struct {
 	Assignment
 	line int
@@ -180,8 +180,8 @@ type orderLine struct {
 	limit *limiter.Limit
 }
 
-// find sets the ID, rule and limit to which l refers, or returns why l is refused. It makes the text of
-// a number canonical.
+// find sets the id, rule and limit to which l refers, and makes the text of a number canonical. If l is
+// refused, find returns an error with the reason.
 func (o *order) find(l *orderLine) error {
 	domain, err := explain.ParseDomain(l.Domain)
 	entries, invalid := explain.ParseDescriptor(l.Descriptor)
@@ -193,7 +193,7 @@ func (o *order) find(l *orderLine) error {
 	amount, isAmount := plan.ParseAmount(string(l.Amount))
 	switch {
 	case o.Remove && o.InForce.set.Text(part, l.id) != "":
-		return nil // even if its rule has gone
+		return nil // even if its rule no longer exists
 	case len(l.id) > maxText:
 		return fmt.Errorf("domain, descriptor and limit have more than %d bytes", maxText)
 	case len(l.Note) > maxNote || len(l.ID) > maxNote:
@@ -218,7 +218,7 @@ func (o *order) find(l *orderLine) error {
 	return nil
 }
 
-// add collects a line, and carries out the lines of its part once they fill a call.
+// add collects a line, and carries out the collected lines of its part once their number is atOnce.
 func (o *order) add(ctx context.Context, line orderLine) error {
 	part := plan.PartOf(line.id)
 	if o.lines[part] = append(o.lines[part], line); len(o.lines[part]) < atOnce {
@@ -269,7 +269,7 @@ func (o *order) carryOut(ctx context.Context, part int) error {
 	return err
 }
 
-// apply returns the text of an amount after a line, and counts the line.
+// apply returns the text of an amount after a line, or "" for a removed amount, and counts the line in done.
 func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text string) {
 	was, isRead := readText(cmp.Or(old, "0\n0\n\n\n"))
 	before, isAmount := plan.ParseAmount(string(was.Amount))
@@ -283,7 +283,7 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	case o.Remove && old == "":
 		done.refuse(l.line, "nothing is assigned")
 		return old
-	case o.Remove && !l.Since.IsZero() && !l.Since.Equal(was.Since): // changed since then
+	case o.Remove && !l.Since.IsZero() && !l.Since.Equal(was.Since): // the amount was changed after the start
 		return old
 	case o.Remove:
 		done.Removed++
@@ -328,9 +328,9 @@ func (o *order) apply(done *AssignedChanges, l *orderLine, old string) (text str
 	return fmt.Sprintf("%s\n%d\n%s\n%s\n%s", amount, since, by, cmp.Or(note, was.Note), names[max(0, len(names)-16*changeName):])
 }
 
-// prune removes the amounts that the body does not have and that were not changed meanwhile. It removes
-// nothing if a line was refused, because that line may have meant one of them, or if they are more than
-// a tenth of all amounts at the start and Yes is false.
+// prune removes the amounts that the body does not have, unless they were changed after the start. It
+// removes nothing if a line was refused, because the line may have meant one of these amounts, or if they
+// are more than a tenth of the amounts at the start, whose number is all, and Yes is false.
 func (o *order) prune(ctx context.Context, all int) error {
 	n := len(o.others)
 	if o.done.Refused > 0 || 10*n > all && !o.Yes {
@@ -347,7 +347,7 @@ func (o *order) prune(ctx context.Context, all int) error {
 }
 
 // assignable returns the rule to which a descriptor leads, the entries as they are counted, and the
-// rule's limit with a name, or its only limit if name is empty. The error says why no amount can be
+// rule's limit with the given name, or its only limit if name is empty. The error says why no amount can be
 // assigned.
 func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, name string) (rule *descriptors.Rule, counted []limiter.Entry, l *limiter.Limit, err error) {
 	rule, _, counted = named(tree, domain, entries)
@@ -387,11 +387,11 @@ func assignable(tree *descriptors.Tree, domain string, entries []limiter.Entry, 
 
 var errNotUTF8 = errors.New("it is not UTF-8; write other bytes as \\x and two digits")
 
-// readLines calls yield with each assignment of a body, or with the reason why it cannot be read, and
-// its line. It stops at an error of yield.
+// readLines calls yield for each line of a body, with the number of the line, and with its assignment or
+// the error with which it cannot be read. If yield fails, readLines stops and returns the error.
 func readLines(body io.Reader, how How, yield func(line int, row Assignment, err error) error) error {
 	in := bufio.NewReader(body)
-	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // Excel writes it
+	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // Excel writes this mark
 		_, _ = in.Discard(3)
 	}
 	if how.CSV {
@@ -458,7 +458,7 @@ func readCSV(body io.Reader, isRemoval bool, yield func(line int, row Assignment
 	}
 }
 
-// readHeader returns the named columns. It fails if one is unknown, repeated or missing.
+// readHeader returns the named columns. It fails if a column is unknown, repeated or missing.
 func readHeader(names, known []string, isRemoval bool) ([]string, error) {
 	for i, name := range names {
 		if !slices.Contains(known, name) || slices.Contains(names[:i], name) {
@@ -490,8 +490,8 @@ func readAssigned(id, text string) Assignment {
 	return a
 }
 
-// readText decodes a text, which has the amount, the time in ms, the person, the note and the names
-// of changes, in a line each.
+// readText decodes a text. Each line of the text has one value: the amount, the time in ms, the person,
+// the note, and the names of changes. ok is false if the time is not a number.
 func readText(text string) (a Assignment, ok bool) {
 	var since string
 	for _, field := range []*string{(*string)(&a.Amount), &since, &a.By, &a.Note} {
@@ -502,8 +502,8 @@ func readText(text string) (a Assignment, ok bool) {
 	return a, err == nil
 }
 
-// Assigned returns the first n assigned amounts of a domain, or of all if it is empty, whose descriptor
-// begins with prefix. Both are in the syntax of commands.
+// Assigned returns the first n assigned amounts of a domain, or of all domains if domain is empty, whose
+// descriptor begins with prefix. domain and prefix are in the syntax of commands.
 func (d *Desk) Assigned(domain, prefix string, n int) AssignmentList {
 	list := AssignmentList{Assigned: []Assignment{}}
 	for part := 1; part < plan.SharedParts; part++ {

@@ -22,11 +22,11 @@ import (
 
 // Spending keeps the counters with the largest used shares: ten of each budget (see
 // limiter.Spec.IsBudget), for 100 budgets. Each decision has the exact use of its counter by all
-// servers, so Spending estimates nothing, unlike package sketch. The use of a kept counter is at
-// most one percent old. Spending is safe for concurrent use, and a prometheus.Collector.
+// servers, so Spending estimates nothing, unlike package sketch. The use of a kept counter may
+// be too low, by at most one percent. Spending is safe for concurrent use, and a prometheus.Collector.
 type Spending struct {
 	reached *prometheus.CounterVec
-	sent    sentLimits // not only of budgets
+	sent    sentLimits // of all descriptors, not only of budgets
 
 	mu          sync.Mutex
 	limits      map[limiter.Series][]*spent
@@ -34,13 +34,13 @@ type Spending struct {
 	othersUntil time.Time // end of the windows of such counters
 }
 
-// spent is a counter after its last change. Fields of Budget that follow from others are set in lists.
+// spent is a counter after its last change. Fields of Budget that follow from other fields are set by list.
 type spent struct {
 	Budget
 	key          []byte
 	limit        *limiter.Limit
 	start        time.Time // start of the window, see limiter.Limit.Window
-	seen         time.Time // first in this window
+	seen         time.Time // time of the first hit that was seen in this window
 	day, quarter history   // the last 24 hours; a quarter of the window, or of an hour if that is longer
 }
 
@@ -54,8 +54,8 @@ func NewSpending(reg prometheus.Registerer) *Spending {
 	return s
 }
 
-// observe notes the use of a counter after a hit, with the used percentages before and after it. It
-// keeps nothing of a.
+// observe notes the use of a counter after a hit, with the used percentages before and after the hit.
+// It keeps nothing of a.
 func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Spending) observe(now time.Time, a *Asked, h *limiter.Hit, d *limiter.D
 	}
 }
 
-// count adds n to each percentage of notify above before, up to after.
+// count adds n to the metric of each percentage in notify that is more than before and at most after.
 func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	for _, percent := range limit.Notify {
 		if before < int64(percent) && int64(percent) <= after {
@@ -79,9 +79,9 @@ func (s *Spending) count(limit *limiter.Limit, before, after int64, n float64) {
 	}
 }
 
-// counter returns the counter of a hit, empty if it is new. kept are the counters of its limit. A new
-// counter replaces a less used one of kept. A new limit replaces a limit with only less used counters.
-// If there is none, counter returns nil.
+// counter returns the counter of h, which is empty if it is new. kept has the counters of the limit of h.
+// If there is no room, a new counter replaces a less used counter in kept, and a new limit replaces a
+// limit that has only less used counters. If nothing can be replaced, counter returns nil.
 func (s *Spending) counter(now time.Time, kept []*spent, h *limiter.Hit, d *limiter.Decision) *spent {
 	if i := slices.IndexFunc(kept, func(c *spent) bool { return bytes.Equal(c.key, h.Key) }); i >= 0 {
 		return kept[i]
@@ -118,7 +118,7 @@ func (s *Spending) counter(now time.Time, kept []*spent, h *limiter.Hit, d *limi
 	return least
 }
 
-// percent returns the used percentage of the counter. After its window, the counter is unused.
+// percent returns the used percentage of the counter, or 0 after the end of its window.
 func (c *spent) percent(now time.Time) float64 {
 	if !now.Before(c.StartsAgain) {
 		return 0
@@ -150,7 +150,7 @@ func (c *spent) set(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision
 	c.quarter.set(now, used)
 }
 
-// history is the use of a counter at the end of each of the last steps, the current one included.
+// history is the use of a counter at the end of each of the last steps, including the current step.
 type history struct {
 	step time.Duration
 	last int64 // number of the current step, counted from the epoch
@@ -160,7 +160,7 @@ type history struct {
 // steps is the maximum number of steps in a history.
 const steps = 24
 
-// set notes the use at a time. In steps without a note it stayed the same.
+// set notes the use at a time. Steps without a note get the use of the step before.
 func (y *history) set(at time.Time, used uint64) {
 	step := at.UnixNano() / int64(y.step)
 	if y.used == nil {
@@ -174,9 +174,9 @@ func (y *history) set(at time.Time, used uint64) {
 	y.used = y.used[max(0, len(y.used)-steps):]
 }
 
-// usedUp returns the time at which the counter is used up at the rate of its last quarter or, in the
-// first quarter after it was seen in its window, at the rate since then. It returns the zero time if
-// the counter starts again earlier, and for a counter that was first seen less than a minute ago.
+// usedUp returns the time at which the counter will be used up at the rate of the last quarter or, if the
+// counter was first seen later, at the rate since then. It returns the zero time if the counter starts again
+// earlier, is used up already, does not grow, or was first seen less than a minute ago.
 func (c *spent) usedUp(now time.Time) time.Time {
 	q := &c.quarter
 	oldest := time.Unix(0, (q.last-int64(len(q.used))+2)*int64(q.step)) // end of the oldest step
@@ -216,14 +216,14 @@ type Budget struct {
 	At          time.Time `json:"at"`           // time of Used and Amount
 	StartsAgain time.Time `json:"starts_again"` // end of the window or, without windows, time at which the counter becomes unused
 	TimeZone    string    `json:"time_zone"`    // time zone of StartsAgain
-	// UsedUp is when all will be used at the current rate, or zero if not before StartsAgain.
+	// UsedUp is the time at which Amount will be used at the current rate, or zero if not before StartsAgain.
 	UsedUp time.Time `json:"used_up_at,omitzero"`
 	Day    []uint64  `json:"day"` // use at the end of each known hour of the last 24, the oldest first
 	// Exception is the effect of the exception for the descriptor, or empty if it has none.
 	Exception plan.Effect `json:"exception,omitempty"`
 }
 
-// list returns all counters.
+// list returns all counters whose windows have not ended.
 func (s *Spending) list(now time.Time) BudgetList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +248,8 @@ func (s *Spending) list(now time.Time) BudgetList {
 }
 
 // refresh reads the counters of budgets and their limits again, because resets, exceptions and a Redis
-// without memory change them without a request. A budget whose exact descriptor is unknown, and all of
-// them if the store fails, stay as they were at their last change.
+// that evicts keys change them without a request. A budget stays as it was at its last change if its exact
+// descriptor is unknown. If the store fails, no budget changes.
 func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	var hits []limiter.Hit
 	var of []*Budget // by hit
@@ -268,7 +268,7 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 			}
 		}
 	}
-	states, _ := d.Store.Peek(ctx, hits) // none if it fails
+	states, _ := d.Store.Peek(ctx, hits) // no states if Peek fails
 	for i, state := range states {
 		of[i].Rate = hits[i].Limit.Rate()
 		of[i].set(now, uint64(state.Used), hits[i].Limit.Size())
@@ -276,8 +276,8 @@ func (d *Desk) refresh(ctx context.Context, now time.Time, budgets []Budget) {
 	slices.SortStableFunc(budgets, func(a, b Budget) int { return cmp.Compare(b.Percent, a.Percent) })
 }
 
-// set sets the use and the amount at a time. After a reset or with another amount, the time at which all
-// will be used is unknown.
+// set sets the use and the amount at a time. If the use is lower than before or the amount is different,
+// set clears UsedUp, which is then unknown.
 func (b *Budget) set(now time.Time, used, amount uint64) {
 	if used < b.Used || amount != b.Amount {
 		b.UsedUp = time.Time{}
@@ -287,8 +287,8 @@ func (b *Budget) set(now time.Time, used, amount uint64) {
 	b.Day[len(b.Day)-1] = used
 }
 
-// mergeBudgets returns the budgets of several servers, at most 100. Servers share counters, so it
-// takes each counter from the server with its last change.
+// mergeBudgets returns the budgets of several servers, at most 100. Servers share counters, so
+// mergeBudgets takes each counter from the server that saw the last change of the counter.
 func mergeBudgets(lists ...BudgetList) BudgetList {
 	merged, byKey := BudgetList{Servers: len(lists), Budgets: []Budget{}}, map[string]Budget{}
 	for _, l := range lists {

@@ -23,16 +23,16 @@ type Counters struct {
 	Limits    []Counter       `json:"limits"`
 	Reset     int             `json:"reset,omitempty"` // number of counters that POST /reset set to zero
 
-	// POST /peek has the denials of the descriptor in the last hour, the newest first, denials of some
-	// longer descriptors that begin with it, and of some other descriptors of its requests.
+	// The answer of POST /peek has the denials of the last hour, the newest first: Denials of the descriptor,
+	// Longer of some longer descriptors that begin with it, and Beside of other descriptors in the same requests.
 	Denials []LastDenial `json:"denials,omitempty"`
 	Longer  []LastDenial `json:"longer,omitempty"`
 	Beside  []LastDenial `json:"beside,omitempty"`
 	Servers int          `json:"servers,omitempty"` // number of servers that counted the denials
 
 	counted []limiter.Entry // the entries as they are counted, without the entry that names a hold
-	shown   map[string]bool // excerpts of the descriptor in denials
-	sums    []uint32        // CRC-32 of the keys of its counters
+	shown   map[string]bool // set of the excerpts that denials may show for the descriptor
+	sums    []uint32        // CRC-32 of the keys of the descriptor's counters
 	sent    bool            // the last request sent a limit, which replaces the limits of Rule
 }
 
@@ -42,8 +42,8 @@ type Counter struct {
 	Location string `json:"location,omitempty"`
 	Limit    string `json:"limit"` // name of the limit or, if it has none, its unit and algorithm
 	Rate     string `json:"rate"`  // such as "5 per minute"
-	// Assigned is the amount that is assigned to the limit for the descriptor, or nil. If there
-	// is one, Own is the rate of the rule.
+	// Assigned is the amount that is assigned to the limit for the descriptor, or nil. If it
+	// is not nil, Own is the rate in the rule.
 	Assigned *Assignment `json:"assigned,omitempty"`
 	Own      string      `json:"own,omitempty"`
 	Mode     string      `json:"mode,omitempty"`
@@ -66,8 +66,8 @@ type Counter struct {
 	Key        string   `json:"key,omitempty"`        // key in Redis, as text
 }
 
-// Look is Peek with the denials of the last hour, of this server or of all. If it fails, its answer
-// may be incomplete.
+// Look returns the answer of Peek with the denials of the last hour, of this server or of all servers. If
+// Look fails, its answer may be incomplete.
 func (d *Desk) Look(ctx context.Context, of plan.JSONDescriptor, all bool) (Counters, error) {
 	answer, err := d.Peek(ctx, of)
 	if answer.shown == nil {
@@ -89,7 +89,7 @@ func (d *Desk) Look(ctx context.Context, of plan.JSONDescriptor, all bool) (Coun
 	return answer, cmp.Or(err, problem)
 }
 
-// show sets the excerpts with which the limits of res, and exceptions, show the descriptor of r.
+// show notes how denials, by the limits of res or by exceptions, show the descriptor of r.
 func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 	a.shown = map[string]bool{}
 	add := func(rule string, asked Asked) {
@@ -108,8 +108,8 @@ func (a *Counters) show(r *plan.Request, res *plan.Result, hashed bool) {
 	}
 }
 
-// Peek returns the counters of a descriptor: of its rule's limits, and of limits above that
-// apply to it, too. It counts nothing.
+// Peek returns the counters of a descriptor, which belong to the limits of its rule, and to the limits
+// of rules above that also apply. Peek counts nothing.
 func (d *Desk) Peek(ctx context.Context, of plan.JSONDescriptor) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
 	if err == nil && rule != nil {
@@ -119,8 +119,8 @@ func (d *Desk) Peek(ctx context.Context, of plan.JSONDescriptor) (Counters, erro
 }
 
 // Reset sets the counters of a descriptor to zero, removes their bans and holds, and returns
-// the new state. Other servers may deny for another second. The audit log gets the name by,
-// which the caller chose, and the address peer, with an excerpt of the descriptor; values are
+// the new state. Other servers may deny for another second. The audit log gets the name in by,
+// which the caller chose, the address peer and an excerpt of the descriptor. In the excerpt, values are
 // digests if keys have digests.
 func (d *Desk) Reset(ctx context.Context, of plan.JSONDescriptor, by, peer string) (Counters, error) {
 	answer, rule, hits, err := d.find(of)
@@ -149,8 +149,8 @@ func (d *Desk) Reset(ctx context.Context, of plan.JSONDescriptor, by, peer strin
 	return answer, err
 }
 
-// find returns the rule of a descriptor, or nil if there is none, and a hit for each of its
-// counters. As for requests, plan makes the hits.
+// find returns the rule of a descriptor, or nil if no rule matches, and a hit for each counter of the
+// descriptor. Package plan makes the hits, in the same way as for requests.
 func (d *Desk) find(of plan.JSONDescriptor) (Counters, *descriptors.Rule, []limiter.Hit, error) {
 	domain, entries := of.Bytes()
 	if len(entries) == 0 {
@@ -185,9 +185,9 @@ func (d *Desk) find(of plan.JSONDescriptor) (Counters, *descriptors.Rule, []limi
 	return answer, rule, res.Plan.Hits, nil
 }
 
-// named returns the rule of a descriptor, its entries, and the entries as they are counted. If
-// the rule needs an entry that names a hold and the descriptor has none, named adds such an
-// entry to with: any name leads to the counter.
+// named returns the rule of a descriptor (nil if there is none), its entries, and its entries as they are
+// counted. If the rule needs an entry that names a hold and the descriptor has none, named adds such an
+// entry to the second result. Its value does not matter, because any name leads to the same counter.
 func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule *descriptors.Rule, with, counted []limiter.Entry) {
 	rule, holdEntry, counted := tree.MatchCounted(domain, entries)
 	switch {
@@ -200,7 +200,7 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (rule
 }
 
 // counters returns the limits of a rule and of the rules above it, with the counters of hits,
-// which are in the same order. A limit without a hit is not counted.
+// which must be in the same order. A limit without a hit is not counted.
 func (d *Desk) counters(ctx context.Context, rule *descriptors.Rule, hits []limiter.Hit, of *Counters) ([]Counter, error) {
 	asked := slices.Clone(hits)
 	domain, _ := of.Bytes()

@@ -21,7 +21,7 @@ import (
 
 // LogOptions are the options of a DecisionLog.
 type LogOptions struct {
-	All  bool // log admitted decisions, too
+	All  bool // also log outcomes that deny nothing
 	Rate int  // maximum number of records per second
 	Sink LogSink
 
@@ -34,7 +34,7 @@ type LogOptions struct {
 type LogSink func(ctx context.Context, batch []LogRecord) error
 
 // DecisionLog writes records of decisions to a sink that may be slow or fail. No request waits for
-// it; records that it drops are counted. It is safe for concurrent use.
+// the log, and dropped records are counted. A DecisionLog is safe for concurrent use.
 type DecisionLog struct {
 	opts    LogOptions
 	pace    *rate.Limiter
@@ -44,7 +44,7 @@ type DecisionLog struct {
 	stop    context.CancelFunc
 	records prometheus.Counter
 	dropped *prometheus.CounterVec
-	Lost    atomic.Uint64 // number of records that the sink did not take
+	Lost    atomic.Uint64 // number of records that the sink was too slow for or failed to write
 }
 
 const (
@@ -92,7 +92,7 @@ func (l *DecisionLog) add(r LogRecord) {
 	}
 }
 
-// run passes queued records to the sink until l is closed and the queue empty, or ctx ends.
+// run passes queued records to the sink until l is closed and the queue is empty, or ctx ends.
 func (l *DecisionLog) run(ctx context.Context) {
 	defer close(l.ended)
 	for ctx.Err() == nil {
@@ -118,8 +118,8 @@ func (l *DecisionLog) run(ctx context.Context) {
 	}
 }
 
-// Close writes the queued records. If ctx ends earlier, it returns and leaves behind the sink, which
-// may hang. Records that are added after Close may be lost.
+// Close waits until the queued records are written. If ctx ends earlier, Close returns the error of ctx, and
+// does not wait for the sink, which may hang. Records that are added after Close may be lost.
 func (l *DecisionLog) Close(ctx context.Context) error {
 	defer l.stop()
 	close(l.closing)
@@ -160,8 +160,8 @@ func (r *LogRecord) JSON() []byte {
 	return plaintext.JSON(b.Bytes())
 }
 
-// NewLines returns a sink that writes each record to w as a line of JSON. It ignores the context, and
-// so hangs if w does.
+// NewLines returns a sink that writes each record to w as a line of JSON. The sink ignores its
+// context, so it hangs if w hangs.
 func NewLines(w io.Writer) LogSink {
 	return func(_ context.Context, batch []LogRecord) error {
 		var text []byte
@@ -173,8 +173,8 @@ func NewLines(w io.Writer) LogSink {
 	}
 }
 
-// NewOTLP returns a sink that sends records by exporter, in the name of service, and a function that
-// closes exporter. The body of each OpenTelemetry record is its line of JSON.
+// NewOTLP returns a sink that sends records by exporter with the resource service, and a function that
+// closes exporter. The body of an OpenTelemetry record is the line of JSON of the LogRecord.
 func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) (sink LogSink, shutdown func(context.Context) error) {
 	const size = 2 * batchSize // so that only the sink flushes the processor
 	processor := sdklog.NewBatchProcessor(exporter, sdklog.WithMaxQueueSize(size), sdklog.WithExportMaxBatchSize(size), sdklog.WithExportInterval(time.Hour))

@@ -13,7 +13,7 @@ import (
 	"weir/internal/telemetry/sketch"
 )
 
-// Denial is a hit that denied its request, or would have without a shadow mode.
+// Denial is a hit that denied its request, or would have denied it without a shadow mode.
 type Denial struct {
 	Limit *limiter.Limit
 	Asked
@@ -24,12 +24,12 @@ type Denial struct {
 }
 
 const (
-	hourParts   = 12  // sub-windows of five minutes
-	partMinutes = 5   // in each of them
-	sketchSize  = 512 // keys in a sub-window
-	keySize     = 256 // bytes of a key
-	requestSize = 64  // bytes of a request's ID
-	maxBeside   = 4   // counters of a request
+	hourParts   = 12  // sub-windows of the hour
+	partMinutes = 5   // minutes in a sub-window of the hour
+	sketchSize  = 512 // maximum number of keys in a sub-window
+	keySize     = 256 // maximum bytes of a key
+	requestSize = 64  // maximum bytes of a request's ID
+	maxBeside   = 4   // maximum number of noted counters of a request
 )
 
 // Recorder counts the denials of the last minute and hour by key, with the times of the first and
@@ -38,8 +38,8 @@ const (
 // keys, each of at most 256 bytes with its domain, in at most 12 MiB.
 //
 // If more keys are denied, the keys with the most denials stay. A new key evicts a key of the limit
-// that has the most, in the current sub-window only, so a flood of random keys soon evicts its own
-// keys. It is safe for concurrent use.
+// that has the most keys, in the current sub-window only, so a flood of random keys soon evicts its own
+// keys. A Recorder is safe for concurrent use.
 type Recorder struct {
 	began time.Time // for a monotonic clock
 	seed  maphash.Seed
@@ -49,9 +49,9 @@ type Recorder struct {
 	minute, hour window
 }
 
-// window is a ring of sub-windows with the current one. So the minute is the last 50 to 60 seconds.
+// window is a ring of sub-windows. The current one is not complete, so a minute is 50 to 60 seconds.
 type window struct {
-	seconds int64 // of each
+	seconds int64 // length of a sub-window
 	ring    []subWindow
 }
 
@@ -70,7 +70,7 @@ type denied struct {
 	retryAfter  time.Duration // retry time of the last denial
 	request     []byte        // ID of the last request
 	minutes     [partMinutes]uint32
-	beside      [maxBeside]uint32 // CRC-32 of the first counters' keys of the first request if it had several
+	beside      [maxBeside]uint32 // CRC-32 of the keys of the first request's first counters, if the request had several
 }
 
 // NewRecorder returns a Recorder whose windows start now.
@@ -78,13 +78,13 @@ func NewRecorder(now time.Time) *Recorder {
 	return &Recorder{began: now, seed: maphash.MakeSeed(), minute: window{10, make([]subWindow, 6)}, hour: window{300, make([]subWindow, hourParts)}}
 }
 
-// advance sets the current time. It uses the monotonic clock from began on, so sub-windows start
-// at the same times on all servers whose clocks agreed when they started.
+// advance sets r.latest to the current time. It uses the monotonic clock from began on, so sub-windows
+// start at the same times on all servers whose clocks agreed when the servers started.
 func (r *Recorder) advance(now time.Time) {
 	r.latest = max(r.latest, r.began.Unix()+int64(max(now.Sub(r.began), 0)/time.Second))
 }
 
-// Record counts a denial. It keeps the limit of d, but none of its strings and slices.
+// Record counts a denial. It keeps d.Limit, but no string or slice of d.
 func (r *Recorder) Record(now time.Time, d *Denial) {
 	// Clients do not know the seed, so they cannot find two keys with the same hash. A limit whose
 	// amount has changed is another group, so that each denial keeps the amount that denied it.
@@ -106,7 +106,7 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 		c, known := p.keys.Add(group, key)
 		v := &c.Value
 		if !known {
-			if shown.Entries == nil { // both windows share it
+			if shown.Entries == nil { // both windows share the excerpt
 				shown = d.Excerpt(keySize)
 			}
 			v.shown, v.first, v.minutes = shown, at, [partMinutes]uint32{}
@@ -143,7 +143,7 @@ func (r *Recorder) windows(w *window) []Window {
 	return windows
 }
 
-// window returns the keys of a sub-window of length seconds, grouped by limit.
+// window returns the keys of a sub-window, grouped by limit. length is the length of the sub-window in seconds.
 func (p *subWindow) window(from time.Time, length int64) Window {
 	w := Window{From: from, OthersAtMost: p.keys.Floor}
 	indexes := map[uint64]int{} // in w.Limits, by group
@@ -181,7 +181,7 @@ func (p *subWindow) window(from time.Time, length int64) Window {
 	return w
 }
 
-// Denials are the recent denials. Its numbers count denied hits, whatever they cost.
+// Denials has the recent denials. Its numbers count denied hits, not the units that the hits cost.
 type Denials struct {
 	At     time.Time `json:"at"`
 	Minute Window    `json:"minute"`
@@ -228,11 +228,11 @@ type LimitDenials struct {
 // Key is a descriptor that a limit denied, with the times of its denials.
 type Key struct {
 	Descriptor Excerpt   `json:"descriptor"`
-	First      time.Time `json:"first"` // known denial
+	First      time.Time `json:"first"` // time of the first known denial
 	Last       time.Time `json:"last"`
 	RequestID  string    `json:"request_id,omitempty"` // ID of the last denied request, if Envoy sent one
 	RetryAfter *float64  `json:"retry_after"`          // seconds after Last, or nil if waiting does not help
-	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of the keys of counters of a denied request
+	Beside     []uint32  `json:"beside,omitempty"`     // CRC-32 of the counter keys of a denied request
 	// Minutes has the known denials of each minute, from the minute of First to the minute of Last.
 	Minutes []Minute `json:"minutes,omitempty"`
 }
@@ -240,10 +240,10 @@ type Key struct {
 // Minute has the denials of a key in one minute.
 type Minute struct {
 	Denied    uint64 `json:"denied,omitempty"`
-	RequestID string `json:"request_id,omitempty"` // ID of the last denied request of five minutes, if it came in this minute
+	RequestID string `json:"request_id,omitempty"` // ID of the last denied request in a sub-window of five minutes, if it came in this minute
 }
 
-// addMinute adds the denials of a minute since the epoch, at most an hour after First.
+// addMinute adds the denials of the minute at, counted from the epoch, which is at most an hour after First.
 func (k *Key) addMinute(at int64, m Minute) {
 	i := int(min(max(at-k.First.Unix()/60, 0), 60)) // bounded in case a clock was set
 	k.Minutes = append(k.Minutes, make([]Minute, max(i+1-len(k.Minutes), 0))...)
@@ -255,7 +255,7 @@ type Bar struct {
 	Minute
 	At     time.Time // start of the minute
 	Place  int       // from 0 for the oldest to 59 for the current minute
-	Height float64   // share of the most denials in a minute
+	Height float64   // denials divided by the largest number in any minute
 }
 
 // Bars returns the minutes of the hour before now that have denials, the newest first.
@@ -281,7 +281,7 @@ type KeyDenials struct {
 	Error  uint64 `json:"error"`
 }
 
-// LastDenial is the last denial of a key by a limit, with the number of earlier denials.
+// LastDenial is the last denial of a key by a limit, with the number of known denials.
 type LastDenial struct {
 	Source
 	Key
@@ -305,7 +305,7 @@ func (d *Denials) limits() (all []*LimitDenials) {
 	return all
 }
 
-// locate sets the location of each rule. It calls find once, with the series as keys.
+// locate sets the location of each rule. It calls find once with all series as keys, and find sets the values.
 func (d *Denials) locate(find func(locations map[limiter.Series]string)) {
 	locations := make(map[limiter.Series]string)
 	for _, l := range d.limits() {
@@ -353,7 +353,7 @@ func jsonSize(v any) int {
 	return len(text) + 1
 }
 
-// cutKeys removes all but the first most keys of each limit, and adjusts OthersAtMost.
+// cutKeys reduces the number of keys of each limit to most, and adjusts OthersAtMost.
 func (d *Denials) cutKeys(most int) {
 	for _, l := range d.limits() {
 		if len(l.Keys) > most {
@@ -363,7 +363,7 @@ func (d *Denials) cutKeys(most int) {
 	}
 }
 
-// mergeDenials adds up the denials of several servers, and their errors.
+// mergeDenials adds up the denials of several servers and the errors of these numbers, and sets Last.
 func mergeDenials(all ...Denials) Denials {
 	merged := Denials{Servers: len(all), Last: []LastDenial{}}
 	var minutes, hours []Window
@@ -378,7 +378,7 @@ func mergeDenials(all ...Denials) Denials {
 		for i := range l.Keys {
 			k := &l.Keys[i]
 			merged.Last = append(merged.Last, LastDenial{l.Source, k.Key, k.Denied - k.Error})
-			k.Minutes = nil // only Last has them
+			k.Minutes = nil // only Last has the minutes
 		}
 	}
 	slices.SortStableFunc(merged.Last, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
@@ -441,7 +441,7 @@ func mergeWindows(windows []Window) Window {
 	return merged
 }
 
-// add adds the denials of another window to k, and subtracts unlisted, which the caller adds later.
+// add adds the denials of other, from another window, to k. It subtracts unlisted, which the caller adds later.
 func (k *KeyDenials) add(other KeyDenials, unlisted uint64) {
 	sum := Key{First: earlier(k.First, other.First)}
 	for _, part := range []*Key{&k.Key, &other.Key} {

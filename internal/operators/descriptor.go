@@ -28,7 +28,7 @@ func Begin(s string, n int) string {
 	return s[:n] // not valid UTF-8
 }
 
-// Maximum sizes of texts in an Excerpt.
+// Maximum sizes of texts in an Excerpt, in bytes.
 const (
 	keptKey   = 64 // of a key or a domain
 	keptValue = 128
@@ -39,7 +39,7 @@ type Excerpt struct {
 	Domain  string         `json:"-"`
 	Entries []ExcerptEntry `json:"entries"`
 	More    int            `json:"more_entries,omitempty"` // number of entries that did not fit
-	// All reports whether all descriptors with these first entries and no other rule share the counter.
+	// All reports whether all descriptors that begin with these entries and match no other rule share the counter.
 	All bool `json:"all,omitempty"`
 	// Digest is a digest of the counter's key in hexadecimal digits, or empty if nothing is cut.
 	// It distinguishes descriptors that are equal up to the cut.
@@ -54,8 +54,8 @@ type ExcerptEntry struct {
 }
 
 // Spell returns x in the syntax of commands. If text is not the request's exact descriptor, lacks
-// says why: "cut", it is too long; "hash", a value is a digest; "all", the counter is shared by all
-// descriptors that match no other rule; "shared", it is shared by all values of a pattern.
+// says why: "cut", the descriptor is too long; "hash", a value is a digest; "all", all descriptors that
+// match no other rule share the counter; "shared", all values of a pattern share the counter.
 func (x *Excerpt) Spell() (text, lacks string) {
 	entries := make([]limiter.Entry, len(x.Entries))
 	hash, shared := false, false
@@ -75,7 +75,7 @@ func (x *Excerpt) Spell() (text, lacks string) {
 	return explain.FormatDescriptor(entries), lacks
 }
 
-// id returns a text that distinguishes x from other excerpts of its domain.
+// id returns a text that distinguishes x from other excerpts in the same domain.
 func (x *Excerpt) id() string {
 	text, _ := json.Marshal(x) // cannot fail: it has only plain fields
 	return string(text)
@@ -87,7 +87,7 @@ func (x *Excerpt) MayHave(e limiter.Entry) bool {
 	return slices.ContainsFunc(x.Entries, func(kept ExcerptEntry) bool { return x.mayBe(kept, e) })
 }
 
-// mayBe reports whether the request's descriptor has or may have e where x has kept.
+// mayBe reports whether e is, or may be, the entry of the request's descriptor that x shows as kept.
 func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 	got := kept.Bytes()
 	return got == e || got.Key == e.Key && (kept.Shared ||
@@ -95,8 +95,7 @@ func (x *Excerpt) mayBe(kept ExcerptEntry, e limiter.Entry) bool {
 		x.Digest != "" && strings.HasPrefix(e.Value, got.Value))
 }
 
-// extends reports whether the request's descriptor is, or may be, longer than entries and begins with
-// them.
+// extends reports whether the request's descriptor begins, or may begin, with entries, and has more entries.
 func (x *Excerpt) extends(entries []limiter.Entry) bool {
 	return len(x.Entries)+x.More > len(entries) && slices.EqualFunc(x.Entries[:min(len(entries), len(x.Entries))], entries, x.mayBe)
 }
@@ -105,17 +104,17 @@ func (x *Excerpt) extends(entries []limiter.Entry) bool {
 type Asked struct {
 	Domain   string
 	Entries  []limiter.Entry
-	Patterns []string // shown instead of values if not empty; may have another length than Entries, and is longer for a rule without key
+	Patterns []string // shown instead of the values at the same index, unless empty; may be shorter than Entries; longer for a rule without key
 	Key      []byte   // key of the counter
 	Hashed   bool     // show digests instead of values
 }
 
 const (
-	entryBytes = 12 // size of an entry besides its text
+	entryBytes = 12 // size of an entry without its texts
 	minValue   = 24 // least space for a value, enough for a digest
 )
 
-// Excerpt returns an Excerpt of at most size bytes, at least 128. It copies all texts.
+// Excerpt returns an Excerpt of at most size bytes. size must be at least 128. Excerpt copies all texts.
 func (a *Asked) Excerpt(size int) Excerpt {
 	x := Excerpt{
 		Domain: validUTF8(Begin(a.Domain, keptKey)), All: len(a.Patterns) > len(a.Entries),

@@ -22,24 +22,24 @@ import (
 )
 
 // Desk answers operators, for this server or for all servers that share its Redis. All fields
-// must be set unless their comments say otherwise. It is safe for concurrent use. Its errors
-// wrap a Kind if one fits.
+// must be set unless their comments say otherwise. A Desk is safe for concurrent use. Its
+// errors wrap a Kind, if there is one for the reason.
 type Desk struct {
-	Logger *slog.Logger             // takes the audit log, too
+	Logger *slog.Logger             // also gets the audit log
 	Tree   func() *descriptors.Tree // the rules in use, or nil if none are loaded yet
 	Store  limiter.CounterStore
-	Plan   plan.Options // how requests become hits
+	Plan   plan.Options // options by which requests become hits
 
 	Recorder *Recorder
 	Spending *Spending
 	InForce  *ExceptionStore
 	Servers  *Servers // or nil if this server does not share its counters
-	// Shares returns at most most shares of Envoys in limits with quota_service.
+	// Shares returns shares of Envoys in limits with quota_service. most is their maximum number.
 	Shares func(now time.Time, most int) []rlqs.Share
 }
 
 // Denials returns the recent denials of this server or of all servers. If the other servers cannot be
-// asked, the error says so, and the denials are of this server, as in Budgets and Exceptions.
+// asked, Denials, Budgets and Exceptions return an error with the answer for this server.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
 	others, err := d.others(ctx, all)
 	each := []Denials{d.denialsHere()}
@@ -58,8 +58,7 @@ func (d *Desk) denialsHere() Denials {
 	return here
 }
 
-// Budgets returns the counters of budgets with the largest used shares, of this server or of all
-// servers.
+// Budgets returns the counters of budgets with the largest used shares that this server or all servers know.
 func (d *Desk) Budgets(ctx context.Context, all bool) (BudgetList, error) {
 	others, err := d.others(ctx, all)
 	now := time.Now()
@@ -83,7 +82,7 @@ func (d *Desk) budgetsHere(now time.Time) BudgetList {
 	return list
 }
 
-// others returns the reports of the other servers if all is set.
+// others returns the reports of the other servers, or nil if all is false.
 func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	if !all || d.Servers == nil {
 		return nil, nil
@@ -95,10 +94,10 @@ func (d *Desk) others(ctx context.Context, all bool) ([]Report, error) {
 	return reports, err
 }
 
-// reportBytes bounds the denials of a report as JSON.
+// reportBytes is the maximum size of the denials in a report, as JSON.
 const reportBytes = 300 << 10
 
-// Report returns this server's report to the others.
+// Report returns this server's report for the other servers.
 func (d *Desk) Report() Report {
 	report := Report{Denials: d.denialsHere(), Budgets: mergeBudgets(d.budgetsHere(time.Now())), Uses: map[string]uint64{}}
 	report.Denials.fit(reportBytes)
@@ -110,7 +109,7 @@ func (d *Desk) Report() Report {
 	return report
 }
 
-// Exceptions returns the exceptions in force, with their uses on this server or on all.
+// Exceptions returns the exceptions in force, with their uses on this server or on all servers.
 func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
 	others, err := d.others(ctx, all)
 	list := ExceptionList{Exceptions: []plan.Exception{}, Servers: 1 + len(others)}
@@ -124,12 +123,12 @@ func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) 
 	return list, err
 }
 
-// AddException adds an exception for a person at the address peer. It notes a domain or a key that
-// no rule has.
+// AddException adds an exception for a person at the address peer. The result has a note if no rule
+// has the domain or a key of the exception.
 func (d *Desk) AddException(ctx context.Context, n plan.Exception, peer string) (plan.Exception, error) {
 	tree := d.Tree()
 	domain, entries := n.Bytes()
-	if tree != nil { // applies to the descriptors as they are counted
+	if tree != nil { // an exception applies to descriptors as they are counted
 		_, _, entries = tree.MatchCounted(domain, entries)
 	}
 	n.JSONDescriptor = plan.NewJSONDescriptor(domain, entries) // base64 only where it is needed
@@ -140,7 +139,7 @@ func (d *Desk) AddException(ctx context.Context, n plan.Exception, peer string) 
 	return added, err
 }
 
-// Kind is a kind of errors: the HTTP status of the answer.
+// Kind is a kind of errors. Its value is the HTTP status of the answer.
 type Kind int
 
 // The kinds of errors. All other errors have the status 500.
@@ -193,13 +192,13 @@ type Servers struct {
 	silence atomic.Pointer[error]
 }
 
-// Others returns the states of the other servers, as they have described themselves.
+// Others returns the last known states of the other servers, as JSON, by name.
 func (s *Servers) Others() map[string]string { return *s.others.Load() }
 
-// Silence returns the error of Redis if it does not answer this server even without requests.
+// Silence returns the error of the last attempt of Run to ask Redis, or nil. Run asks even without requests.
 func (s *Servers) Silence() error { return *s.silence.Load() }
 
-// Report is one server's share of an answer for all servers.
+// Report is one server's part of an answer for all servers.
 type Report struct {
 	Denials Denials           `json:"denials"`
 	Budgets BudgetList        `json:"budgets"`
@@ -217,13 +216,13 @@ func NewServers(shared Shared) *Servers {
 const (
 	reportsWanted  = 3 * time.Second         // time for which servers report after a call of Reports
 	reportEvery    = 750 * time.Millisecond  // interval between checks whether a report is wanted
-	reportPatience = 1250 * time.Millisecond // time that the first reports get to arrive
+	reportPatience = 1250 * time.Millisecond // time to wait for the first reports
 	presentEvery   = 5 * time.Second         // interval between two states of a server
 	presentLasts   = 3 * presentEvery        // time after which a server without a new state counts as stopped
 )
 
-// Run sends the result of state to the other servers, and the result of report while one asks for
-// it, until ctx ends.
+// Run sends the result of state to the other servers, and the result of report while a server asks for
+// reports, until ctx ends.
 func (s *Servers) Run(ctx context.Context, state func() any, report func() Report) {
 	var sent, met time.Time
 	for ctx.Err() == nil {
@@ -231,7 +230,7 @@ func (s *Servers) Run(ctx context.Context, state func() any, report func() Repor
 		s.silence.Store(&err)
 		if time.Since(sent) >= presentEvery {
 			sent = time.Now()
-			text, _ := json.Marshal(state()) // as below
+			text, _ := json.Marshal(state()) // cannot fail: it has only plain fields
 			others, err := s.shared.Present(ctx, s.name, text, presentLasts)
 			if err == nil || time.Since(met) > presentLasts { // otherwise, the known states are still recent
 				met = sent
@@ -241,7 +240,7 @@ func (s *Servers) Run(ctx context.Context, state func() any, report func() Repor
 		}
 		if err == nil && wanted {
 			text, _ := json.Marshal(report())      // cannot fail: it has only plain fields
-			_ = s.shared.Report(ctx, s.name, text) // the next one replaces it
+			_ = s.shared.Report(ctx, s.name, text) // if it fails, the next report replaces it
 		}
 		select {
 		case <-time.After(reportEvery):
@@ -250,8 +249,8 @@ func (s *Servers) Run(ctx context.Context, state func() any, report func() Repor
 	}
 }
 
-// Reports returns the reports of the other servers. If no report was asked for recently, it
-// waits for them. It fails only if Redis does; a report of another version is skipped.
+// Reports returns the reports of the other servers. If this server has not asked for them recently,
+// it waits for reportPatience until they arrive. It fails only if Redis fails, and skips unreadable reports.
 func (s *Servers) Reports(ctx context.Context) (reports []Report, err error) {
 	found, err := s.shared.Reports(ctx, reportsWanted)
 	if err == nil && time.Since(time.Unix(0, s.asked.Load())) >= reportsWanted {

@@ -8,17 +8,18 @@
 //	desk.go         Desk: questions to this server or to all; kinds of errors; Servers: states
 //	                and reports of the servers on the same Redis
 //	observer.go     Observer: denials and decisions of each request
-//	denials.go      Recorder: recent denials by key; Denials: the same as JSON, of one server
-//	                or merged
-//	budgets.go      Spending: the counters with the largest used shares; BudgetList: the same as
-//	                JSON, of one server or merged
+//	denials.go      Recorder: recent denials by key; Denials: denials of one or all servers as JSON
+//	budgets.go      Spending: the counters with the largest used shares; BudgetList: the same as JSON
 //	sent.go         sentLimits: the limit that requests last sent for each descriptor
 //	events.go       Events: CloudEvents of reached thresholds
 //	decisionlog.go  DecisionLog: records of decisions, at a limited rate, to a slow sink
 //	counters.go     peek and reset
 //	exceptions.go   ExceptionStore: exceptions in force, shared with other servers; their bounds
+//	assigned.go     amounts that are assigned to limits for single descriptors
+//	shared.go       Shared: the data that servers on one Redis share
+//	entries.go      feed: a server's copy of the shared texts
 //	descriptor.go   Excerpt: a descriptor cut to a size
 //	words.go        times and numbers for people
 //
-// Package api is the debug port, client its client, and console its pages for browsers.
+// Package api is the debug port, package client is its client, and package console has its pages for browsers.
 package operators

@@ -13,31 +13,31 @@ import (
 	"weir/internal/plan"
 )
 
-// feed keeps a server's copy of the texts that servers share up to date, by one version number and a list
-// of the last changes of each part. A change has a token of 8 bytes and the ID. If Redis loses changes, as
-// after a failover or a flush, each server that notices sets its texts again.
+// feed has a server's copy of the texts that servers share, and keeps it up to date. Redis has one version,
+// and a list of the last changes of each part. A change is a token of 8 bytes and the ID of a text. If Redis
+// loses changes, as after a failover or a flush, each server that notices the loss sets its texts again.
 type feed struct {
 	set     plan.SharedSet
-	entries EntryStore // or nil if this server does not share them
+	entries EntryStore // or nil if this server does not share its texts
 	logger  *slog.Logger
 
-	// Emptied is the time at which Redis had lost its data, in seconds since the epoch, or 0.
+	// Emptied is the time at which feed noticed that Redis had lost its data, in seconds since the epoch, or 0.
 	Emptied  atomic.Int64
-	version  string                     // its first 8 bytes differ after Redis has lost its data
+	version  string                     // last read version; its first 8 bytes are different after Redis has lost its data
 	checked  time.Time                  // time of the last comparison of all parts
-	restored int                        // texts that were set again, until they are logged
+	restored int                        // number of texts that were set again, until it is logged
 	changed  bool                       // an exception was put since take
 	changes  [plan.SharedParts][]string // the last changes that were read, newest last, or nil before the first read
 }
 
 const (
 	maxChanges = 4096        // in a list of changes, as in change.lua
-	checkEvery = time.Minute // for changes that an older version made without the list
-	atOnce     = 32          // changes in a call, so that decisions need not wait for Redis
+	checkEvery = time.Minute // to find changes that an older version of Weir made without the list
+	atOnce     = 32          // maximum number of changes in a call, so that decisions need not wait for Redis
 )
 
-// newest returns the newest change of a part that was read, or "" if there was none. Before the first
-// read, it returns a text that is no change.
+// newest returns the newest change of a part that this server has read, or "" if the part had none. Before
+// the first read, newest returns a text that is no change.
 func (f *feed) newest(part int) string {
 	known := f.changes[part]
 	switch {
@@ -56,7 +56,7 @@ func (f *feed) put(part int, id, text string) {
 	}
 }
 
-// load reads all changes if the version differs.
+// load reads the new changes of all parts if the version has changed or if the last time is checkEvery ago.
 func (f *feed) load(ctx context.Context) error {
 	if f.entries == nil {
 		return nil
@@ -92,7 +92,7 @@ func (f *feed) refreshAll(ctx context.Context) error {
 	return nil
 }
 
-// refresh reads the changes of a part.
+// refresh reads the new changes of a part. If Redis has lost changes, refresh first restores the texts.
 func (f *feed) refresh(ctx context.Context, part int) error {
 	for f.entries != nil {
 		call, cancel := context.WithTimeout(ctx, patience)
@@ -104,7 +104,7 @@ func (f *feed) refresh(ctx context.Context, part int) error {
 		switch {
 		case err != nil:
 			return err
-		case isLost || !found: // or the first read, or too far behind
+		case isLost || !found: // also at the first read, and if this server is too far behind
 			if isLost {
 				if restored, err := f.restore(ctx, part, changes); err != nil {
 					return err
@@ -155,9 +155,9 @@ func (f *feed) stored(ctx context.Context, part int) (map[string]string, error) 
 	return texts, err
 }
 
-// restore sets the known texts again that Redis has lost or has in an older form, and makes the known
-// removals that its list of changes lacks. It leaves texts that other servers have changed since then.
-// Until the texts are set, the known ones stay. It returns false if another server was faster.
+// restore sets the known texts again that Redis has lost or has in an older form, and repeats the known
+// removals that the list in Redis lacks. It leaves texts that other servers have changed since the loss.
+// f.set does not change. restore returns false if another server has changed the part first.
 func (f *feed) restore(ctx context.Context, part int, changes []string) (restored bool, err error) {
 	known, made, changed, again := map[string]bool{}, map[string]bool{}, map[string]bool{}, [][2]string{}
 	for _, change := range f.changes[part] {
@@ -195,7 +195,7 @@ func (f *feed) restore(ctx context.Context, part int, changes []string) (restore
 }
 
 // change changes texts of a part, and reads the changes. edit returns the texts by ID, or "" for a text
-// to remove. It is called again if another server has changed the part, so that no change is lost.
+// to remove. change calls edit again if another server has changed the part, so that no change is lost.
 func (f *feed) change(ctx context.Context, part int, edit func() [][2]string) error {
 	for {
 		texts := edit()

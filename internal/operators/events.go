@@ -32,14 +32,14 @@ type EventOptions struct {
 	Logger     *slog.Logger
 }
 
-// Events sends a CloudEvent when a counter reaches a threshold of notify: one event in each window
-// for all servers, and lower thresholds first. No request waits for it. It tries again until the
-// event is accepted or the window ends. It is safe for concurrent use.
+// Events sends a CloudEvent when a counter reaches a threshold of notify. Of all servers, only one sends
+// the event in each window, and lower thresholds come first. No request waits for an event. Events tries
+// again until the event is accepted or the window ends. It is safe for concurrent use.
 //
-// Servers share a mark for each threshold of a counter: claimed while a server sends the event, then
-// told. A server first sends the events of lower thresholds whose marks are not told. So a server
-// that dies delays others by at most the time of a claim. If the dead server had sent the event, the
-// repeated event has the same ID.
+// Servers share a mark for each threshold of a counter. Its text is claimed while a server sends the
+// event, and told after that. A server first sends the events of lower thresholds whose marks are not told.
+// So a server that dies delays other servers by at most the time of a claim. If the dead server had sent
+// the event, the repeated event has the same ID.
 type Events struct {
 	opts    EventOptions
 	mark    markFunc
@@ -51,10 +51,10 @@ type Events struct {
 }
 
 const (
-	eventsKept  = 4096 // at most 2 KiB each
+	eventsKept  = 4096 // maximum number of waiting events, at most 2 KiB each
 	senders     = 4
 	sendTimeout = 5 * time.Second
-	claimLasts  = 8 * time.Second // more than an attempt
+	claimLasts  = 8 * time.Second // longer than an attempt
 	lastSends   = 2 * time.Second // for the queued events when the server stops
 	told        = "told"
 	marksBytes  = 1 << 20 // without Redis: room for 30,000 thresholds
@@ -63,7 +63,7 @@ const (
 // event is the last threshold that a counter has reached, with all lower thresholds.
 type event struct {
 	data     reached
-	counter  string // digest of its key
+	counter  string // digest of the counter's key
 	percents []int
 	wait     backoff.ExponentialBackOff
 }
@@ -81,7 +81,7 @@ type reached struct {
 	} `json:"window"`
 }
 
-// NewEvents returns an Events that sends nothing until Run.
+// NewEvents returns an Events that sends nothing until Run is called.
 func NewEvents(opts EventOptions) *Events {
 	e := &Events{
 		opts: opts, queue: make(chan *event, eventsKept), warn: rate.Sometimes{Interval: time.Minute},
@@ -103,9 +103,9 @@ func NewEvents(opts EventOptions) *Events {
 	return e
 }
 
-// reach queues an event if a hit has reached a threshold. It keeps nothing of a.
+// reach queues an event if a hit has raised the used percentage to a threshold. It keeps nothing of a.
 func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decision, before, after int64) {
-	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds up to after
+	n, _ := slices.BinarySearch(h.Limit.Notify, int(after)+1) // number of thresholds that are at most the percentage after
 	if n == 0 || int64(h.Limit.Notify[n-1]) <= before {
 		return
 	}
@@ -120,7 +120,7 @@ func (e *Events) reach(now time.Time, a *Asked, h *limiter.Hit, d *limiter.Decis
 	}
 	v.data.Source = newSource(h.Limit, v.data.Descriptor.Domain, h.EffectiveMode() == limiter.Shadow)
 	v.data.Window.Start, v.data.Window.End = h.Limit.Window(now, d.ResetAfter)
-	e.queue <- v // has room for all that wait
+	e.queue <- v // has room for all waiting events
 }
 
 func (e *Events) done(outcome string) {
@@ -128,7 +128,7 @@ func (e *Events) done(outcome string) {
 	e.counted.WithLabelValues(outcome).Inc()
 }
 
-// Run sends events until ctx ends, and then the queued events for at most lastSends.
+// Run sends events until ctx ends. Then it sends the queued events, for at most the time lastSends.
 func (e *Events) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -169,8 +169,8 @@ func (e *Events) handle(ctx context.Context, v *event) {
 	time.AfterFunc(min(v.wait.NextBackOff(), left), func() { e.queue <- v })
 }
 
-// tell sends an event for each threshold whose mark is not told, the lowest first. It reports whether
-// all are told; if not and err is nil, another sender is sending one.
+// tell sends an event for each threshold whose mark is not told, the lowest first. It reports whether all
+// marks are told. If isTold is false and err is nil, another sender has claimed one of the events.
 func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 	for _, percent := range v.percents {
 		name := fmt.Sprintf("%s:%d", v.counter, percent)
@@ -187,7 +187,7 @@ func (e *Events) tell(ctx context.Context, v *event) (isTold bool, err error) {
 			return false, err
 		}
 		e.counted.WithLabelValues("sent").Inc()
-		// It expires before the window ends, so that it cannot hide an event of the next window.
+		// The mark expires before the window ends, so that it cannot hide an event of the next window.
 		_, _ = e.mark(ctx, name, told, max(time.Until(v.data.Window.End)-time.Second, time.Millisecond), true)
 	}
 	return true, nil
@@ -219,10 +219,10 @@ func (e *Events) send(ctx context.Context, name string, data *reached) error {
 	return nil
 }
 
-// markFunc is Mark of Shared.
+// markFunc is the type of Shared.Mark.
 type markFunc func(ctx context.Context, name, text string, lasts time.Duration, replace bool) (other string, err error)
 
-// localMarks returns Mark of Shared for a server whose counters no other server has.
+// localMarks returns a function that does the same as Shared.Mark, for a server that shares no counters.
 func localMarks() markFunc {
 	type mark struct {
 		text    string

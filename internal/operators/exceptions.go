@@ -25,7 +25,7 @@ import (
 
 // ExceptionStore keeps the exceptions in force until they expire. An added or removed exception takes
 // effect on this server at once, and within a second on the servers that share the exceptions.
-// While Redis fails, the known exceptions stay in force. It is safe for concurrent use.
+// While Redis fails, the known exceptions stay in force. An ExceptionStore is safe for concurrent use.
 type ExceptionStore struct {
 	// Current has the exceptions in force for requests to read, or nil if there are none.
 	Current atomic.Pointer[plan.Exceptions]
@@ -36,15 +36,15 @@ type ExceptionStore struct {
 	errors  prometheus.Counter
 
 	updating chan struct{}                 // has an element during an update; guards the fields below
-	known    map[[2]string]*plan.Exception // by ID and text, or nil if this version cannot read the text
-	next     time.Time                     // of the next expiry, at most forgetAfter ahead
+	known    map[[2]string]*plan.Exception // exceptions by ID and text; a value is nil if this version cannot read the text
+	next     time.Time                     // time of the next expiry, at most forgetAfter ahead
 	failing  bool                          // the last load failed
 	unread   error                         // why an exception cannot be read, until it is logged
 	warn     rate.Sometimes                // limits the log of unread
 }
 
 // NewExceptionStore returns the exceptions of the servers that use shared, or of this server alone if
-// it is nil. It has none until Load or Run reads them.
+// shared is nil. The store has no exceptions until Load or Run reads them.
 func NewExceptionStore(shared EntryStore, reg prometheus.Registerer, logger *slog.Logger) *ExceptionStore {
 	es := &ExceptionStore{
 		feed: feed{entries: shared, logger: logger}, updating: make(chan struct{}, 1), known: map[[2]string]*plan.Exception{},
@@ -94,8 +94,8 @@ func (es *ExceptionStore) Add(ctx context.Context, e plan.Exception, peer string
 	})
 }
 
-// Remove removes the exception with id for a person who is called by, at the address peer, and
-// logs it. Its errors wrap a Kind.
+// Remove removes the exception with the ID id, and logs the removal. The parameters by and peer are the
+// name and the address of the person who removes it. Its errors wrap a Kind.
 func (es *ExceptionStore) Remove(ctx context.Context, id, by, peer string) error {
 	return es.updateExceptions(ctx, func(ctx context.Context) error {
 		text := es.set.Text(0, id)
@@ -118,7 +118,7 @@ func (es *ExceptionStore) put(ctx context.Context, texts ...[2]string) error {
 	return err
 }
 
-// updateExceptions is update with all exceptions that other servers have added.
+// updateExceptions is update, but first reads the changes of exceptions that other servers have made.
 func (es *ExceptionStore) updateExceptions(ctx context.Context, change func(context.Context) error) error {
 	return es.update(ctx, func(ctx context.Context) error {
 		if err := es.refresh(ctx, 0); err != nil {
@@ -129,7 +129,7 @@ func (es *ExceptionStore) updateExceptions(ctx context.Context, change func(cont
 	})
 }
 
-// update calls change. Only one update runs at a time.
+// update calls change. Only one update runs at a time; update fails if it has to wait longer than patience.
 func (es *ExceptionStore) update(ctx context.Context, change func(context.Context) error) error {
 	select {
 	case es.updating <- struct{}{}:
@@ -143,18 +143,18 @@ func (es *ExceptionStore) update(ctx context.Context, change func(context.Contex
 }
 
 const (
-	patience    = 2 * time.Second // for an answer of Redis
+	patience    = 2 * time.Second // maximum time to wait for an answer of Redis
 	loadEvery   = time.Second
 	forgetAfter = time.Minute // how long Redis keeps an expired exception, because clocks of servers differ
 	markerID    = "."         // ID of a text that is missing only if Redis lost a part
 )
 
 // Run loads the shared entries every second, and at each expiry of an exception, until ctx ends. It calls
-// loaded after the first time that they are loaded.
+// loaded after the first load that succeeds.
 func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
 	first := sync.OnceFunc(loaded)
 	for ctx.Err() == nil {
-		if es.Load(ctx) == nil { // it logs its errors
+		if es.Load(ctx) == nil { // Load logs its errors
 			first()
 		}
 		wait := loadEvery
@@ -168,8 +168,8 @@ func (es *ExceptionStore) Run(ctx context.Context, loaded func()) {
 	}
 }
 
-// Load reads the shared exceptions, and removes expired ones. If Redis fails, it returns an
-// ErrUnavailable, and the known exceptions stay in force.
+// Load reads the shared exceptions and assigned amounts, and removes expired exceptions. If Redis fails,
+// Load returns an ErrUnavailable, and the known exceptions stay in force.
 func (es *ExceptionStore) Load(ctx context.Context) error {
 	return es.update(ctx, es.load)
 }
@@ -192,8 +192,8 @@ func (es *ExceptionStore) load(ctx context.Context) error {
 	return err
 }
 
-// take puts the exceptions of the known texts in force. It returns changes that remove exceptions that
-// expired more than forgetAfter ago.
+// take puts the exceptions whose texts are in es.set in force. It returns changes for put, which remove
+// the exceptions that expired more than forgetAfter ago.
 func (es *ExceptionStore) take() (old [][2]string) {
 	now := time.Now()
 	if !es.changed && now.Before(es.next) {
@@ -243,7 +243,7 @@ func (es *ExceptionStore) take() (old [][2]string) {
 	return old
 }
 
-// audited returns the fields of the audit log for e, followed by who.
+// audited returns the fields of the audit log for e, followed by the fields in who.
 func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	domain, entries := e.Bytes()
 	return append([]slog.Attr{
@@ -252,16 +252,16 @@ func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	}, who...)
 }
 
-// plain returns a field whose text other people wrote.
+// plain returns a field of the log with an untrusted value, without control characters.
 func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
 
-// ExceptionList is the answer of GET /exceptions, the newest first.
+// ExceptionList is the answer of GET /exceptions, the newest exception first.
 type ExceptionList struct {
 	Exceptions []plan.Exception `json:"exceptions"`
 	Servers    int              `json:"servers"` // number of servers that counted the uses
 }
 
-// Bounds of exceptions.
+// Bounds of exceptions. Sizes are in bytes.
 const (
 	maxText   = 4 << 10
 	maxReason = 500
@@ -272,7 +272,7 @@ const (
 	maxFor    = 366 * 24 * time.Hour
 )
 
-// check returns an ErrBadRequest with the reason if what a person says in e is invalid.
+// check returns an ErrBadRequest with the reason if a field of e that people set is invalid.
 func check(e *plan.Exception) error {
 	domain, entries := e.Bytes()
 	bytes, emptyKey := len(domain), false
@@ -313,8 +313,8 @@ func check(e *plan.Exception) error {
 	return nil
 }
 
-// readException decodes a shared exception. It fails if text has an unknown field, because the
-// exception may then apply to fewer descriptors or have another effect.
+// readException decodes a shared exception. It fails if text is invalid or has an unknown
+// field, because the field may mean that the exception applies to fewer descriptors or has another effect.
 func readException(id, text string) (*plan.Exception, error) {
 	e := new(plan.Exception)
 	err := cmp.Or(ReadJSON([]byte(text), e), check(e))

@@ -24,8 +24,8 @@ type Observer struct {
 	Hashed   bool         // show digests instead of values
 }
 
-// Observe records a decided request. It keeps nothing of r. It is the Observe of rls.Options. A call
-// after the response, such as a late charge, is logged, but does not count as a denial.
+// Observe records a decided request. It keeps nothing of r. It serves as Observe in rls.Options. A request
+// that Envoy sends after the response, such as a late charge, is logged, but does not count as a denial.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	ob.Spending.sent.observe(r, &p.Plan)
 	ob.observeBudgets(now, r, p)
@@ -49,13 +49,13 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	}
 }
 
-// asked returns the descriptor of an outcome with a hit, as the counter has it.
+// asked returns the descriptor of an outcome, as it is counted. The outcome must have a hit.
 func (ob *Observer) asked(r *plan.Request, o *plan.Outcome) Asked {
 	return Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed}
 }
 
-// observeBudgets notes each counter of a budget whose used percentage a request has changed, whose
-// limit it has exceeded, or whose amount it may have changed by a limit of its own.
+// observeBudgets notes each counter of a budget if the request has changed the used percentage, has
+// exceeded the limit, or has sent a limit, which may have changed the amount.
 func (ob *Observer) observeBudgets(now time.Time, r *plan.Request, p *plan.Result) {
 	hits, i := p.Plan.Hits, 0 // index of the next outcome's hit
 	if !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.IsBudget() }) {
@@ -114,14 +114,14 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	return r
 }
 
-// The metadata in which Envoy can send a request's ID, and the code of the response or 0 before it.
+// Metadata in which Envoy can send the ID of a request, and the status code of the response, or 0 before it.
 const (
 	RequestIDHeader    = "x-request-id"
 	ResponseCodeHeader = "x-response-code"
 )
 
 // requestID returns a request's ID from an entry of a descriptor or the metadata of the call, or ""
-// if neither has one. If values are hidden, only the metadata counts.
+// if neither has one. If Hashed is set, requestID reads only the metadata.
 func (ob *Observer) requestID(ctx context.Context, r *plan.Request) string {
 	for i := range r.Descriptors {
 		for _, e := range r.Descriptors[i].Entries {

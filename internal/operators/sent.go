@@ -7,8 +7,8 @@ import (
 	"weir/internal/plan"
 )
 
-// sentLimits remembers, for about 32,000 descriptors, the limit that the last request to this
-// server sent.
+// sentLimits remembers, for each of about 32,000 descriptors, the limit in the last request for the
+// descriptor to this server.
 type sentLimits struct {
 	any  atomic.Bool // a request has sent a limit
 	last *limiter.Recent[plan.Override]
@@ -31,8 +31,8 @@ func (s *sentLimits) observe(r *plan.Request, p *plan.Plan) {
 	}
 }
 
-// of returns a descriptor of these entries with the limit that the last request sent, if it is
-// valid. counted are the entries without the entry that names a hold.
+// of returns a descriptor with these entries, and with the limit in the last request for them if that limit
+// is valid. counted has the entries without the entry that names a hold.
 func (s *sentLimits) of(domain string, entries, counted []limiter.Entry) plan.Descriptor {
 	o := s.last.Get(limiter.Keys{}.Append(nil, domain, counted, nil))
 	return plan.Descriptor{Entries: entries, Override: o, HasOverride: o.Check() == nil}

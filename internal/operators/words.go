@@ -24,7 +24,7 @@ func (v Times) Ago(t time.Time) string {
 	return fmt.Sprintf("%s %s (%s ago)", v.Clock(t), v.Zone(), Span(v.Now.Sub(t)))
 }
 
-// Span returns the start and the end of something, or the time since the start if end is zero.
+// Span returns the start and the end of a period or, if end is zero, the start and the time since then.
 func (v Times) Span(start, end time.Time) string {
 	if end.IsZero() {
 		return v.Since(start)
@@ -77,7 +77,8 @@ func seconds(wait time.Duration) *float64 {
 	return new(wait.Seconds())
 }
 
-// Seconds converts a number of seconds in JSON to a Duration from 0 to 2^33 seconds.
+// Seconds converts a number of seconds, as in JSON, to a Duration. It clamps s to the range from 0 to
+// 2^33; NaN counts as 0.
 func Seconds(s float64) time.Duration {
 	const most = 1 << 33 // seconds, less than the longest Duration
 	if !(s > 0) {
@@ -86,7 +87,7 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// Counted returns a number with the noun what, such as "1 rule" or "2 rules".
+// Counted returns n and the noun what, with an s unless n is 1, such as "1 rule" or "2 rules".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

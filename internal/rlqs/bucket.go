@@ -11,29 +11,29 @@ import (
 	"weir/internal/limiter"
 )
 
-// bucket is a limit for one bucket ID, and the Envoys of this server that share it.
+// bucket is a limit for one bucket ID as it is counted, and the members on this server that share the limit.
 type bucket struct {
 	key     string
 	rule    *descriptors.Rule
 	limit   *limiter.Limit // of rule
 	members map[*member]struct{}
 
-	others []string  // demands of other servers
+	others []string  // demands of other servers, as JSON
 	want   uint64    // tokens that the members should have
 	share  uint64    // tokens that this server may assign
 	until  time.Time // end of share
-	local  time.Time // end of the shares that were assigned while the store failed; others may have such shares, too
+	local  time.Time // end of the shares that were assigned while the store failed; until then, other servers may have such shares, too
 
-	charged uint64 // tokens that Envoys may still use, at the last refresh or later
-	cut            // of the share among the members
-	plus    uint64 // members with a token above the level of cut
+	charged uint64 // tokens that Envoys may still use, as of the last refresh or assignment
+	cut            // division of share among the members
+	plus    uint64 // number of members that have more tokens than level
 }
 
-// member is a bucket of an Envoy.
+// member is an Envoy's part in a bucket.
 type member struct {
 	*bucket
 	envoy *Envoy            // nil if the member remains only for its charges
-	name  string            // in envoy.members
+	name  string            // key in envoy.members
 	id    []byte            // the bucket ID as the Envoy sent it
 	tree  *descriptors.Tree // the rules in which bucket was found
 
@@ -43,17 +43,17 @@ type member struct {
 
 	assigned uint64
 	expires  time.Time
-	charges  []charge // fewer tokens are charged longer
+	charges  []charge // a smaller charge ends later; the largest one counts, see held
 }
 
-// charge is tokens that an Envoy may use before until.
+// charge is a number of tokens that an Envoy may use until a time.
 type charge struct {
 	tokens uint64
 	until  time.Time
 }
 
 // rest returns the time in which an empty bucket of the limit fills. The tokens of an expired share
-// stay charged for that time, because Envoy may have used all of them just before.
+// stay charged for that time, because Envoy may have used all of them just before the expiry.
 func rest(l *limiter.Limit) time.Duration {
 	tokens, seconds := descriptors.Refill(l)
 	return time.Duration(seconds) * time.Second / time.Duration(tokens)
@@ -62,7 +62,7 @@ func rest(l *limiter.Limit) time.Duration {
 // rate returns the requests per second that a share admits.
 func (b *bucket) rate(tokens uint64) float64 { return float64(tokens) / rest(b.limit).Seconds() }
 
-// note sets the demand of the member to its reported use.
+// note sets the usage and the demand of the member from a report.
 func (m *member) note(now time.Time, u *usage) {
 	seconds := min(max(now.Sub(m.reported), reportEvery/2), reportEvery).Seconds()
 	m.admitted = float64(min(u.allowed, maxRequests)) / seconds
@@ -73,7 +73,7 @@ func (m *member) note(now time.Time, u *usage) {
 	}
 }
 
-// demand returns the tokens that the member asks for. One report without requests changes nothing.
+// demand returns the tokens that the member asks for. One report without requests does not change it.
 func (m *member) demand() uint64 { return min(cmp.Or(m.now, m.before), m.limit.Size()) }
 
 // held returns the tokens that the Envoy may use by its shares that have not expired.
@@ -86,8 +86,8 @@ func (m *member) held(now time.Time) (tokens uint64) {
 	return tokens
 }
 
-// interrupt makes the charges of m independent of its next share. Envoy begins that share with full
-// tokens, so the charges must not be part of it.
+// interrupt makes the charges of m independent of its next share. Envoy begins that share with a full
+// bucket, so the charges count in addition to the share.
 func (m *member) interrupt() {
 	if len(m.charges) > 0 {
 		m.members[&member{bucket: m.bucket, charges: m.charges}] = struct{}{}
@@ -95,7 +95,7 @@ func (m *member) interrupt() {
 	m.charges, m.assigned = nil, 0
 }
 
-// assign charges tokens until they have expired and rested.
+// assign assigns tokens for the duration lasts, and charges them for that duration plus rest.
 func (m *member) assign(now time.Time, tokens uint64, lasts time.Duration) {
 	before := m.held(now)
 	m.charges = slices.DeleteFunc(m.charges, func(c charge) bool { return c.tokens <= tokens || !c.until.After(now) })
@@ -104,7 +104,7 @@ func (m *member) assign(now time.Time, tokens uint64, lasts time.Duration) {
 	m.charged += m.held(now) - before
 }
 
-// giveUp charges the shares of an abandoned bucket only until Envoy has read that and they have rested.
+// giveUp shortens the charges of an abandoned bucket. They then last for answerDelay plus rest, at most.
 func (m *member) giveUp(now time.Time) {
 	until := now.Add(answerDelay + rest(m.limit))
 	for i := range m.charges {
@@ -114,8 +114,8 @@ func (m *member) giveUp(now time.Time) {
 	}
 }
 
-// refresh removes expired charges, and divides the share again by the demands of the members, which
-// it returns.
+// refresh divides the share again by the demands of the members, and returns these demands. It removes
+// members that remain only for charges that have expired.
 func (b *bucket) refresh(now time.Time) demands {
 	here := demands{}
 	b.charged, b.plus = 0, 0
@@ -138,18 +138,18 @@ func (b *bucket) refresh(now time.Time) demands {
 	return here
 }
 
-// ask returns the question for the share of this server.
+// ask returns the request to the store for the share of this server, which lasts for life.
 func (b *bucket) ask(now time.Time, life time.Duration) limiter.ShareAsk {
 	here := b.refresh(now)
 	all := maps.Clone(here)
 	for _, text := range b.others {
 		var there demands
-		_ = json.Unmarshal([]byte(text), &there) // of another version: no demands
+		_ = json.Unmarshal([]byte(text), &there) // a text of another version counts as no demands
 		for tokens, envoys := range there {
 			all[tokens] += envoys
 		}
 	}
-	// What all demands leave is divided evenly among the Envoys and a reserve for the next Envoy.
+	// The tokens beyond all demands are divided evenly among the Envoys and a reserve for the next Envoy.
 	b.want = fair(b.limit.Size(), all, 1).sum(here)
 	text, _ := json.Marshal(here) // cannot fail
 	want := max(b.charged, b.want)
@@ -167,7 +167,7 @@ func (m *member) target() uint64 {
 	return m.cut.share(m.demand(), m.assigned > m.level || m.plus < m.over)
 }
 
-// next returns the tokens that m can have now.
+// next returns the part of target that the charges of other members leave for m now.
 func (m *member) next(now time.Time) uint64 {
 	return min(m.target(), m.share-min(m.share, m.charged-m.held(now)))
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// demands are numbers of Envoys by the tokens that each of them asks for. Servers exchange them as JSON.
+// demands has the number of Envoys by the tokens that each of them asks for. Servers exchange demands as JSON.
 type demands map[uint64]uint64
 
 // rounded rounds a demand up to 6 significant bits, so that there are few different demands.
@@ -16,15 +16,16 @@ func rounded(tokens uint64) uint64 {
 	return (tokens + 1<<low - 1) >> low << low
 }
 
-// cut divides tokens max-min fair: small demands are met, and all larger demands get the same.
+// cut is a max-min fair division of tokens: small demands are met, and all larger demands get the same
+// amount, give or take one token.
 type cut struct {
-	level uint64 // the most that a demand gets
-	over  uint64 // demands above the level that get one token more
-	bonus uint64 // tokens for each demand beyond itself, if all are met
+	level uint64 // number of tokens for each larger demand
+	over  uint64 // number of demands above level that get one token more
+	bonus uint64 // additional tokens for each demand if all demands are met
 }
 
-// fair returns the cut of size tokens. If all demands are met, the other tokens are divided evenly
-// among the Envoys and a number of absent ones.
+// fair returns the cut of size tokens. If all demands are met, the remaining tokens are divided
+// evenly among the Envoys in d and further Envoys, whose number is absent.
 func fair(size uint64, d demands, absent uint64) cut {
 	left, envoys := size, uint64(0)
 	for _, n := range d {
@@ -41,7 +42,7 @@ func fair(size uint64, d demands, absent uint64) cut {
 	return cut{level: math.MaxUint64, bonus: left / max(all, 1)}
 }
 
-// share returns the tokens for a demand. If plus is set, the demand gets one of the tokens in over.
+// share returns the tokens for a demand. With plus, a demand above level gets one token more unless over is 0.
 func (c cut) share(tokens uint64, plus bool) uint64 {
 	switch {
 	case tokens <= c.level:
@@ -53,7 +54,7 @@ func (c cut) share(tokens uint64, plus bool) uint64 {
 	}
 }
 
-// sum returns the tokens for all of d.
+// sum returns the number of tokens for all demands in d.
 func (c cut) sum(d demands) (tokens uint64) {
 	above := uint64(0)
 	for t, n := range d {

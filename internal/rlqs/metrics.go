@@ -15,7 +15,7 @@ import (
 type Share struct {
 	Domain   string
 	Entries  []limiter.Entry // as they are counted
-	Patterns []string        // instead of values, see limiter.Keys
+	Patterns []string        // patterns that replace values, see limiter.Keys
 	Key      string
 	Limit    *limiter.Limit
 	Rates
@@ -23,14 +23,14 @@ type Share struct {
 
 // Rates are an Envoy's requests per second.
 type Rates struct {
-	Envoy  string  `json:"envoy"` // address of its connection
+	Envoy  string  `json:"envoy"` // address of the Envoy's connection
 	Demand float64 `json:"demand"`
 	Share  float64 `json:"share"`
 	Held   float64 `json:"held"` // more than Share while a larger share has not expired
-	Use    float64 `json:"use"`  // what it admitted
+	Use    float64 `json:"use"`  // requests that the Envoy admitted
 }
 
-// Shares returns the shares with the largest demands of this server, at most most.
+// Shares returns shares of Envoys on this server, the largest demand first. most is their maximum number.
 func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +45,7 @@ func (p *Pool) Shares(now time.Time, most int) (list []Share) {
 	}
 	for _, m := range members {
 		var u usage
-		_ = u.set(1, m.id, 0) // cannot fail: it was read from a report
+		_ = u.set(1, m.id, 0) // cannot fail: the ID was read from a report
 		domain, _ := m.rule.Entries()
 		_, entries := m.tree.MatchBucket(domain, u.entries)
 		list = append(list, Share{

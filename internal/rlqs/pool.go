@@ -16,32 +16,32 @@ import (
 	"weir/internal/limiter"
 )
 
-// Options configure a Pool. Failure and Servers matter only with a store.
+// Options configure a Pool. Failure and Servers matter only with a Store.
 type Options struct {
 	Rules   func() *descriptors.Tree // the current rules, or nil if none are loaded
 	Keys    limiter.Keys
-	Life    time.Duration      // of a share that is not renewed
-	Store   limiter.ShareStore // divides limits among servers; nil if this server has none beside it
+	Life    time.Duration      // lifetime of a share that is not renewed
+	Store   limiter.ShareStore // divides limits among servers, or nil if this server has each limit alone
 	Failure limiter.FailureMode
-	Servers func() int // number of servers on the store
+	Servers func() int // number of servers that share the store
 	Logger  *slog.Logger
 }
 
 const (
 	reportEvery = 5 * time.Second // interval of an Envoy's reports
 	sweepEvery  = time.Second
-	answerDelay = time.Second // until Envoy has read an answer, at most
+	answerDelay = time.Second // maximum time until Envoy has read an answer
 
-	maxRequests = 1 << 50  // of a report; more are a lie
-	maxBuckets  = 1000     // of a stream
-	fairBuckets = 100      // of a stream once half of maxBytes is used, so that few streams cannot use all
-	maxBytes    = 96 << 20 // of all members
-	memberSize  = 512      // bytes of a member without its ID, about
-	maxID       = 1 << 10  // bytes of a bucket ID
-	maxAnswer   = 1 << 20  // bytes of an answer without shares, about
+	maxRequests = 1 << 50  // in a report; a larger number must be wrong
+	maxBuckets  = 1000     // maximum number of a stream's members
+	fairBuckets = 100      // the same while more than half of maxBytes is used, so that a few streams cannot use all of it
+	maxBytes    = 96 << 20 // size of all members
+	memberSize  = 512      // approximate bytes of a member without its ID
+	maxID       = 1 << 10  // maximum bytes of a bucket ID
+	maxAnswer   = 1 << 20  // bytes of an answer after which it gets no more actions for bucket IDs without a rule
 )
 
-// Pool divides the shares of this server. Its time is an argument.
+// Pool divides the shares of this server among Envoys. Callers pass the time to its methods.
 type Pool struct {
 	opts Options
 	name string // of this server in the store
@@ -54,10 +54,10 @@ type Pool struct {
 	swept   time.Time
 	envoys  map[*Envoy]struct{}
 	buckets map[string]*bucket
-	due     map[*bucket]struct{} // to divide in the next round
-	pending map[*member]struct{} // to answer in the next round
+	due     map[*bucket]struct{} // buckets to divide in the next round
+	pending map[*member]struct{} // members to answer in the next round
 	bytes   int
-	refused uint64 // usages beyond a bound
+	refused uint64 // number of usages that were beyond a bound
 }
 
 // NewPool returns an empty Pool.
@@ -69,15 +69,15 @@ func NewPool(now time.Time, opts Options) *Pool {
 	}
 }
 
-// Envoy is a stream of an Envoy.
+// Envoy is the stream of an Envoy to this server.
 type Envoy struct {
-	name    string // its address
+	name    string // address of the Envoy
 	members map[string]*member
-	next    answer      // is sent at the end of a round
-	answers chan answer // has room for one
+	next    answer      // to be sent at the end of a round
+	answers chan answer // has room for one answer
 }
 
-// NewEnvoy adds an Envoy, which is shown under a name.
+// NewEnvoy adds an Envoy. Operators see it under the given name.
 func (p *Pool) NewEnvoy(name string) *Envoy {
 	e := &Envoy{name: name, answers: make(chan answer, 1), members: map[string]*member{}}
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *Pool) NewEnvoy(name string) *Envoy {
 	return e
 }
 
-// Remove removes an Envoy, and closes its answers. Its shares stay charged until they expire.
+// Remove removes an Envoy, and closes the channel of its answers. Its charges remain until they end.
 func (p *Pool) Remove(e *Envoy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +97,8 @@ func (p *Pool) Remove(e *Envoy) {
 	close(e.answers)
 }
 
-// Report notes the usages that an Envoy has reported. The next Round answers. An Envoy that has not
-// read its last answer needs no share.
+// Report notes the usages that an Envoy has reported. The next Round answers the report. Report
+// ignores reports of an Envoy that has not yet read its last answer, and reports before rules are loaded.
 func (p *Pool) Report(now time.Time, e *Envoy, r *report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,9 +121,9 @@ func (p *Pool) Report(now time.Time, e *Envoy, r *report) {
 	}
 }
 
-// member returns the member of an Envoy for a bucket ID by the rules of tree. If no rule has
-// quota_service for it, Envoy may admit everything, and member returns nil. It also returns nil if
-// the Envoy or the pool has too many.
+// member returns the member of an Envoy for the bucket ID of u by the rules of tree, or adds a member.
+// If the ID leads to no rule with quota_service, member lets the Envoy admit everything, and returns
+// nil. It also returns nil if the Envoy or the pool has too many members.
 func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain string, u *usage) *member {
 	id := string(limiter.Keys{}.Append(nil, "", u.entries, nil))
 	m := e.members[id]
@@ -149,7 +149,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 			e.next.blanket(u.id, allowAll, p.opts.Life)
 		}
 		return nil
-	case m != nil: // of earlier rules
+	case m != nil: // known by earlier rules
 	case len(e.members) == maxBuckets, p.bytes+len(id)+memberSize > maxBytes, p.bytes > maxBytes/2 && len(e.members) >= fairBuckets:
 		p.refuse(e, domain)
 		return nil
@@ -167,7 +167,7 @@ func (p *Pool) member(now time.Time, tree *descriptors.Tree, e *Envoy, domain st
 	return m
 }
 
-// refuse counts a usage beyond a bound, which gets no share.
+// refuse counts and logs a usage that gets no share because of a bound.
 func (p *Pool) refuse(e *Envoy, domain string) {
 	p.refused++
 	p.warnRefused.Do(func() {
@@ -176,7 +176,7 @@ func (p *Pool) refuse(e *Envoy, domain string) {
 	})
 }
 
-// leave removes a member from its Envoy. It remains in its bucket while its share is charged.
+// leave removes a member from its Envoy. The member remains in its bucket while it has charges.
 func (p *Pool) leave(m *member) {
 	delete(m.envoy.members, m.name)
 	p.bytes -= len(m.name) + memberSize
@@ -226,8 +226,8 @@ func (p *Pool) Round(ctx context.Context, now func() time.Time) {
 	}
 }
 
-// divide asks the store. Without one, this server gets what it wants, when the shares of an earlier
-// server have expired.
+// divide asks the store. Without a store, this server gets the tokens that it wants, but none until the
+// shares of an earlier server have expired.
 func (p *Pool) divide(ctx context.Context, now time.Time, asks []limiter.ShareAsk) {
 	if p.opts.Store != nil {
 		p.opts.Store.Share(ctx, p.name, asks)
@@ -240,7 +240,7 @@ func (p *Pool) divide(ctx context.Context, now time.Time, asks []limiter.ShareAs
 	}
 }
 
-// granted notes the answer to an ask made at a time.
+// granted notes the store's answer to an ask for b, which was sent at the time asked.
 func (p *Pool) granted(b *bucket, a *limiter.ShareAsk, asked time.Time) {
 	switch {
 	case a.Err == nil:
@@ -248,7 +248,7 @@ func (p *Pool) granted(b *bucket, a *limiter.ShareAsk, asked time.Time) {
 	case p.failure(b) == limiter.FailureLocal && asked.Sub(b.until) >= rest(b.limit):
 		b.share, b.local = b.limit.Size()/uint64(p.opts.Servers()), asked.Add(a.Lasts)
 	default:
-		b.share = min(b.share, a.Want) // the store may have lowered it
+		b.share = min(b.share, a.Want) // a call that fails may have lowered the share in the store
 	}
 	b.refresh(asked)
 }
@@ -258,7 +258,7 @@ func (p *Pool) failure(b *bucket) limiter.FailureMode {
 	return cmp.Or(b.limit.FailureMode, p.opts.Failure)
 }
 
-// answer answers m with its next share, or by its failure mode.
+// answer answers m with its next share or, if the store fails for too long, by the failure mode.
 func (p *Pool) answer(m *member, now time.Time) {
 	failure, lasts := limiter.FailureByDefault, min(p.opts.Life, m.until.Sub(now))
 	if lasts < time.Second { // the store fails for longer than a share lives
@@ -282,13 +282,13 @@ func (p *Pool) answer(m *member, now time.Time) {
 
 // renew assigns the next share of m.
 func (m *member) renew(now time.Time, lasts, life time.Duration, a *answer) {
-	if m.assigned > 0 && now.After(m.expires.Add(-time.Second)) { // it may have expired before this answer arrives
+	if m.assigned > 0 && now.After(m.expires.Add(-time.Second)) { // the last share may expire before this answer arrives
 		m.interrupt()
 	}
 	tokens := m.next(now)
 	switch {
 	case m.expires.IsZero() && m.rate(tokens) < m.admitted && now.Sub(m.joined) < life:
-		// It uses the share of an earlier stream, which is charged, until that expires.
+		// Envoy still uses the share of an earlier stream, which stays charged until it expires.
 	case tokens == 0:
 		m.interrupt()
 		m.expires = now.Add(lasts)
@@ -300,9 +300,9 @@ func (m *member) renew(now time.Time, lasts, life time.Duration, a *answer) {
 	}
 }
 
-// sweep removes members that have been silent for the life of a share. It has buckets divided again
-// whose members lack tokens, or whose share is not what this server wants: others wait for more, or it
-// waits for more itself.
+// sweep removes members that have not reported for the life of a share, and empty buckets. A bucket is
+// divided again if a member lacks tokens, or if the share differs from the tokens that this server wants:
+// another server may wait for more tokens, or this server does.
 func (p *Pool) sweep(now time.Time) {
 	for e := range p.envoys {
 		for _, m := range e.members {

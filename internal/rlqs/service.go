@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Between two rounds, Run waits for at least roundPause, and for pauseFactor times the duration of
-// a round, because a round visits all members of its buckets. Envoys that report meanwhile share a round.
+// After a round, Run waits for roundPause, or for pauseFactor times the duration of the round if that is
+// longer, because a round visits all members of its buckets. Envoys that report during the wait share a round.
 const (
 	roundPause  = 100 * time.Millisecond
 	pauseFactor = 15
@@ -34,7 +34,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// Register adds the service to a gRPC server, whose codec must let messages encode themselves.
+// Register adds the service to a gRPC server, whose codec must call Encode and Decode of the messages.
 func (p *Pool) Register(reg grpc.ServiceRegistrar) {
 	desc := quotav3.RateLimitQuotaService_ServiceDesc
 	desc.HandlerType = (*any)(nil)
@@ -45,7 +45,7 @@ func (p *Pool) Register(reg grpc.ServiceRegistrar) {
 	reg.RegisterService(&desc, p)
 }
 
-// serve serves a stream until it ends. A client that does not read blocks only its own sends.
+// serve serves a stream until it ends. A client that does not read delays only its own answers.
 func (p *Pool) serve(stream grpc.ServerStream) error {
 	r := new(report)
 	if err := stream.RecvMsg(r); err != nil {
@@ -63,7 +63,7 @@ func (p *Pool) serve(stream grpc.ServerStream) error {
 	defer p.Remove(e)
 	for {
 		p.Report(time.Now(), e, r)
-		*r = report{domain: r.domain} // later reports may lack it
+		*r = report{domain: r.domain} // later reports may lack the domain
 		if err := stream.RecvMsg(r); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (u *usage) set(number protowire.Number, bytes []byte, n uint64) error {
 	return nil
 }
 
-// fields calls field for each field of a message, with its value in bytes or n, until it fails.
+// fields calls field for each field of a message, with the value in bytes or n, and returns the first error.
 func fields(wire []byte, field func(number protowire.Number, bytes []byte, n uint64) error) error {
 	for len(wire) > 0 {
 		number, kind, size := protowire.ConsumeTag(wire)
@@ -106,20 +106,20 @@ const (
 	denyAll  = 1
 )
 
-// action appends an action of the given number for a bucket.
+// action appends an action for the bucket id. number is the field number of the action.
 func (a *answer) action(id []byte, number protowire.Number, fields []byte) {
 	*a = appendMessage(*a, 1, appendMessage(appendMessage(nil, 1, id), number, fields))
 }
 
-// abandon lets Envoy forget a bucket. The next request for it makes it again.
+// abandon tells Envoy to forget a bucket. The next request for the bucket creates it again.
 func (a *answer) abandon(id []byte) { a.action(id, 3, nil) }
 
-// blanket admits or denies all requests of a bucket.
+// blanket admits or denies all requests of a bucket, as rule says, for the duration lasts.
 func (a *answer) blanket(id []byte, rule uint64, lasts time.Duration) {
 	a.assign(id, appendUint(nil, 1, rule), lasts)
 }
 
-// share assigns a token bucket of size tokens, which gets fill tokens in a number of seconds.
+// share assigns a token bucket of size tokens for the duration lasts. It gets fill tokens per period of seconds.
 func (a *answer) share(id []byte, size, fill, seconds uint64, lasts time.Duration) {
 	bucket := appendMessage(appendUint(nil, 1, size), 2, appendUint(nil, 1, fill))
 	bucket = appendMessage(bucket, 3, appendUint(nil, 1, seconds))

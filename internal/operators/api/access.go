@@ -53,7 +53,7 @@ func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger)
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
-	a.sites.AddInsecureBypassPattern("/console/{$}") // other sites may link there; their requests have no cookie
+	a.sites.AddInsecureBypassPattern("/console/{$}") // other sites may link to this page; requests from such links have no cookie
 	if tokenFile == "" {
 		return a, nil
 	}
@@ -90,7 +90,7 @@ var (
 type Visitor struct {
 	Peer            string // address and kind of access, for the audit log
 	SignedIn        bool   // by the cookie of the console
-	values, changes error  // why it must not see values or make changes, or nil
+	values, changes error  // why the visitor must not see values or make changes; nil if it may
 }
 
 // MayChange reports whether v may make changes.
@@ -123,7 +123,7 @@ func (a *Access) visit(r *http.Request) Visitor {
 // visitorKey is the key of the Visitor in a request's context.
 type visitorKey struct{}
 
-// VisitorOf returns the sender of a request. It panics in an Open endpoint.
+// VisitorOf returns the sender of a request. It panics in the handler of an Open endpoint.
 func VisitorOf(r *http.Request) Visitor { return r.Context().Value(visitorKey{}).(Visitor) }
 
 // guard returns the handler of e behind a check that the sender may use e.
@@ -154,12 +154,12 @@ func (a *Access) guard(e Endpoint) http.HandlerFunc {
 	}
 }
 
-// isLocal reports whether r comes over loopback, not through a proxy, and names the server by its
-// address or localhost. Any other name may belong to a web page whose DNS resolves it to 127.0.0.1.
+// isLocal reports whether r comes over loopback, not through a proxy, and its host is an IP address or
+// localhost. Any other host may belong to a web page whose DNS resolves the host to 127.0.0.1.
 func isLocal(r *http.Request) bool {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via"}, name) {
-			return false // a local proxy added it
+			return false // a local proxy added the header
 		}
 	}
 	// Istio's proxy connects from 127.0.0.6, but to an address that is not loopback.
@@ -177,7 +177,7 @@ func isLoopback(addr string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// isRight reports whether a token is valid. It counts and logs an invalid one.
+// isRight reports whether a token is valid. It counts and logs an invalid token.
 func (a *Access) isRight(r *http.Request, token string) bool {
 	if hmac.Equal([]byte(strings.TrimSpace(token)), []byte(a.Token.Text())) {
 		return true
@@ -187,9 +187,9 @@ func (a *Access) isRight(r *http.Request, token string) bool {
 	return false
 }
 
-// signed returns the value of a cookie for the console that expires at until, in nanoseconds since
-// the epoch. It does not reveal the token. All servers with the same token accept it, because they
-// may share one address.
+// signed returns the value of a cookie for the console that expires at the time until, in nanoseconds
+// since the epoch. The cookie does not reveal the token. All servers with the same token accept the
+// cookie, because the servers may share one address.
 func (a *Access) signed(until string) string {
 	mac := hmac.New(sha256.New, []byte(a.Token.Text()))
 	_, _ = io.WriteString(mac, "weir console until "+until)
@@ -199,7 +199,7 @@ func (a *Access) signed(until string) string {
 // cookieLasts is the lifetime of a cookie.
 const cookieLasts = 12 * time.Hour
 
-// cookie returns the value of r's cookie, or "" if it is invalid.
+// cookie returns the value of r's cookie, or "" if r has no valid cookie.
 func (a *Access) cookie(r *http.Request) string {
 	cookie, err := r.Cookie(cookieName(r))
 	if a.Token == nil || err != nil {
@@ -224,7 +224,7 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // SignOut deletes the cookie in the browser. This server no longer accepts the cookie; other servers
-// with the same token accept it until it expires.
+// with the same token accept the cookie until it expires.
 func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 	if cookie := a.cookie(r); cookie != "" {
 		a.signedOut.Store(cookie, nil)
@@ -233,8 +233,8 @@ func (a *Access) SignOut(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, r, "", -time.Second)
 }
 
-// cookieName returns a name with the port, because browsers send a cookie to all ports of a host,
-// and kubectl port-forward makes several servers ports of localhost.
+// cookieName returns the name of r's cookie. The name has the port, because browsers send a cookie to all
+// ports of a host, and with kubectl port-forward, several servers are at ports of localhost.
 func cookieName(r *http.Request) string {
 	return "weir_token_" + (&url.URL{Host: r.Host}).Port()
 }

@@ -19,8 +19,8 @@ type sharedPage struct {
 	latest chan *rendering // contains the latest rendering, or nothing during the next one
 }
 
-// NewPage returns a handler that shares the pages of handler, which gets requests without a query.
-// If the version has changed, a page is never reused.
+// NewPage returns a handler that serves a page of handler to several clients. handler gets requests without
+// a URL or headers. A page is not reused after the result of version has changed.
 func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 	p := &sharedPage{handler, version, make(chan *rendering, 1)}
 	p.latest <- &rendering{}
@@ -29,7 +29,7 @@ func NewPage(handler http.Handler, version func() time.Time) http.Handler {
 
 // rendering is a rendered page. During the rendering it is the http.ResponseWriter.
 type rendering struct {
-	version, until time.Time // requests before until get this page if the version is still the same
+	version, until time.Time // requests that arrive before the time until get this page if the version is still the same
 
 	status int
 	header http.Header
@@ -45,21 +45,21 @@ func (p *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 	} else {
-		text, _ = gzip.NewReader(text) // cannot fail: at has written it
+		text, _ = gzip.NewReader(text) // cannot fail: the method at has written the bytes
 	}
 	w.WriteHeader(page.status)
 	_, _ = io.Copy(w, text) //nolint:gosec // at made the page, so its size is bounded; an error means that the client has gone
 }
 
-// A page that took longer than cheap to render is reused for shows times that long, so that a server
-// does not spend all its time on rendering.
+// If rendering a page takes more than cheap, the page is reused for the rendering time multiplied by
+// shows, so that a server does not spend all its time on rendering.
 const (
 	cheap = 50 * time.Millisecond
 	shows = 3
 )
 
-// at returns the page for a request that arrived at asked. It renders a new page unless the latest
-// one was finished after asked or may still be reused.
+// at returns the page for a request that arrived at the time asked. It renders a new page unless the
+// latest page was finished after that time or may still be reused.
 func (p *sharedPage) at(asked time.Time) *rendering {
 	page := <-p.latest
 	defer func() { p.latest <- page }()
@@ -69,7 +69,7 @@ func (p *sharedPage) at(asked time.Time) *rendering {
 	}
 	began := time.Now()
 	page = &rendering{version: version, status: http.StatusOK, header: http.Header{}}
-	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // a valid level
+	page.gzip, _ = gzip.NewWriterLevel(&page.bytes, gzip.BestSpeed) // cannot fail: the level is valid
 	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
 	_ = page.gzip.Close() // cannot fail: it writes to memory
 	page.gzip = nil       // frees the writer, which is larger than most pages

@@ -1,7 +1,7 @@
 // Package api is the debug port, which answers operators in JSON or text.
 //
 // The table of endpoints has a row for each path. Access decides whether the sender of a request
-// may use it. A function then decodes the request and answers with data of operators.Desk or of
+// may use the path. A function then decodes the request and answers with data of operators.Desk or of
 // the server.
 //
 //	server.go   Server: the table of endpoints, bodies and answers
@@ -9,8 +9,8 @@
 //	status.go   Status: the state of the server, in JSON and by the template status.txt
 //	page.go     large pages, rendered once for all readers
 //
-// To add a question of operators: its type and work in operators, its row here, its question and
-// text in client, and its command in cmd/server/operators.go.
+// To add a question of operators, add its type and work in operators, its row here, its question
+// and text in client, and its command in cmd/server/operators.go.
 package api
 
 import (
@@ -43,12 +43,12 @@ type Server struct {
 	Metrics http.Handler // for GET /stats
 	Console []Endpoint
 	Dump    func(io.Writer) error // writes the rules in use, one per line, or nothing if it fails
-	// Reload loads the rules again. It returns an ErrInvalidRules if they were read, but are
-	// invalid. The answer has the full text of the error.
+	// Reload loads the rules again. Reload returns an ErrInvalidRules if the rules were read,
+	// but are invalid. The HTTP answer has the full text of the error.
 	Reload func() error
 }
 
-// Class is a class of endpoints with the same senders.
+// Class is a class of endpoints that the same senders may use.
 type Class int
 
 // The classes of endpoints.
@@ -60,7 +60,7 @@ const (
 
 // Endpoint is a path of the debug port.
 type Endpoint struct {
-	Method, Path string // an empty Method is every method
+	Method, Path string // an empty Method means every method
 	Class        Class
 	Help         string // for the list on the status page; not listed if empty
 	MaxBody      int64  // maximum size of a request's body; 0 means bodyBytes
@@ -165,7 +165,7 @@ func (s *Server) reload() http.HandlerFunc {
 	}
 }
 
-// assign makes the changes in the lines of a body, which may have a million lines.
+// assign returns a handler that makes the changes in the lines of a body, which may have a million lines.
 func (s *Server) assign(how operators.How) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		patient := http.NewResponseController(w)
@@ -200,8 +200,8 @@ func profiles() http.HandlerFunc {
 // Maximum sizes of a request's body. bulkBytes applies to lists of assigned amounts.
 const bodyBytes, bulkBytes = 64 << 10, 1 << 30
 
-// answer returns a handler that sends the status code, with the result of ask as JSON unless it is
-// nil.
+// answer returns a handler that sends the status code, with the result of ask as JSON unless the
+// result is nil. If ask fails, the handler sends the error.
 func answer(code int, ask func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -226,7 +226,7 @@ func plain(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 }
 
-// fail answers with the text of an error, which shown makes safe, and the status of its Kind.
+// fail answers with the text of an error, which shown makes safe, and the status of the error's Kind, or 500.
 func fail(w http.ResponseWriter, err error, shown func(string) string) {
 	code := operators.Kind(http.StatusInternalServerError)
 	if body, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -245,14 +245,14 @@ func (s *Server) denials(w http.ResponseWriter, r *http.Request) {
 	ofAll(func(ctx context.Context, all bool) (operators.Denials, error) {
 		d, err := s.Denials(ctx, all)
 		if query := r.URL.Query(); query.Get("domain") != "" {
-			entries, _ := explain.ParseDescriptor(query.Get("descriptor")) // invalid ones are in no doubt
+			entries, _ := explain.ParseDescriptor(query.Get("descriptor")) // an invalid descriptor gets no note
 			d.Note = explain.Doubt(s.Tree(), query.Get("domain"), entries)
 		}
 		return d, err
 	})(w, r)
 }
 
-// ofAll answers for this server, or with ?servers=all for all servers on the same Redis.
+// ofAll returns a handler that asks this server or, with ?servers=all, all servers on the same Redis.
 func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.HandlerFunc {
 	return answer(http.StatusOK, func(r *http.Request) (any, error) {
 		servers := r.URL.Query().Get("servers")
@@ -263,8 +263,8 @@ func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.Handl
 	})
 }
 
-// posted decodes the body of a request for ask. It refuses fields that T does not have, and
-// invalid UTF-8, which the decoder would replace.
+// posted returns a handler that decodes the body of a request for ask. It refuses fields that T does not
+// have, and invalid UTF-8, which the decoder would replace.
 func posted[T any](code int, ask func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return answer(code, func(r *http.Request) (any, error) {
 		text, err := io.ReadAll(r.Body)

@@ -14,14 +14,14 @@ import (
 // Status is the state of a server, the answer of GET /status and, as text, of GET /. The text shows
 // errors, paths and other foreign texts without control characters.
 type Status struct {
-	Name          string    `json:"name"` // host, and port of the debug port
+	Name          string    `json:"name"` // host name, and port number of the debug port
 	Version       string    `json:"version"`
 	StartedAt     time.Time `json:"started_at"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	Settings      string    `json:"settings"`          // hash of the settings that change decisions
 	Health        string    `json:"health"`            // "OK", or the reason why the server should get no requests
 	Problems      []Problem `json:"problems"`          // the worst first
-	Servers       []Status  `json:"servers,omitempty"` // all on the same Redis, by name
+	Servers       []Status  `json:"servers,omitempty"` // all servers on the same Redis, sorted by name
 	Store         Store     `json:"store"`
 	Rules         Rules     `json:"rules"`
 	Exceptions    int       `json:"exceptions"` // number of exceptions in force
@@ -31,7 +31,7 @@ type Status struct {
 	Undecided float64 `json:"undecided_per_second"`
 }
 
-// Problem is something that is wrong.
+// Problem describes a condition of a server that needs an operator's attention.
 type Problem struct {
 	Red   bool      `json:"red"` // limits do not apply, or soon will not; if false, something else needs attention
 	Since time.Time `json:"since"`
@@ -41,14 +41,14 @@ type Problem struct {
 	Link  string    `json:"link"`  // section of a document that says what to do
 }
 
-// Rates are the requests per second in the five seconds before At. Undecided ones got an error, or
+// Rates are the requests per second in the five seconds before At. Undecided requests got an error, or
 // a failure mode decided them.
 type Rates struct {
 	At                            time.Time
 	Decisions, Denials, Undecided float64
 }
 
-// Store describes the store of counters. Unknown times, and fields below Works in memory, are zero.
+// Store describes the store of counters. Unknown times are zero. In memory, all fields below Works are zero.
 type Store struct {
 	Name         string    `json:"name"` // kind and address of the store
 	Works        bool      `json:"works"`
@@ -62,21 +62,21 @@ type Store struct {
 
 // Rules describes the rules in use and the last attempt to load newer ones.
 type Rules struct {
-	Path    string `json:"path"` // their source
+	Path    string `json:"path"` // source of the rules
 	Rules   int    `json:"rules"`
 	Domains int    `json:"domains"`
-	Files   int    `json:"files"`             // or resources of a control plane
+	Files   int    `json:"files"`             // number of files, or of resources of a control plane
 	Version string `json:"version,omitempty"` // version of a control plane's resources
 	// ControlPlane is the state of the connection, or empty if the rules are in files.
 	ControlPlane string    `json:"control_plane,omitempty"`
-	AwaySince    time.Time `json:"control_plane_away_since,omitzero"` // or zero if it is connected
+	AwaySince    time.Time `json:"control_plane_away_since,omitzero"` // or zero while the server is connected
 
 	Hash          string    `json:"hash,omitempty"`        // hash of the rules in use
 	InUseSince    time.Time `json:"in_use_since,omitzero"` // first load with this hash
 	LoadedAt      time.Time `json:"loaded_at,omitzero"`
 	RefusedSince  time.Time `json:"refused_since,omitzero"` // first failed load after the last success
 	FailedAt      time.Time `json:"failed_at,omitzero"`     // time of the last load, if it failed
-	Problems      string    `json:"problems,omitempty"`     // problems of that load, one per line
+	Problems      string    `json:"problems,omitempty"`     // problems of the last load, one per line, if it failed
 	FailedVersion string    `json:"failed_version,omitempty"`
 }
 

@@ -1,7 +1,7 @@
 // Package client sends questions and orders of operators to the debug port of a running server,
-// and formats its answers: in tables of up to 100 columns unless values are long, with descriptors
-// that can be pasted into the next command. It follows no redirects, which might send the token to
-// another server. Text from elsewhere is escaped by package plaintext.
+// and formats the answers as tables. A line has up to 100 characters unless values are long, and
+// descriptors can be pasted into the next command. The client follows no redirects, which might
+// send the token to another server. Text from elsewhere is escaped by package plaintext.
 //
 //	questions.go  Question: the flags of a command, and its request
 //	client.go     Client: requests and errors
@@ -34,11 +34,11 @@ type Options struct {
 	Server    string         // host:port, http://host:port or https://host:port
 	Token     string         // sent with each request unless it is empty
 	CAs       *x509.CertPool // trusted authorities, or nil for the system's
-	Timeout   time.Duration  // of each request
+	Timeout   time.Duration  // of each request, except for CSV
 	UserAgent string
 	Flags     string // added to suggested commands, such as " --server http://weir:6070"
 
-	Progress io.Writer // shows how much of a file is sent, or nil
+	Progress io.Writer // shows how much of a file is sent; nil shows nothing
 }
 
 // Client sends questions to one server. It is safe for concurrent use.
@@ -88,8 +88,8 @@ var (
 	ErrUnavailable  = errors.New("status 503 from the server") // Redis fails
 )
 
-// ask sends a request and decodes the answer. The Answer has the template text. Neither pointer is
-// nil, even if there is an error.
+// ask sends a request and decodes the answer. text is the name of the template for the Answer. Neither
+// pointer is nil, even if there is an error.
 func ask[T any](ctx context.Context, c *Client, text, method, path string, body any) (*T, *Answer, error) {
 	value := new(T)
 	a := &Answer{text: text, Value: value, Server: c.server, Flags: c.options.Flags}
@@ -108,8 +108,8 @@ func ask[T any](ctx context.Context, c *Client, text, method, path string, body 
 // maxAnswer is the maximum size of an answer. 10,000 exceptions take a few megabytes.
 const maxAnswer = 64 << 20
 
-// send sends a request with body, as CSV if it is a reader, else as JSON unless it is nil, and returns the body and the date of a
-// successful answer. Each error is one sentence that names the server.
+// send sends a request, and returns the body and the date of a successful answer. If body is an io.Reader,
+// it is sent as CSV, otherwise as JSON; nil means no body. Each error is one sentence that names the server.
 func (c *Client) send(ctx context.Context, method, path string, body any) (text []byte, date string, err error) {
 	client, kind, stream := *c.http, "application/json", io.Reader(nil)
 	switch body := body.(type) {

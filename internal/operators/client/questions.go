@@ -51,8 +51,8 @@ func (s Scope) query() string {
 	return "?servers=all"
 }
 
-// askAll asks for a list of all servers, or of one with s.This. more follows the query of s. If Redis
-// fails, askAll asks for the list of the server itself, and notes why.
+// askAll asks for a list of all servers or, if s.This is set, of the asked server only. more is added to
+// the query of s. If Redis fails, askAll asks for the list of the asked server, and notes the reason.
 func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more string) (*T, *Answer, error) {
 	list, a, err := ask[T](ctx, c, text, http.MethodGet, path+s.query()+more, nil)
 	if errors.Is(err, ErrUnavailable) && !s.This {
@@ -65,8 +65,8 @@ func askAll[T any](ctx context.Context, c *Client, s Scope, text, path, more str
 
 func (s Scope) hides(domain string) bool { return s.Domain != "" && string(s.Domain) != domain }
 
-// denials returns the denials of a part. If there are none, the answer has the server's doubt about
-// the domain and the descriptor.
+// denials returns the denials in s of descriptors that have, or may have, the given entries. If there are
+// none, the answer has a note if the server doubts the domain or the entries.
 func (s Scope) denials(ctx context.Context, c *Client, text string, of explain.Entries) (*operators.Denials, *Answer, error) {
 	doubted := url.Values{"domain": {string(s.Domain)}, "descriptor": {explain.FormatDescriptor(of)}}
 	d, a, err := askAll[operators.Denials](ctx, c, s, text, "/denials", "&"+doubted.Encode())
@@ -137,7 +137,7 @@ func (d Descriptor) counters(ctx context.Context, c *Client, path string) (*Answ
 	return a, err
 }
 
-// By is the name of the person who changes something. Its default is the parser's variable user.
+// By is the name of the person who changes something. The default is the variable user of the parser.
 type By struct {
 	By string `placeholder:"NAME" default:"${user}" help:"Who does this, for the audit log of the server. The default is your user name."`
 }
@@ -188,7 +188,7 @@ type Add struct {
 	By
 }
 
-// moment is a time of this machine's time zone.
+// moment is a time in the time zone of this machine.
 type moment struct{ time.Time }
 
 // UnmarshalText parses a date with the time of day.

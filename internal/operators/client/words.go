@@ -21,23 +21,23 @@ import (
 	"weir/internal/plan/explain"
 )
 
-// Answer is the answer of a server, with what its text needs besides.
+// Answer is the answer of a server, with the other data for the text that people read.
 type Answer struct {
 	operators.Times        // in the time zone of this machine
 	Note            string // for people, or "" if there is none
 	Bad             bool   // no rule matches the descriptor, a line is refused, or the server has a red problem
 	Value           any
-	Window          *operators.Window // of Value, to be shown
+	Window          *operators.Window // window of Value that the text shows
 	Terminal        bool              // the text is for a terminal: it has bars and colours, and long values are cut
 
 	Server, Flags string // as in Options
 
 	// Lacking has the reasons why some of the text's descriptors cannot be pasted. First has the
-	// first other descriptor, as arguments of a command. Key sets both.
+	// first descriptor that can be pasted, as arguments of a command. Key sets both fields.
 	Lacking map[string]bool
 	First   string
 
-	text string // name of its template
+	text string // name of the template of the text
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -83,7 +83,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 // The parts of a text that are coloured: the names of columns, and bars.
 var header, bar = regexp.MustCompile(`(?m)^ *[A-Z]+(?:  +[A-Z ]+)+$`), regexp.MustCompile("[▁-█]+")
 
-// Bar returns a bar whose length is proportional to n, at most 10 for most, on a terminal.
+// Bar returns a bar with a length in proportion to n, or of 10 if n is most. Without Terminal, it returns "".
 func (a *Answer) Bar(n, most uint64) string {
 	if !a.Terminal {
 		return ""
@@ -91,7 +91,7 @@ func (a *Answer) Bar(n, most uint64) string {
 	return " " + strings.Repeat("█", int(max(10*n/max(most, 1), 1)))
 }
 
-// Key returns the excerpt of a descriptor as an argument of commands, or with the reason against it.
+// Key returns an excerpt as an argument of commands or, if it cannot be pasted, with the reason in parentheses.
 func (a *Answer) Key(domain string, d operators.Excerpt) string {
 	shown, lacks := d.Spell()
 	if lacks == "" {
@@ -121,8 +121,7 @@ func blocks(bars []operators.Bar) string {
 	return string(line)
 }
 
-// lift returns the flag of an exception that lets requests pass until a limit has room, or "" if
-// no limit denies them, and an exception would do nothing.
+// lift returns the flag of an exception that lets the denied requests pass, or "" if no limit denies requests.
 func lift(limits []operators.Counter) (flag string) {
 	isFull := func(l operators.Counter) bool {
 		return !l.Unlimited && !l.Replaced && (l.Remaining == 0 || l.BannedFor > 0)

@@ -1,5 +1,5 @@
 // Package console is the part of the debug port for browsers: pages that show who is limited
-// and why, with forms to change it.
+// and why, with forms to make changes.
 //
 //	console.go     New: the endpoints, and the common parts of all pages
 //	pages.go       the data of the pages Now and Exceptions, and all forms
@@ -27,7 +27,7 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Options are more sources of data. All fields must be set and safe for concurrent use.
+// Options are the sources of data besides the api.Server. All fields must be set and safe for concurrent use.
 type Options struct {
 	History      func() []api.Rates                          // rates of the last fifteen minutes, the oldest first
 	Loads        func() []Load                               // the last loads, the newest first
@@ -39,9 +39,9 @@ type Options struct {
 type Load struct {
 	At       time.Time // time of the last load with this outcome
 	Times    int       // number of consecutive loads with this outcome
-	Rules    int       // number of rules in use since then, if it succeeded
+	Rules    int       // number of rules in use since then, if the load succeeded
 	Version  string    // version of a control plane's resources
-	Problems string    // one per line, or empty if it succeeded
+	Problems string    // one per line, or empty if the load succeeded
 }
 
 //go:embed assets pages
@@ -87,7 +87,7 @@ func New(server *api.Server, o Options) []api.Endpoint {
 				return
 			}
 			query := url.Values{"done": {done}}
-			if name == "descriptor" { // stay there
+			if name == "descriptor" { // stay on the page of the descriptor
 				query["domain"], query["descriptor"] = r.PostForm["domain"], r.PostForm["descriptor"]
 			}
 			http.Redirect(w, r, "/console/"+name+"?"+query.Encode(), http.StatusSeeOther)
@@ -135,7 +135,7 @@ type view struct {
 	Name    string
 	Visitor api.Visitor
 	Done    string // names the change that the last form made
-	Problem string // reason why it made none
+	Problem string // reason why the form or the page failed
 	Status  api.Status
 	Search  search
 	Data    any

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxDomains = 500 // in a list; with more, users type the domain
-	maxRecent  = 100 // keys that complete a search
+	maxRecent  = 100 // keys that are suggested for a search
 )
 
 // search is the data of the form that opens the page of a descriptor.
@@ -44,12 +44,12 @@ func (c *console) search(r *http.Request) search {
 // descriptorPage is the data of the page of a descriptor.
 type descriptorPage struct {
 	Form    url.Values
-	Asked   bool // there is a descriptor
+	Asked   bool // the form has a valid descriptor
 	Problem error
 	operators.Counters
 }
 
-// descriptor returns the counters and the denials of the descriptor of a form. It fails if the form
+// descriptor returns the counters and the denials of the descriptor in a form. It fails if the form
 // or the descriptor is invalid.
 func (c *console) descriptor(r *http.Request) (any, error) {
 	page := descriptorPage{Form: r.Form}
@@ -62,7 +62,7 @@ func (c *console) descriptor(r *http.Request) (any, error) {
 	}
 	page.Counters, err = c.Look(r.Context(), plan.NewJSONDescriptor(domain, entries), true)
 	if page.Asked = page.Levels != nil; page.Asked {
-		page.Problem, err = err, nil // of the counters or the other servers
+		page.Problem, err = err, nil // a failure of the store or of the other servers
 	}
 	return page, err
 }

@@ -87,7 +87,7 @@ type storePage struct {
 // Grown returns the growth of a metric without labels.
 func (s storePage) Grown(name string) float64 { return s.Now[name][""] - s.before[name][""] }
 
-// storeMetrics returns the metrics of the store, with the sum of each histogram.
+// storeMetrics returns the metrics of the store as in storePage.Now. The value of a histogram is its sum.
 func (c *console) storeMetrics() map[string]map[string]float64 {
 	byName := map[string]map[string]float64{}
 	families, _ := c.StoreMetrics.Gather() // in case of errors, it returns the other metrics
@@ -112,7 +112,7 @@ func (c *console) budgets(r *http.Request) (any, error) {
 	}{list, err}, nil
 }
 
-// day returns the points of the curve of a budget's last 24 hours, 20 units wide each.
+// day returns the points of the curve of a budget's last 24 hours. Each hour is 20 units wide.
 func day(b operators.Budget) (points string) {
 	for i, used := range b.Day {
 		x, part := float64(20*(24-len(b.Day)+i)), min(float64(used)/float64(b.Amount), 1)
@@ -167,7 +167,7 @@ func kept(domain string, d operators.Excerpt) shown {
 	return shown{explain.FormatDomain(domain), text, lacks, d.Digest}
 }
 
-// place returns a file name as HTML that lines break after slashes only.
+// place returns a file name as HTML in which a line can break only after a slash.
 func place(name string) template.HTML {
 	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(api.Short(name, 500)), "/", "/<wbr>")) //nolint:gosec // it is escaped
 }
@@ -225,10 +225,10 @@ func draw(rates []api.Rates, now time.Time) (c chart) {
 	return c
 }
 
-// point returns a point of a curve, at a part of the height.
+// point returns a point of a curve. part is its height as a share of chartHeight.
 func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f ", x, chartHeight*(1-part)) }
 
-// roundUp returns the least number that is 1, 2 or 5 times a power of ten, and not below n and 1.
+// roundUp returns the smallest of the numbers 1, 2, 5, 10, 20, 50 and so on that is not below n.
 func roundUp(n float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(max(n, 1))))
 	for _, f := range []float64{1, 2, 5} {
@@ -292,8 +292,8 @@ func exception(form url.Values) (e plan.Exception, err error) {
 	return e, nil
 }
 
-// addException, removeException and reset make the change of a form, and return the message of the
-// next page.
+// addException, removeException and reset make the change of a form, and return the name of the message
+// on the next page.
 func (c *console) addException(r *http.Request) (done string, err error) {
 	e, err := exception(r.PostForm)
 	if err != nil {

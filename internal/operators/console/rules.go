@@ -22,7 +22,7 @@ const (
 // rulesPage is the data of the page Rules.
 type rulesPage struct {
 	Filter string
-	// Of All rules, Matching contain the filter. The page has the Shown busiest of these.
+	// Numbers of the rules on the page, which are the busiest, of the rules that contain Filter, and of all rules.
 	Shown, Matching, All int
 	Interval             time.Duration // interval of the rates, or 0 if they are not known yet
 	Tree                 []*branch     // one branch for each domain
@@ -38,10 +38,10 @@ type branch struct {
 	Open  bool
 }
 
-// Link is a descriptor that leads to the rule.
+// Link returns a descriptor that leads to the rule.
 func (b *branch) Link() shown { return spell(b.Entries()) }
 
-// demand has the numbers of units per second that were requested and that exceeded the limit.
+// demand has the requested units per second, and the units per second that exceeded the limit.
 type demand struct{ Asked, Over float64 }
 
 // rules returns the page of the busiest rules that contain the filter.
@@ -65,7 +65,7 @@ func (c *console) rules(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// rates are the rates of all limits.
+// rates has the outcomes of all limits now and some time ago, from which it computes rates.
 type rates struct {
 	now, before map[limiter.Series]telemetry.Outcome
 	interval    time.Duration
@@ -74,7 +74,7 @@ type rates struct {
 // Known reports whether there are rates yet.
 func (r *rates) Known() bool { return r.interval > 0 }
 
-// Of returns the rate of a limit, or 0 if its sums restarted.
+// Of returns the rates of a limit, or 0 if its sums have not grown, as after a restart.
 func (r *rates) Of(l *limiter.Limit) demand {
 	now, was := r.now[l.Series], r.before[l.Series]
 	if now.Asked <= was.Asked || !r.Known() {
@@ -92,7 +92,7 @@ func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 	return most
 }
 
-// most returns the maxRules busiest rules in the order of rules. It may change rules.
+// most returns the maxRules busiest rules in the order of rules. It may overwrite the slice rules.
 func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
 	if len(rules) <= maxRules {
 		return rules
@@ -127,7 +127,7 @@ func growTree(rules []*descriptors.Rule, rates *rates) []*branch {
 	return root.Below
 }
 
-// sampler compares a value with its value some seconds ago. It takes a sample only when it is used.
+// sampler compares a value with its value some seconds ago. It takes a sample only when sample is called.
 type sampler[T any] struct {
 	take func() T // returns the current value
 
@@ -141,12 +141,12 @@ type sample[T any] struct {
 }
 
 const (
-	minAge = 5 * time.Second // minimum age of the older sample; if samples are frequent, it is at most twice as old
+	minAge = 5 * time.Second // minimum age of the older sample; if samples are frequent, the older sample is at most twice as old
 	maxAge = time.Minute     // maximum age of a sample that is still compared
 )
 
 // sample returns the current value, an earlier one, and the interval between them, which is 0 if there
-// is no earlier value.
+// is no earlier value that is at least a second old.
 func (s *sampler[T]) sample(now time.Time) (current, before T, interval time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
