@@ -14,8 +14,8 @@ import (
 func (t *Tree) Buckets() []*Rule { return t.buckets }
 
 // MatchBucket returns the rule with quota_service to which the entries of a bucket ID lead in some
-// order, and the entries for the key in that order. If several orders lead to rules, the order whose
-// first rule comes first in the files takes precedence. If there is no such rule, it returns nil.
+// order, and the entries in that order, with canonical addresses if networks match. If several orders
+// lead to rules, the order that comes first in the files takes precedence. Without a rule, both are nil.
 func (t *Tree) MatchBucket(domain string, entries []limiter.Entry) (*Rule, []limiter.Entry) {
 	if len(t.buckets) == 0 {
 		return nil, nil
@@ -45,13 +45,13 @@ func (t *Tree) MatchBucket(domain string, entries []limiter.Entry) (*Rule, []lim
 	return nil, nil
 }
 
-// unordered returns a name for the bucket IDs of a domain with these keys.
+// unordered returns a name for a domain and a set of keys. The order of the keys does not matter.
 func unordered(domain string, keys []string) string {
 	return fmt.Sprintf("%q", append([]string{domain}, slices.Sorted(slices.Values(keys))...))
 }
 
-// Refill returns how fast the token bucket of a limit with quota_service fills: each of its tokens
-// comes back tokens times in a number of whole seconds, because Envoy ignores fractions.
+// Refill returns the fill rate of a token bucket of size 1, as a share of l: tokens per seconds. Both
+// are whole because Envoy ignores fractions. A share of size n fills n times as fast.
 func Refill(l *limiter.Limit) (tokens, seconds uint64) {
 	if l.RequestsPerUnit == 0 {
 		return 1, 1
@@ -64,14 +64,14 @@ func Refill(l *limiter.Limit) (tokens, seconds uint64) {
 	return tokens / common, seconds / common
 }
 
-// bucketFields are the fields that a rule with quota_service may have, and bucketLimit those of
-// its limit.
+// bucketFields are the fields that a rule with quota_service may have. bucketLimit are the fields
+// that the limit of such a rule may have.
 var (
 	bucketFields = []string{"key", "value", "networks", "regex", "rate_limit", "descriptors", "share_threshold", "metadata", "quota_service"}
 	bucketLimit  = []string{"unit", "unit_multiplier", "requests_per_unit", "name", "algorithm", "burst", "failure_mode"}
 )
 
-// checkQuotaService reports what Envoy's rate_limit_quota filter cannot do.
+// checkQuotaService reports fields and limits that Envoy's rate_limit_quota filter cannot apply.
 func (d *decoder) checkQuotaService(l *level) {
 	const cannot = "quota_service has no %s: Envoy decides alone, and reports to Weir only every 5 s; remove one of them"
 	at := l.given.At("quota_service")
@@ -125,7 +125,7 @@ func (n *node) keys() (keys []string) {
 	return keys
 }
 
-// orderBuckets notes the orders of keys that lead to rules with quota_service, and warns of rules that
+// orderBuckets stores the orders of keys that lead to rules with quota_service, and warns of rules that
 // the same bucket ID reaches in different orders.
 func (l *loader) orderBuckets() {
 	l.tree.orders = map[string][][]string{}
@@ -146,8 +146,8 @@ func (l *loader) orderBuckets() {
 	}
 }
 
-// mayMeet reports whether a bucket ID can lead to both nodes, which have the same keys in different
-// orders. It assumes that different patterns of a key match a common value.
+// mayMeet reports whether the entries of a bucket ID can lead to n in one order and to other in another.
+// Both must have the same keys. mayMeet assumes that different patterns of a key match a common value.
 func (n *node) mayMeet(other *node) bool {
 	way, differ := n.path()[1:], false
 	for i, m := range other.path()[1:] {

@@ -20,7 +20,7 @@ type decoder struct {
 	*tables
 	domain string
 	root   *node      // root node of the domain
-	long   [2]*node   // result of tooLong, nil before the first call
+	long   [2]*node   // result of tooLong; the nodes are nil before the first call
 	way    []pathNode // nodes from the domain to the current descriptor
 
 	level       level       // the current descriptor
@@ -40,7 +40,7 @@ func (l *loader) newDecoder(name string) *decoder {
 	return d
 }
 
-// document reads a document at once.
+// document reads a document that was parsed as a whole.
 func (d *decoder) document(root *yaml.Node) {
 	if d.begin(root) {
 		d.Field(root, "descriptors", func(n *yaml.Node) { d.descriptors(d.root, n) })
@@ -100,13 +100,13 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	return true
 }
 
-// level has the fields of one descriptor while it is read.
+// level has the fields of one descriptor while the descriptor is read.
 type level struct {
 	Rule              // without properties of ancestors, and with modes not yet applied to limits
 	key, value string // value may be the text of a regular expression
 	regex      *regex
 	how        How
-	from       string // the one of matcherFields that is given, or ""
+	from       string // name of the given field among matcherFields, or ""
 
 	hasLimit      bool // rate_limit is given and not null; its limits may be invalid
 	shadow, quota bool
@@ -115,11 +115,11 @@ type level struct {
 	given         strictyaml.Given
 }
 
-// maxWay limits the total length of the keys and values above a rule, in bytes, because every
-// rule below repeats them in its names.
+// maxWay is the maximum total length, in bytes, of the keys and values that lead to a list of
+// descriptors. Every rule in the list repeats these keys and values in its names.
 const maxWay = 64 << 10
 
-// descriptors reads a list into the children of parent.
+// descriptors reads a list of descriptors into the children of parent.
 func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	if len(parent.way()) > maxWay {
 		d.Problem(strictyaml.At(list), "the keys and values that lead here are too long, at most %d bytes are allowed", maxWay)
@@ -133,7 +133,7 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	})
 }
 
-// makeRoom allocates space for a number of children, unless n already has children. It saves 3 %
+// makeRoom allocates space for a number of children, unless n already has children. This saves 3 %
 // of the time to load 100,000 rules.
 func (n *node) makeRoom(children int) {
 	if n.exact == nil {
@@ -276,9 +276,9 @@ func (d *decoder) rule(l *level) *Rule {
 	return r
 }
 
-// setHold sets the key of the entries that name holds or reservations of r: the key in its own
-// limits or, if they have none, in the rules above whose limits apply below. The two keys must not
-// differ, and all limits must have holds, or all reservations.
+// setHold sets Hold and InFlight of r. Hold is the key in r's own limits or, if they have none, in the
+// rules above whose limits apply below. setHold reports a problem if the two keys differ, or if some
+// of these limits have holds and others have reservations.
 func (d *decoder) setHold(r *Rule) {
 	settles := false
 	if above := r.Above; above != nil {

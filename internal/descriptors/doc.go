@@ -2,19 +2,19 @@
 // finds the rule for a descriptor.
 //
 // Loading either returns a Tree, or Problems that name each file, line and column. A Tree
-// is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule
-// without allocating.
+// is immutable: when a file changes, a new Tree replaces it. Tree.Match finds a rule,
+// nearly always without allocating.
 //
 // Start with load.go, which calls the other files in this order:
 //
 //   - file.go reads files, message.go turns messages into the nodes of an equivalent file;
 //   - fields.go has a row for each field of the format;
-//   - decode.go reads descriptors into the tree, limit.go, override.go and values.go their fields;
+//   - decode.go reads descriptors into the tree; limit.go, override.go and values.go read fields;
 //   - warning.go and hidden.go warn of valid rules that are probably mistakes;
 //   - match.go finds rules; patterns.go, wildcard.go, regex.go and network.go find rules whose
 //     values are not listed, within the bound of work.go;
 //   - trace.go, dump.go and label.go show rules to people and metrics.
 //
 // ARCHITECTURE.md, "To add", lists the steps to add a field. The package does not depend on
-// counters, stores or gRPC, and only on the types of limiter.
+// counters, stores or gRPC. From package limiter, it uses only limits, entries and labels.
 package descriptors

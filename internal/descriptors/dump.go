@@ -80,14 +80,14 @@ func (n *node) words() []string {
 	return words
 }
 
-// Way returns String without the domain, which is the rule's name in metrics.
+// Way returns the part of String after the domain. This part is the rule's name in metrics.
 func (r *Rule) Way() string { return r.node.way() }
 
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
-// Entries returns the domain of r and entries that lead to r. An entry for any value has no
-// value, and an entry for a list has its first value. Wildcards and regular expressions are
-// returned as text. For a rule without key, the entries lead to its level.
+// Entries returns the domain of r and entries that lead to r. An entry for any value has an empty
+// value, and an entry for a list has the first item of the list. Wildcards and regular expressions
+// are returned as text. For a rule without key, the entries lead to the level of the rule.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	path := r.node.path()
 	for _, n := range path[1:] {
@@ -107,8 +107,8 @@ func (n *node) path() (way []*node) {
 	return way
 }
 
-// word returns n in the form of Spell. So it quotes a key that equals noKey, but not the name
-// noKey of a rule without key.
+// word returns n in the form of Spell, but does not quote the name of a rule without key or of a
+// node of tooLong. Spell quotes these names, so that a key with the same text looks different.
 func (n *node) word() string {
 	if n.parent != nil && n.how == Nowhere || n.how == TooLong {
 		return n.entry.Key
@@ -165,7 +165,7 @@ func (f *shownFields) add(isSet bool, field string, value any) {
 	}
 }
 
-// ModeWord returns the field that selects a mode, or enforced.
+// ModeWord returns the name of the field that selects the mode m, or "enforced" for Enforced.
 func ModeWord(m limiter.Mode) string {
 	return [...]string{limiter.Enforced: "enforced", limiter.Shadow: "shadow_mode", limiter.Quota: "quota_mode"}[m]
 }

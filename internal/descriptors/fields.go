@@ -106,9 +106,9 @@ const textNeeded = "%s must not be empty"
 // later reads nothing, because nested descriptors are read after their parent has a node.
 func later(*yaml.Node) {}
 
-// Words of values, and words that are not valid.
+// Words that are allowed as values, and replacements for words that are not allowed.
 var (
-	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
+	charges = []string{"auto", "admitted", "always"} // in the order of limiter.Charge, from limiter.Auto on
 
 	// gone has, for each field of earlier versions, a message with its replacement.
 	gone = map[string]string{
@@ -124,8 +124,8 @@ var (
 	}
 )
 
-// fields reads a mapping by a table. It skips fields for which isUnset, if not nil, returns
-// true.
+// fields reads a mapping by a table, and returns the fields that it read. It skips fields for which
+// isUnset, if not nil, returns true.
 func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *yaml.Node) bool) strictyaml.Given {
 	g := strictyaml.Given{Mapping: n, Fields: make([]strictyaml.GivenField, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
@@ -138,7 +138,7 @@ func (d *decoder) fields(n *yaml.Node, t *table, isUnset func(name string, n *ya
 	return g
 }
 
-// value reads n into into; see field.
+// value reads n into the variable or function into, see field.
 func (d *decoder) value(into any, n *yaml.Node) {
 	switch v := into.(type) {
 	case func(*yaml.Node):
@@ -160,7 +160,7 @@ func (d *decoder) value(into any, n *yaml.Node) {
 	}
 }
 
-// elsewhere returns the kind of mapping to which a misplaced field belongs, or "".
+// elsewhere returns the kind of mapping to which a misplaced field belongs, or "" if none has such a field.
 func elsewhere(field string) string {
 	switch {
 	case slices.Contains(format.descriptor.names, field):

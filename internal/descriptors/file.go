@@ -23,10 +23,10 @@ type File struct {
 // ReadFiles reads the rule files at paths.
 //
 // It reads directories recursively, in the order of names. In directories, it reads files with
-// the extension .yaml, .yml, .json or none, except *_test.yaml, and returns the paths of other
-// files in skipped. It ignores names that begin with a dot, so that it reads the files of a
-// mounted ConfigMap only once. Files in paths themselves may have any name. The error names
-// every path that cannot be read or is not a regular file.
+// the extension .yaml, .yml, .json or none, and returns the paths of other files, and of links to
+// directories, in skipped. It ignores *_test.yaml, and names that begin with a dot, so that it reads
+// the files of a mounted ConfigMap only once. Files in paths themselves may have any name. The error
+// names every path that cannot be read or is not a regular file.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
@@ -35,9 +35,9 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// ReadWithSiblings reads path as ReadFiles does, and then the files and directories beside it
-// whose names begin with its name and a dot, such as config.yaml beside config. If such files
-// exist, path itself may be missing.
+// ReadWithSiblings reads path as ReadFiles does, and then the files and directories beside path
+// whose names begin with the name of path and a dot, such as config.yaml beside config. If such
+// files exist, path itself may be missing.
 func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	var r, siblings reader
 	siblings.directory(filepath.Dir(path), filepath.Base(path)+".")
@@ -132,7 +132,7 @@ func ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// ReadStream reads a file from r, such as the standard input. Problems refer to it by name.
+// ReadStream reads a file from r, such as the standard input. Problems call the file by name.
 func ReadStream(r io.Reader, name string) (File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	if err != nil {

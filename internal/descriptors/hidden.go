@@ -20,15 +20,15 @@ const (
 	nodeWork    = 32 // cost of comparing two nodes
 )
 
-// valued is a node for certain values of its key. values has these values or, for networks, an
-// address of each. It is empty for a regular expression, whose values are unknown.
+// valued is a node for certain values of its key. values has these values or, for networks, the
+// first address of each network. values is empty for a regular expression, whose values are unknown.
 type valued struct {
 	*node
 	values []string
 }
 
-// warnOfHidden warns of nodes that lack limits of a more general node, and of nodes for any
-// value of a key that no value reaches.
+// warnOfHidden warns of nodes that lack limits of a more general node, and of nodes for any value
+// that are never reached.
 func (l *loader) warnOfHidden() {
 	work := maxCompared
 	var lacking []*node // nodes that lack limits of a more general node
@@ -69,9 +69,9 @@ func (l *loader) warnOfHidden() {
 	}
 }
 
-// hiddenBy returns the nodes to which the values of v would lead without v, until too little
-// work is left. A wildcard is looked up like a value: another wildcard that matches its text
-// matches all its values, because a '*' of the other covers each '*' in the text.
+// hiddenBy returns the nodes to which the values of v would lead without v. It stops when too little
+// work is left. It looks up a wildcard by its text: another wildcard that matches this text also
+// matches every value of the wildcard, because a '*' of the other covers each '*' in the text.
 func (v valued) hiddenBy(work *Work) (generals []*node) {
 	if p := v.parent.patterns[v.entry.Key]; p != nil && p.compared < 0 {
 		return nil // there are too many wildcards
@@ -99,8 +99,8 @@ func (r *Rule) isLimited() bool {
 	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
 
-// lost appends to list the paths from general to limits that n lacks, up to one more than a
-// warning names. way is the path below the compared nodes that leads to both n and general.
+// lost appends to list the paths to limits below general that n lacks, until list has more than
+// maxLost paths. way is the path so far, which leads to n and to general, or "itself" at the start.
 func (n *node) lost(list []string, general *node, way string, work *Work) []string {
 	own := n.rule
 	if own != nil && own.below {
@@ -136,8 +136,8 @@ func (n *node) lost(list []string, general *node, way string, work *Work) []stri
 	return list
 }
 
-// same returns the child of n, or nil, to which an entry for other leads, where other is a child
-// of another node. known is false if this cannot be decided, as for some regular expressions.
+// same returns the child of n to which the entry of other leads, or nil. other is a child of another
+// node. known is false if the result cannot be decided, as for some regular expressions.
 func (n *node) same(other *node, work *Work) (child *node, known bool) {
 	e, p := other.entry, n.patterns[other.entry.Key]
 	switch {

@@ -157,8 +157,7 @@ func (d *decoder) hold(n *yaml.Node) {
 	d.limitFields.Hold = d.neededText(n, d.Text, "a key is required; use that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
-// neededText returns the text of n that read returns. If it is empty, neededText reports
-// problem.
+// neededText returns the text that read returns for n, and reports problem if the text is empty.
 func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
 	text, ok := read(n)
 	if ok && text == "" {

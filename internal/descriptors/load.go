@@ -160,7 +160,7 @@ func (l *loader) result() (*Tree, error) {
 }
 
 // checkHolds reports nodes below n whose key names holds in the domain. An entry that names a
-// hold must not lead to a node, so that it can be anywhere in a descriptor.
+// hold must not lead to a node, so that the entry can be anywhere in a descriptor.
 func (l *loader) checkHolds(domain string, n *node) {
 	for _, child := range n.children {
 		if r := l.tree.holds[limiter.Entry{Key: domain, Value: child.entry.Key}]; r != nil {

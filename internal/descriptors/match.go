@@ -15,9 +15,9 @@ type Tree struct {
 	labels  map[string]string // names of the domains in metrics
 	rules   []*Rule           // all rules in the order of the files
 	buckets []*Rule           // the rules with quota_service
-	// orders has the orders of keys that lead to buckets, by unordered.
+	// orders has the orders of keys that lead to buckets, by the result of unordered for the keys.
 	orders map[string][][]string
-	// holds has, by domain and key, the first rule whose holds the entry with that key names.
+	// holds has, by domain and key, the first rule whose holds are named by entries with that key.
 	holds map[limiter.Entry]*Rule
 
 	warnings Problems
@@ -25,8 +25,8 @@ type Tree struct {
 
 // Rule applies to the descriptors that lead to a node. It is immutable.
 type Rule struct {
-	// Above is the next rule above this rule whose limits apply below it, and so to the same
-	// descriptors. It is nil if there is none.
+	// Above is the nearest rule above this rule whose limits apply below, and so also to the
+	// descriptors of this rule. It is nil if there is none.
 	Above *Rule
 	// Override says how to count a limit that a request sends to replace Limits. It may be nil.
 	Override *Override
@@ -34,14 +34,14 @@ type Rule struct {
 	// descriptor is known and unlimited.
 	Limits []*limiter.Limit
 	// Patterns has, for each level with share_threshold, the text that replaces its values in
-	// the counter's key, and "" for other levels. The last element is such a text; without any,
-	// Patterns is nil. limiter.Keys.Append takes it.
+	// the counter's key, and "" for other levels. It ends with the last level with share_threshold,
+	// and is nil if there is none. Patterns is an argument of limiter.Keys.Append.
 	Patterns []string
-	// Hold is the key of the entry that names a hold of the concurrency limits here and in
-	// Above, or a reservation of their other limits, or "" without such limits. The entry is not
-	// part of the path to the rule, and may be anywhere in a descriptor.
+	// Hold is the key of the entry that names a hold of concurrency limits, or a reservation of
+	// limits with settle, of this rule and Above. It is "" if there are no such limits. The entry
+	// is not part of the path to the rule, and may be anywhere in a descriptor.
 	Hold string
-	// InFlight reports whether there are concurrency limits here or in Above.
+	// InFlight reports whether this rule or Above has concurrency limits.
 	InFlight bool
 	// Metadata is sent in answers about this rule. It may be nil. Its values have the types of
 	// encoding/json.
@@ -49,7 +49,7 @@ type Rule struct {
 
 	node *node
 	// labels are the names of the levels in metrics, or nil if no name contains a request's
-	// value. Then the limits' series have the complete names.
+	// value. If labels is nil, the series of the limits have the complete names.
 	labels []levelLabel
 	// Settings that put values of requests into labels.
 	detailedMetric, valueToMetric bool
@@ -70,14 +70,14 @@ type node struct {
 	line, column int32 // location in file; 0 for a resource of a control plane
 	index        int32 // index in its list of descriptors
 	more         int32 // number of values or networks besides the first
-	order        int32 // rank by location of a wildcard or regular expression among its siblings with the same key
+	order        int32 // for a wildcard or regular expression, its rank by location among siblings with the same key
 	how          How   // how entries lead here; Nowhere for a domain or a rule without key
 	limited      bool  // the node or a node below it has a limit that counts
 	matchesAll   bool  // one of its wildcards or its regular expression matches every value
 
 	// rule applies to descriptors that end here. It is nil if the node only has children.
 	rule *Rule
-	// quota is the rule of a node with quota_service, which has no rule then.
+	// quota is the rule of a node with quota_service. Such a node has a nil rule.
 	quota *Rule
 	// keyless applies to entries that lead to no child. The node of keyless is not among the
 	// children.
@@ -121,8 +121,8 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	}
 }
 
-// Locations sets each value of bySeries to the location of the first rule that has a limit with
-// that series. Values of series without a rule stay.
+// Locations sets each empty value of bySeries to the location of the first rule that has a limit
+// with that series. It does not change the values of series that no limit has.
 func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 	for _, r := range t.rules {
 		for _, l := range r.Limits {
@@ -134,21 +134,21 @@ func (t *Tree) Locations(bySeries map[limiter.Series]string) {
 }
 
 // Match returns the rule that applies to a descriptor: the rule to which its entries lead level
-// by level. If there is none, it is the nearest rule above whose limits apply below, or nil. But
-// if an entry leads nowhere, the rule without key of its level takes precedence. The limits of
-// Above apply, too. Match does not backtrack and does not allocate. All descriptors of a request
-// share work.
+// by level. If there is no such rule, Match returns the nearest rule above whose limits apply below,
+// or nil. But if an entry leads nowhere, the rule without key of that level takes precedence. The
+// limits of rule.Above apply, too. Match does not backtrack, and allocates only for some values that
+// it compares with networks. All descriptors of a request share work.
 //
 // holdEntry is the index of the entry that names the rule's hold and is not part of the path, or
 // -1. If the rule needs a hold and holdEntry is -1, the rule's concurrency limits must deny.
-// counted has the entries for the key: entries, or a copy with canonical addresses if networks
-// match.
+// counted has the entries for the keys of counters: entries, or a copy with canonical addresses if
+// networks match.
 func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	n, holdEntry := t.domains[domain], -1
 	if n == nil {
 		return nil, -1, entries
 	}
-	var without *Rule // result in case the entry at holdEntry does not name a hold of the rule
+	var without *Rule // the result if the entry at holdEntry does not name a hold of the rule
 	for i, e := range entries {
 		if next := n.next(e, work); next != nil {
 			switch p := n.patterns[e.Key]; {
@@ -177,7 +177,7 @@ func (t *Tree) Match(domain string, entries []limiter.Entry, work *Work) (rule *
 	return rule.withHold(without, holdEntry, entries)
 }
 
-// MatchCounted is Match with all of MaxWork. counted is without the entry at holdEntry.
+// MatchCounted is like Match with MaxWork, but counted does not contain the entry at holdEntry.
 func (t *Tree) MatchCounted(domain string, entries []limiter.Entry) (rule *Rule, holdEntry int, counted []limiter.Entry) {
 	work := MaxWork
 	if rule, holdEntry, counted = t.Match(domain, entries, &work); holdEntry >= 0 {
@@ -202,7 +202,7 @@ func canonical(entries []limiter.Entry, i int) []limiter.Entry {
 	return entries
 }
 
-// above returns the rule of n or of its nearest ancestor whose limits apply below it, or nil.
+// above returns the nearest rule, of n or of an ancestor, whose limits apply below, or nil.
 func (n *node) above() *Rule {
 	for ; n != nil; n = n.parent {
 		if n.rule != nil && n.rule.below {
@@ -212,9 +212,9 @@ func (n *node) above() *Rule {
 	return nil
 }
 
-// withHold returns the results of Match, where r is the rule that matched without the entry at
-// holdEntry. If that entry does not name a hold of r, the rule is without, as if the entry had
-// led nowhere.
+// withHold returns the results of Match. r is the rule that the entries lead to if Match skips the
+// entry at holdEntry. If that entry does not name a hold of r, withHold returns the argument
+// without instead of r, as if the entry had led nowhere.
 func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (*Rule, int, []limiter.Entry) {
 	if holdEntry >= 0 && (r == nil || r.Hold != entries[holdEntry].Key) {
 		r, holdEntry = without, -1
@@ -225,9 +225,9 @@ func (r *Rule) withHold(without *Rule, holdEntry int, entries []limiter.Entry) (
 	return r, holdEntry, entries
 }
 
-// Passed returns the last rule above the end of a descriptor whose limits apply below that rule.
-// The descriptor matched r, and entries is its length without the entry that names a hold. A
-// rule at the end itself is not passed, nor is a rule without key.
+// Passed returns the lowest rule whose limits apply below and which a descriptor passes before its
+// end, or nil. r is the rule that Match returned, and entries is the number of the descriptor's
+// entries without the entry that names a hold. A descriptor never passes a rule without key.
 func (r *Rule) Passed(entries int) *Rule {
 	if entries > int(r.levels) && !r.IsKeyless() {
 		return r
@@ -236,8 +236,8 @@ func (r *Rule) Passed(entries int) *Rule {
 }
 
 // Counted returns the entries in the keys of r's counters, for a descriptor that matched r or a
-// rule below it: the entries that lead to r. For a rule without key, it returns all entries, or
-// only the path to its level if all descriptors share a counter.
+// rule below it: the entries that lead to r. For a rule without key, Counted returns all entries
+// or, with share_threshold, only the entries that lead to the rule's level.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {
 	case !r.IsKeyless():

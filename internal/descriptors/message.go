@@ -16,8 +16,8 @@ import (
 // mostUnknown limits the number of unknown fields that are reported for one resource.
 const mostUnknown = 20
 
-// message returns a message of a control plane as the YAML nodes of an equivalent file, so that
-// one decoder checks both. The nodes have no position. It warns of unknown fields.
+// message returns a message of a control plane as the YAML nodes of an equivalent file, so that one
+// decoder checks messages and files. The nodes have no position. message warns of unknown fields.
 func (d *decoder) message(m protoreflect.Message) *yaml.Node {
 	runtime.Gosched()
 	rest := m.GetUnknown()

@@ -40,8 +40,8 @@ const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 // parseAddress returns the address in a value of a request. It converts IPv4 addresses in IPv6
 // form to IPv4, and removes the zone, which Envoy sends with link-local addresses.
 //
-// netip.ParseAddr allocates when it fails, and keeps every zone in memory. So it gets only
-// values that look like an address; an invalid value among them costs 48 bytes.
+// netip.ParseAddr allocates when it fails, and keeps every zone in memory. So parseAddress calls it
+// only for values that look like an address, without the zone; an invalid one costs 48 bytes.
 func parseAddress(value string) (address netip.Addr, ok bool) {
 	zone := strings.IndexByte(value, '%')
 	if zone > 0 && zone < len(value)-1 {

@@ -13,13 +13,13 @@ import (
 // Override says how to count a limit that a request sends to replace a rule's limit. It is
 // comparable. The zero Override counts in fixed windows and admits any amount.
 type Override struct {
-	Like   *limiter.Limit // limit of the rule; the request's limit has its algorithm and options
+	Like   *limiter.Limit // limit of the rule, or nil; the request's limit gets the same algorithm and options
 	Most   uint64         // maximum amount per period of Like, or 0 if a request may send any amount
 	Series limiter.Series // labels in metrics
 }
 
-// NewLimit returns the limit of amount per multiplier units, counted as o says, or the error of
-// limiter.NewLimit. For calendarMonths, see Options.
+// NewLimit returns the limit of amount per period of multiplier times unit, counted as o says, or
+// the error of limiter.NewLimit. For calendarMonths, see Options.
 func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32, calendarMonths bool) (*limiter.Limit, error) {
 	s := limiter.Spec{}
 	if o.Like != nil {
@@ -33,8 +33,8 @@ func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32,
 	return limiter.NewLimit(s)
 }
 
-// proportional scales burst from a limit of most to a limit of amount, to at least 1 unless
-// burst is 0.
+// proportional scales burst from a limit whose amount is most to a limit of amount. It returns at
+// least 1 and at most limiter.MaxAmount, or burst itself if burst or most is 0.
 func proportional(burst, amount, most uint64) uint64 {
 	if burst == 0 || most == 0 {
 		return burst
@@ -47,7 +47,7 @@ func proportional(burst, amount, most uint64) uint64 {
 	return min(max(scaled, 1), limiter.MaxAmount)
 }
 
-// NewMost returns the limit that admits o.Most per period of o.Like.
+// NewMost returns the limit that admits o.Most per period of o.Like, which must not be nil.
 func (o *Override) NewMost() (*limiter.Limit, error) {
 	return o.NewLimit(o.Most, o.Like.Unit, o.Like.UnitMultiplier, false)
 }
@@ -65,8 +65,7 @@ func (d *decoder) override(n *yaml.Node) {
 	d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
 }
 
-// checkOverride links the override of a level to the level's limit, and reports an invalid
-// override.
+// checkOverride links the override of a level to the level's limit, and reports an invalid override.
 func (d *decoder) checkOverride(l *level) {
 	o, at := l.Override, l.given.At("override")
 	switch {

@@ -15,16 +15,16 @@ type patterns struct {
 	regexes   []*regex
 	count     int32 // number of children with wildcards or regular expressions
 	steps     int   // steps of all regular expressions
-	catchAll  *node // first child that matches every value and so hides later ones, or nil
+	catchAll  *node // first child that matches every value and so hides later children, or nil
 	last      *node // last child with a wildcard or regular expression
 	tooLong   *node // node for values that take too much work
-	shadowed  *node // becomes tooLong if no rule that could apply instead denies
+	shadowed  *node // replaces tooLong if no other rule that could apply denies, see shadowTooLong
 	compared  Work  // remaining work for comparing wildcards with each other, see isHidden
 }
 
-// find returns the child to which a value leads, or nil. If the value is an address in a
-// network, this is the child with the longest prefix, and otherwise the first matching child in
-// the order of the files. If too little work is left, find returns tooLong.
+// find returns the child to which a value leads, or nil. If the value is an address in networks,
+// this is the child whose network has the longest prefix. Otherwise it is the first child in the
+// order of the files that matches. If too little work is left, find returns tooLong.
 func (p *patterns) find(value string, work *Work) *node {
 	if p.networks != nil {
 		if address, ok := parseAddress(value); ok {
@@ -43,8 +43,8 @@ func (p *patterns) find(value string, work *Work) *node {
 	return child
 }
 
-// findText returns the child with the first matching wildcard or regular expression whose order
-// is at least from. It returns nil if there is none, or if too little work is left.
+// findText returns the first child with a matching wildcard or regular expression, among children
+// whose order is at least from. It returns nil if there is none, or if too little work is left.
 func (p *patterns) findText(value string, from int32, work *Work) *node {
 	best := p.wildcards.find(value, from, work)
 	for _, r := range p.regexes {
@@ -61,8 +61,8 @@ func (p *patterns) findText(value string, from int32, work *Work) *node {
 	return best
 }
 
-// all yields the result of find, then its result without that child, and so on, until yield
-// returns false or too little work is left. It may repeat a child.
+// all yields the result of find, then the result without that child, and so on. It may repeat a child.
+// It stops when yield returns false, and then returns false, or when too little work is left.
 func (p *patterns) all(value string, work *Work, yield func(*node) bool) (goOn bool) {
 	if address, ok := parseAddress(value); ok && p.networks != nil {
 		for _, child := range p.networks.Supernets(host(address)) {

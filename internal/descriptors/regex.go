@@ -23,7 +23,7 @@ type regex struct {
 	prefix   string // prefix of every matching value, may be empty
 	literal  string // part of every matching value, may be empty
 	steps    int
-	child    *node // node to which matching values lead, set when it is attached
+	child    *node // node to which matching values lead, set by attach
 }
 
 // matches reports whether r matches the full value. It returns false if too little work is left.

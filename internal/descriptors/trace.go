@@ -97,8 +97,8 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// hidden describes a hidden rule to which entries would lead on another path, from the deepest
-// possible node. It returns "" if there is none. nodes is the path of entries from the domain.
+// hidden describes a rule to which entries would lead on another path, which leaves nodes as late as
+// possible. It returns "" if there is none. nodes are the nodes to which entries lead, domain first.
 func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
 		for general := range nodes[i].all(entries[i], work) { // the first one is on the path and leads to no rule
@@ -114,8 +114,8 @@ func hidden(nodes []*node, entries []limiter.Entry, work *Work) string {
 	return ""
 }
 
-// follow returns the names of the nodes to which entries lead from n, and whether they end at a
-// rule.
+// follow returns the names of the nodes to which entries lead from n. found reports whether the last
+// entry leads to a rule.
 func (n *node) follow(entries []limiter.Entry, work *Work) (way []string, found bool) {
 	for _, e := range entries {
 		if n = n.next(e, work); n == nil || n.how == TooLong {

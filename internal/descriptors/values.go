@@ -16,7 +16,7 @@ import (
 // matcherFields are the fields that restrict a descriptor to certain values of its key.
 var matcherFields = []string{"value", "networks", "regex"}
 
-// values reads one of matcherFields, except lists, which attach reads when there is a node.
+// values reads one of matcherFields. It leaves lists to attach, which reads them into the node.
 func (d *decoder) values(field string, n *yaml.Node) {
 	l := &d.level
 	switch {
@@ -49,8 +49,9 @@ func (d *decoder) values(field string, n *yaml.Node) {
 	}
 }
 
-// attach makes the node of l a child of its parent and makes its values lead there, unless the
-// parent has an equal child. mapping is the descriptor in the file.
+// attach makes the node of l a child of its parent, and makes the values of l lead to the node. If
+// the parent already has an equal child, attach reports a problem instead. mapping is the descriptor
+// in the file.
 func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	n := l.node
 	parent, p := n.parent, n.parent.patterns[n.entry.Key]
@@ -110,9 +111,8 @@ func (d *decoder) patternsOf(n *node, key string) *patterns {
 	return p
 }
 
-// tooLong returns the domain's nodes for values that take too much Work. The rule of the first
-// denies, and the rule of the second does so in shadow mode. They are not among the rules of the
-// tree.
+// tooLong returns the domain's nodes for values that take too much Work. The rule of the first node
+// denies. The rule of the second node denies in shadow mode. Tree.Rules and Tree.All omit both.
 func (d *decoder) tooLong() [2]*node {
 	const name = "(too long)" // in texts and metrics
 	for i := 0; i < 2 && d.long[i] == nil; i++ {
@@ -124,11 +124,11 @@ func (d *decoder) tooLong() [2]*node {
 	return d.long
 }
 
-// shadowTooLong lets values that are too long for the patterns at or below n lead to a node in
-// shadow mode, if no other rule that could apply to them denies. It reports whether a rule at or
-// below n denies.
+// shadowTooLong lets values that take too much Work for the patterns at or below n lead to a node in
+// shadow mode, if no other rule that could apply to these values denies. It reports whether a rule
+// at or below n denies.
 func (n *node) shadowTooLong() (denies bool) {
-	denying := map[string]bool{} // keys of nodes below n
+	denying := map[string]bool{} // by key: whether a child of n for more than one value denies, or a node below that child
 	for _, child := range n.children {
 		if child.shadowTooLong() {
 			denies = true
@@ -143,8 +143,8 @@ func (n *node) shadowTooLong() (denies bool) {
 	return denies || n.rule.denies() || n.keyless.denies()
 }
 
-// denies reports whether r, which may be nil, may deny requests by a limit of its own, of Above or
-// of a request.
+// denies reports whether r, which may be nil, may deny requests by one of its limits, by a limit of
+// Above, or by an override of a request.
 func (r *Rule) denies() bool {
 	return r != nil && (r.Override != nil || r.Above.denies() ||
 		slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited && l.Mode != limiter.Shadow }))
@@ -191,7 +191,7 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 	return values
 }
 
-// leadFromNetworks makes each network of a list lead to n, and returns an address of each.
+// leadFromNetworks makes each network of a list lead to n, and returns each network's first address.
 func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (addresses []string) {
 	if p.networks == nil {
 		p.networks = new(bart.Table[*node])
@@ -267,10 +267,10 @@ func (n *node) value() string {
 
 func (n *node) shown() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
 
-// pattern returns the text that replaces the values of n in the key of a shared counter. It is
-// unique among the children of a node with one key: only the pattern of a wildcard contains a *,
-// a value or network is in only one list, and all other patterns begin with their kind. Adding
-// values to the end of a list does not change it.
+// pattern returns the text that replaces the values of n in the key of a shared counter. The text is
+// unique among siblings with the same key: only the pattern of a wildcard contains a *, a value or
+// network is in only one list, and all other patterns begin with their kind. Adding values to the
+// end of a list does not change its pattern.
 func (n *node) pattern() string {
 	switch n.how {
 	case Nowhere:

@@ -24,7 +24,7 @@ func (l *loader) warn(at Problem, format string, args ...any) {
 	l.tree.warnings = append(l.tree.warnings, at)
 }
 
-// warnOfDomains warns of domains without rules, and of replaced names that do not exist.
+// warnOfDomains warns of domains without rules, and of names in replaces that no limit has.
 func (l *loader) warnOfDomains() {
 	for name, root := range l.tree.domains {
 		if len(root.children) == 0 && root.keyless == nil {
@@ -40,11 +40,11 @@ func (l *loader) warnOfDomains() {
 	}
 }
 
-// isHidden reports whether no value reaches a wildcard or regular expression of n because of an
-// earlier one of its key, and warns of it. An earlier wildcard hides a later wildcard if it
-// matches the text of the later one, because a '*' of the earlier one covers each '*' in that
-// text. An earlier regular expression is known to hide others only if it matches every value.
-// Comparing all wildcards with each other takes quadratic time, so p.compared limits it.
+// isHidden reports whether no value reaches text, a wildcard or regular expression of n, because an
+// earlier one of the same key hides it. If so, isHidden warns of it. An earlier wildcard hides text
+// if it matches text, because a '*' of the earlier wildcard covers each '*' in text. An earlier
+// regular expression is known to hide others only if it matches every value. Comparing all
+// wildcards with each other takes quadratic time, so p.compared limits the comparisons.
 func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
 	earlier := p.catchAll
 	if earlier == nil && n.how != ByRegex {
@@ -87,5 +87,5 @@ func (d *decoder) warnOfNetwork(key, value string, at strictyaml.Position) {
 	}
 }
 
-// maskedAddress is the name and key of the Envoy action that sends the network of an address.
+// maskedAddress names the Envoy action that sends the network of an address, and the key of its entry.
 const maskedAddress = "masked_remote_address"

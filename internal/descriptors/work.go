@@ -10,7 +10,7 @@ type Work int
 // rule that denies, because any other rule, or no rule, might favor the client.
 //
 // Most requests need less than FreeWork. The work of all other requests together is limited to
-// SharedWork a second for each processor, about a third of its time.
+// SharedWork a second for each processor, about a third of the processor's time.
 const (
 	MaxWork    Work = 1 << 20
 	FreeWork   Work = 1 << 14

@@ -13,9 +13,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// SharedSet is a server's copy of the texts that servers share, by ID and in parts: exceptions in part
-// 0, and in the others the amounts that operators assigned to limits for single descriptors, such as
-// the amounts that customers bought. It is safe for concurrent use.
+// SharedSet is a server's copy of the texts that servers share, by part and ID. Part 0 has exceptions.
+// The other parts have the amounts that operators assigned to limits for single descriptors, such as
+// the amounts that customers bought. A SharedSet is safe for concurrent use.
 type SharedSet struct {
 	parts [SharedParts]struct {
 		mu sync.RWMutex
@@ -30,7 +30,7 @@ const SharedParts = 17
 // Unlimited is the assigned amount that admits everything.
 const Unlimited = math.MaxUint64
 
-// ParseAmount parses unlimited or an amount that a limit can have.
+// ParseAmount parses "unlimited" or an amount that a limit can have. It returns false for other texts.
 func ParseAmount(text string) (uint64, bool) {
 	if text == "unlimited" {
 		return Unlimited, true
@@ -39,8 +39,8 @@ func ParseAmount(text string) (uint64, bool) {
 	return amount, err == nil && amount <= limiter.MaxAmount
 }
 
-// AssignedID returns the ID of the amount of a limit for a descriptor, and its part. entries are
-// the entries of the limit's counter, and limit is the limit's name, which may be empty.
+// AssignedID returns the ID and the part under which a SharedSet has a limit's amount for a descriptor.
+// entries are the entries of the limit's counter, and limit is the limit's name, which may be empty.
 func AssignedID(domain string, entries []limiter.Entry, limit string) (id string, part int) {
 	var room [256]byte
 	key := appendAssigned(room[:0], domain, entries, limit)
@@ -52,7 +52,7 @@ func appendAssigned(key []byte, domain string, entries []limiter.Entry, limit st
 	return appendText(appendDescriptor(key, domain, entries), limit)
 }
 
-// PartOf returns the part of an ID by its FNV-1a hash. hash/fnv and hash/crc32 would allocate id.
+// PartOf returns the part, from 1, of an amount's ID by FNV-1a. hash/fnv and hash/crc32 would copy id.
 func PartOf[ID string | []byte](id ID) int {
 	hash := uint32(2166136261)
 	for i := range len(id) {
@@ -61,7 +61,7 @@ func PartOf[ID string | []byte](id ID) int {
 	return 1 + int(hash>>16%(SharedParts-1))
 }
 
-// ReadAssignedID returns the parts of an ID. They are empty if id is invalid.
+// ReadAssignedID returns the arguments for which AssignedID returns id, or empty ones if id is invalid.
 func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit string) {
 	var texts []string
 	for rest := []byte(id); len(rest) > 0; {
@@ -81,7 +81,7 @@ func ReadAssignedID(id string) (domain string, entries []limiter.Entry, limit st
 	return texts[0], entries, texts[len(texts)-1]
 }
 
-// Put sets the text of an ID, or removes it if text is empty. The text of an assigned amount begins with
+// Put sets the text of an ID, or removes the ID if text is empty. The text of an assigned amount begins with
 // the amount and a newline.
 func (s *SharedSet) Put(part int, id, text string) {
 	p := &s.parts[part]
@@ -93,7 +93,7 @@ func (s *SharedSet) Put(part int, id, text string) {
 	}
 }
 
-// Text returns the text of an ID, or "".
+// Text returns the text of an ID, or "" if it has none.
 func (s *SharedSet) Text(part int, id string) string {
 	p := &s.parts[part]
 	p.mu.RLock()
@@ -118,8 +118,8 @@ func (s *SharedSet) All(part int) iter.Seq2[string, string] {
 }
 
 // find returns the amount that is assigned to a limit for the entries of its counter. It allocates
-// only if the texts have more than 512 bytes in total. An amount that this version cannot read counts as
-// not assigned.
+// only if the arguments have more than 512 bytes in total. If this version cannot parse the amount,
+// find returns false.
 func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (amount uint64, assigned bool) {
 	if s == nil || !s.assigned.Load() {
 		return 0, false
@@ -137,9 +137,9 @@ func (s *SharedSet) find(domain string, entries []limiter.Entry, limit string) (
 	return ParseAmount(string(number))
 }
 
-// limit returns the limit that counts in place of a limit l of a level. The first
-// of these amounts counts: the sent one, the assigned one, the rule's own. An exception multiplies it.
-// See addOverride for an amount that is sent.
+// limit returns the limit that counts in place of l. Parameter of is the level of l. The result has the
+// first of these amounts that is given: the amount in the request (see addOverride), the amount that
+// is assigned to l, the amount of l itself. An exception may multiply that amount.
 func (pl *Planner) limit(m *match, of *level, domain string, l *limiter.Limit) *limiter.Limit {
 	if !of.sent {
 		if amount, assigned := pl.Assigned.find(domain, of.entries, l.Name); assigned {
@@ -152,8 +152,8 @@ func (pl *Planner) limit(m *match, of *level, domain string, l *limiter.Limit) *
 	return l
 }
 
-// withAmount returns l with an assigned amount, at most the maximum of rule, and a burst in
-// proportion. It counts on the same counter. If the algorithm cannot count the amount, it returns l.
+// withAmount returns l with an assigned amount, at most the maximum of rule, and a burst in proportion.
+// The new limit has the same counter. If the algorithm cannot count the amount, withAmount returns l.
 func (pl *Planner) withAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) *limiter.Limit {
 	limits, _ := pl.excepted.get(exceptedKey{limit: l, assigned: true, amount: AtMost(rule, amount)}, func() ([]*limiter.Limit, error) {
 		assigned, err := WithAmount(rule, l, amount)
@@ -165,7 +165,7 @@ func (pl *Planner) withAmount(rule *descriptors.Rule, l *limiter.Limit, amount u
 	return limits[0]
 }
 
-// AtMost returns the amount that counts for a rule if amount is assigned.
+// AtMost returns the lower of amount and the maximum in the rule's field override, if there is one.
 func AtMost(rule *descriptors.Rule, amount uint64) uint64 {
 	if rule.Override != nil && rule.Override.Most > 0 {
 		return min(amount, rule.Override.Most)
@@ -185,8 +185,8 @@ func WithAmount(rule *descriptors.Rule, l *limiter.Limit, amount uint64) (*limit
 	return like.NewLimit(amount, l.Unit, l.UnitMultiplier, false)
 }
 
-// Limit returns the limit that counts for the limit l of a rule, whose counter has entries, where no
-// request sends another one and no exception applies.
+// Limit returns the limit that counts in place of l, a limit of rule whose counter has entries, for
+// requests without an override and without an exception. This is l unless an amount is assigned.
 func (s *SharedSet) Limit(rule *descriptors.Rule, domain string, entries []limiter.Entry, l *limiter.Limit) *limiter.Limit {
 	if amount, assigned := s.find(domain, entries, l.Name); assigned {
 		if limit, err := WithAmount(rule, l, amount); err == nil {
@@ -196,8 +196,8 @@ func (s *SharedSet) Limit(rule *descriptors.Rule, domain string, entries []limit
 	return l
 }
 
-// boundByAssigned lowers the amount that a request sends to the amount that is assigned to the limit
-// that it replaces.
+// boundByAssigned bounds the override in key by the first amount that is assigned to a limit of m's
+// rule. The override replaces the limits of that rule.
 func (pl *Planner) boundByAssigned(key *overrideKey, domain string, m *match) {
 	for _, l := range m.rule.Limits {
 		amount, assigned := pl.Assigned.find(domain, m.rule.Counted(m.entries), l.Name)

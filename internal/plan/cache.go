@@ -15,8 +15,8 @@ type cache[K comparable] struct {
 	known map[K][]*limiter.Limit
 }
 
-// get returns the limits of key. If the cache does not have them, it calls create, whose error
-// it returns and does not keep.
+// get returns the limits of key. If the cache does not have them, get calls create and keeps its
+// limits. get returns an error of create, but does not keep it.
 func (c *cache[K]) get(key K, create func() ([]*limiter.Limit, error)) ([]*limiter.Limit, error) {
 	c.mu.RLock()
 	limits, known := c.known[key]

@@ -48,8 +48,8 @@ func (e RequestError) Error() string { return e.Err.Error() }
 
 func (e RequestError) Unwrap() error { return e.Err }
 
-// match prepares p. It starts with FreeWork and doubles the work until it suffices, as long as
-// Costly permits and the caller waits.
+// match fills p as Prepare does. It starts with FreeWork and doubles the work until the work suffices,
+// as long as Costly permits and the caller waits.
 func (d *Decider) match(ctx context.Context, p *Plan, tree *descriptors.Tree, r *Request) error {
 	if d.Costly == nil {
 		return d.Prepare(p, tree, r)

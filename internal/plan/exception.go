@@ -25,20 +25,20 @@ const (
 // Effects lists all effects.
 var Effects = []Effect{Allow, Deny, Amount}
 
-// Exception changes the limits for the descriptors of a domain that begin with its entries.
-// Operators add exceptions, which expire. Its JSON form is what they send and see, and what servers
-// share. An Exception is immutable, except for the number of its uses.
+// Exception changes the limits for the descriptors of a domain that begin with the exception's
+// entries. Operators add exceptions, which expire. Operators send and see exceptions as JSON, and
+// servers share them as JSON. An Exception is immutable, except for the number of its uses.
 type Exception struct {
 	ID string `json:"id,omitempty"`
 	JSONDescriptor
 	Effect  Effect    `json:"effect"`
 	Factor  float64   `json:"factor,omitempty"` // for the effect Amount, from 0.001 to 1,000,000
-	For     float64   `json:"for,omitempty"`    // seconds
+	For     float64   `json:"for,omitempty"`    // duration in seconds
 	By      string    `json:"by"`               // name of the person who adds it
 	Reason  string    `json:"reason"`
 	Created time.Time `json:"created,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
-	Used    *uint64   `json:"used,omitempty"` // number of descriptors to which it applied, on this server or on those that were asked
+	Used    *uint64   `json:"used,omitempty"` // number of descriptors to which it applied, on this server or on all servers that were asked
 	Note    string    `json:"note,omitempty"` // a doubt about the exception, only in the answer of POST /exceptions
 
 	// Uses counts the uses of all exceptions with this effect, for example as a
@@ -56,7 +56,7 @@ func (e *Exception) Now() Exception {
 	return now
 }
 
-// Times returns a limit with the amount that e gives it. If e is nil, it returns l.
+// Times returns l times the factor of e, or l itself if e is nil or has another effect than Amount.
 func (e *Exception) Times(l *limiter.Limit) *limiter.Limit {
 	if e.is(Amount) {
 		return l.Times(e.Factor)
@@ -97,7 +97,7 @@ func NewExceptions(all []*Exception) *Exceptions {
 			es.index[string(key)] = e
 		}
 		es.longest = max(es.longest, len(e.Entries))
-		if e.Used == nil { // else requests may use e already
+		if e.Used == nil { // otherwise, requests may already use e
 			e.Used = new(uint64)
 		}
 	}
@@ -149,7 +149,7 @@ func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Excep
 // assigned amount, or a limit that denies everything.
 type exceptedKey struct {
 	limit      *limiter.Limit // limit to change or deny, or nil
-	factor     float64        // or 0
+	factor     float64        // factor of a multiple, or 0
 	assigned   bool           // the limit has amount
 	amount     uint64
 	domain, by string // labels for domain and rule in metrics if limit is nil
@@ -167,7 +167,7 @@ func (pl *Planner) multiple(l *limiter.Limit, factor float64) *limiter.Limit {
 // the denial has the name, period, mode and metrics of that limit. key.domain is empty for a
 // domain without rules.
 func (pl *Planner) denial(key exceptedKey) []*limiter.Limit {
-	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // keeps no text of a request
+	limits, _ := pl.excepted.get(key, func() ([]*limiter.Limit, error) { // the limit keeps no text of a request
 		denial := limiter.NewDenial(cmp.Or(key.domain, "unknown"), key.by)
 		if l := key.limit; l != nil {
 			s := denial.Spec

@@ -14,7 +14,7 @@ import (
 type Outcome struct {
 	Kind       OutcomeKind
 	Descriptor *Descriptor
-	Rule       *descriptors.Rule // rule of the limit, or nil for an exception or an unjudged override, see descriptors.Override
+	Rule       *descriptors.Rule // rule of the limit, or nil if there is none, an exception denies, or an override replaces a rule without the field override
 	Exception  *Exception        // exception that applies to the descriptor, or nil
 	// Counted and Patterns identify the limit's counter, see limiter.Keys.Append.
 	Counted  []limiter.Entry
@@ -39,8 +39,8 @@ var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
-// IsHitOn reports whether h is a hit on the counter of the limit l of a rule, perhaps with another
-// amount.
+// IsHitOn reports whether h is a hit on the counter of l, a limit of a rule. The limit of h may have
+// another amount than l.
 func IsHitOn(h *limiter.Hit, l *limiter.Limit) bool {
 	return h.Limit.Series == l.Series && bytes.HasSuffix(h.Key, l.AppendKind(nil))
 }
@@ -92,5 +92,5 @@ func (res *Result) kind(h *limiter.Hit, d *limiter.Decision) OutcomeKind {
 	case d.Over && h.EffectiveMode() == limiter.Shadow && (h.Limit.Mode == limiter.Shadow || res.WouldBeDenied):
 		return Shadowed
 	}
-	return Admitted // it has room or is a quota, and another quota has room
+	return Admitted // the limit has room, or is a quota and another quota has room
 }

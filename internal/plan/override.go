@@ -14,12 +14,12 @@ import (
 type overrideKey struct {
 	domain string // label for the domain in metrics
 	Override
-	judge descriptors.Override // says how to count the override; zero for an unjudged override
+	judge descriptors.Override // says how to count the override; zero unless the rule has the field override
 	bound descriptors.Override // judge, perhaps with a lower assigned amount as its maximum
 }
 
-// addOverride adds the level of m's override, which replaces m's rule. The rule may judge the
-// override: it says how to count overrides, see descriptors.Override. In a domain without rules,
+// addOverride adds the level of the override o, which replaces m's rule. If that rule has the field
+// override, the field says how to count o, see descriptors.Override. In a domain without rules,
 // addOverride adds nothing. It returns the lowest rule whose limits also apply, or nil if there
 // is none. If the override is invalid, addOverride adds a limit that denies everything, and
 // returns the reason.
@@ -64,9 +64,9 @@ func (o Override) Check() error {
 	return err
 }
 
-// newLimits returns the limits of o. If bound has a maximum, newLimits returns the lower of the
-// two limits if their periods are equal, else both limits. Comparing rates would not be enough,
-// because a limit per year can be used up at once.
+// newLimits returns the limit that o asks for. If bound has a maximum, newLimits also makes the limit
+// of that maximum, and returns the lower of the two if their periods are equal, otherwise both.
+// Comparing rates would not be enough, because a limit per year can be used up at once.
 func (o Override) newLimits(domain string, judge, bound descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("unknown unit; use one of %s", strings.Join(OverrideUnitNames(), ", "))
@@ -81,7 +81,7 @@ func (o Override) newLimits(domain string, judge, bound descriptors.Override, ca
 	}
 	most, unexact := bound.NewMost()
 	switch {
-	case unexact != nil: // a rule that was loaded later and cannot count the assigned amount
+	case unexact != nil: // the rule was loaded later, and its algorithm cannot count the assigned amount
 		return []*limiter.Limit{asked}, err
 	case err != nil && o.Check() == nil:
 		return []*limiter.Limit{most}, nil // the judge's algorithm cannot count as much as o asks

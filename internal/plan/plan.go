@@ -20,7 +20,7 @@ type Options struct {
 	ShadowMode     bool                        // deny nothing, but show exceeded limits in statuses
 	QuotaMode      bool                        // treat every enforced limit as a quota
 	GroupKeys      []string                    // keys of the entries whose values name the descriptor's group of quotas
-	MaxDescriptors int                         // maximum number in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
+	MaxDescriptors int                         // maximum number of descriptors in a request, at most limiter.MaxGroup with GroupKeys; 0 means 100
 	Exceptions     *atomic.Pointer[Exceptions] // exceptions in force, or nil if exceptions are disabled
 	Assigned       *SharedSet                  // amounts assigned to limits, or nil if there are never any
 }
@@ -82,7 +82,7 @@ type Plan struct {
 	// choose values, and Envoy lets a request pass after an error. So an invalid value counts as
 	// an exceeded limit of its descriptor, and all other limits count the request as usual.
 	Invalid error
-	// Token settles the reservations of the request if it is admitted. It is "" if there are none.
+	// Token settles the reservations of an admitted request. It is "" if the request has none.
 	Token string
 
 	matches   []match          // one for each descriptor
@@ -90,9 +90,9 @@ type Plan struct {
 	replacing []*limiter.Limit // limits of levels that replace other limits, without duplicates
 	keys      []byte           // keys of all hits, one after the other
 	holds     []byte           // names of holds, one after the other
-	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names it
+	entries   []limiter.Entry  // entries of matches with a hold, without the entry that names the hold
 	name      []byte           // name of the request's reservations, a digest of Token
-	labels    []byte           // labels with values of the request, of all hits
+	labels    []byte           // labels of all hits whose labels contain values of the request
 	groups    []limiter.Entry  // names of the groups of quotas, in the order of their numbers, see group
 	work      descriptors.Work // remaining work for matching values with patterns
 }
@@ -113,7 +113,7 @@ type match struct {
 
 // level contains the limits of one rule, of an override or of an exception.
 type level struct {
-	rule   *descriptors.Rule // nil for an exception or an unjudged override
+	rule   *descriptors.Rule // nil for an exception, or for an override unless the rule has the field override
 	sent   bool              // the level is an override or an exception, so no amount is assigned to it
 	limits []*limiter.Limit  // including replaced limits
 	// entries and patterns identify the counters, see limiter.Keys.Append.
@@ -129,7 +129,7 @@ func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	return pl.prepare(p, tree, r, descriptors.MaxWork)
 }
 
-// prepare is Prepare with less work.
+// prepare is Prepare with a given amount of work.
 func (pl *Planner) prepare(p *Plan, tree *descriptors.Tree, r *Request, work descriptors.Work) error {
 	p.Reset()
 	p.Tree, p.work = tree, work
@@ -195,9 +195,9 @@ func (pl *Planner) addMatch(p *Plan, domain string, d *Descriptor, exceptions *E
 	return invalid
 }
 
-// reserve makes h, the last hit of p, a settlement of the reservation with this name or, if name
-// is nil, a reservation. h's key starts at start in p.keys. If the descriptor has its own number
-// of hits, which reports use, reserve makes no reservation.
+// reserve makes h, the last hit of p, a settlement of the reservation with this name or, if name is
+// nil, a new reservation. h's key starts at start in p.keys. reserve does nothing for a refund, and
+// makes no reservation if the descriptor has its own number of hits, which reports past use.
 func (p *Plan) reserve(h *limiter.Hit, name []byte, d *Descriptor, start int) {
 	if d.Refund || name == nil && d.HasHitsAddend {
 		return
@@ -213,8 +213,8 @@ func (p *Plan) reserve(h *limiter.Hit, name []byte, d *Descriptor, start int) {
 	h.Reservation, h.Always = p.keys[start:len(p.keys):len(p.keys)], false
 }
 
-// nameHold sets the name of m's hold from the entry at holdEntry, unless its value is empty. It
-// removes that entry from m's entries, so that no key contains it.
+// nameHold sets the name of m's hold from the entry at holdEntry, unless the entry's value is empty.
+// It removes the entry from m.entries, so that no counter's key contains the entry.
 func (p *Plan) nameHold(m *match, holdEntry int) {
 	if value := m.entries[holdEntry].Value; value != "" {
 		m.hold = p.appendName(value)
@@ -261,7 +261,7 @@ func (p *Plan) addLevel(added level) {
 	}
 }
 
-// isReplaced reports whether a limit of the request replaces l. That limit may itself be replaced.
+// isReplaced reports whether a limit of the request replaces l, even a limit that is itself replaced.
 func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	return l.Name != "" && !l.Veto && slices.ContainsFunc(p.replacing, func(by *limiter.Limit) bool {
 		_, found := slices.BinarySearch(by.Replaces, l.Name)
@@ -269,8 +269,8 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 	})
 }
 
-// group returns the number of the group of quotas of a descriptor, which it adds if it is new, or
-// 0 if no entry has one of GroupKeys.
+// group returns the number of a descriptor's group of quotas, or 0 if no entry has one of GroupKeys.
+// It adds the group to p if the group is new.
 func (pl *Planner) group(p *Plan, entries []limiter.Entry) (number uint8) {
 	if !slices.ContainsFunc(entries, func(e limiter.Entry) bool { return slices.Contains(pl.GroupKeys, e.Key) }) {
 		return 0

@@ -44,8 +44,8 @@ type Override struct {
 // descriptors in a request.
 const MaxEntries = 100
 
-// TooLargeError means that a request exceeds a maximum size. Clients choose values and so the
-// size. The request must be denied, because Envoy would let it pass after an error.
+// TooLargeError means that a request exceeds a maximum size. Clients choose the values, and so
+// the size. The request must be denied, because Envoy would let it pass after an error.
 type TooLargeError string
 
 func (e TooLargeError) Error() string { return string(e) }
@@ -53,7 +53,7 @@ func (e TooLargeError) Error() string { return string(e) }
 // ErrManyEntries means that a descriptor has more than MaxEntries entries.
 var ErrManyEntries error = TooLargeError(fmt.Sprintf("more than the %d entries allowed", MaxEntries))
 
-// ManyDescriptorsError returns the error for a request with more than most descriptors.
+// ManyDescriptorsError returns the error for a request with more descriptors than the maximum most.
 func ManyDescriptorsError(most int) error {
 	return TooLargeError(fmt.Sprintf("the request has more than the %d descriptors allowed", most))
 }
@@ -93,7 +93,7 @@ func (r *Request) check(maxDescriptors int) error {
 func (d *Descriptor) chargedAlways(charge limiter.Charge) bool {
 	if charge == limiter.Auto {
 		// A descriptor with its own HitsAddend reports units that are already used, such as the
-		// language model's tokens in an answer.
+		// tokens in an answer of a language model.
 		return d.HasHitsAddend && d.HitsAddend > 0
 	}
 	return charge == limiter.Always

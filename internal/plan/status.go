@@ -32,7 +32,7 @@ func (res *Result) Reset() {
 // Status is the answer to one descriptor. Its times are full seconds.
 type Status struct {
 	OverLimit bool
-	Rule      *descriptors.Rule // nil if there is none, or if an unjudged override replaces it
+	Rule      *descriptors.Rule // nil if no rule applies, or if an override replaces a rule without the field override
 	Limit     *limiter.Limit    // the limit that decided, or nil if none was counted
 	Mode      limiter.Mode      // mode of Limit, see Options.Mode
 	Remaining uint64            // units that Limit still admits
@@ -69,7 +69,7 @@ func (res *Result) setStatuses(opts *Options, denied bool) {
 	}
 }
 
-// verdict returns the verdict on the hits in these modes.
+// verdict returns the verdict on the hits in the modes that mode returns.
 func (res *Result) verdict(mode func(*limiter.Hit) limiter.Mode) (v limiter.Verdict) {
 	for i := range res.Plan.Hits {
 		h := &res.Plan.Hits[i]
@@ -79,7 +79,7 @@ func (res *Result) verdict(mode func(*limiter.Hit) limiter.Mode) (v limiter.Verd
 }
 
 // Available returns the names of the groups of quotas with room, see Options.GroupKeys. grouped
-// reports whether the request has such groups.
+// reports whether the request has any groups of quotas.
 func (res *Result) Available(opts *Options) (names [][]limiter.Entry, grouped bool) {
 	if len(res.Plan.groups) == 0 {
 		return nil, false

@@ -7,17 +7,17 @@ import (
 	"maps"
 )
 
-// texts has texts by ID in memory without pointers, because the garbage collector would visit a
-// million strings at each collection, for a fifth of the CPU time of decisions. The zero value is empty.
+// texts has texts by ID in memory without pointers, because the garbage collector would visit a million
+// strings at each collection, which costs a fifth of the CPU time of decisions. The zero value is empty.
 type texts struct {
 	seed    maphash.Seed
-	index   map[uint64]uint32 // offset of an ID's last record, by the ID's hash or the next free number
-	records []byte            // an ID and its text each, joined by appendText; the text is empty if it was removed
+	index   map[uint64]uint32 // offset of an ID's last record, by the ID's hash or, if that is taken, the next free number
+	records []byte            // IDs, each followed by its text, joined by appendText; the text is empty if it was removed
 	unused  int               // bytes of records that were replaced or removed
 	n       int               // number of texts
 }
 
-// record returns the record at an offset. id and text are valid while the caller holds the lock.
+// record returns the record at an offset, and the next offset. The caller must not change id and text.
 func (t *texts) record(at int) (id, text []byte, next int) {
 	read := func() []byte {
 		size, n := binary.Uvarint(t.records[at:])
@@ -29,7 +29,7 @@ func (t *texts) record(at int) (id, text []byte, next int) {
 	return id, text, at
 }
 
-// place returns the number in index that an ID has or would have.
+// place returns the key in index that an ID has, or that it would get.
 func (t *texts) place(id []byte) uint64 {
 	for place := maphash.Bytes(t.seed, id); ; place++ {
 		at, used := t.index[place]
@@ -42,7 +42,7 @@ func (t *texts) place(id []byte) uint64 {
 	}
 }
 
-// find returns the text of an ID, or nil.
+// find returns the text of an ID, which is empty if the ID has none.
 func (t *texts) find(id []byte) []byte {
 	if t.n == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (t *texts) find(id []byte) []byte {
 	return nil
 }
 
-// put sets the text of an ID, or removes it if text is empty.
+// put sets the text of an ID, or removes the ID if text is empty.
 func (t *texts) put(id, text string) {
 	if t.index == nil {
 		*t = texts{seed: maphash.MakeSeed(), index: map[uint64]uint32{}}

@@ -21,8 +21,8 @@ func Lines(s string) string {
 	return Escape(s, func(r rune) bool { return r == '\n' || isShown(r) }, appendQuoted)
 }
 
-// isShown returns false for U+FFFD, because decoding returns it for bytes that are not UTF-8,
-// too. appendQuoted then escapes only such bytes, not a U+FFFD in the text.
+// isShown returns false for U+FFFD, because decoding also returns U+FFFD for bytes that are not
+// UTF-8. appendQuoted then escapes only such bytes, not a U+FFFD in the text.
 func isShown(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar }
 
 func appendQuoted(dst []byte, char string) []byte {
@@ -66,7 +66,7 @@ func Number(n any) string {
 	return digits
 }
 
-// Cut returns s or, if s is longer than most bytes, its beginning and its length.
+// Cut returns s or, if its length in bytes exceeds most, the beginning of s and that length.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

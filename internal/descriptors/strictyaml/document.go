@@ -37,7 +37,7 @@ type Decoder struct {
 	Elsewhere func(field string) string
 	// Gone has a message for each removed field. It may be nil.
 	Gone map[string]string
-	// Synonyms has allowed words by the words of other programs for them. It may be nil.
+	// Synonyms maps words of other programs to allowed words. It may be nil.
 	Synonyms map[string]string
 
 	open    []*yaml.Node // nodes on the path to the current node
@@ -82,7 +82,7 @@ func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// documents returns the documents in a text up to the first error.
+// documents returns the documents in a text up to the first error, and that error.
 func documents(text []byte) (parsed []*yaml.Node, err error) {
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		document := new(yaml.Node)
@@ -96,8 +96,8 @@ func documents(text []byte) (parsed []*yaml.Node, err error) {
 	}
 }
 
-// refuse returns the reason not to parse a file at all, with its position. An empty what means
-// that there is none.
+// refuse returns the problem of a file that must not be parsed, such as a control character, and the
+// position of the problem. Both are empty if the file may be parsed.
 func refuse(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)

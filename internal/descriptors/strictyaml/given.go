@@ -19,7 +19,7 @@ func (g *Given) Add(name string, value *yaml.Node) {
 	g.Fields = append(g.Fields, GivenField{name, value})
 }
 
-// Value returns the value of a field, or nil if it was not read.
+// Value returns the value of a field, or nil if the field was not read.
 func (g *Given) Value(name string) *yaml.Node {
 	for i := range g.Fields {
 		if g.Fields[i].Name == name {

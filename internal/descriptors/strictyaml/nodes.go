@@ -13,8 +13,8 @@ import (
 // At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// Visit calls walk for n, a field or item of the current node, or for the node to which n refers
-// as an alias.
+// Visit calls walk for n, the field or item s of the current node. If n is an alias, Visit calls
+// walk for the node to which n refers. If nodes are nested too deep, Visit reports a problem instead.
 func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
@@ -71,7 +71,7 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
-// Field visits the first field of a mapping with a name, as Fields does.
+// Field visits the first field of a mapping with this name, if there is one, as Fields does.
 func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		return
@@ -95,8 +95,8 @@ func Has(n *yaml.Node, field string) bool {
 	return false
 }
 
-// Pairs calls visit for each key and value of a mapping, then for each key and value of the
-// mappings that it merges (<<), for which merged is true. For the keys of n itself, it is the argument.
+// Pairs calls visit for each key and value of n, passing on merged, and then for each key and value
+// of the mappings that n merges (<<), for which merged is true.
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
 	if merged && d.inAlias > 0 {
 		d.aliased += len(n.Content) / 2 // including fields that visit ignores

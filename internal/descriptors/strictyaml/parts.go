@@ -35,8 +35,8 @@ type Parts struct {
 var firstItem = regexp.MustCompile("^(?: *(?:#[^\n]*)?\n)*( *- )")
 
 // Split splits a file before items of a list, so that each part but the last has at least size
-// bytes. While the caller reads a part, up to ahead more parts are parsed. Split returns nil if
-// the file is small, has another form or is invalid; then use Parse.
+// bytes. While the caller reads a part, up to ahead more parts are parsed. Split returns nil if data
+// has at most size bytes, is invalid, or does not have the form that Parts describes; then use Parse.
 func Split(data []byte, list string, size, ahead int) *Parts {
 	if len(data) <= size {
 		return nil
@@ -71,8 +71,8 @@ func endsWithNull(n *yaml.Node, field string) bool {
 	return last[0].Value == field && IsNull(last[1])
 }
 
-// separable reports whether a text is just a list whose items begin with dash, and whether its
-// lines can be counted without the parser.
+// separable reports whether a text is just a list whose items begin with dash, and has lines that
+// can be counted without the parser.
 func separable(list, dash []byte) bool {
 	for _, s := range []string{"\n---", "\n...", "\r", "\u0085", "\u2028", "\u2029"} {
 		if bytes.Contains(list, []byte(s)) {
@@ -90,7 +90,7 @@ func separable(list, dash []byte) bool {
 }
 
 // Items estimates the number of items, before the first call of Next. The estimate is too high
-// if a multi-line text contains what looks like an item.
+// if a multi-line text contains a line that looks like an item.
 func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, p.next) }
 
 // Next returns the items of the next part, or no items after the last. ok is false if the part

@@ -54,7 +54,7 @@ func (ps Problems) Error() string {
 }
 
 // First returns the first n problems and, if there are more, a problem with the number of the
-// others. The result shares memory with ps only if it is ps.
+// others. The result shares memory with ps only if the result is ps itself.
 func (ps Problems) First(n int) Problems {
 	if len(ps) <= n {
 		return ps
@@ -86,8 +86,8 @@ type Step struct {
 	Index int
 }
 
-// Reporter collects the problems of one file. The code that walks the file records its path with
-// Enter and Leave. The path is formatted only for problems.
+// Reporter collects the problems of one file. The code that walks the file records the path of the
+// current node with Enter and Leave. The path is formatted only for problems.
 type Reporter struct {
 	File     string // used in problems
 	Problems Problems
@@ -148,7 +148,7 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 }
 
 // Found returns the number of problems so far, including repetitions that are not reported. If
-// it grows while a node is read, the node is invalid.
+// the number grows while a node is read, the node is invalid.
 func (r *Reporter) Found() int { return r.found }
 
 // Enter makes the field or item s of the current node the current node.

@@ -12,8 +12,8 @@ import (
 // IsNull reports whether a node is null, like the value of an empty field.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Text returns a scalar as written, even a number or a boolean, or "" for null. ok is false
-// after it has reported a problem.
+// Text returns a scalar as written, even a number or a boolean, or "" for null. If n is anything
+// else, Text reports a problem and returns false.
 func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		switch n.ShortTag() {
@@ -57,7 +57,8 @@ func Boolean(n *yaml.Node) (value, ok bool) {
 	return value, value || slices.Contains(falses, n.Value)
 }
 
-// Flag returns the value of a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. Null is false.
+// Flag returns the value of a YAML 1.1 boolean, as envoyproxy/ratelimit reads it. It returns false
+// for null, and after reporting a problem of any other node.
 func (d *Decoder) Flag(n *yaml.Node) bool {
 	value, ok := Boolean(n)
 	if !ok && !IsNull(n) {
@@ -66,7 +67,7 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 	return value
 }
 
-// Whole returns an integer from least to most, or least after reporting a problem.
+// Whole returns the integer n or, if n is not in the range [least, most], reports n and returns least.
 func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")

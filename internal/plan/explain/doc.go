@@ -9,7 +9,7 @@
 //	limit.go       the limits of an Answer
 //	descriptor.go  descriptors in the syntax of commands <-> entries
 //
-// It uses the code of the server: plan makes the hits, and limiter decides them. It only
-// describes the result and changes no counters. The commands and the console share the package
-// and its syntax of descriptors.
+// The package uses the code of the server: plan makes the hits, and limiter decides them. Package
+// explain only describes the result and changes no counters. The commands and the console share the
+// package and its syntax of descriptors.
 package explain

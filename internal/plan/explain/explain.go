@@ -26,9 +26,9 @@ type Question struct {
 	Descriptor []limiter.Entry
 	// HitsAddend is the descriptor's hits_addend; 0 asks for a peek. If nil, hits cost 1.
 	HitsAddend *uint64
-	// Amount is assigned to the limits of the descriptor's rule unless it is empty.
+	// Amount, unless it is "", is assigned to the limits of the descriptor's rule, see plan.ParseAmount.
 	Amount string
-	// Redis and Cluster say whether counters are in Redis, and whether that is a cluster.
+	// Redis reports whether counters are in Redis, and Cluster whether this Redis is a cluster.
 	Redis, Cluster bool
 }
 
@@ -64,7 +64,7 @@ type Path struct {
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden describes a rule that would apply if a more specific rule did not hide it.
 	Hidden string `json:"hidden,omitempty"`
-	// Divided describes the limit of Rule if that has quota_service and the descriptor is a bucket ID of it.
+	// Divided describes the limit of Rule if Rule has quota_service and the descriptor is its bucket ID.
 	Divided string `json:"divided,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func Explain(q Question) (Answer, error) {
 	request := plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
 	path, r := Find(q.Tree, q.Domain, q.Descriptor)
 	if path.Divided != "" {
-		r = nil // it has no counters
+		r = nil // a divided rule has no counters
 	}
 	if r != nil && q.Amount != "" {
 		q.assign(r)
@@ -116,14 +116,14 @@ func (q *Question) assign(r *descriptors.Rule) {
 	}
 }
 
-// counted returns the entries in the keys of the counters of r: the descriptor's rule or a rule above it.
+// counted returns the entries in the keys of r's counters. r is the descriptor's rule or a rule above.
 func (q *Question) counted(r *descriptors.Rule) []limiter.Entry {
 	_, _, entries := q.Tree.MatchCounted(q.Domain, q.Descriptor)
 	return r.Counted(entries)
 }
 
 // Find returns the path of a descriptor and the rule at its end, or nil if no rule applies. If the
-// descriptor is a bucket ID, the path is that of its entries in the order of the rules.
+// descriptor is a bucket ID, the path follows its entries in the order of the rule's keys.
 func Find(tree *descriptors.Tree, domain string, entries []limiter.Entry) (Path, *descriptors.Rule) {
 	trace := tree.Explain(domain, entries)
 	p := Path{Levels: append([]Level{}, trace.Levels...), Hidden: trace.Hidden}
@@ -191,8 +191,8 @@ func keys(entries []limiter.Entry) (keys []string) {
 	return keys
 }
 
-// Doubt returns a note if no rule has the domain or the key of an entry, with a similar name that
-// exists. It returns "" if there is no doubt, or no tree.
+// Doubt returns a note if no rule has the domain or the key of an entry, which may be misspelt. The
+// note suggests a similar name. Doubt returns "" if there is nothing to note, or if tree is nil.
 func Doubt(tree *descriptors.Tree, domain string, entries []limiter.Entry) string {
 	if tree == nil {
 		return ""

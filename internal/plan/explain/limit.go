@@ -36,7 +36,7 @@ type Limit struct {
 	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
 	QuotaGroup      string   `json:"quota_group,omitempty"` // entries of the descriptor that name the limit's group of quotas
-	DecidedAs       string   `json:"decided_as,omitempty"`  // mode that applies instead, because of Switch
+	DecidedAs       string   `json:"decided_as,omitempty"`  // mode that applies instead of Mode because of Switch
 	Switch          string   `json:"switch,omitempty"`      // setting of the server that overrides the mode
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Notify          []int    `json:"notify,omitempty"` // percentages of the amount
