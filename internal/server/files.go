@@ -114,7 +114,7 @@ func (f *files) look() string {
 	roots := []string{f.Path()}
 	if f.WithSiblings() {
 		dir := filepath.Dir(f.Path())
-		entries, _ := os.ReadDir(dir) // if it cannot be read, there are no siblings
+		entries, _ := os.ReadDir(dir) // if dir cannot be read, there are no siblings
 		for _, entry := range entries {
 			if strings.HasPrefix(entry.Name(), filepath.Base(f.Path())+".") {
 				roots = append(roots, filepath.Join(dir, entry.Name()))

@@ -69,7 +69,7 @@ type counters struct {
 	sums   [allSums]atomic.Uint64
 	seen   uint32 // low bits of the total at the last check by expire
 	checks uint8  // checks since the total last grew, at most keepChecks
-	unused bool   // no limit has the series
+	unused bool   // no limit in use has the series
 	detail bool   // the series comes from values of requests
 }
 

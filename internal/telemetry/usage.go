@@ -25,7 +25,7 @@ type Usage struct {
 
 	mu       sync.RWMutex                 // guards all, next, rest and detailed; for loops, see each
 	all      map[limiter.Series]*counters // counters of limits and of values of requests
-	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
+	next     map[limiter.Series]*counters // if not nil, the map that soon replaces all; new series are added to both maps
 	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced when all is replaced
 	detailed map[detail]*detailSeries     // series of values of requests; their counters are also in all
 
