@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Arrivals has the calls of a server whose messages are not complete yet. The server ends calls
-// that wait too long. A deadline for each call would cost more: a twelfth of the CPU time of a
-// decision.
+// Arrivals has a server's calls whose messages are not complete yet. The server ends calls that wait
+// too long. A deadline for each call would cost more: a twelfth of the CPU time of a decision.
 type Arrivals struct {
 	mu    sync.Mutex
 	calls arriving // sentinel of a ring of calls; next is the oldest
@@ -17,7 +16,7 @@ type Arrivals struct {
 	turn  int
 }
 
-// NewArrivals returns an Arrivals for at most most calls.
+// NewArrivals returns an empty Arrivals. Its maximum number of calls is most.
 func NewArrivals(most int) *Arrivals {
 	a := &Arrivals{most: most}
 	a.calls.next, a.calls.last = &a.calls, &a.calls
@@ -69,8 +68,8 @@ func (a *Arrivals) Turn(turns int) {
 	a.turn++
 }
 
-// Arrived returns the context for a call whose message is complete, with the values of ctx. It
-// removes the call from its [Arrivals] if there is one.
+// Arrived returns the context for a call whose message is complete, with the values of ctx. If ctx
+// comes from Begin, Arrived removes the call from its [Arrivals]. Otherwise, Arrived returns ctx.
 func Arrived(ctx context.Context) context.Context {
 	c, ok := ctx.Value(arrivingKey{}).(*arriving)
 	if !ok {
@@ -94,8 +93,8 @@ func ArrivedStream(ctx context.Context) context.Context {
 
 type arrivingKey struct{}
 
-// arriving is the context of a call that waits for its message, and arrived its context after
-// that. They share an allocation, because each call has both.
+// arriving is the context of a call that waits for its message, and arrived is the call's context
+// after that. The two share an allocation, because each call has both.
 type (
 	arriving struct {
 		context.Context // context of the call

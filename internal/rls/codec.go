@@ -25,8 +25,8 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// noGzip refuses compressed messages, because a small message may expand to a large one. Envoy sends
-// none. Without noGzip, the server would accept them, because exporters of traces register gzip.
+// noGzip refuses compressed messages, because a small message may expand to a large one. Envoy does not
+// compress. Without noGzip, the server would accept gzip, because exporters of traces register gzip.
 type noGzip struct{}
 
 func (noGzip) Type() string { return "gzip" }
@@ -40,8 +40,8 @@ func (noGzip) Do(io.Reader) ([]byte, error) {
 const maxOther = 4 << 10
 
 // codec passes the bytes of a request to its call, and sends the bytes of a reply. Messages of the
-// quota service decode and encode themselves. It leaves all other messages, for example of the
-// health service, to the standard codec.
+// quota service decode and encode themselves. The standard codec handles all other messages, such as
+// messages of the health service.
 type codec struct{ encoding.CodecV2 }
 
 // reply is an encoded response for gRPC. It is not part of call, because gRPC sends it after
@@ -80,7 +80,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // call has the memory for one request at a time. Later requests reuse it, to avoid allocations.
 type call struct {
 	size     int    // size of the encoded request in bytes
-	wire     []byte // the encoded request, or nil if it is too large; strings share it, so it is never written
+	wire     []byte // the encoded request, or nil if it is too large; must not change, because strings share the bytes
 	began    time.Time
 	request  plan.Request
 	entries  []limiter.Entry // entries of all descriptors, one after the other

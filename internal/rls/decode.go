@@ -11,9 +11,9 @@ import (
 	"weir/internal/plan"
 )
 
-// Requests of more than maxBytes are denied. gRPC refuses a request of more than maxReceived
-// with RESOURCE_EXHAUSTED, after which Envoy lets it pass. So maxReceived is large enough for a
-// header of 60 KiB, Envoy's default, in each of 68 descriptors.
+// Requests of more than maxBytes bytes are denied. gRPC refuses a request of more than maxReceived
+// bytes with RESOURCE_EXHAUSTED, and Envoy then lets the request pass. So maxReceived is large enough
+// for a header of 60 KiB, Envoy's default maximum, in each of 68 descriptors.
 const (
 	maxBytes    = 1 << 20
 	maxReceived = 4 << 20

@@ -11,8 +11,8 @@ import (
 	"weir/internal/plan"
 )
 
-// maxEntryTexts is the maximum size of the texts of all entries in bytes. The rest is cut, because a
-// client that reads no answers would otherwise make the server keep its requests of up to 1 MiB.
+// maxEntryTexts is the maximum size in bytes of all entries in a response. The rest is cut, because a
+// client that reads no responses would otherwise make the server keep the texts of its large requests.
 const maxEntryTexts = 16 << 10
 
 // metadata returns the dynamic metadata of a response as an encoded google.protobuf.Struct,
@@ -20,7 +20,7 @@ const maxEntryTexts = 16 << 10
 // the domain, the descriptors and the hitsAddend of the request, and the metadata of the rules
 // of admitted descriptors. Weir adds the answer to each descriptor, the limits that denied the
 // request or would have denied it without a shadow mode, and the groups of quotas with room. Without
-// Options.DynamicMetadata, there is only the token of a reservation, which Envoy needs to settle it.
+// Options.DynamicMetadata, it has only a reservation's token, with which Envoy settles the reservation.
 func (s *Service) metadata(r *plan.Request, result *plan.Result) []byte {
 	fields := map[string]any{}
 	if token := result.Plan.Token; token != "" && !result.Denied {
@@ -109,8 +109,9 @@ func answer(s *plan.Status) map[string]any {
 	return fields
 }
 
-// addDenials adds deniedBy and wouldDenyBy, which name a limit as metrics do: of several limits,
-// the limit with the longest wait. It returns the descriptors that a limit would have denied.
+// addDenials adds deniedBy and wouldDenyBy, each with the rule and the limit as metrics name them. Of
+// several limits, it names the limit with the longest wait. It returns the descriptors with a limit
+// that would have denied the request without a shadow mode.
 func addDenials(fields map[string]any, r *plan.Request, result *plan.Result) map[*plan.Descriptor]bool {
 	shadowed, longest := map[*plan.Descriptor]bool{}, map[string]uint64{}
 	for o := range result.Outcomes(r) {
@@ -145,9 +146,8 @@ func overrideText(o plan.Override) string {
 	return text
 }
 
-// mergeMetadata adds the values of from to into, unless into already has a value of that name.
-// It merges maps of the same name in the same way. It does not change from, which belongs to a
-// rule.
+// mergeMetadata adds each value in the map from to the map into, unless into has a value of the same
+// name. If both values are maps, they are merged in the same way. The map from stays unchanged.
 func mergeMetadata(into, from map[string]any) {
 	for name, value := range from {
 		present, ok := into[name]

@@ -65,7 +65,7 @@ func newMetrics(reg prometheus.Registerer, logger *slog.Logger) *metrics {
 	}
 }
 
-// Totals are numbers of requests since the start. Denied requests are decided, too.
+// Totals are numbers of requests since the start. Denied requests also count as decided.
 type Totals struct{ Decided, Denied, Undecided uint64 }
 
 // Totals returns the numbers of requests. Undecided requests were answered with an error.
@@ -88,7 +88,7 @@ func (e endpoint) observe(start time.Time) {
 }
 
 const (
-	logEvery  = time.Minute // minimum interval of warnings about unknown domains
+	logEvery  = time.Minute // minimum interval between two warnings of the same kind
 	maxDomain = 128         // maximum length of a request's domain in the log, in bytes
 	maxOthers = 20          // maximum number of domains with rules in the log
 )

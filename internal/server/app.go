@@ -34,7 +34,7 @@ import (
 type Options struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
-	// Stdout receives the decision log, if the settings name it.
+	// Stdout receives the decision log if DECISION_LOG_TO is stdout.
 	Stdout io.Writer
 	// Registry receives all metrics, and the metrics listener shows them.
 	Registry *prometheus.Registry
@@ -42,12 +42,12 @@ type Options struct {
 	Build Build
 	// Reload delivers signals. Every signal reloads the rules.
 	Reload <-chan os.Signal
-	// Hurry stops the drain delay when it ends. If it ends before the context of Run, there is no
-	// delay. It also cancels the commands that print secrets for New.
+	// When Hurry is done, the drain delay stops. If Hurry is done before the context of Run, there
+	// is no delay. Hurry also cancels the commands that New runs to read secrets.
 	Hurry context.Context
 }
 
-// App is a server, made by New. It runs once.
+// App is a server, made by New. Run can be called only once.
 type App struct {
 	opts           Options // with the secrets as they were at the start
 	life           *lifecycle
@@ -69,8 +69,8 @@ func New(opts Options) (*App, error) {
 	return a, nil
 }
 
-// build makes an App. Each step adds its components to life, even if a later step fails. Components
-// stop in reverse order.
+// build makes an App. Each step adds its components to life, so that New can stop them if a later
+// step fails. Components stop in the reverse order of their creation.
 func build(o Options, life *lifecycle) (*App, error) {
 	started, health := time.Now(), newHealth()
 	o.Logger.Info("starting", "version", o.Build.String())
@@ -86,7 +86,7 @@ func build(o Options, life *lifecycle) (*App, error) {
 		return nil, err
 	}
 	s, secrets, store := o.Settings, p.secrets, p.store
-	serviceMetrics := prometheus.NewRegistry() // metrics that statsd receives, too
+	serviceMetrics := prometheus.NewRegistry() // metrics that are also sent to statsd
 	o.Registry.MustRegister(serviceMetrics)
 	usage := telemetry.New(o.Registry, o.Logger, float32(s.Metrics.NearLimitRatio))
 	rules := newRules(RuleOptions(s.Rules.Reading), usage.Keep, health.setRulesLoaded, o.Logger, serviceMetrics)
@@ -118,12 +118,12 @@ func build(o Options, life *lifecycle) (*App, error) {
 		return nil, err
 	}
 	port := &debugPort{options: o, started: started, health: health, secrets: secrets, store: store, rules: rules, source: source, desk: desk, usage: usage, rates: rates}
-	// Concurrent readers share a page, because it may be large.
+	// Concurrent readers share one page, because a page may be large.
 	metrics := api.NewPage(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() time.Time { return time.Time{} })
 	a := &App{opts: o, life: life, health: health, source: source, operators: port.server(metrics)}
 	mux := http.NewServeMux()
 	mux.Handle(s.Listen.PrometheusPath, metrics)
-	// gRPC stops first; the other listeners show the drain.
+	// The gRPC server comes last, so it stops first, while the other listeners show the drain.
 	a.metrics = life.add(httpServer("metrics", bound["metrics"], mux, 1024, o.Logger))
 	a.debug = life.add(httpServer("debug", bound["debug"], a.operators.Handler(), 1024, o.Logger))
 	port.begin(life, a.debug.addr)
@@ -135,15 +135,15 @@ func build(o Options, life *lifecycle) (*App, error) {
 // parts are the parts of a server that depend on the settings alone.
 type parts struct {
 	secrets   *secrets
-	store     *store // nil if the settings are invalid
+	store     *store // nil if the settings or their secrets are invalid
 	keys      limiter.Keys
 	transport credentials.TransportCredentials
 	tracing   *sdktrace.TracerProvider
 	decisions *operators.DecisionLog
 }
 
-// openParts opens the parts of a server, and sets the secrets of the settings. It opens parts even if
-// others fail. The error lists all problems.
+// openParts opens the parts of a server, and sets the secrets in o.Settings. If a part fails, it still
+// opens the others, and the error lists all problems. found is for openStore.
 func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err error) {
 	var errs [5]error
 	if p.secrets, errs[0] = openSecrets(*o, life); errs[0] == nil {
@@ -159,7 +159,7 @@ func openParts(o *Options, life *lifecycle, found func(bool)) (p parts, err erro
 	return p, errors.Join(errs[:]...)
 }
 
-// openSource opens the source of the rules. Files are loaded before it returns.
+// openSource opens the source of the rules. It loads rules from files before it returns.
 func openSource(o Options, life *lifecycle, secrets *secrets, r *rules) (from source, err error) {
 	s := o.Settings
 	if s.XDS.Enabled() {
@@ -181,7 +181,7 @@ func openSource(o Options, life *lifecycle, secrets *secrets, r *rules) (from so
 			case <-ctx.Done():
 				return
 			case <-o.Reload:
-				_ = from.reload() // which has logged its error
+				_ = from.reload() // reload logs its error
 			}
 		}
 	})
@@ -223,7 +223,7 @@ func headers(on bool, limit, remaining, reset string) rls.Headers {
 	return rls.Headers{Limit: limit, Remaining: remaining, Reset: reset}
 }
 
-// openCredentials returns TLS of the gRPC listener if it is on, else no encryption.
+// openCredentials returns the credentials of the gRPC listener, without encryption if TLS is off.
 func openCredentials(o Options, life *lifecycle, secrets *secrets) (credentials.TransportCredentials, error) {
 	tls := o.Settings.TLS
 	if !tls.On {
@@ -236,8 +236,8 @@ func openCredentials(o Options, life *lifecycle, secrets *secrets) (credentials.
 	return files.Credentials(), nil
 }
 
-// openTLS reads the TLS files of a connection, which the server follows, and registers metrics of a
-// certificate.
+// openTLS reads the TLS files of the named connection, and registers the metrics of its certificate.
+// While the server runs, it reads the files again when they change.
 func openTLS(o Options, life *lifecycle, secrets *secrets, name string, options follow.TLSOptions) (*follow.TLS, error) {
 	options.Logger = o.Logger
 	files, err := follow.OpenTLS(options)
@@ -246,16 +246,16 @@ func openTLS(o Options, life *lifecycle, secrets *secrets, name string, options 
 	}
 	life.background("TLS files of "+name, files.Run)
 	registerCertificate(o.Registry, name, files)
-	if secrets != nil { // as in Check, if they are invalid
+	if secrets != nil { // nil if the secrets are invalid
 		secrets.tls = append(secrets.tls, connection{name, files})
 	}
 	return files, nil
 }
 
-// Run serves until ctx ends. Then health checks fail, so that clients choose another server, and
-// requests are still answered for the drain delay, or until Hurry. Then it drains: it refuses new
-// connections, and requests in flight have the drain timeout to finish. The error names listeners
-// that failed, requests that were cut off, and components that did not end.
+// Run serves until ctx is done. Then health checks fail, so that clients choose another server, and
+// requests are still answered for the drain delay, or until Hurry is done. Then, or if a listener
+// fails, Run drains: it refuses new connections, and gives requests in flight the drain timeout to
+// finish. The error names failed listeners, interrupted requests, and components that did not end.
 func (a *App) Run(ctx context.Context) error {
 	failed := a.life.start()
 	a.opts.Logger.Info("listening", "grpc", a.grpc.addr(), "http", a.http.addr(), "debug", a.debug.addr(), "metrics", a.metrics.addr())
@@ -276,7 +276,7 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// leave waits for the drain delay. If a listener fails during that time, it returns the error.
+// leave waits for the drain delay, or until Hurry is done. If a listener fails, it returns the error.
 func (a *App) leave(failed <-chan error) error {
 	delay := a.opts.Settings.Process.DrainDelay
 	if delay > 0 && a.opts.Hurry.Err() == nil {

@@ -11,10 +11,10 @@ import (
 	"weir/internal/limiter"
 )
 
-// Check opens the parts of a server, except rules in files, and connects to Redis and to the control
-// plane. It binds no listener and serves nothing. The error lists all problems, and does not repeat
-// Settings.Invalid. counters says where the counters are, or is empty if the settings are invalid.
-// tree has the rules of a control plane, or is nil.
+// Check opens the parts of a server, and connects to Redis and to the control plane. It reads no rule
+// files, binds no listener and serves nothing. The error lists all problems except Settings.Invalid.
+// counters says where the counters are, or is empty if the store cannot be opened. tree has the rules
+// from the control plane, or is nil if there are none.
 func Check(ctx context.Context, o Options) (counters string, tree *descriptors.Tree, err error) {
 	life := new(lifecycle)
 	defer func() { err = errors.Join(err, life.stop(grace)) }()
@@ -38,7 +38,7 @@ func Check(ctx context.Context, o Options) (counters string, tree *descriptors.T
 	return counters, tree, err
 }
 
-// askControlPlane returns the first rules that the control plane sends. It waits for 10 s at most.
+// askControlPlane returns the first rules that the control plane sends. It fails after 10 s without rules.
 func askControlPlane(ctx context.Context, o Options, life *lifecycle, secrets *secrets) (*descriptors.Tree, error) {
 	r := newRules(RuleOptions(o.Settings.Rules.Reading), func(iter.Seq[*limiter.Limit]) {}, func() {}, o.Logger, o.Registry)
 	c, err := openControlPlane(o, life, secrets, r)

@@ -17,16 +17,16 @@ import (
 	"weir/internal/xds"
 )
 
-// controlPlane is the source of rules from a control plane. The server starts without rules; until
-// the first arrive, it answers requests with UNAVAILABLE.
+// controlPlane is the source of rules from a control plane. The server starts without rules, and
+// answers requests with UNAVAILABLE until the first rules arrive.
 type controlPlane struct {
 	*rules
 	path   string // describes the control plane in logs and on the status page
 	client *xds.Client
 }
 
-// openControlPlane reads the TLS files and makes a client, which connects later. The control plane
-// may start after this server.
+// openControlPlane reads the TLS files and makes a client, which connects when run is called. The
+// control plane may start after this server.
 func openControlPlane(o Options, life *lifecycle, secrets *secrets, r *rules) (c *controlPlane, err error) {
 	s := o.Settings
 	c = &controlPlane{rules: r}

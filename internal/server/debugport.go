@@ -21,9 +21,9 @@ import (
 	"weir/internal/telemetry"
 )
 
-// openDesk returns the actions of operators, joins the servers that share a Redis, and loads the
-// exceptions and the assigned amounts. options lack both. It calls loaded once they are loaded, or at
-// once if the settings say so.
+// openDesk returns the Desk with the operators' actions. It loads the exceptions and the assigned
+// amounts, which options lack, into Desk.Plan. It calls loaded when both are loaded, or before it
+// returns if Settings.Redis.ServeBeforeAssigned is true.
 func openDesk(o Options, life *lifecycle, store *store, rules *rules, options plan.Options, started time.Time, loaded func()) *operators.Desk {
 	desk := &operators.Desk{
 		Logger: o.Logger, Tree: rules.tree.Load, Store: store, Plan: options,
@@ -34,9 +34,9 @@ func openDesk(o Options, life *lifecycle, store *store, rules *rules, options pl
 		desk.Servers = operators.NewServers(store.shared)
 	}
 	life.background("exceptions", func(ctx context.Context) { desk.InForce.Run(ctx, loaded) })
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // if Redis does not answer yet, Run asks again
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // if Redis does not answer yet, InForce.Run tries again
 	defer cancel()
-	if err := desk.InForce.Load(ctx); err == nil || o.Settings.Redis.ServeBeforeAssigned { // it has logged its error
+	if err := desk.InForce.Load(ctx); err == nil || o.Settings.Redis.ServeBeforeAssigned { // Load logs its error
 		loaded()
 	}
 	return desk
@@ -81,14 +81,14 @@ func (d *debugPort) status() api.Status {
 	return status
 }
 
-// own returns the state of the server with its problems, but without the other servers.
+// own returns the state of this server with Problems, but no Servers. others are the other servers.
 func (d *debugPort) own(others []api.Status) api.Status {
 	status := d.alone()
 	status.Problems = append(status.Problems, d.problems(byName(append(others, status)))...)
 	return status
 }
 
-// others returns the states of the other servers on the same Redis.
+// others returns the states of the other servers on the same Redis, or nil without Redis.
 func (d *debugPort) others() (list []api.Status) {
 	if d.desk.Servers == nil {
 		return nil
@@ -107,9 +107,9 @@ func byName(servers []api.Status) []api.Status {
 	return servers
 }
 
-// alone returns the state of the server without problems and other servers.
+// alone returns the state of this server only, with no Problems and no Servers.
 func (d *debugPort) alone() api.Status {
-	host, _ := os.Hostname() // without one, the port must do
+	host, _ := os.Hostname() // without a host name, the port alone names the server
 	_, port, _ := net.SplitHostPort(d.address())
 	rates := d.rates.latest()
 	status := api.Status{
@@ -142,7 +142,7 @@ func (d *debugPort) storeStatus() api.Store {
 	return status
 }
 
-// The interval of samples, and the number of samples that rates keeps, which cover 15 minutes.
+// ratesEvery is the interval between two samples. rates keeps ratesKept intervals, which are 15 minutes.
 const ratesEvery, ratesKept = 5 * time.Second, 180
 
 // totals are numbers since the start: requests, counters dropped from memory, and lost records of
@@ -170,10 +170,10 @@ type rates struct {
 	totals func() totals
 
 	mu      sync.Mutex
-	samples []sample // oldest first, one more than intervals
+	samples []sample // oldest first, at most ratesKept+1
 }
 
-// sample is the totals at a time.
+// sample has the totals at one time.
 type sample struct {
 	at time.Time
 	totals
@@ -196,7 +196,7 @@ func (r *rates) run(ctx context.Context) {
 	}
 }
 
-// all returns the samples, oldest first, and the current totals.
+// all returns the samples, oldest first, followed by a sample of the current totals.
 func (r *rates) all() []sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +218,7 @@ func (r *rates) latest() api.Rates {
 	return all[max(0, len(all)-3)].until(all[len(all)-1])
 }
 
-// minute returns the growth of some totals in the last minute, or since the start.
+// minute returns the growth of Undecided, evicted and lost in the last minute, or since the start.
 func (r *rates) minute() (grown totals) {
 	all := r.all()
 	now, was := all[len(all)-1], all[max(0, len(all)-1-int(time.Minute/ratesEvery))]
@@ -226,7 +226,7 @@ func (r *rates) minute() (grown totals) {
 	return grown
 }
 
-// undecided returns the start and end of the last period with undecided requests in each minute.
+// undecided returns the start and end of the last period with undecided requests in each minute, or zeros.
 func (r *rates) undecided() (from, to time.Time) {
 	all := r.all()
 	for i := len(all) - 1; i > 0; i-- {
@@ -238,7 +238,7 @@ func (r *rates) undecided() (from, to time.Time) {
 	return from, to
 }
 
-// until returns the rates between two samples.
+// until returns the rates between s and next.
 func (s sample) until(next sample) api.Rates {
 	rates := api.Rates{At: next.at.UTC()}
 	if seconds := next.at.Sub(s.at).Seconds(); seconds > 0 {

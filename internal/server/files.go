@@ -32,7 +32,7 @@ type files struct {
 	skipped map[string]bool // paths that were logged as skipped
 }
 
-// openFiles loads the rules for the first time. With s.ForceStart, it only logs an error.
+// openFiles loads the rules for the first time. If s.ForceStart is true, it only logs an error.
 func openFiles(r *rules, s settings.Rules) (*files, error) {
 	r.status.Path = s.Path()
 	f := &files{rules: r, RulesPath: s.RulesPath, skipped: map[string]bool{}}
@@ -68,14 +68,14 @@ func (f *files) run(ctx context.Context) {
 		wait = min(max(lookEvery, lookShare*time.Since(began)), lookPause)
 		if now == before {
 			f.loading.Lock()
-			_ = f.load(now, false) // which has logged its error
+			_ = f.load(now, false) // load logs its error
 			f.loading.Unlock()
 		}
 		before = now
 	}
 }
 
-// reload implements source. Callers that arrive during a load share the next one.
+// reload implements source. All callers that arrive during a load share the next load.
 func (f *files) reload() error {
 	f.asking.Lock()
 	if f.next == nil {
@@ -93,8 +93,8 @@ func (f *files) reload() error {
 	return shared()
 }
 
-// load loads the rules and logs errors. If the files look the same as before the last load, it does
-// nothing, unless again is true. f.loading must be locked.
+// load loads the rules if the files look different than before the last load, if again is true, or if
+// f.retry has come. Unless again is true, it logs an error only once. f.loading must be locked.
 func (f *files) load(look string, again bool) error {
 	if due := !f.retry.IsZero() && !time.Now().Before(f.retry); look == f.seen && !again && !due {
 		return nil
@@ -114,7 +114,7 @@ func (f *files) look() string {
 	roots := []string{f.Path()}
 	if f.WithSiblings() {
 		dir := filepath.Dir(f.Path())
-		entries, _ := os.ReadDir(dir) // if it cannot be read, there are no siblings
+		entries, _ := os.ReadDir(dir) // if dir cannot be read, there are no siblings
 		for _, entry := range entries {
 			if strings.HasPrefix(entry.Name(), filepath.Base(f.Path())+".") {
 				roots = append(roots, filepath.Join(dir, entry.Name()))
@@ -160,7 +160,7 @@ func (f *files) read() error {
 			err = descriptors.NoFiles(f.Path())
 		}
 		if err != nil {
-			path, _ := filepath.Abs(f.Path()) // the error is for a missing working directory
+			path, _ := filepath.Abs(f.Path()) // fails only without a working directory
 			return nil, fmt.Errorf("rules at %s (see %s): %w", path, f.Named(), err)
 		}
 		return descriptors.Load(found, o)

@@ -13,7 +13,7 @@ import (
 	"weir/internal/settings"
 )
 
-// The functions in this file turn settings into options of other packages, for commands, too.
+// The functions in this file turn settings into options of other packages. Commands use them, too.
 
 // RuleOptions returns the options for loading rules.
 func RuleOptions(s settings.Reading) descriptors.Options {
@@ -29,7 +29,7 @@ func ReadRules(s settings.RulesPath) (found []descriptors.File, skipped []string
 	return descriptors.ReadFiles(s.Path())
 }
 
-// PlanOptions returns the options that decide about requests, without Keys and Exceptions.
+// PlanOptions returns the options for decisions, without Keys, Exceptions and Assigned.
 func PlanOptions(r settings.Reading, c settings.Charging, m settings.Modes) plan.Options {
 	charges := map[settings.Word]limiter.Charge{"": limiter.Auto, "true": limiter.Admitted, "false": limiter.Always}
 	return plan.Options{Charge: charges[c.StopWhenOverLimit], CalendarMonths: r.CalendarMonths, ShadowMode: m.ShadowMode, QuotaMode: m.QuotaMode, GroupKeys: m.QuotaGroupKeys}
@@ -41,7 +41,7 @@ func settingsHash(s settings.Settings) string {
 		s.Failure, s.Metrics.NearLimitRatio, s.Redis.UsePerSecond, s.Redis.DenyCharged))
 }
 
-// shortHash returns a short hash of texts in any order, to compare servers.
+// shortHash returns a short hash of texts, to compare servers. It sorts texts: their order has no effect.
 func shortHash(texts ...[]byte) string {
 	slices.SortFunc(texts, bytes.Compare)
 	sum := sha256.New()
@@ -52,7 +52,7 @@ func shortHash(texts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
-// NewKeys returns the spelling of counters' keys. Only in a cluster do keys have hash tags.
+// NewKeys returns the spelling of counters' keys, which have hash tags if cluster is true.
 func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
 	keys := limiter.Keys{Prefix: s.CacheKeyPrefix, Digests: s.CacheKeyHashValues, Cluster: cluster}
 	if err := keys.Check(); err != nil {
@@ -61,7 +61,7 @@ func NewKeys(s settings.Keys, cluster bool) (limiter.Keys, error) {
 	return keys, nil
 }
 
-// FailureMode returns the failure mode of limits that set none. s must have been checked.
+// FailureMode returns the failure mode for limits whose rules set none. s must have been checked.
 func FailureMode(s settings.Failure) limiter.FailureMode {
 	return limiter.FailureError + limiter.FailureMode(slices.Index(limiter.FailureModeNames(), string(s.Mode)))
 }

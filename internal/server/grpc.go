@@ -33,14 +33,14 @@ const (
 
 	// window is the flow-control window of a connection in bytes, which is enough for a thousand
 	// large requests. It is fixed, because gRPC would otherwise measure the network by constant
-	// pings, for a twentieth of the CPU time and a tenth of the latency of a decision.
+	// pings, which cost a twentieth of the CPU time and a tenth of the latency of a decision.
 	window = 1 << 20
 
-	// maxHeaders is the maximum size of a request's headers, with 32 bytes added for each (RFC
-	// 9113). gRPC's default of 16 MiB is reached with 4 KiB, because HPACK repeats a header in one
-	// byte. Envoy's own headers are less than 1 KiB. Tracing adds a client's tracestate, and
-	// initial_metadata other client headers, by default up to 60 KiB together. If they are refused
-	// here, Envoy lets the request pass.
+	// maxHeaders is the maximum size in bytes of a request's headers, where each header counts 32
+	// bytes more than its text (RFC 9113). gRPC's default is 16 MiB, which a client can reach with 4
+	// KiB, because HPACK repeats a header in one byte. Envoy's own headers have less than 1 KiB. Envoy
+	// may add headers of its client (tracestate and initial_metadata), by default up to 60 KiB
+	// together. If the server refused such a call, Envoy would let the request pass.
 	maxHeaders = 80 << 10
 
 	// readBuffer is the size of a connection's read buffer, enough for dozens of requests.
@@ -49,17 +49,17 @@ const (
 	// patienceOfCalls bounds the handshakes of a connection, and the wait for a call's message.
 	patienceOfCalls = 10 * time.Second
 
-	// maxIdle is the age at which a connection without calls is closed. Envoy closes it after an hour.
+	// maxIdle is the time after which an idle connection is closed. By default, Envoy closes it after 1 h.
 	maxIdle = 65 * time.Minute
 
-	// maxStreams is the maximum number of open streams of Envoys that divide limits, and of other
-	// streams, such as watched health checks, of about 25 KiB each. Other calls are not streams. An
-	// Envoy has one stream for each domain, and a proxy may forward hundreds.
+	// maxStreams is the maximum number of open quota streams of Envoys, and also of other streams,
+	// such as watched health checks. A stream takes about 25 KiB. An Envoy has one quota stream for
+	// each domain, and a proxy may forward the streams of hundreds of Envoys.
 	maxStreams = 1000
 )
 
 // maxConnections returns the maximum number of gRPC connections, of about 30 KiB each: they may take
-// a quarter of the memory and half of the open files.
+// a quarter of the memory limit and half of the file descriptors.
 func maxConnections() int {
 	most := affordable(16<<10, 4*30<<10)
 	var files unix.Rlimit
@@ -69,7 +69,7 @@ func maxConnections() int {
 	return int(min(uint64(most), files.Cur/2))
 }
 
-// newGRPC returns a gRPC server of requests and health checks. tracing may be nil.
+// newGRPC returns the gRPC server for requests, quotas and health checks. tracing may be nil.
 func newGRPC(o Options, life *lifecycle, listener net.Listener, transport credentials.TransportCredentials, tracing *sdktrace.TracerProvider, h *health, a *arrivals, requests *rls.Service, quotas *rlqs.Pool) *component {
 	headersRead := []string{operators.RequestIDHeader, operators.ResponseCodeHeader}
 	if tracing != nil || o.Settings.DecisionLog.Decisions != "off" {
@@ -96,8 +96,8 @@ func newGRPC(o Options, life *lifecycle, listener net.Listener, transport creden
 	return served("gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop)
 }
 
-// grpcOptions returns options that bound the resources of a client. TLS and network policy decide
-// who may connect.
+// grpcOptions returns options that bound the resources that a client can use. TLS and network policy
+// decide who may connect.
 func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, h *health, a *arrivals, headersRead []string) []grpc.ServerOption {
 	options := append(rls.ServerOptions(),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -123,8 +123,8 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 	return options
 }
 
-// arrivals end calls without a complete message after patienceOfCalls, or after a moment while
-// memory is scarce.
+// arrivals cancels each call whose message is not complete after patienceOfCalls or, while memory is
+// scarce, after about the duration moment.
 type arrivals struct {
 	*rls.Arrivals
 	scarce chan struct{} // has an element if a garbage collection found memory scarce
@@ -138,7 +138,7 @@ func newArrivals() *arrivals {
 	return &arrivals{rls.NewArrivals(affordable(20_000, 4*15<<10)), make(chan struct{}, 1)}
 }
 
-// run ends late calls until ctx ends. Then it ends all.
+// run ends late calls until ctx is done. Then it ends all calls that still wait for their messages.
 func (a *arrivals) run(ctx context.Context) {
 	tick, last := time.Tick(moment), time.Now()
 	for {
@@ -179,11 +179,11 @@ func (l fairListener) Accept() (net.Conn, error) {
 	return &fairConn{Conn: conn}, nil
 }
 
-// turn is the size of a read, in bytes, from a connection that sends faster than it is read.
+// turn is the maximum size, in bytes, of a read from a client that sends faster than the server reads.
 const turn = 256
 
-// fairConn is a connection that yields to others before each read, and reads at most turn bytes,
-// while it has more to read. Otherwise it would keep a processor for 10 ms.
+// fairConn is a connection that, while it has more to read, lets other goroutines run before each read
+// and reads at most turn bytes. Otherwise, its goroutine would keep a processor for 10 ms.
 type fairConn struct {
 	net.Conn
 	more bool // the last read filled its buffer

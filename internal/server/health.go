@@ -18,9 +18,9 @@ import (
 )
 
 // health reports whether clients should send requests: rules are loaded, the store works, assigned
-// amounts are read, and the server is not about to stop. Rules stay loaded if later ones are invalid. A store that worked once
-// counts as working, because failure modes decide while it fails, unless the settings let health
-// follow the store.
+// amounts are read, and the server is not about to stop. Rules stay loaded if later rules are invalid.
+// A store that worked once counts as working, because failure modes decide while the store fails,
+// unless Settings.Redis.HealthCheckActiveConnection is true.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context
@@ -42,7 +42,7 @@ func (h *health) setAssignedRead()         { h.update(func() { h.assignedRead = 
 func (h *health) setStoreFound(found bool) { h.update(func() { h.storeFound = found }) }
 func (h *health) setLeaving()              { h.update(func() { h.leaving = true }) }
 
-// setDraining fails all checks and ends watched checks.
+// setDraining makes all health checks fail and ends all streams, such as watched health checks.
 func (h *health) setDraining() {
 	h.setLeaving()
 	h.drain()
@@ -69,8 +69,8 @@ func (h *health) problem() error {
 	return nil
 }
 
-// update changes the state and sets the status of the gRPC health service, under the names that
-// envoyproxy/ratelimit uses.
+// update calls the function change, and then sets the status of the gRPC health service, under
+// the names that envoyproxy/ratelimit uses.
 func (h *health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +91,9 @@ type streams struct {
 	byHost map[string]int
 }
 
-// add adds or removes a stream. It returns false if there is no room: the last tenth of most is for hosts
-// with few streams, so that one host cannot keep others away. Many Envoys may be behind a proxy.
+// add adds n, which is 1 or -1, to the streams of host. It returns false if there is no room. The
+// parameter most is the maximum for all hosts together; its last tenth is for hosts with few streams,
+// so that one host cannot take all. A host may be a proxy of many Envoys.
 func (s *streams) add(host string, n, most int) bool {
 	s.Lock()
 	defer s.Unlock()
@@ -106,9 +107,9 @@ func (s *streams) add(host string, n, most int) bool {
 	return true
 }
 
-// endStreams returns an interceptor of streams. It admits at most most streams of Envoys that divide
-// limits, and as many other streams, such as watched health checks. When the server drains, it ends
-// all streams and so their handlers; otherwise the drain would last until the clients leave.
+// endStreams returns an interceptor of streams. The parameter most is the maximum number of quota
+// streams of Envoys, and also of other streams, such as watched health checks. When the server drains,
+// the interceptor ends all streams; otherwise the drain would last until the clients leave.
 func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
 	quotas, others := &streams{byHost: map[string]int{}}, &streams{byHost: map[string]int{}}
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -135,8 +136,8 @@ func (h *health) endStreams(most int) grpc.StreamServerInterceptor {
 	}
 }
 
-// arrivedStream is a stream whose context survives the time limit for the first message. Its reads
-// still fail after that limit.
+// arrivedStream is a stream whose method Context removes the time limit for the first message. Until
+// Context is called, reads fail after that limit.
 type arrivedStream struct {
 	grpc.ServerStream
 	arrived func() context.Context

@@ -16,9 +16,9 @@ import (
 	"weir/internal/rls"
 )
 
-// httpServer returns a server with time limits for slow clients, or nil if listener is nil.
-// Connections beyond maxConnections, or fewer if memory is small, wait. At most half of the
-// connections may be without a complete request; for each further one, the server closes another.
+// httpServer returns a server with time limits for slow clients, or nil if listener is nil. At most
+// maxConnections connections are open, or fewer if memory is small; others wait. At most half of them
+// may lack a complete request: for each further such connection, the server closes one of them.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *component {
 	if listener == nil {
 		return nil
@@ -45,14 +45,14 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			mu.Lock()
 			defer mu.Unlock()
-			if state == http.StateActive { // waits for a body
+			if state == http.StateActive { // the header is complete, but perhaps not the body
 				return
 			}
 			delete(waiting, conn)
 			if state != http.StateNew && state != http.StateIdle {
 				return
 			}
-			for other := range waiting { // an arbitrary one
+			for other := range waiting { // an arbitrary connection
 				if len(waiting) >= maxConnections/2 {
 					other.Close()
 					delete(waiting, other)
@@ -76,10 +76,10 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 	return served(name, netutil.LimitListener(listener, maxConnections), s.Serve, stop)
 }
 
-// waitingKey is the key of the function that a connection with a complete request calls.
+// waitingKey is the context key of the function to call when the request is complete.
 type waitingKey struct{}
 
-// requestBody is the body of a request. It calls complete at its end.
+// requestBody is the body of a request. Read calls complete when the body ends or fails.
 type requestBody struct {
 	io.ReadCloser
 	complete func()
@@ -94,7 +94,7 @@ func (b requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// At most largeBodies requests at a time may have bodies larger than smallBody, or of unknown size.
+// At most largeBodies requests at a time may have bodies of more than smallBody bytes or unknown size.
 const smallBody, largeBodies = rls.SmallJSON, 16
 
 // httpHandler serves /healthcheck and /json. health returns an error if the server should get no

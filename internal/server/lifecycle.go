@@ -15,10 +15,10 @@ import (
 // component is anything that a server starts, runs and stops.
 type component struct {
 	name string
-	// run, if not nil, runs until its context ends, which happens when the component is stopped. Its
-	// error stops the server.
+	// run, if not nil, runs until its context is done, which happens when the component is stopped.
+	// If run returns an error, the server stops.
 	run func(context.Context) error
-	// stop, if not nil, must return soon after its context ends.
+	// stop, if not nil, must return soon after its context is done.
 	stop func(context.Context) error
 
 	listener net.Listener       // the listener that run serves, or nil
@@ -26,8 +26,8 @@ type component struct {
 	ended    chan struct{}      // closed when run has returned
 }
 
-// served returns a component that serves a listener. Its stop refuses new connections, lets
-// requests in flight finish until its context ends, and frees the address.
+// served returns a component that serves a listener. To stop, the component refuses new connections,
+// lets requests in flight finish until the context of stop is done, and frees the address.
 func served(name string, listener net.Listener, serve func(net.Listener) error, stop func(context.Context) error) *component {
 	c := &component{name: name, listener: listener}
 	c.run = func(context.Context) error {
@@ -60,7 +60,7 @@ func (c *component) addr() string {
 // lifecycle has the components of a server in order of creation.
 type lifecycle []*component
 
-// add adds c, unless it is nil, and returns it.
+// add adds c, unless c is nil, and returns c.
 func (l *lifecycle) add(c *component) *component {
 	if c != nil {
 		*l = append(*l, c)
@@ -93,14 +93,14 @@ func (l lifecycle) start() (failed chan error) {
 	return failed
 }
 
-// grace is the time that a component may take to end after the timeout. One that takes longer is
-// abandoned: the process exits anyway, and a read of a file cannot be interrupted.
+// grace is the time that a component may take to end after the timeout. A component that takes longer
+// is abandoned: the process exits anyway, and a read of a file cannot be interrupted.
 const grace = time.Second
 
 var errNotStopped = fmt.Errorf("still running %v after its time was up", grace)
 
-// stop stops all components within timeout, the newest first, even if one fails. It waits until each
-// has ended.
+// stop stops all components, the newest first, even if one fails. It waits until each has ended, at
+// most until grace after the timeout. The error names the components that failed.
 func (l lifecycle) stop(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -123,8 +123,8 @@ func (l lifecycle) stop(timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// Within returns the error of f, or the error late if f still runs grace after the end of ctx. It then
-// abandons f, because a read from a hanging disk cannot be interrupted.
+// Within calls f and returns its error. If f does not return within the duration grace after ctx is
+// done, Within abandons f and returns the parameter late: a read from a hanging disk may never end.
 func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
 	done := make(chan error, 1) // with room for an abandoned f, whose error is not read
 	go func() { done <- f() }()

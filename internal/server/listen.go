@@ -41,7 +41,7 @@ func bindings(s settings.Listen) []binding {
 }
 
 // listen binds all addresses and returns the listeners by name. If a required listener cannot be
-// bound, it closes all. The error names every required listener that failed, and its settings.
+// bound, it closes all others. The error names each required listener that failed, and its settings.
 func listen(s settings.Settings, logger *slog.Logger) (map[string]net.Listener, error) {
 	var config net.ListenConfig
 	if s.Redis.Main.URL != "" { // servers that count in memory would each admit the full limits
@@ -110,7 +110,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStale removes the socket at path if no process listens on it. Any other file is an error.
+// removeStale removes the socket at path. It fails if a process listens there or path is no socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -29,8 +29,8 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// Counters may use the runtime's memory limit minus otherMemory. A counter with its key takes about
-// counterMemory, so a container of 256 MiB keeps a million.
+// Counters may use the runtime's memory limit minus otherMemory bytes, but there may always be
+// leastCounters. A counter takes about counterMemory bytes, so a container of 256 MiB keeps a million.
 const (
 	otherMemory   = 64 << 20
 	counterMemory = 160
@@ -55,9 +55,9 @@ func affordable(bound int, size int64) int {
 
 // The bytes of garbage that may accumulate between two collections, normally and during a load of
 // rules. A quarter of the live bytes is always allowed. By default, the runtime allows as much garbage
-// as there are live bytes. A server with few live bytes would then collect very often, for a sixth
-// of the CPU time of a decision. A load of 100,000 rules makes 360 MB of garbage, and each
-// collection during it keeps all processors busy with the old rules and the new.
+// as there are live bytes. A server with few live bytes would then collect very often, which takes a
+// sixth of the CPU time of a decision. A load of 100,000 rules makes 360 MB of garbage, and each
+// collection during the load keeps all processors busy with the old and the new rules.
 const garbage, loadGarbage = 56 << 20, 224 << 20
 
 // tuner sets the target of the garbage collector so that the allowed garbage may accumulate.
@@ -92,8 +92,9 @@ func (t *tuner) tune() (live uint64) {
 }
 
 // Memory is scarce if the live bytes exceed a quarter of the runtime's limit, or of enoughMemory if
-// that is less. If they exceed calm, tuner forces a collection untilCollected after the last, because
-// after a peak there may be too little garbage to cause one. The wait doubles while the live bytes hardly change.
+// that is less. If the live bytes exceed the constant calm, run forces a collection when untilCollected
+// has passed since the last, because after a peak there may be too little garbage to cause a
+// collection. This interval doubles while the number of live bytes hardly changes.
 const (
 	enoughMemory   = 1 << 30
 	calm           = 24 << 20
@@ -109,7 +110,7 @@ func (t *tuner) run(ctx context.Context) {
 		if live > uint64(min(debug.SetMemoryLimit(-1), enoughMemory)/4) {
 			select {
 			case t.scarce <- struct{}{}:
-			default: // also if it is nil
+			default: // scarce is full or nil
 			}
 		}
 		if live > last*5/4 || live < last*3/4 {
@@ -144,8 +145,8 @@ func target(live, allowed uint64) int {
 	return percent
 }
 
-// manyRules is the minimum number of rules whose load triggers collections that return its memory to
-// the system. With a heap as large as the load's peak, the next collection would come too late.
+// manyRules is the minimum number of rules after whose load the server forces collections, to return
+// the load's memory to the system. With so large a heap, the next collection would come too late.
 const manyRules = 10_000
 
 // read returns a metric of the runtime.

@@ -44,7 +44,7 @@ func registerProcess(reg prometheus.Registerer, b Build, refusedSecrets func() [
 	}, func() float64 { return float64(len(refusedSecrets())) })
 }
 
-// countRefused registers a metric of refused TLS clients, and returns a function that counts one.
+// countRefused registers a metric of refused TLS clients, and returns a function that counts a refusal.
 func countRefused(reg prometheus.Registerer) func(reason string) {
 	refused := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_tls_clients_refused_total", Help: "TLS handshakes of gRPC clients that failed, by reason.",
@@ -55,8 +55,8 @@ func countRefused(reg prometheus.Registerer) func(reason string) {
 	return func(reason string) { refused.WithLabelValues(reason).Inc() }
 }
 
-// registerCertificate registers the metrics of Weir's own certificate for a connection. Without a
-// certificate, as for some clients, it registers none.
+// registerCertificate registers the metrics of Weir's own certificate for a connection. If Weir has no
+// certificate, as on some connections where Weir is the client, it registers nothing.
 func registerCertificate(reg prometheus.Registerer, connection string, files *follow.TLS) {
 	if len(files.TLS().Certificates) == 0 {
 		return

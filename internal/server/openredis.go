@@ -12,8 +12,8 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// openRedis opens the store on the Redis, or both, that the settings name, without waiting for
-// them.
+// openRedis opens the store on the one or two Redis deployments in the settings, without waiting for
+// them. found is for findRedis.
 func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found func(bool)) error {
 	r := o.Settings.Redis
 	var encrypt func() *tls.Config
@@ -47,14 +47,14 @@ func (s *store) openRedis(o Options, life *lifecycle, secrets *secrets, found fu
 	return nil
 }
 
-// redisNames returns the addresses of the Redis, or of both.
+// redisNames returns the addresses of the one or two Redis deployments, for logs and errors.
 func (s *store) redisNames() string {
 	return strings.Join(s.redis.Names(), ", of limits per second at ")
 }
 
-// redisServer returns how to reach the main Redis or, if perSecond, the other one. If secrets of Redis
-// may change, the store asks for the current URL, user and password, and has the secrets read again
-// when Redis refuses a login.
+// redisServer returns the address and login of the main Redis or, if perSecond is true, of the Redis for
+// limits per second. If its secrets may change, Latest returns the current address and login, and Renew
+// reads the secrets again.
 func redisServer(secrets *secrets, encrypt func() *tls.Config, perSecond bool) redis.Server {
 	describe := func(s settings.Settings) redis.Server {
 		of := s.Redis.Main

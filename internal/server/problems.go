@@ -15,7 +15,7 @@ import (
 	"weir/internal/operators/api"
 )
 
-// problemList collects the problems of a moment.
+// problemList collects the problems that a server has at the time now.
 type problemList struct {
 	now           time.Time
 	before, began map[string]time.Time // starts of the previous and of the current problems, by format
@@ -25,8 +25,8 @@ type problemList struct {
 
 const red, amber = true, false
 
-// add adds a problem if there is true. If since is zero, it began when it was first seen. section is
-// a section of docs/at-3am.md.
+// add adds a problem if the condition there is true. If since is zero, the problem began when add first
+// saw it. format identifies the problem. section is a section of docs/at-3am.md.
 func (p *problemList) add(there, isRed bool, section string, since time.Time, means, format string, args ...any) {
 	if !there {
 		return
@@ -79,12 +79,12 @@ func byRank(a, b api.Problem) int {
 	return cmp.Or(cmp.Compare(first[a.Red], first[b.Red]), cmp.Compare(first[a.Until.IsZero()], first[b.Until.IsZero()]))
 }
 
-// such returns the text of an effect with the number of requests that it had.
+// such returns the parameter means, followed by the number of such requests in the last minute.
 func such(means string, requests uint64) string {
 	return fmt.Sprintf("%s. %s in the last minute.", means, operators.Counted(int(requests), "such request"))
 }
 
-// addRedis adds a Redis that fails, with the number of requests that were not decided lately.
+// addRedis adds a problem if Redis fails. undecided is the result of rates.minute.
 func (d *debugPort) addRedis(p *problemList, undecided uint64) {
 	if d.store.redis == nil {
 		return
@@ -94,9 +94,9 @@ func (d *debugPort) addRedis(p *problemList, undecided uint64) {
 	recent := p.now.Sub(state.FailedAt) < 10*time.Second
 	switch {
 	case !since.IsZero() && (recent || silence != nil):
-	case recent && answers: // it refuses some calls
+	case recent && answers: // Redis answers, but refuses some calls
 		since = state.FailedAt
-	case silence != nil && p.now.Sub(state.WorkedAt) > 5*time.Second: // without requests, only this is known
+	case silence != nil && p.now.Sub(state.WorkedAt) > 5*time.Second: // without requests, only silence shows it
 		since, problem, answers = p.now, silence.Error(), false
 	default:
 		return
@@ -146,7 +146,7 @@ func (d *debugPort) addSecrets(p *problemList) {
 // respect is a property in which servers should not differ.
 type respect struct {
 	name, verb string
-	of         func(*api.Status) (value string, since time.Time) // and the time since which the server has it
+	of         func(*api.Status) (value string, since time.Time) // returns the value, and since when the server has it
 }
 
 var respects = []respect{
@@ -155,8 +155,8 @@ var respects = []respect{
 	{"version", "run an older version", func(s *api.Status) (string, time.Time) { return s.Version, s.StartedAt }},
 }
 
-// begin notices problems when they begin, even without a reader, and lets this server meet the
-// others on its Redis. address returns the address of the debug port.
+// begin starts to look for problems every second, even if no one reads them, and to exchange states
+// with the other servers on the same Redis. address returns the address of the debug port.
 func (d *debugPort) begin(life *lifecycle, address func() string) {
 	d.address = address
 	life.background("problems", func(ctx context.Context) {
@@ -181,8 +181,8 @@ func (d *debugPort) begin(life *lifecycle, address func() string) {
 	}
 }
 
-// outdated returns the names of the servers without the newest value, whose first use was last, and the
-// time of that use.
+// outdated returns the names of the servers that do not have the newest value, and the time since which
+// any server has that value. The newest value is the value that came into use last.
 func (r *respect) outdated(all []api.Status) (names []string, since time.Time) {
 	first, newest := map[string]time.Time{}, ""
 	for i := range all {

@@ -75,8 +75,8 @@ func newRules(options descriptors.Options, keep func(iter.Seq[*limiter.Limit]), 
 }
 
 // maxProblems is the maximum number of a load's problems in the log, on the status page and in
-// answers; weir validate lists all. maxWarnings is the maximum number of its warnings in the log,
-// and maxLoads the number of loads that the console shows.
+// answers; weir validate lists all. maxWarnings is the maximum number of a load's warnings in the
+// log. maxLoads is the number of loads that the console shows.
 const maxProblems, maxWarnings, maxLoads = 100, 20, 10
 
 // load compiles new rules and puts them into use. If that fails or ctx ends, the old rules stay.

@@ -20,20 +20,20 @@ type secrets struct {
 	tls      []connection
 }
 
-// connection is a connection with TLS, such as redis.
+// connection has the name of a connection with TLS, such as redis, and its TLS files.
 type connection struct {
 	name string
 	*follow.TLS
 }
 
-// secret is a setting that names a file or a command, and the text from there.
+// secret is a setting that names a file or a command, with the text that Weir read from it.
 type secret struct {
 	settings.SecretSource
 	*follow.Text
 }
 
-// openSecrets reads the secrets that the settings name, with the operators' token. The server
-// follows them until it stops.
+// openSecrets reads the secrets that the settings name, and the operators' token. While the server
+// runs, it reads them again at an interval.
 func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 	s = &secrets{settings: o.Settings}
 	var errs []error
@@ -48,7 +48,7 @@ func openSecrets(o Options, life *lifecycle) (s *secrets, err error) {
 		}
 		if source.Command != nil {
 			options.Read = func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
-			options.Every = 5 * time.Minute // credentials that commands print last for at least 15 minutes
+			options.Every = 5 * time.Minute // credentials from commands are valid for at least 15 minutes
 			options.RenewEvery = 5 * time.Second
 		}
 		text, err := follow.Open(o.Hurry, options) // a command may take long

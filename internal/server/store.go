@@ -25,7 +25,7 @@ type store struct {
 	failover *failover.Failover // decides by failure modes while Redis fails
 
 	registry    *prometheus.Registry // the metrics of the store
-	maxCounters int                  // the most counters in memory, of this store or of failover
+	maxCounters int                  // maximum number of counters in memory, of this store or of failover
 }
 
 // Reset implements limiter.CounterStore. It resets the counters in memory even if Redis fails.
@@ -33,8 +33,8 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
 }
 
-// openStore opens the store that the settings name, without waiting for Redis. It calls found
-// when the store can decide, and then, if health follows Redis, every second.
+// openStore opens the store that the settings name, without waiting for Redis. It calls found with true
+// when the store can decide. After that, see findRedis.
 func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (*store, error) {
 	st := &store{registry: prometheus.NewRegistry(), maxCounters: maxCounters()}
 	o.Registry.MustRegister(st.registry)
@@ -56,8 +56,8 @@ func openStore(o Options, life *lifecycle, secrets *secrets, found func(bool)) (
 	return st, nil
 }
 
-// findRedis calls found once Redis can decide. If health follows Redis, it then calls found every
-// second until ctx ends. The store itself logs why Redis cannot decide.
+// findRedis calls found with true when Redis first answers. If Redis.HealthCheckActiveConnection is
+// true, it then tells found every second, until ctx ends, whether Redis answers. The store logs errors.
 func (s *store) findRedis(ctx context.Context, o Options, found func(bool)) {
 	for retry := 50 * time.Millisecond; s.redis.Ping(ctx) != nil; retry = min(2*retry, 2*time.Second) {
 		if !pause(ctx, retry) {
@@ -73,7 +73,7 @@ func (s *store) findRedis(ctx context.Context, o Options, found func(bool)) {
 	}
 }
 
-// pause waits for d, and reports whether ctx has not ended.
+// pause waits for d and returns true, or returns false as soon as ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -16,8 +16,8 @@ import (
 	"weir/internal/descriptors/spelling"
 )
 
-// AfterApply checks what types cannot check, and completes the settings. The error lists all
-// problems. The parser calls it.
+// AfterApply checks the parsed settings and completes them. The error lists all problems. The parser
+// calls AfterApply.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var errs []error
 	flags := slices.DeleteFunc(ctx.Flags(), func(f *kong.Flag) bool { return len(f.Envs) == 0 })
@@ -46,8 +46,8 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	return s.Invalid
 }
 
-// complete sets the address of the debug listener if it is unset: this machine only if there is
-// no token for operators, else all addresses.
+// complete sets an empty DebugHost to the loopback address if there is no token for operators, else to
+// all addresses. If Proto is tcp6, it replaces these IPv4 addresses by their IPv6 equivalents.
 func (l *Listen) complete() {
 	if l.DebugHost == "" {
 		l.DebugHost = "127.0.0.1"
@@ -66,7 +66,7 @@ func (l *Listen) complete() {
 // portPattern matches a port up to 65535.
 const portPattern = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 
-// forms are the values of the tag form, with the texts that they allow. Errors do not quote the
+// forms are the values of the tag "form", with the texts that they allow. Errors do not quote the
 // text, because it may be a secret in the wrong setting.
 var forms = map[string]struct {
 	pattern *regexp.Regexp
@@ -81,7 +81,7 @@ var forms = map[string]struct {
 	"target":      {regexp.MustCompile(`^((dns|passthrough|unix|unix-abstract):/*[^/@][^@]*|[^@/]*:` + portPattern + `)$`), "host:port without a user or a password, or a target of gRPC such as unix:/run/xds.sock"},
 }
 
-// checkFlag checks a text by the tag form, and a number or duration by the tags min and max.
+// checkFlag checks a text by the tag "form", and a number or duration by the tags "min" and "max".
 func checkFlag(flag *kong.Flag) error {
 	var n float64
 	switch value, form := flag.Target, forms[flag.Tag.Get("form")]; {
@@ -105,7 +105,7 @@ func checkFlag(flag *kong.Flag) error {
 	return nil
 }
 
-// number parses the bound in a tag. It panics if the tag is invalid.
+// number parses the bound in a tag; a duration is in nanoseconds. It panics if the tag is invalid.
 func number(bound string) float64 {
 	if d, err := time.ParseDuration(bound); err == nil {
 		return float64(d)
@@ -117,15 +117,15 @@ func number(bound string) float64 {
 	return n
 }
 
-// checkTogether checks settings that depend on others. The tag with names a switch without which a
-// setting has no effect. If the switch is off, that is only a warning, because
-// envoyproxy/ratelimit starts, too. The tag needs names settings that the setting requires.
+// checkTogether checks settings that depend on others. The tag "with" names a switch without which a
+// setting has no effect. If the switch is off, that causes only a warning, because
+// envoyproxy/ratelimit also starts then. The tag "needs" names settings that the setting requires.
 func (s *Settings) checkTogether(flags []*kong.Flag) error {
 	set := map[string]bool{}
 	for _, flag := range flags {
 		set[flag.Envs[0]] = !flag.Target.IsZero()
 	}
-	// A URL may turn on TLS, and it may be in a file that is read later. Without Redis, one warning
+	// A URL may turn on TLS, and the URL may be in a file that is read later. Without Redis, one warning
 	// lists all variables of Redis.
 	set["REDIS_TLS"] = s.Redis.Encrypted() || !s.Redis.Main.Named() || s.Redis.Main.URLFile != "" || s.Redis.PerSecond.URLFile != ""
 	s.Warnings = nil
@@ -155,7 +155,7 @@ func (s *Settings) checkTogether(flags []*kong.Flag) error {
 
 // misspelt returns a warning for each variable whose name is nearly the name of a setting. It hides
 // the value, which may be a secret. It ignores names without an underscore, such as HOME, because
-// they are too short to tell from the names of other programs.
+// such short names are often variables of other programs.
 func misspelt(environ, names []string) (list []Warning) {
 	for _, v := range ignoredVariables {
 		names = append(names, v.variable)
@@ -181,12 +181,12 @@ type Warning struct {
 
 const bothRedis = "the settings REDIS_TLS_... apply to both Redis servers"
 
-// ignored is a variable without effect. Setting it causes a warning, unless to the value silent.
+// ignored is a variable without effect. Any value except the value of silent causes a warning.
 type ignored struct{ variable, silent, instead string }
 
 var ignoredVariables = []ignored{
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", "ratelimit_service_response_time_seconds is in seconds"},
-	// The reference's examples and Envoy Gateway use that mapping. Its names and labels are Weir's.
+	// Examples of envoyproxy/ratelimit and Envoy Gateway set this path. Weir's metrics have the file's names.
 	{"PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml", "metrics have the names and labels of the reference's mapping"},
 	{"DESCRIPTOR_KEY_CONFIG", "", "limits sent by requests share one series per domain"},
 
@@ -214,7 +214,7 @@ func wrong(variable, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", settingName(variable), fmt.Errorf(format, args...))
 }
 
-// Check returns an error if a setting that may contain a secret, or one related to it, is invalid.
+// Check returns an error if a setting that may contain a secret, or a related setting, is invalid.
 // Secrets from files and commands are checked only after they have been read.
 func (s *Settings) Check() error {
 	_, err := s.XDS.HeaderValues()
@@ -233,8 +233,8 @@ var (
 	headerValue = regexp.MustCompile(`^[ -~]*$`)
 )
 
-// HeaderValues returns the headers by name. Its error quotes none of them, because even a name may
-// be a misplaced password.
+// HeaderValues returns the headers by name. The error quotes no name and no value, because even a
+// name may be a misplaced password.
 func (x XDS) HeaderValues() (map[string]string, error) {
 	list, err := pairs(string(x.Headers), ":")
 	headers := map[string]string{}
@@ -256,7 +256,7 @@ type Mogrifier struct {
 	Tags    []Tag
 }
 
-// mogrifiers reads the variables of every name. The error lists all problems.
+// mogrifiers reads the Mogrifiers with the given names from their variables. The error lists all problems.
 func mogrifiers(names []string) (list []Mogrifier, err error) {
 	var errs []error
 	for _, name := range names {

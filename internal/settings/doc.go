@@ -12,7 +12,7 @@
 //	settings.go     a field for each setting; docs/settings.md is generated from it
 //	redisserver.go  the settings of Redis: addresses, users, passwords
 //	values.go       types of values, such as ports, words, switches and secrets
-//	check.go        checks by the tags form, min, max, with and needs; checks without a tag;
+//	check.go        checks by the tags "form", "min", "max", "with" and "needs"; other checks;
 //	                variables without effect
 //	secrets.go      the settings that name the file or the command of a secret
 package settings

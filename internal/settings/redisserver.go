@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Redis configures the one or two Redis that keep the counters.
+// Redis configures the one or two Redis deployments that keep the counters.
 type Redis struct {
 	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=Unset: counters are in memory."`
 
@@ -44,13 +44,13 @@ type RedisLocation struct {
 	Type    Word   `env:"TYPE" default:"single" help:"single, sentinel or cluster." words:"single,sentinel,cluster"`
 }
 
-// Named reports whether a URL is set, or a file for it.
+// Named reports whether a URL is set, or the file that contains the URL.
 func (p RedisLocation) Named() bool { return p.URL != "" || p.URLFile != "" }
 
 // Clustered reports whether the Redis is a cluster, so that keys need hash tags.
 func (p RedisLocation) Clustered() bool { return p.Type == clusterType }
 
-// RedisServer has the settings of one Redis. The others in Redis apply to both.
+// RedisServer has the settings of one Redis deployment. The other fields of Redis apply to both.
 type RedisServer struct {
 	RedisLocation
 
@@ -111,7 +111,7 @@ func (s RedisServer) check(variable string) error {
 type RedisAddress struct {
 	Network string   // tcp or unix
 	Addrs   []string // the address of Redis, or the addresses of sentinels or of a cluster's first nodes
-	Primary string   // the name of the primary at the sentinels
+	Primary string   // the sentinels' name for the primary
 	DB      int
 
 	Login, Sentinel Login // for Redis and for its sentinels
@@ -186,7 +186,7 @@ func (s RedisServer) Address() (a RedisAddress, err error) {
 	return a, nil
 }
 
-// errURL quotes nothing from the URL. It wraps no error of net/url, which would.
+// errURL quotes nothing from the URL. It wraps no error of net/url, because such errors quote the URL.
 var errURL = errors.New("redis URL is not host:port, the path of a unix socket, or a URL with redis://, rediss:// or unix://; in a password, write special characters as %XX")
 
 // parse parses one address of the URL.
@@ -227,7 +227,7 @@ func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, ", ") || strings.HasSuffix(u.Host, ":") {
 			return a, errURL
 		}
-		if u.User != nil && u.Port() == "" { // without a host, this would be the end of a password
+		if u.User != nil && u.Port() == "" { // otherwise, the end of a password that contains @ could be taken for the host
 			return a, errors.New("redis URL has a password but no port, which it needs then")
 		}
 		a.Network, a.Addrs, a.encrypted = "tcp", []string{net.JoinHostPort(host, port)}, u.Scheme == "rediss"
@@ -246,9 +246,8 @@ func (s RedisServer) parse(text string) (a RedisAddress, err error) {
 	return a, nil
 }
 
-// checkChange returns an error if a server that counts in s cannot switch to next without a
-// restart. next must be checked, and may differ in URL, users and passwords. The error quotes none
-// of them.
+// checkChange returns an error if a server that uses s cannot switch to next without a restart. next
+// must be valid, and may differ from s in URL, users and passwords, which the error does not quote.
 func (s RedisServer) checkChange(next RedisServer) error {
 	before, _ := s.Address()
 	after, err := next.Address()

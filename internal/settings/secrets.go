@@ -19,7 +19,7 @@ type SecretSource struct {
 // String returns the name of the setting in errors.
 func (r SecretSource) String() string { return settingName(r.Variable) }
 
-// sources returns the sources of secrets that are set. Their value fields point into s.
+// sources returns the sources that are set in s. Their value fields point into s.
 func (s *Settings) sources() []SecretSource {
 	r := &s.Redis
 	all := append(r.Main.sources("REDIS_", r.Main.Named()), r.PerSecond.sources("REDIS_PERSECOND_", r.Main.Named() && r.UsePerSecond)...)
@@ -55,7 +55,7 @@ func (s Settings) With(source SecretSource, text string) Settings {
 	return s
 }
 
-// CheckChange returns an error if next, which differs in secrets, cannot replace the settings
+// CheckChange returns an error if next, which may differ from s only in secrets, cannot replace s
 // without a restart.
 func (s *Settings) CheckChange(next Settings) error {
 	if err := next.Check(); err != nil {
@@ -64,7 +64,7 @@ func (s *Settings) CheckChange(next Settings) error {
 	return errors.Join(s.Redis.Main.checkChange(next.Redis.Main), s.Redis.PerSecond.checkChange(next.Redis.PerSecond))
 }
 
-// checkSources returns an error if a secret has two sources, or a command has no word.
+// checkSources returns an error if a secret has two sources, or a command is empty.
 func (s *Settings) checkSources() error {
 	taken := map[*Secret]string{}
 	var errs []error

@@ -182,7 +182,7 @@ type Metrics struct {
 	DogStatsdMogrifiers []string `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME, DOG_STATSD_MOGRIFIER_NAME_TAGS."`
 	DisableStats        bool     `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
 
-	// Mogrifiers are read from the variables of DogStatsdMogrifiers, in that order.
+	// Mogrifiers has the rules that DogStatsdMogrifiers names, in the same order.
 	Mogrifiers []Mogrifier `kong:"-"`
 }
 

@@ -40,7 +40,7 @@ func Parsing() kong.Option {
 // Settings.AfterApply can report the problems of all settings.
 type tolerant struct {
 	kong.Mapper
-	err error // error of the value that counts
+	err error // error of the flag or, without a flag, of the variable
 }
 
 // makeTolerant makes the settings tolerant, but not the flags of other commands.
@@ -114,8 +114,8 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(p)))
 }
 
-// Word is one of the words in the tag words, in upper or lower case. Words with a bar between them
-// are synonyms; Word has the first. Without a default, Word may be empty.
+// Word is one of the words in the tag "words". The user may write it in upper or lower case. Words with
+// a bar between them are synonyms; Word is the first of them. Without a default, Word may be empty.
 type Word string
 
 // Decode implements kong.MapperValue.
@@ -145,7 +145,7 @@ func wordOf(words, text string) (string, error) {
 	return "", fmt.Errorf("%q is not allowed; use one of %s", text, strings.Join(allowed, ", "))
 }
 
-// switchWords are the words of a switch, as in the tag words.
+// switchWords are the words of a switch, in the format of the tag "words".
 const switchWords = "true|t|yes|1,false|f|no|0"
 
 // WordsOf returns the words that a setting allows, without synonyms, or nil if it allows other
@@ -227,8 +227,8 @@ func (m *NodeMetadata) UnmarshalText(text []byte) error {
 	return err
 }
 
-// pairs parses a list, separated by commas, of names and values with separator between them. Its
-// error quotes none of them, because any of them may be secret.
+// pairs parses a list of pairs, separated by commas. A pair is a name and a value with the text separator
+// between them. The error quotes neither names nor values, because both may be secret.
 func pairs(text, separator string) (list []Tag, err error) {
 	for i, part := range strings.Split(text, ",") {
 		name, value, found := strings.Cut(part, separator)

@@ -9,8 +9,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// merged adds up the sums of adjacent rows whose series are equal after cut, and yields them by their
-// labels, in order. It skips sums without hits.
+// merged adds up adjacent rows for whose series cut returns the same value. It yields the labels of this
+// value with the sums, in the order of rows, and skips sums without hits.
 func merged(rows []row, cut func(limiter.Series) limiter.Series) iter.Seq2[limiter.LabelSet, Sums] {
 	return func(yield func(limiter.LabelSet, Sums) bool) {
 		for i := 0; i < len(rows); {

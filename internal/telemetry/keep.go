@@ -19,8 +19,8 @@ const (
 	heldFor = 32
 )
 
-// Keep sets the limits in use. Run removes a series without a limit, and a series of request values
-// without its rule, after ten idle minutes. A removed series that is used again starts at 0.
+// Keep sets the limits in use. After ten idle minutes, Run removes a series whose limit is not in use,
+// and a series of request values whose rule is not. A removed series that is used again starts at 0.
 func (u *Usage) Keep(limits iter.Seq[*limiter.Limit]) { u.changed.Store(&limits) }
 
 // Run removes idle series every minute, until ctx ends.
@@ -36,8 +36,8 @@ func (u *Usage) Run(ctx context.Context) {
 	}
 }
 
-// expire removes idle series without a limit, and if detailed is full, all idle series of request
-// values. Overrides, and requests that started with older rules, can add removed series again.
+// expire removes idle series whose limit is not in use and, if u.detailed is full, all idle series of
+// request values. Overrides, and requests that started with older rules, can add removed series again.
 func (u *Usage) expire() {
 	if limits := u.changed.Swap(nil); limits != nil {
 		u.mark(*limits)
@@ -56,7 +56,7 @@ func (u *Usage) expire() {
 	}
 }
 
-// mark marks the series without a limit, and the series of request values without their rule.
+// mark sets unused in a series if limits lacks its limit or, for a series of request values, its rule.
 func (u *Usage) mark(limits iter.Seq[*limiter.Limit]) {
 	used := make(map[limiter.Series]bool)
 	for l := range limits {
@@ -70,12 +70,12 @@ func (u *Usage) mark(limits iter.Seq[*limiter.Limit]) {
 	}
 }
 
-// remove replaces all by a map without the series in gone. Deleting them from all would not free
-// the memory of the map.
+// remove replaces u.all by a map without the series in gone. Deleting these series from u.all would not
+// free the memory of the map.
 //
 // Several limits may share a series of envoyproxy/ratelimit's metrics, whose sum must not fall,
-// because that would look like a restart. So if a limit stays in the shared series, the removed
-// sums go to rest: by all levels for statsd, or by the first two, which are Prometheus's labels.
+// because that would look like a restart. So if a limit stays in the shared series, remove adds the
+// removed sums to u.rest: by all levels for statsd, or by the first two, which are Prometheus's labels.
 func (u *Usage) remove(gone map[limiter.Series]*counters) {
 	next, rest := make(map[limiter.Series]*counters), make(map[limiter.Series]*counters)
 	stays := make(map[limiter.Series]bool) // labels of the series that stay

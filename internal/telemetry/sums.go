@@ -55,7 +55,7 @@ var limitDesc = prometheus.NewDesc("weir_limit_hits_total",
 // String returns the sum's name in envoyproxy/ratelimit, or its outcome.
 func (s Sum) String() string { return metrics[s].name }
 
-// Sums are the sums of envoyproxy/ratelimit, by Sum.
+// Sums are the sums of envoyproxy/ratelimit, indexed by Sum.
 type Sums [outcomes]uint64
 
 func (s *Sums) add(c *counters) {
@@ -69,7 +69,7 @@ type counters struct {
 	sums   [allSums]atomic.Uint64
 	seen   uint32 // low bits of the total at the last check by expire
 	checks uint8  // checks since the total last grew, at most keepChecks
-	unused bool   // no limit has the series
+	unused bool   // no limit in use has the series
 	detail bool   // the series comes from values of requests
 }
 
@@ -94,7 +94,7 @@ func (c *counters) idle() bool {
 	return c.checks == keepChecks
 }
 
-// Count counts the hits of a decided request, except for refunds and peeks.
+// Count counts the hits of a decided request, but no peeks, and refunds only of unknown reservations.
 func (u *Usage) Count(hits []limiter.Hit, decisions []limiter.Decision) {
 	for i := range hits {
 		switch h := &hits[i]; {

@@ -25,11 +25,11 @@ type Usage struct {
 
 	mu       sync.RWMutex                 // guards all, next, rest and detailed; for loops, see each
 	all      map[limiter.Series]*counters // counters of limits and of values of requests
-	next     map[limiter.Series]*counters // if not nil, soon replaces all; new series are added to both
-	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced together with all
-	detailed map[detail]*detailSeries     // series of values of requests; all has their counters, too
+	next     map[limiter.Series]*counters // if not nil, the map that soon replaces all; new series are added to both maps
+	rest     map[limiter.Series]*counters // sums of removed series, see remove; replaced when all is replaced
+	detailed map[detail]*detailSeries     // series of values of requests; their counters are also in all
 
-	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of Keep that expire has not marked yet, or nil
+	changed atomic.Pointer[iter.Seq[*limiter.Limit]] // limits of the last Keep, or nil if expire has marked their series
 
 	storeErrors  prometheus.Counter
 	unknown      prometheus.Counter // settlements of unknown reservations
@@ -82,8 +82,8 @@ func New(reg prometheus.Registerer, logger *slog.Logger, nearRatio float32) *Usa
 // CountFailure counts a request that neither the store nor a failure mode decided.
 func (u *Usage) CountFailure() { u.storeErrors.Inc() }
 
-// Sums yields the added sums of limits whose labels differ only in Rule and Limit, which are empty. It
-// yields them in the order of their labels, and skips limits without hits.
+// Sums yields the sums of all limits with hits, in the order of their labels. It adds up the sums of
+// limits whose labels differ only in Rule and Limit, which are empty in the result.
 func (u *Usage) Sums() iter.Seq2[limiter.LabelSet, Sums] {
 	return merged(u.rows(false), limiter.Series.Levels)
 }
@@ -150,8 +150,8 @@ type row struct {
 	*counters
 }
 
-// rows returns all series and the sums of removed series, in order. Removed sums that are kept only by
-// their keys have no place in metrics with further levels; byKeys includes them.
+// rows returns all series and the sums of removed series, sorted. If byKeys is false, it omits removed
+// sums that have only the labels of Series.Keys, because statsd needs more labels.
 func (u *Usage) rows(byKeys bool) []row {
 	u.mu.RLock()
 	all, rest, rows := u.all, u.rest, make([]row, 0, len(u.all)+len(u.rest))

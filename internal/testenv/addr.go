@@ -7,8 +7,8 @@ import (
 )
 
 // OuterAddr returns an IPv4 address of this machine that is not a loopback address. A
-// connection to it also comes from it, like a connection from another machine. Without
-// one, the test is skipped; the name for WEIR_TEST_REQUIRE is network.
+// connection to this address also comes from this address, so it looks like a connection
+// from another machine. If there is no such address, it calls Unavailable for "network".
 func OuterAddr(t testing.TB) string {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

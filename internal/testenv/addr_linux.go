@@ -10,7 +10,7 @@ import (
 )
 
 // OwnAddr returns an address of 127.0.0.1 that is reserved until the test ends:
-// even while no program listens there, the system does not assign its port to others.
+// even while no program listens there, the system assigns its port to no other program.
 // Programs that set SO_REUSEADDR, such as Redis and Go, can listen, stop, and
 // listen again.
 func OwnAddr(t testing.TB) string {

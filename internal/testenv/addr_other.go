@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// OwnAddr returns a free address of 127.0.0.1. Another program may take it before it
-// is used: only Linux lets a socket reserve it without listening.
+// OwnAddr returns a free address of 127.0.0.1. Another program may take the address
+// before the test uses it: only Linux lets a socket reserve an address without listening.
 func OwnAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -44,7 +44,7 @@ func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane
 	return StartControlPlaneAt(t, OwnAddr(t), listen, options...)
 }
 
-// StartControlPlaneAt is like StartControlPlane, at addr, where listen listens.
+// StartControlPlaneAt is like StartControlPlane, but listens at addr with the function listen.
 func StartControlPlaneAt(t testing.TB, addr string, listen func(addr string) (net.Listener, error), options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
 	c := &ControlPlane{t: t, listen: listen, options: options, Addr: addr}
@@ -73,8 +73,8 @@ func (c *ControlPlane) Start() {
 // Stop closes all streams and stops listening.
 func (c *ControlPlane) Stop() { c.server.Stop() }
 
-// Set makes the control plane send rules, each a RateLimitConfig in JSON. Without
-// configs, it sends an empty list.
+// Set makes the control plane send configs as rules, each a RateLimitConfig in JSON.
+// If there are no configs, the control plane sends an empty list.
 func (c *ControlPlane) Set(version string, configs ...string) {
 	c.t.Helper()
 	c.SetFor(Node, version, configs...)

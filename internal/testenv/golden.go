@@ -11,7 +11,7 @@ import (
 var Update = flag.Bool("update", false, "write the files that tests compare with")
 
 // Golden compares got with the content of a file, which -update writes. The error shows both
-// from the first line that differs.
+// texts from the first line that differs.
 func Golden(tb testing.TB, name, got string) {
 	tb.Helper()
 	if *Update {

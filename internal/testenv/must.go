@@ -25,7 +25,7 @@ func OK(tb testing.TB, err error) {
 	}
 }
 
-// Equal fails the test unless got is want. format and args say what they are.
+// Equal fails the test unless got is want. format and args describe the compared values.
 func Equal[T comparable](tb testing.TB, got, want T, format string, args ...any) {
 	tb.Helper()
 	if got != want {

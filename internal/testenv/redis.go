@@ -81,8 +81,8 @@ func (r *Redis) Stop() {
 	r.cmd = nil
 }
 
-// Pause suspends the server. It keeps its connections, but does not answer until
-// Resume.
+// Pause suspends the server. The server keeps its connections, but does not answer
+// until Resume.
 func (r *Redis) Pause() { r.signal(syscall.SIGSTOP) }
 
 // Resume continues the server after Pause.

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// RedisTLS starts a redis-server that also accepts TLS, at the returned address. It has
-// a certificate of authority for 127.0.0.1, and accepts only clients with a certificate
-// of authority. args are further options.
+// RedisTLS starts a redis-server that also accepts TLS, at the returned address. The given
+// authority issues its certificate, for 127.0.0.1. TLS clients also need a certificate from
+// this authority. args are further options.
 func RedisTLS(t testing.TB, authority *Authority, args ...string) (r *Redis, addr string) {
 	t.Helper()
 	addr = OwnAddr(t)

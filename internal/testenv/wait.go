@@ -47,7 +47,7 @@ var RaceDetector = func() bool {
 
 // InProcessorTime runs f up to five times, and fails the test unless one run takes less
 // CPU time than bound. Unlike real time, CPU time does not depend on other programs.
-// Several runs are needed because the garbage collector may run during any. With the
+// Several runs are needed because the garbage collector may run during f. With the
 // race detector, the bound is ten times as long.
 func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	tb.Helper()

@@ -49,8 +49,8 @@ type Options struct {
 	// start, which usually means that the control plane has no resources for this node.
 	Silent func()
 
-	// Retry is the first wait after a failed connection. It is also the minimum interval of
-	// refusals after the first few.
+	// Retry is the first wait after a failed connection. It is also the minimum interval between two
+	// refusals of responses, after the first few.
 	Retry time.Duration
 	// BackoffInitial is the first wait after a stream that soon ended without a response. After
 	// a stream that worked, the next attempt comes within a second.
@@ -69,7 +69,7 @@ type Options struct {
 // and two for the next response. As many responses are accepted without delay.
 const refusalsAtOnce = 4
 
-// loadInterval is the minimum interval of accepted responses after the first few.
+// loadInterval is the minimum interval between two accepted responses, after the first few.
 const loadInterval = 300 * time.Millisecond
 
 // Update is a response of the control plane, with all resources.
@@ -98,7 +98,7 @@ type Client struct {
 
 	patience time.Duration
 	names    resolver.Builder     // finds the addresses of the control plane's name
-	silent   map[string]time.Time // addresses that did not respond to their last stream, and when that ended
+	silent   map[string]time.Time // addresses that did not respond in their last stream, with the time when it ended
 
 	unreachable, ended *backoff.ExponentialBackOff
 
@@ -211,7 +211,7 @@ func (c *Client) setStatus(connected bool, err error) {
 // which is hours.
 var probes = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// keepAlive has credentials and also turns on probes. It wraps credentials because only they
+// keepAlive has credentials and also turns on probes. It wraps credentials because only credentials
 // receive every connection, even a connection through a proxy.
 type keepAlive struct {
 	credentials.TransportCredentials

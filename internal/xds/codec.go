@@ -11,14 +11,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// bytesOfMessage is the minimum mean size of the nested messages of a large response. Smaller ones
-// would take a hundred times their size in memory.
+// bytesOfMessage is the minimum mean size, in bytes, of the nested messages in a large response. Smaller
+// messages would take a hundred times their size in memory.
 const bytesOfMessage = 20
 
 // codec refuses responses with too many nested messages.
 type codec struct {
 	encoding.CodecV2
-	maxSize  int // size of a response in bytes, see Options
+	maxSize  int // maximum size of a response in bytes
 	resource protoreflect.MessageDescriptor
 }
 

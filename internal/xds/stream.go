@@ -25,8 +25,8 @@ import (
 // resources for this node.
 const patience = 15 * time.Second
 
-// errSilent is the reason to leave a stream that has had no response for twice patience. Another
-// replica of the control plane may have resources.
+// errSilent is the reason for ending a stream that has had no response for 2*patience. Another replica
+// of the control plane may have resources.
 var errSilent = errors.New("the control plane sends no response")
 
 // maxReason is the maximum length of the error in a refusal, in bytes.
@@ -75,8 +75,8 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	return true, worked || time.Since(opened) >= c.patience, err
 }
 
-// silentLast resolves names like its Builder, for its ClientConn. It moves the addresses in
-// silent behind all others, in the order of their times.
+// silentLast resolves names like its Builder, for its ClientConn. It moves the addresses in the map
+// silent behind all other addresses, in the order of their times.
 type silentLast struct {
 	resolver.Builder
 	resolver.ClientConn

@@ -28,7 +28,7 @@ type Options struct {
 	// RenewEvery is the minimum time from a reading until Renew may cause another.
 	RenewEvery time.Duration
 	// Check returns an error if a changed text is invalid. Its errors must not quote the text. If
-	// nil, every text is valid.
+	// Check is nil, every text is valid.
 	Check func(string) error
 	// Logger receives one record of each change and each problem.
 	Logger *slog.Logger
@@ -37,7 +37,7 @@ type Options struct {
 // Text is a text that may change and is read at an interval.
 type Text struct {
 	opts  Options
-	asked chan chan<- struct{} // requests of Renew, which waits until its channel is closed
+	asked chan chan<- struct{} // requests of Renew; Run closes each channel when the reading is done
 	ended chan struct{}        // closed when Run returns
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func (t *Text) Run(ctx context.Context) {
 	defer close(t.ended)
 	tick := time.Tick(t.opts.Every)
 	for last := (time.Time{}); ; {
-		done := make(chan<- struct{}) // for a tick, for which no caller waits
+		done := make(chan<- struct{}) // after a tick, no caller waits for done
 		select {
 		case <-ctx.Done():
 			return
@@ -87,7 +87,7 @@ func (t *Text) Text() string {
 	return t.text
 }
 
-// Problem returns the setting and the error of the last reading, or "" if there was none.
+// Problem returns the setting and the error of the last reading, or "" if the reading succeeded.
 func (t *Text) Problem() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +97,8 @@ func (t *Text) Problem() string {
 	return t.opts.Setting + ": " + t.problem
 }
 
-// Renew requests a reading, unless the last one was within Options.RenewEvery, and waits until it is
-// done or ctx ends. If ctx ends, the reading continues.
+// Renew requests a reading, unless the last reading was within Options.RenewEvery, and waits until the
+// reading is done or ctx is done. If ctx is done first, the reading continues.
 func (t *Text) Renew(ctx context.Context) {
 	done := make(chan struct{})
 	select {

@@ -72,7 +72,7 @@ func clean(source string, data []byte) (string, error) {
 }
 
 const (
-	// commandTime is the longest run of a command.
+	// commandTime is the time limit of a command.
 	commandTime = 10 * time.Second
 	// lastWords is the time for which child processes may keep the output open after the command has
 	// ended.
@@ -112,7 +112,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	return clean("output of the command", out.Bytes())
 }
 
-// bounded keeps the first bytes of the output, at most one more than maxSecret.
+// bounded keeps the first maxSecret+1 bytes of the output and drops the rest.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {

@@ -24,8 +24,8 @@ import (
 type TLSOptions struct {
 	// Server selects the server side.
 	Server bool
-	// CertFile has the certificate that the peer sees, followed by intermediate ones, and KeyFile
-	// its key. A server needs both.
+	// CertFile has the certificate for the peer, followed by intermediate certificates. KeyFile has
+	// the certificate's key. A server needs both.
 	CertFile, KeyFile string
 	// CAFile has the certificates of the authorities that must have signed the peer's certificate.
 	// Without it, a server requests no certificate, and a client trusts the system's authorities.
@@ -46,8 +46,8 @@ type TLSOptions struct {
 // tlsEvery is the interval of readings. Tests shorten it.
 var tlsEvery = 5 * time.Second
 
-// TLS is one side of TLS connections. It follows its files during Run: their contents are a Text
-// whose Check makes the next configuration. Open connections keep theirs.
+// TLS is one side of TLS connections. Run reads its files again at an interval: their contents are a
+// Text whose Check makes the next configuration. Open connections keep their configuration.
 //
 // The file watcher of grpc-go is not used, because it logs a private key that does not match the
 // certificate, which happens for a moment when two files are replaced. It also needs both files in
@@ -79,8 +79,8 @@ func OpenTLS(opts TLSOptions) (*TLS, error) {
 	return c, nil
 }
 
-// read returns the contents of the files, certificate, key and authorities, with a zero byte, which
-// no valid file contains, after each of the first two.
+// read returns the contents of the files of the certificate, the key and the authorities, separated by
+// zero bytes, which no valid file contains.
 func (c *TLS) read(context.Context) (string, error) {
 	var contents [3]string
 	for i, file := range []string{c.opts.CertFile, c.opts.KeyFile, c.opts.CAFile} {
@@ -96,7 +96,7 @@ func (c *TLS) read(context.Context) (string, error) {
 	return strings.Join(contents[:], "\x00"), nil
 }
 
-// use makes and stores the configuration for a text of read.
+// use makes and stores the configuration for a text that read returned.
 func (c *TLS) use(text string) error {
 	o, contents := c.opts, strings.SplitN(text, "\x00", 3)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -116,7 +116,7 @@ func (c *TLS) use(text string) error {
 	}
 	switch {
 	case o.Server:
-		config.SessionTicketsDisabled = true // a resumed session would skip the check by new files
+		config.SessionTicketsDisabled = true // a resumed session would skip the check against new files
 		if authorities != nil {
 			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
 		}
@@ -124,7 +124,7 @@ func (c *TLS) use(text string) error {
 			config.VerifyConnection = func(state tls.ConnectionState) error { return holds(state.PeerCertificates[0], o.PeerSAN, true) }
 		}
 	case o.PeerSAN != "" || o.SkipHostnameVerification:
-		config.InsecureSkipVerify = true // crypto/tls cannot check a certificate without its host
+		config.InsecureSkipVerify = true // crypto/tls cannot check a certificate without a host name
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			chain, intermediates := state.PeerCertificates, x509.NewCertPool()
 			for _, certificate := range chain[1:] {
@@ -148,15 +148,15 @@ func (c *TLS) TLS() *tls.Config { return c.current.Load() }
 // Problem returns the names and the error of changed files that are not used, or "" if there are none.
 func (c *TLS) Problem() string { return c.files.Problem() }
 
-// Run follows the files until ctx ends. Then TLS still returns the last configuration.
+// Run reads the files at an interval until ctx is done. Then TLS still returns the last configuration.
 func (c *TLS) Run(ctx context.Context) { c.files.Run(ctx) }
 
 // errName is the error of a certificate without the required name.
 type errName struct{ error }
 
-// holds returns an error unless the certificate has the subject alternative name san. With a scheme,
-// san is a URI, with an @ an email address, otherwise a DNS name or an IP address. A wildcard in the
-// certificate of a client matches no name.
+// holds returns an error unless the certificate has the subject alternative name san. A san with a
+// scheme is a URI, a san with an @ is an email address, and any other san is a DNS name or an IP
+// address. If the certificate is a client's, its wildcards match no name.
 func holds(certificate *x509.Certificate, san string, client bool) error {
 	var held bool
 	switch {
@@ -195,7 +195,7 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 // Reasons are the reasons for refusing gRPC clients.
 var Reasons = []string{"no_certificate", "certificate", "name", "not_tls", "timeout", "by_client", "other"}
 
-// reason returns the reason for the error of a handshake.
+// reason returns the element of Reasons for the error of a handshake.
 func reason(err error) string {
 	var op *net.OpError
 	switch {
@@ -216,7 +216,7 @@ func reason(err error) string {
 	}
 }
 
-// ServerHandshake logs why a client could not connect, because clients rarely do. There is at most
+// ServerHandshake logs why a client could not connect, because clients rarely log it. There is at most
 // one warning a minute for each reason, because clients retry, and no warning about clients that
 // only check whether the port is open.
 func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -11,7 +11,7 @@ package sketch
 // size/l counters, and the error of a counter in a group with n counts is at most n·l/size. The
 // actual error is usually far smaller, and is kept with each counter.
 //
-// It is not safe for concurrent use.
+// A Sketch is not safe for concurrent use.
 type Sketch[V any] struct {
 	// Counters has the counters of the known keys, in no order.
 	Counters []Counter[V]
@@ -47,7 +47,7 @@ func New[V any](size int) *Sketch[V] {
 	return &Sketch[V]{size: size, Groups: map[uint64]*Group{}, index: map[uint64]int{}}
 }
 
-// Find returns the counter of a key, or nil if it has none. It is valid until the next Add.
+// Find returns the counter of a key, or nil if the key has none. The counter is valid until the next Add.
 func (s *Sketch[V]) Find(key uint64) *Counter[V] {
 	if i, known := s.index[key]; known {
 		return &s.Counters[i]

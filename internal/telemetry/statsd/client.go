@@ -55,7 +55,7 @@ type Client struct {
 	lines map[lineKey]*line
 	round uint64 // number of flushes
 
-	logged, reached bool // whether a flush was logged, and whether the last one reached statsd
+	logged, reached bool // whether a flush was logged, and whether the last flush reached statsd
 }
 
 // New returns a Client, which sends nothing before Run.
@@ -119,7 +119,7 @@ func (c *Client) flush(ctx context.Context) error {
 	if c.opts.Network == "udp" {
 		p.most = 1432 // passes almost everywhere without fragmentation
 	}
-	for sum := range c.opts.Source { // all of it even after an error, so that lines of other sums can be removed
+	for sum := range c.opts.Source { // even after an error, because lines whose sum was not seen are removed
 		if l := c.line(sum); err == nil {
 			err = p.add(l, sum)
 		}

@@ -34,7 +34,7 @@ func (c *Client) line(sum Sum) *line {
 		l = c.newLine(string(sum.Name))
 		c.lines[lineKey{string(sum.Name), sum.Took}] = l
 	}
-	if l.round = c.round; sum.Total < l.sent { // it restarted between two flushes
+	if l.round = c.round; sum.Total < l.sent { // the sum restarted between two flushes
 		l.sent = 0
 	}
 	return l
@@ -57,8 +57,8 @@ func (c *Client) newLine(name string) *line {
 }
 
 // Rule makes tags from parts of a name. In Name and in the values of Tags, $1 stands for the text
-// of the first group of Pattern, and $0 for the text of the match. The number of a group that
-// is not in Pattern is left unchanged.
+// of the first group of Pattern, and $0 for the text of the match. If Pattern has no such group, the
+// $ and the number stay in the text.
 type Rule struct {
 	Pattern *regexp.Regexp
 	Name    string
@@ -127,7 +127,7 @@ type packet struct {
 	lines []*line // whose text is in bytes
 }
 
-// add adds the growth of a sum. If it does not fit, add sends the packet first.
+// add adds a line with the growth of a sum. If the line does not fit, add sends the packet first.
 func (p *packet) add(l *line, sum Sum) error {
 	if sum.Total == l.sent {
 		return nil
