@@ -37,8 +37,8 @@ func newParser(line *commandLine, stdout, stderr io.Writer, helped func(int)) *k
 // anyBytes is an argument that may contain any bytes.
 type anyBytes string
 
-// parsedBy returns a mapper that passes the argument's own bytes to parse. For strings, the
-// parser would replace invalid UTF-8.
+// parsedBy returns a mapper that passes the exact bytes of an argument to parse. The parser's
+// own mapper for strings would replace invalid UTF-8.
 func parsedBy[T any](parse func(text string) (T, error)) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("text")
@@ -54,8 +54,8 @@ func parsedBy[T any](parse func(text string) (T, error)) kong.MapperFunc {
 	}
 }
 
-// normalize rewrites arguments for the parser. It adds serve if there is no command, and
-// turns "help test" into "test --help".
+// normalize rewrites arguments for the parser. It adds the command serve if there is none,
+// and turns "help test" into "test --help".
 func normalize(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -68,11 +68,11 @@ func normalize(args []string) []string {
 	return args
 }
 
-// unknown matches the parser's message about an argument that it does not know.
+// unknown matches the parser's message about an unknown argument.
 var unknown = regexp.MustCompile(`^(?:unknown flag|unexpected argument) (.+?)(?:, did you mean .*)?$`)
 
-// withoutUnknown returns args without unknown arguments, which it logs. Manifests for the image of
-// envoyproxy/ratelimit may have some, because its program ignores all arguments.
+// withoutUnknown logs unknown arguments and returns args without them. Manifests for the image of
+// envoyproxy/ratelimit may have such arguments, because the program in that image ignores all arguments.
 func withoutUnknown(args []string, stderr io.Writer) []string {
 	for {
 		_, err := newParser(new(commandLine), io.Discard, io.Discard, func(int) {}).Parse(normalize(args))
@@ -86,7 +86,7 @@ func withoutUnknown(args []string, stderr io.Writer) []string {
 		}
 		shown := found[1]
 		if !strings.HasPrefix(shown, "-") {
-			shown = "(hidden)" // it may be the rest of an unquoted password
+			shown = "(hidden)" // the argument may be the rest of an unquoted password
 		}
 		log := newLogger(settings.Process{LogFormat: settings.Word(strings.ToLower(os.Getenv("LOG_FORMAT")))}, stderr)
 		log.Warn("an unknown argument is ignored, as envoyproxy/ratelimit does", "argument", shown)
@@ -99,12 +99,12 @@ type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"Command to show the help of. By default, help lists all commands."`
 }
 
-// examples has examples for each command, below its name.
+// examples is a list of commands, with the examples of each command below its name.
 //
 //go:embed examples.txt
 var examples string
 
-// help prints the flags and examples of a command. For the program itself it prints one screen,
+// help prints the flags and examples of a command. Without a command, it prints one screen
 // with the first sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if command := ctx.Selected(); command != nil {
@@ -127,7 +127,7 @@ Exit codes: 0 success, 1 problems or no match, 2 bad usage, input or connection.
 	return nil
 }
 
-// refuse reports the error in args and, unless the log is JSON, names the command that shows help.
+// refuse writes err, the error in args, to w. Unless the log is JSON, it adds how to show the help.
 func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 	asJSON := strings.EqualFold(os.Getenv("LOG_FORMAT"), "json") || slices.Contains(args, "--log-format=json")
 	node := parser.Model.Node
@@ -140,7 +140,7 @@ func refuse(w io.Writer, parser *kong.Kong, args []string, err error) {
 	}
 }
 
-// Parts of the parser's messages that plain rewords.
+// The function plain replaces these parts of the parser's messages.
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)

@@ -16,7 +16,7 @@ import (
 	"weir/internal/settings"
 )
 
-// checking is the command check. Its settings may be invalid.
+// checking is the command check. Its Settings may be invalid; Run then reports their errors.
 type checking struct {
 	settings.Settings
 	Strict bool   `help:"Treat warnings as problems."`

@@ -18,7 +18,7 @@ type completion struct {
 	Words []string `arg:"" optional:"" name:"word" help:"The words after weir on a command line, the last one unfinished. With them, completion prints what could complete the last."`
 }
 
-// The scripts run "weir completion" with the typed words and show its output.
+// scripts has a script for each shell, which runs "weir completion" with the typed words and shows the output.
 //
 //go:embed completion
 var scripts embed.FS
@@ -45,7 +45,7 @@ func candidate(word, help string) string {
 // wantsFiles is the output line that asks the shell to complete file names.
 var wantsFiles = candidate(":files", "")
 
-// complete returns the candidates for the last word. It derives them from the parser alone.
+// complete returns candidates from the parser for the last of the words, or nil. There must be at least one word.
 func complete(parser *kong.Kong, words []string) (lines []string) {
 	if strings.HasPrefix(words[0], "-") {
 		words = append([]string{"serve"}, words...)
@@ -101,8 +101,8 @@ func children(node *kong.Node) (found []string) {
 	return found
 }
 
-// values returns the candidates for the value of a flag or argument: its allowed words, the
-// names of commands, or files if it takes any text.
+// values returns the candidates for v, the value of a flag or argument: the words that v allows, the
+// names of commands, or wantsFiles if v takes any text.
 func values(parser *kong.Kong, v *kong.Value) (found []string) {
 	words := settings.WordsOf(v)
 	switch {

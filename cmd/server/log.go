@@ -13,8 +13,8 @@ import (
 	"weir/internal/settings"
 )
 
-// complain writes the reason why the program exits, as lines for people or, if asJSON, as a record
-// for programs that read the log.
+// complain writes err, the reason why the program exits, as lines for people. If asJSON is true, it
+// writes what and err as a JSON record, for programs that read the log.
 func complain(w io.Writer, asJSON bool, what string, err error) {
 	if asJSON {
 		newLogger(settings.Process{LogFormat: "json"}, w).Error("weir exits", "reason", what, "problems", strings.Split(err.Error(), "\n"))
@@ -25,7 +25,7 @@ func complain(w io.Writer, asJSON bool, what string, err error) {
 
 // newLogger returns a logger with the level and the format of the settings.
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
-	var level slog.Level                        // info, unless the settings name another
+	var level slog.Level                        // info, unless the settings name another level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // cannot fail: the settings have been checked
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shortField}
 	if s.LogFormat == "json" {
@@ -46,9 +46,9 @@ func shortField(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// jsonField is like shortField, for a log in JSON. It gives time, level and message the names and
-// spellings of envoyproxy/ratelimit, for programs that collect its log. It spells durations as
-// settings do, because JSON would show them in nanoseconds.
+// jsonField is like shortField, for a log in JSON. It names and spells time, level and message as
+// envoyproxy/ratelimit does, for programs that collect such logs. It writes a duration as in settings,
+// such as 1m30s, because JSON would show nanoseconds.
 func jsonField(groups []string, a slog.Attr) slog.Attr {
 	a = shortField(groups, a)
 	switch {
@@ -66,7 +66,7 @@ func jsonField(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// escapingWriter escapes characters in lines of JSON that control a terminal.
+// escapingWriter escapes control characters of terminals in lines of JSON.
 type escapingWriter struct{ io.Writer }
 
 func (w escapingWriter) Write(line []byte) (int, error) {
@@ -84,7 +84,7 @@ type lossyWriter struct {
 
 const lossyLines = 4096
 
-// newLossyWriter returns a writer to w. report writes the number of dropped lines to w.
+// newLossyWriter returns a lossyWriter to w. The function report must write the number of lost lines to w.
 func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
 	l := &lossyWriter{lines: make(chan []byte, lossyLines), ended: make(chan struct{})}
 	go func() {
@@ -112,7 +112,7 @@ func (l *lossyWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// close waits until all earlier lines are written, at most for patience.
+// close waits until all earlier lines are written, but no longer than patience.
 func (l *lossyWriter) close(patience time.Duration) {
 	late := time.After(patience)
 	select {

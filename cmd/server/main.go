@@ -7,7 +7,7 @@
 //	check.go       check
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
-//	operators.go   status, top, denials, peek, reset, except
+//	operators.go   status, top, denials, peek, reset, assign, assigned, except
 //	arguments.go   the parser of the command line, help, and errors in arguments
 //	completion.go  completion
 package main
@@ -46,11 +46,11 @@ func main() {
 	os.Exit(run(ctx, args, os.Stdout, os.Stderr))
 }
 
-// Exit codes of the process, which weir help explains.
+// These are the exit codes of the process. The output of "weir help" explains them.
 const (
 	exitOK     = 0
-	exitFailed = 1 // also if no rule matches or there is no descriptor
-	exitUsage  = 2 // also if an input cannot be read or the output cannot be printed
+	exitFailed = 1 // problems were found, no rule matches, or there is no descriptor
+	exitUsage  = 2 // the usage is wrong, an input cannot be read, or the output cannot be printed
 )
 
 // exit is the error of a command that has already printed the reason. Its value is the exit code.
@@ -59,7 +59,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // commandLine has a field for each command. The parser derives flags, help and completion
-// from its tags. The commands for operators are in operators.go.
+// from the tags of the fields. The commands for operators are in operators.go.
 type commandLine struct {
 	Serve       settings.Settings `cmd:"" help:"Serve rate limit requests. This is the default command."`
 	Check       checking          `cmd:"" help:"Check everything that serve needs. Reads settings, secrets, certificates and rules, connects to Redis and to the control plane, and reports all problems. It serves nothing."`
@@ -131,7 +131,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // run runs the command in args until it finishes or ctx ends, and returns the exit code.
-// Every command fails if its output cannot be printed.
+// Every command except serve fails if its output cannot be printed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	out := &output{w: stdout}
 	defer func() {
@@ -145,7 +145,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	parser := newParser(&line, out, stderr, func(int) { helped = true })
 	parsed, err := parser.Parse(normalize(args))
 	if failed, ok := errors.AsType[*kong.ParseError](err); ok && line.Check.Invalid != nil {
-		parsed, err = failed.Context, nil // check reports these problems beside others
+		parsed, err = failed.Context, nil // the command check reports these problems, too
 	}
 	switch {
 	case helped: // even if other arguments are invalid
@@ -172,8 +172,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 // grace is the time that a command has to stop after a signal. bench needs up to a second.
 const grace = 2 * time.Second
 
-// The linker sets these with -ldflags "-X main.release=...": the version and, for a build
-// without Git history such as the image, the commit and its time.
+// The linker sets release, the version, with -ldflags "-X main.release=...". For a build without
+// Git history, such as the image's, it also sets commit and date, the time of the commit.
 var release, commit, date string
 
 type versionCommand struct{}
@@ -183,7 +183,7 @@ func (versionCommand) Run(p *program) error { //nolint:unparam // has the signat
 	return nil
 }
 
-// build describes this build. If release is empty, the version is the module's.
+// build describes this build. If release is empty, the version is the module's, or "unknown".
 func build() server.Build {
 	b := server.Build{Version: release, Commit: commit, Time: date, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -202,8 +202,8 @@ func build() server.Build {
 	return b
 }
 
-// checkDistinct returns an error if the file that a flag names is one of the command's other
-// input or output files.
+// checkDistinct returns an error if name, the file that a flag names, is one of others, the
+// other input and output files of the command.
 func checkDistinct(flag, name string, others ...string) error {
 	named, err := os.Stat(name) // fails if the file does not exist yet
 	old := err == nil && named.Mode().IsRegular()
@@ -216,8 +216,8 @@ func checkDistinct(flag, name string, others ...string) error {
 	return nil
 }
 
-// writeFile writes the file that a flag names, if name is not empty. Commands call it last,
-// so that a command that fails leaves the file unchanged.
+// writeFile creates or replaces the file name, or does nothing if name is empty. Commands call it
+// last, so that a command that fails leaves the file unchanged.
 func writeFile(name string, write func(io.Writer) error) error {
 	if name == "" {
 		return nil

@@ -116,7 +116,7 @@ func (r remote) connect(p *program) (*client.Client, error) {
 		}
 		options.CAs = config.RootCAs
 	}
-	for _, passed := range p.parsed.Path { // suggested commands need the same flags
+	for _, passed := range p.parsed.Path { // the commands that an answer suggests need the same flags
 		if f := passed.Flag; f != nil && !passed.Resolved && f.Group != nil && f.Target.Kind() == reflect.String {
 			options.Flags += fmt.Sprintf(" --%s %s", f.Name, explain.Quote(plaintext.Line(f.Target.String())))
 		}
@@ -128,8 +128,8 @@ func (r remote) connect(p *program) (*client.Client, error) {
 	return server, nil
 }
 
-// readToken reads the token from a file or a pipe. Its errors omit the name, because a user
-// may have given the token itself.
+// readToken reads the token from a file or a pipe. Its errors omit the file's name, because a
+// user may have given the token instead of a name.
 func readToken(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {

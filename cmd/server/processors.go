@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Go wakes another processor for almost every message. While one processor can carry the load, that
-// costs a fifth of the CPU of a decision and makes no answer faster. So GOMAXPROCS doubles after a look
-// in which the processors were busier than busyShare. It halves after calmLooks looks in which half
-// as many processors would have been less busy than that.
+// Go wakes another processor for almost every message. While one processor can carry the load, this
+// costs a fifth of the CPU time of a decision and makes no answer faster. So fitProcessors checks the
+// load in intervals of length look. It doubles GOMAXPROCS if the processors were busier than busyShare.
+// It halves GOMAXPROCS after calmLooks intervals in which half as many would have been less busy than that.
 const (
 	look      = 100 * time.Millisecond
 	busyShare = 0.6
 	calmLooks = 20
 )
 
-// fitProcessors fits GOMAXPROCS to the load until ctx ends, unless the variable GOMAXPROCS is set. It
-// is at least 1 and at most the runtime's default, which depends on the machine and the container's
-// CPU limit.
+// fitProcessors fits GOMAXPROCS to the load until ctx ends, unless the environment variable
+// GOMAXPROCS is set. The value is at least 1 and at most the runtime's default, which depends on the
+// machine and the container's CPU limit.
 func fitProcessors(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

@@ -35,19 +35,19 @@ type validation struct {
 	Output string `enum:"text,json,github" default:"text" help:"Format of the report: text, json, or github, which GitHub shows in pull requests."`
 }
 
-// report is the result of validate and check.
+// report is the result of the commands validate and check.
 type report struct {
 	Valid    bool      `json:"valid"`
 	Files    int       `json:"files"`
 	Domains  int       `json:"domains"`
 	Rules    int       `json:"rules"`
 	Problems []finding `json:"problems"`
-	unread   bool      // a path could not be read
+	unread   bool      // whether a path could not be read
 }
 
 // finding is a problem, a warning or a notice.
 type finding struct {
-	Severity string `json:"severity"` // error, warning, or notice for a skipped file
+	Severity string `json:"severity"` // error, warning or notice
 	descriptors.Problem
 }
 
@@ -61,12 +61,12 @@ func (r *report) add(severity string, problems ...descriptors.Problem) {
 const standardInput = "stdin"
 
 // Run checks the rules as serve would load them. If a path cannot be read, it still checks
-// the others.
+// the rules at the other paths.
 func (v validation) Run(p *program) error {
 	return v.check(descriptors.ReadFiles).print(p, v.Output)
 }
 
-// print prints all findings, and a summary if the rules are valid. Otherwise it returns the exit code.
+// print prints all findings. It adds a summary if the report is valid, and returns an exit code if not.
 func (r *report) print(p *program, output string) error {
 	for _, f := range r.Problems {
 		switch {
@@ -94,7 +94,7 @@ func (r *report) print(p *program, output string) error {
 	return exit(exitFailed)
 }
 
-// check loads the files that read finds at the paths.
+// check loads the rules at v.Paths, which it reads with read (- is the standard input), and reports problems.
 func (v validation) check(read func(paths ...string) ([]descriptors.File, []string, error)) *report {
 	r := &report{Problems: []finding{}}
 	var files []descriptors.File
@@ -131,13 +131,13 @@ func (v validation) check(read func(paths ...string) ([]descriptors.File, []stri
 	return r
 }
 
-// addTree adds the size and the warnings of a tree.
+// addTree adds the numbers of domains and rules and the warnings of a tree. For strict, see warn.
 func (r *report) addTree(tree *descriptors.Tree, strict bool) {
 	r.Domains, r.Rules = tree.Domains(), tree.Rules()
 	r.warn(strict, tree.Warnings()...)
 }
 
-// warn adds warnings, which are problems if strict.
+// warn adds warnings. If strict is true, they count as errors, and the report is not valid.
 func (r *report) warn(strict bool, warnings ...descriptors.Problem) {
 	severity := "warning"
 	if strict && len(warnings) > 0 {
@@ -196,7 +196,7 @@ func (l likeServer) options() plan.Options {
 	return server.PlanOptions(l.Reading, l.Charging, l.Modes)
 }
 
-// load checks and compiles the rule files that were read from paths. It fails if there are none.
+// load checks and compiles the rule files that were read from paths. It fails if files is empty.
 func (l likeServer) load(files []descriptors.File, paths ...string) (*descriptors.Tree, error) {
 	if len(files) == 0 {
 		return nil, descriptors.NoFiles(paths...)

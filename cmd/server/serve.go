@@ -16,7 +16,7 @@ import (
 )
 
 // afterDrain is the time after the drain in which the server abandons parts that do not
-// stop. Then the process exits even if something hangs, such as a write to a full pipe.
+// stop. After that time, the process exits even if a write to a full pipe hangs, for example.
 const afterDrain = 5 * time.Second
 
 // serve runs the server until ctx ends and the server has drained, and returns the exit
@@ -56,10 +56,10 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	return exitOK
 }
 
-// shutdown returns the contexts of the shutdown that begins when a signal ends ctx. The
-// health checks fail from the end of serving, and the server drains from the end of paused.
-// SIGTERM ends serving and, after the pause or a second SIGTERM, paused. SIGINT ends both at
-// once. Later signals get Go's default handling.
+// shutdown returns the contexts of the shutdown that begins when a signal ends ctx. When
+// the context serving ends, health checks begin to fail. When the context paused ends, the server
+// drains. SIGTERM ends serving; the duration pause later, or at a second SIGTERM, paused ends, too.
+// SIGINT ends both at once. Later signals get Go's default handling.
 func shutdown(ctx context.Context, pause time.Duration) (serving, paused context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -85,8 +85,8 @@ func shutdown(ctx context.Context, pause time.Duration) (serving, paused context
 	return serving, paused
 }
 
-// within returns the error of f, or an error of its own if f runs for longer than grace
-// after a signal has ended ctx.
+// within runs f and returns its error. If f still runs when the time grace has passed since a
+// signal ended ctx, within abandons f and returns an error that says so.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	return server.Within(ctx, grace, fmt.Errorf("interrupted: still running %v after the signal", grace), f)
 }

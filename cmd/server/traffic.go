@@ -45,10 +45,10 @@ type simulation struct {
 	likeServer
 }
 
-// suggestion is the flag --suggest, with or without a share. It has all shares to suggest limits for.
+// suggestion is the flag --suggest. It has the shares to suggest limits for, or nil without the flag.
 type suggestion struct{ shares []float64 }
 
-// usualShares are suggested without a share.
+// usualShares are the shares of clients for which --suggest always suggests limits.
 var usualShares = []float64{0, 0.001, 0.01}
 
 // Decode implements kong.MapperValue.
@@ -103,7 +103,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 }
 
 // progress returns two functions: show shows the progress on a line of the terminal, and hide clears
-// the line. The share of the work is 0 if unknown. If stderr is no terminal, show is nil.
+// the line. A share of 0 means that the share is unknown. If stderr is no terminal, show is nil.
 func (p *program) progress(of string) (show func(done int64, share float64), hide func()) {
 	if !isTerminal(p.stderr) {
 		return nil, func() {}
@@ -288,7 +288,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	return p.print(b.Output, result, result.Failed+result.Unsent == 0)
 }
 
-// readTLS reads a client's certificate, key and authorities once. It does not follow changes.
+// readTLS reads a client's certificate, key and authorities once. It does not follow changes of the files.
 func readTLS(o follow.TLSOptions) (*tls.Config, error) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	files, err := follow.OpenTLS(o)

@@ -48,7 +48,7 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		if state == connectivity.TransientFailure {
-			// Only the error of a call has the reason.
+			// Only the error of a call says why the connection failed.
 			_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, new(ratelimitv3.RateLimitRequest))
 			return errors.New(status.Convert(err).Message())
 		}

@@ -13,7 +13,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Options are the servers and the load. Their tags are flags of the command.
+// Options are the servers and the load. The tags of the fields define flags of the command.
 type Options struct {
 	Servers []string `json:"servers" arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, host:port or unix:PATH; 127.0.0.1:8081 by default. Any server of Envoy's RateLimitService v3 works."`
 	// TLS must not be changed after Run is called. nil disables TLS.
@@ -23,11 +23,11 @@ type Options struct {
 	Callers     int           `json:"callers" kong:"-"` // maximum number of concurrent requests; at least one per server
 	Connections int           `json:"connections" default:"4" help:"Connections, spread evenly over the servers; never more than callers."`
 	Duration    time.Duration `json:"-" default:"10s" help:"How long to send requests. Ctrl-C stops early, waits at most a second for the last answers and shows the result; a second Ctrl-C exits at once."`
-	Warmup      time.Duration `json:"-" kong:"-"` // first part of Duration, which is not measured
+	Warmup      time.Duration `json:"-" kong:"-"` // length of the first part of Duration, in which nothing is measured
 	Requests    int64         `json:"requests" default:"0" placeholder:"N" help:"Maximum number of requests, including the warm-up. 0 means no limit but the duration."`
 	Timeout     time.Duration `json:"-" default:"0s" help:"Time after which a request is given up. It counts as failed, with its waiting time as latency. 0 means no timeout, but weir waits at most 10s for the last answers."`
 	// Progress, if not nil, is called five times a second with the number of answers, and with the
-	// share of the requests or of the duration that is done.
+	// finished share of the run, from 0 to 1.
 	Progress func(answers int64, share float64) `json:"-" kong:"-"`
 
 	Traffic
@@ -76,8 +76,8 @@ type Traffic struct {
 	Descriptors [][]Entry `json:"descriptors" kong:"-"` // descriptors of each request, at least one; every Placeholder is replaced
 	Keys        int       `json:"keys" default:"1000" help:"Number of different keys."`
 	Hits        uint32    `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 omits the field, which servers treat as 1."`
-	// Draw, if not nil, returns a function that draws the number of the next key. By
-	// default, all keys are equally likely.
+	// Draw, if not nil, returns a function that draws the number of the next key. If
+	// Draw is nil, all keys from 0 to Keys-1 are equally likely.
 	Draw func(*rand.Rand) func() int `json:"-" kong:"-"`
 }
 

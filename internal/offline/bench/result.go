@@ -13,7 +13,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Used are the options that a run used, for example with fewer callers than requested.
+// Used are the options that a run used. They may differ from the given Options, for example in Callers.
 type Used struct {
 	Options
 	WithTLS         bool    `json:"tls"`
@@ -38,15 +38,15 @@ type Result struct {
 	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; the other fields do not count the warm-up
 
 	// Seconds is the length of the interval from the end of the warm-up until sending
-	// stopped, and Received is the number of answers that arrived in it, even if their
-	// requests were sent before it. PerSecond is their rate. Later answers do not count,
-	// because the load had ended.
+	// stopped. Received is the number of answers in this interval, even to requests of the
+	// warm-up, and PerSecond is Received divided by Seconds. Received does not count later
+	// answers, because the load had ended.
 	Seconds   float64 `json:"seconds"`
 	Received  int64   `json:"received"`
 	PerSecond float64 `json:"received_per_second"`
 
-	// These count the requests that were due within the interval, even if the
-	// answers came later.
+	// The next fields count the requests that were due within the interval, even if
+	// the answers came later.
 	Answered  int64            `json:"answered"`
 	OK        int64            `json:"ok"`
 	OverLimit int64            `json:"over_limit"`
@@ -56,14 +56,14 @@ type Result struct {
 	LastError string           `json:"last_error,omitempty"`
 	Unsent    int64            `json:"unsent,omitempty"` // scheduled requests that found no free caller before the end
 
-	// Latency is the latency of all these requests. In an open loop it starts at the
-	// scheduled time. Failed requests count with the time until they failed, and unsent
+	// Latency is the latency of the requests that these fields count. In an open loop it
+	// starts at the scheduled time. Failed requests count with the time until they failed, and unsent
 	// requests with the time until the end. Otherwise a server could hide slow answers
 	// by never sending them. A server that refuses at once looks fast, so read Latency
 	// together with Failed.
 	Latency Latencies `json:"latency_us"`
 	// Lateness is the delay between the scheduled time of a request and its sending, or
-	// the end if it was not sent. If Lateness is not far below Latency, there were too
+	// the end of the run if the request was not sent. If Lateness is not far below Latency, there were too
 	// few callers, or the client was the bottleneck.
 	Lateness Latencies `json:"lateness_us"`
 }
@@ -71,7 +71,7 @@ type Result struct {
 // InWarmup returns the number of requests that were sent in the warm-up.
 func (r *Result) InWarmup() int64 { return r.SentWithWarmup - r.Answered - r.Failed }
 
-// Measured returns the number of measured requests.
+// Measured returns the number of measured requests, including unsent requests.
 func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }
 
 //go:embed result.txt
@@ -109,7 +109,7 @@ func latencies(h *hdr.Histogram) Latencies {
 	}
 }
 
-// String returns the usual percentiles.
+// String returns the percentiles, the maximum and the mean as text.
 func (l Latencies) String() string {
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	return fmt.Sprintf("p50 %v  p90 %v  p99 %v  p99.9 %v  max %v  mean %v", us(l.P50), us(l.P90), us(l.P99), us(l.P999), us(l.Max), us(int64(l.Mean)))

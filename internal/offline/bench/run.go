@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A run waits for open answers this long after its end, and after an interruption.
+// A run waits for missing answers up to lastAnswers after its end, or afterInterruption after an interruption.
 const (
 	lastAnswers       = 10 * time.Second
 	afterInterruption = time.Second
@@ -29,7 +29,7 @@ type run struct {
 	// until that request is due; the others wait for the number.
 	next  chan int64
 	sleep func(ctx context.Context, until time.Time)
-	end   func() // stops the full load
+	end   func() // stops the measured interval when no request is left
 
 	received          atomic.Int64 // answers so far, including the warm-up
 	mu                sync.Mutex   // for the fields below
@@ -37,16 +37,16 @@ type run struct {
 	latency, lateness *hdr.Histogram
 }
 
-// Run puts the load on the servers until it is complete or ctx is done, which is not
-// an error. It then waits up to lastAnswers, or afterInterruption, for open answers.
-// It fails if no connection can be made, or if an option is invalid; then the error
-// names the flag of the command.
+// Run puts the load on the servers until the load is complete or ctx is done. Then it
+// waits up to lastAnswers, or afterInterruption if ctx is done, for missing answers. It
+// fails if a connection fails before the start, or if an option is invalid. The error
+// about an option names its flag. It is no error if ctx is done during the load.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
 	if opts.Requests > 0 {
-		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // more would have nothing to send
+		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // more callers would have nothing to send
 	}
 	opts.Connections = min(opts.Connections, opts.Callers)
 	conns, err := connectAll(ctx, &opts)
@@ -77,14 +77,14 @@ func newRun(opts Options) *run {
 	return r
 }
 
-// measure runs the callers and returns the result. The rate covers the interval from
-// the end of the warm-up until sending stops: during the wait for the last answers,
-// the load is lower than asked for.
+// measure runs the callers and returns the result. PerSecond is the rate from
+// the end of the warm-up until sending stops. It does not cover the wait for the last
+// answers, in which the load is lower than asked for.
 func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) *Result {
 	r.start = time.Now()
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
 	defer stop()
-	load, end := context.WithCancel(sending) // ends earlier if all requests are sent
+	load, end := context.WithCancel(sending) // load ends before sending if all requests are sent
 	r.end = end
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -148,7 +148,7 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 // returns false if no request is left or after an interruption. In an open loop the
 // due time does not depend on whether a caller is free, so that a stalling server
 // cannot hide its delay. A caller that wakes up after the end still sends a request
-// that was due before it, so that a late timer loses no requests.
+// that was due before the end, so that a late timer loses no requests.
 func (r *run) waitForNext(ctx context.Context) (due time.Time, ok bool) {
 	n := <-r.next
 	due, ok = r.due(n)
@@ -192,7 +192,7 @@ func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient
 	}
 }
 
-// count counts a request that was sent at begun and got answer or err now.
+// count counts a request that was scheduled for due and sent at begun, and has just got answer or err.
 func (r *run) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
 	now := time.Now()
 	code := answer.GetOverallCode()
@@ -234,7 +234,7 @@ func (r *run) record(due, begun, end time.Time) bool {
 		return false
 	}
 	most := r.latency.HighestTrackableValue()
-	_ = r.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // fails only out of range
+	_ = r.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // fails only for a value out of range
 	_ = r.latency.RecordValue(min(end.Sub(due).Microseconds(), most))
 	return true
 }

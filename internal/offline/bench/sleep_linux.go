@@ -8,7 +8,7 @@ import (
 )
 
 // SleepUntil waits until due, exact to some tens of microseconds, or until ctx is
-// done, which it notices within 10 ms. It blocks its thread.
+// done, which it notices within 10 ms. It blocks the caller's thread.
 func SleepUntil(ctx context.Context, due time.Time) {
 	for {
 		left := min(time.Until(due), 10*time.Millisecond)

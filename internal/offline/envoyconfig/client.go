@@ -8,8 +8,8 @@ import (
 // xffType is the extension that finds the client in x-forwarded-for.
 const xffType = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"
 
-// client describes how a connection manager finds the address of the client: it is the address of the
-// connection, or the last address in x-forwarded-for before the addresses that trusted proxies added.
+// client describes how a connection manager finds the address of the client: either the address of
+// the connection, or the last address in x-forwarded-for before the addresses that trusted proxies added.
 type client struct {
 	connection bool   // use_remote_address
 	keeps      bool   // skip_xff_append: the address of the connection is not added to x-forwarded-for
@@ -48,13 +48,13 @@ func (c *Config) Client(headers []Header, connection string) string {
 	return c.client.find(strings.Join(lists, ","), connection)
 }
 
-// LoggedClient returns the trusted client address of a request in Envoy's access log, from the logged
-// x-forwarded-for and address of the connection, which may be empty. The result is empty if they do not determine it.
+// LoggedClient is like Client, for a request in Envoy's access log. The logged x-forwarded-for and address of
+// the connection may be empty. The result is empty if the two do not determine the client address.
 func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
 		comma := strings.LastIndexByte(forwardedFor, ',')
 		last := forwardedFor[comma+1:]
-		// Envoy has appended the address of the connection, or its own address for a loopback connection.
+		// Envoy has appended the address of the connection, or Envoy's own address for a loopback connection.
 		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
 			connection = last
 		}

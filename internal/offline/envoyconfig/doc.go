@@ -5,7 +5,7 @@
 // Load reads a file: a bootstrap, a config dump or route dump of the admin port, route
 // configurations, Istio's EnvoyFilters, or a small file with the same fields. It returns a
 // Config, which makes a Result for each descriptor of a Request. Begin with
-// envoyconfig.go. The order of the other files follows a file that Load reads:
+// envoyconfig.go. Load and the functions of a Config use the other files in this order:
 //
 //	file.go     documents -> listeners, routes and manifests, and the choice between them; problems,
 //	            and notes on unsupported configuration
@@ -19,6 +19,6 @@
 //	report.go   Report: descriptors and notes, as text and as JSON
 //
 // The package knows only the request. It does not know clusters, runtime values, metadata or
-// other filters: it skips rate limits that need them, and each has a Note. It does not know
+// other filters: it skips rate limits that need them, and adds a Note for each. It does not know
 // rules, and decides nothing.
 package envoyconfig

@@ -8,15 +8,15 @@ import (
 	"weir/internal/plan"
 )
 
-// Options complete a file that names no domain or has several sets of rate limits. The tags make them flags of
-// commands. If a needed option is empty, Load fails; for From, the error names the possible values.
+// Options complete a file that names no domain or has several sets of rate limits. The tags make the
+// fields flags of commands. If a needed option is empty, Load fails. The error about From names the possible values.
 type Options struct {
 	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
 	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
 }
 
-// Note describes a part of a file that the descriptors do not reflect. Its texts are plain text without
-// control characters.
+// Note describes a part of a file that the descriptors do not reflect. Location and Text have no control
+// characters.
 type Note struct {
 	Location string `json:"location"` // file, line, column and path of the field
 	Text     string `json:"text"`
@@ -32,7 +32,7 @@ type Request struct {
 	Headers []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
-	// x-forwarded-for; see Config.Client. If it is not an IP address, no entry is made of it.
+	// x-forwarded-for; see Config.Client. A text that is not an IP address makes no entry.
 	RemoteAddress string
 	// Route is %ROUTE_NAME%, or empty if unknown. Only EnvoyFilter patches for a named
 	// route need it, because an EnvoyFilter does not say which requests the route matches.
@@ -46,7 +46,7 @@ type Request struct {
 type Header struct{ Name, Value string }
 
 // header returns the first value of a header, whether the request has the header, and
-// whether one of its values passes a test. If passes is nil, all values pass.
+// whether one of the header's values passes the test. If passes is nil, all values pass.
 func (t *Request) header(name string, passes test) (first string, there, passed bool) {
 	for i := range t.Headers {
 		if h := &t.Headers[i]; h.Name == name {
@@ -65,15 +65,15 @@ func (t *Request) header(name string, passes test) (first string, there, passed 
 type Result struct {
 	plan.Descriptor
 	Domain   string
-	Location string // location of its rate limit in the file
+	Location string // location of the descriptor's rate limit in the file
 	// Call is the index of the rate limit filter that sends the descriptor, among the rate
-	// limit filters of the connection manager. Each filter sends all descriptors with the
-	// same OnStreamDone in one call, in this order.
+	// limit filters of the connection manager. Each filter sends all its descriptors with
+	// the same OnStreamDone in one call, in the order of the results.
 	Call         int
 	OnStreamDone bool // sent after the response, too late to deny the request
 }
 
-// These are the names in Config.Needs that are not headers.
+// These are the names in Config.Needs that are not names of headers.
 const (
 	RemoteAddress = ":remote_address"
 	RouteName     = ":route_name"
@@ -89,9 +89,9 @@ type Config struct {
 	client     client
 }
 
-// AppendDescriptors appends the descriptors that Envoy sends for a request, call by call, with the calls after the
-// response last. It reuses the capacity of dst, including the Entries in it. Entries refer to strings of the request.
-// It writes to r, so concurrent calls need different requests.
+// AppendDescriptors appends the descriptors that Envoy sends for a request to dst, call by call. Calls after the
+// response come last. AppendDescriptors reuses the capacity of dst, including the Entries there. The new Entries refer to
+// strings of r. AppendDescriptors changes unexported fields of r, so concurrent calls need different requests.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	authority, _, _ := r.header(":authority", nil)
 	path, _, _ := r.header(":path", nil)

@@ -14,7 +14,7 @@ import (
 
 const maxProblems = 100 // maximum number of problems in the error of Load
 
-// Load reads a file of YAML or JSON. name is its name in notes and errors. If the file is invalid,
+// Load reads a file of YAML or JSON. name is the file's name in notes and errors. If the file is invalid,
 // the error lists its problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{Options: o, limits: map[*node]*rateLimit{}, needs: map[string]bool{}}
@@ -74,12 +74,12 @@ func (r *reader) location(at *node) strictyaml.Problem {
 	return strictyaml.Problem{File: r.File, Line: at.yaml.Line, Column: at.yaml.Column, Path: at.path()}
 }
 
-// errUnusable is the error of a valid configuration that cannot be computed here.
+// errUnusable is the error for valid configuration whose descriptors this package cannot compute.
 type errUnusable struct{ error }
 
 func unusable(format string, args ...any) error { return errUnusable{fmt.Errorf(format, args...)} }
 
-// cannot reports an error about a value as a problem or, if it is an errUnusable, as a note that ends with skipped.
+// cannot reports err as a problem of a value, or an errUnusable as a note. The note ends with the argument skipped.
 func (r *reader) cannot(at *node, err error, skipped string) {
 	if errors.As(err, new(errUnusable)) {
 		r.note(at, "%v; %s", err, skipped)
@@ -88,10 +88,10 @@ func (r *reader) cannot(at *node, err error, skipped string) {
 	}
 }
 
-// lookAt records that descriptors depend on a header or another property of requests, and returns its name in a Request.
+// lookAt records a header or another property of requests for Config.Needs, and returns its name there.
 func (r *reader) lookAt(name string) string {
 	if name = strings.ToLower(name); name == "host" {
-		name = ":authority" // where Envoy keeps it
+		name = ":authority" // where Envoy keeps the header host
 	}
 	r.needs[name] = true
 	return name
@@ -109,16 +109,16 @@ func (r *reader) finish(config *Config) *Config {
 	return config
 }
 
-// sources are the documents of a file, including items of lists.
+// sources are the documents of a file. The items of a list count as documents.
 type sources struct {
 	mappings, manifests []*node
 	envoy               []*node // bootstraps, dumps, listeners and route configurations
-	listeners, routes   []*node // all listeners and route configurations within envoy
+	listeners, routes   []*node // all listeners and route configurations in the documents of envoy
 	unknown             []*node
 }
 
-// collect adds a document, or the items of a list. The list may be a YAML list (istioctl prints route configurations
-// as one), the resources of a control plane, or a Kubernetes List.
+// collect adds a document, or the items of a list. The list may be a YAML list (as istioctl prints route
+// configurations), the resources of a control plane, or a Kubernetes List.
 func (r *reader) collect(n *node) {
 	items := slices.Concat(n.items(), n.get("resources").items())
 	if n.get("api_version") != nil {
@@ -159,7 +159,7 @@ func (r *reader) find(n *node) bool {
 	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.field) && !strings.HasSuffix(n.field, "clusters")
 }
 
-// choice is a set of rate limits that From can name: routes, and the filters before them.
+// choice is a set of rate limits that From can name: the limits of routes and of the filters before the routes.
 type choice struct {
 	name string
 	read func() *Config
@@ -187,7 +187,7 @@ func (r *reader) choices() (choices []choice) {
 	return choices
 }
 
-// take reads the choice with the name From, or the only choice if From is empty.
+// take reads the choice with the name From, or the only choice if From is empty. Otherwise it reports a problem.
 func (r *reader) take(choices []choice) *Config {
 	var names []string
 	for _, c := range choices {
@@ -279,7 +279,7 @@ func (r *reader) routeChoices() (choices []choice) {
 }
 
 // mappingChoices returns a choice for each mapping: a domain and rate limits that apply to all
-// requests. Both fields are as in the message of the filter.
+// requests. Both fields have the same form as in a filter.
 func (r *reader) mappingChoices() (choices []choice) {
 	for _, n := range r.mappings {
 		for _, field := range n.children {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// These are the types of the messages that are read.
+// These are names of message types that the reader knows.
 const (
 	managerType  = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	filterType   = "envoy.extensions.filters.http.ratelimit.v3.RateLimit"
@@ -14,15 +14,15 @@ const (
 	filterConfig = "envoy.config.route.v3.FilterConfig"
 )
 
-// filter is a rate limit filter of a connection manager, with its configuration by a virtual host and route.
+// filter is a rate limit filter of a connection manager. Virtual hosts and routes may change its configuration.
 type filter struct {
 	number   int // index among the rate limit filters of the manager
 	name     string
 	domain   string
 	stage    uint64
-	requests string // internal or external if it asks for these requests only
+	requests string // internal or external if the filter handles only such requests, or empty
 	disabled bool
-	limits   []*rateLimit // its own, which replace the limits of hosts and routes; in a route, the limits that it uses there
+	limits   []*rateLimit // the filter's limits, in place of the limits of hosts and routes; in route.filters, all limits for the route
 	hosts    string       // vh_rate_limits
 	// unknown reports whether the filter is not in the file. An unknown filter takes the
 	// configuration in routes under any name, and limits of any stage.
@@ -115,7 +115,7 @@ func (r *reader) configure(f *filter, n *node) bool {
 	return true
 }
 
-// skip adds a note for each rate limit in an unsupported value.
+// skip adds a note for each message about rate limits in an unsupported value.
 func (r *reader) skip(n *node) {
 	n.visit(func(n *node) bool {
 		kind, _ := n.typed()

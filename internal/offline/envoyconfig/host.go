@@ -11,14 +11,14 @@ type domain struct {
 	routes  []route
 }
 
-// route is a route with the rate limit filters that make a call for it.
+// route is a route with the rate limit filters that make a call for its requests.
 type route struct {
 	match   []condition
 	cluster string // or "" if unknown
 	filters []filter
 }
 
-// routes returns the routes of the virtual host of an authority, or nil if none matches. A domain that equals the
+// routes returns the routes of the virtual host that matches an authority, or nil. A domain that equals the
 // authority wins, then the longest matching suffix (*.example.com), then the longest matching prefix (example.*), then *.
 func (c *Config) routes(authority string) (routes []route) {
 	authority = strings.ToLower(authority)
@@ -130,7 +130,7 @@ func (r *reader) host(n *node, s scope) scope {
 
 // route reads a route and the filters that make a call for it. A route that does not forward has
 // no filters, because Envoy answers its requests without descriptors. A route without a match is known only by
-// name, and forwards.
+// name, and counts as forwarding.
 func (r *reader) route(n *node, match []condition, s scope) route {
 	result := route{match: match}
 	forward := n.get("route")
@@ -138,7 +138,7 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 		return result
 	}
 	for _, weighted := range forward.get("weighted_clusters", "clusters").items() {
-		if config := weighted.get("typed_per_filter_config"); config != nil { // Envoy chooses the cluster
+		if config := weighted.get("typed_per_filter_config"); config != nil { // Envoy chooses the cluster for each request
 			r.skip(config)
 		}
 	}
@@ -148,8 +148,8 @@ func (r *reader) route(n *node, match []condition, s scope) route {
 		if f.disabled {
 			continue
 		}
-		// The limits of the filter, from the route's configuration or its own, replace the limits of the route
-		// and, if the route includes them, of its virtual host.
+		// Limits of the filter, its own or from the route's configuration, replace all others. Without them, the
+		// limits of the route apply and, if the route includes them, the limits of the virtual host.
 		limits := f.limits
 		if len(limits) == 0 {
 			limits = own

@@ -18,14 +18,14 @@ import (
 type rateLimit struct {
 	*node
 	message routepb.RateLimit
-	own     bool        // whether it belongs to a mapping, a filter or a filter's configuration in a route
-	usable  func() bool // calls make when a route first uses the limit, which sets the fields below
+	own     bool        // whether the limit belongs to a mapping, a filter or a filter's configuration in a route
+	usable  func() bool // calls make when a route first uses the limit; make sets the fields below
 	actions []action
-	cluster *node // the action that needs the cluster of the route
+	cluster *node // the action that needs the cluster of the route, or nil
 	result  Result
 }
 
-// rateLimits reads a list of rate limits. Each applies to the filters with its stage. If filters
+// rateLimits reads a list of rate limits. A limit applies to the filters that have its stage. If filters
 // is nil, the limits belong to a mapping or to one filter, and have no stage.
 func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) {
 	if list != nil && list.yaml.Kind != yaml.SequenceNode {
@@ -44,9 +44,9 @@ func (r *reader) rateLimits(list *node, filters []filter) (limits []*rateLimit) 
 	return limits
 }
 
-// check reads the message of a rate limit and checks it.
+// check reads the message of a rate limit and reports problems in it.
 func (r *reader) check(l *rateLimit, filters []filter) {
-	for _, n := range l.get("actions").items() { // first, for exact locations of problems
+	for _, n := range l.get("actions").items() { // each action first, for exact locations of problems
 		if !r.message(n, new(routepb.RateLimit_Action)) {
 			return
 		}
@@ -62,7 +62,7 @@ func (r *reader) check(l *rateLimit, filters []filter) {
 	}
 }
 
-// usable returns the limits that can be computed for a route to the cluster, which is "" if unknown.
+// usable returns the limits whose descriptors can be computed for a route to cluster, which is "" if unknown.
 func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimit) {
 	for _, l := range limits {
 		switch {
@@ -76,7 +76,7 @@ func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimi
 	return usable
 }
 
-// make sets the actions and the result of a rate limit, and reports whether it can be computed.
+// make sets the actions and the result of a rate limit, and reports whether its descriptor can be computed.
 func (r *reader) make(l *rateLimit) (ok bool) {
 	m := &l.message
 	l.result.Location, l.result.OnStreamDone = r.location(l.node).String(), m.GetApplyOnStreamDone()
@@ -123,7 +123,7 @@ type action struct {
 	value func(t *Request) (string, bool)
 }
 
-// action returns the action for a message. n is its location.
+// action returns the action for a message. n is the message in the file.
 func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {
 	case *routepb.RateLimit_Action_RequestHeaders_:
@@ -187,7 +187,7 @@ func (r *reader) action(a *routepb.RateLimit_Action, n *node) (action, error) {
 	}
 }
 
-// unmasked returns the value that Envoy sends for the address ip, which the request has as sent.
+// unmasked returns the value that Envoy sends for the address ip. sent is ip as the request spells it.
 func unmasked(ip netip.Addr, sent string) string {
 	if ip.Is4() {
 		return sent
@@ -195,7 +195,7 @@ func unmasked(ip netip.Addr, sent string) string {
 	return ip.String() // IPv6 may be spelled in several ways
 }
 
-// address returns an action that makes an entry of the client address. It has no value if that is no IP address.
+// address returns an action that makes an entry of the client address. An invalid address makes no entry.
 func (r *reader) address(key string, text func(ip netip.Addr, sent string) string) action {
 	r.lookAt(RemoteAddress)
 	return action{key, false, func(t *Request) (string, bool) {
@@ -207,14 +207,14 @@ func (r *reader) address(key string, text func(ip netip.Addr, sent string) strin
 	}}
 }
 
-// expect returns a condition that passes if all conditions pass or, if match is false, if at least one fails.
+// expect returns a condition that passes if all conditions pass. If match is false and not nil, one of them must fail.
 func expect(all []condition, match *wrapperspb.BoolValue) condition {
 	want := match == nil || match.GetValue()
 	return func(t *Request) bool { return passAll(all, t) == want }
 }
 
-// constant returns an action with the key and the value of m. key is the default for the key. The action has
-// a value only for requests that pass.
+// constant returns an action with the value of m and the key of m, or with the argument key if m has none. The
+// action has a value only for requests that meet the condition passes.
 func constant(m interface {
 	GetDescriptorKey() string
 	GetDescriptorValue() string
@@ -222,8 +222,8 @@ func constant(m interface {
 	return action{cmp.Or(m.GetDescriptorKey(), key), false, func(t *Request) (string, bool) { return m.GetDescriptorValue(), passes(t) }}
 }
 
-// addressCondition returns the condition that the client address is in one of the networks or, if inverted, in
-// none of them. A request without a valid address does not pass in either case.
+// addressCondition returns the condition that the client address is in one of the networks of m or, if m is
+// inverted, in none of them. A request without a valid address does not pass in either case.
 func (r *reader) addressCondition(m *matcher.AddressMatcher) (condition, error) {
 	r.lookAt(RemoteAddress)
 	var networks []netip.Prefix

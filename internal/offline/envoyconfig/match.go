@@ -68,12 +68,12 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 	}
 }
 
-// equal reports whether two texts are equal, ignoring case if fold.
+// equal reports whether two texts are equal. If fold is true, it ignores case.
 func equal(a, b string, fold bool) bool { return a == b || fold && strings.EqualFold(a, b) }
 
-// headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values passes or,
-// if the matcher is inverted, none passes. A missing header never passes a test, even an inverted one, unless it is
-// treated as empty.
+// headerCondition returns the condition of a HeaderMatcher. At least one value of a header must pass
+// the matcher's test or, if the matcher is inverted, no value may pass. A missing header always fails, even if the
+// matcher is inverted, unless the matcher treats it as empty.
 func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	name := r.lookAt(m.GetName())
 	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
@@ -100,7 +100,7 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	}, err
 }
 
-// rangeTest returns the test that a text is a number in a range.
+// rangeTest returns the test that a text is a number in a range, which does not include its end.
 func rangeTest(m *typepb.Int64Range) test {
 	return func(s string) bool {
 		if strings.Trim(s, "+-0123456789") != "" { // avoids ParseInt's error, which allocates
@@ -112,7 +112,7 @@ func rangeTest(m *typepb.Int64Range) test {
 }
 
 // parameterCondition returns a function that returns the condition of a QueryParameterMatcher. For decode, see
-// parameter.
+// the function parameter.
 func (r *reader) parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
 	return func(m *routepb.QueryParameterMatcher) (c condition, err error) {
 		r.lookAt(":path")
@@ -131,8 +131,8 @@ func (r *reader) parameterCondition(decode bool) func(*routepb.QueryParameterMat
 }
 
 // parameter returns the first value of a parameter in a query, and whether the query has
-// it. With decode, it decodes names and values, as Envoy does for rate limits. Without
-// decode, it compares them as sent, as Envoy does for routes.
+// the parameter. If decode is true, parameter decodes names and values, as Envoy does for
+// rate limits. Otherwise it takes both as sent, as Envoy does for routes.
 func parameter(query, name string, decode bool) (value string, ok bool) {
 	for query != "" {
 		var part string
@@ -148,8 +148,8 @@ func parameter(query, name string, decode bool) (value string, ok bool) {
 	return "", false
 }
 
-// cookieCondition returns the condition of a CookieMatcher: the first cookie with the name passes a test or, if
-// inverted, does not. Without such a cookie, only an inverted condition passes.
+// cookieCondition returns the condition of a CookieMatcher: the first cookie with the name of m passes the
+// test of m or, if m is inverted, does not. Without such a cookie, the condition passes only if m is inverted.
 func (r *reader) cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 	name := r.lookAt("cookie")
 	passes, err := stringTest(m.GetStringMatch())

@@ -51,7 +51,7 @@ func (r *reader) node(y *yaml.Node, up *node, step strictyaml.Step) *node {
 	return n
 }
 
-// snakeCase returns the name of a field in its message. name may be the name in JSON.
+// snakeCase returns the name of a field in its message, such as some_name. name may be its JSON name, someName.
 func snakeCase(name string) string {
 	var b strings.Builder
 	for _, c := range name {
@@ -124,7 +124,7 @@ func (n *node) path() string {
 	}
 }
 
-// typed returns the type of an Any, without the host before it, and its value. It unpacks a TypedStruct.
+// typed returns the type of an Any, without the URL before the name, and the value. It unpacks the content of a TypedStruct.
 func (n *node) typed() (name string, value *node) {
 	after := func(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }
 	name = after(n.get("@type").text())
@@ -135,7 +135,7 @@ func (n *node) typed() (name string, value *node) {
 }
 
 // merged merges mappings as Istio merges patches. Lists are concatenated, mappings without @type are merged, and
-// later values replace other values.
+// any other value replaces the value before it.
 func merged(values ...*node) *node {
 	all := &node{yaml: &yaml.Node{Kind: yaml.MappingNode}}
 	for _, value := range values {
@@ -159,8 +159,8 @@ func merged(values ...*node) *node {
 	return all
 }
 
-// message reads a value into a message and validates it as Envoy does. It returns false and reports a problem if the
-// value is invalid. It does not read the values of Any messages.
+// message reads a value into a message and validates the message as Envoy does. It returns false and reports a problem
+// if the value is invalid. It does not read the values of Any messages.
 func (r *reader) message(n *node, m interface {
 	proto.Message
 	Validate() error
@@ -183,11 +183,11 @@ func (r *reader) message(n *node, m interface {
 	return err == nil
 }
 
-// beforeWhy matches the text of an error before its reason: the prefix of protojson, which ends in a normal or a
-// no-break space, with the position in the JSON, or the outer messages in an error of Validate.
+// beforeWhy matches the text before the reason in an error. In an error of protojson, this is a prefix, which ends in a
+// normal or no-break space, and the position in the JSON. In an error of Validate, it is the outer messages.
 var beforeWhy = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line \d+:\d+\): )?|^.*caused by: `)
 
-// json returns a value that encoding/json can encode. It reads words such as on as booleans, as older YAML does.
+// json returns a value that encoding/json can encode. It reads words such as "on" as booleans, as older YAML does.
 func (n *node) json() any {
 	switch {
 	case n.get("@type") != nil:
@@ -220,7 +220,7 @@ func (n *node) json() any {
 	return value
 }
 
-// number returns a whole number, or the value otherwise if n is nil. It reports an invalid number as a problem.
+// number returns the whole number n, or the second argument if n is nil. It reports an invalid number as a problem.
 func (r *reader) number(n *node, otherwise uint64) uint64 {
 	if n == nil {
 		return otherwise

@@ -19,7 +19,7 @@ const (
 	maxSend = 1_000_000         // maximum number of requests of a step
 	maxTime = limiter.MaxPeriod // maximum length of a test
 	year    = 365 * 24 * time.Hour
-	maxWait = 290 * year // longer than any answer, and shorter than the longest Duration
+	maxWait = 290 * year // longer than any time in an answer, and shorter than the longest Duration
 )
 
 type decoder struct{ strictyaml.Decoder }
@@ -30,7 +30,7 @@ type row struct {
 	read func(*yaml.Node)
 }
 
-// fields decodes a mapping that may have the fields of rows.
+// fields decodes a mapping whose possible fields are in rows. It returns the fields that n has.
 func (d *decoder) fields(n *yaml.Node, rows ...row) strictyaml.Given {
 	there := strictyaml.Given{Mapping: n}
 	var names []string
@@ -44,7 +44,7 @@ func (d *decoder) fields(n *yaml.Node, rows ...row) strictyaml.Given {
 	return there
 }
 
-// need reports a field that is missing or empty.
+// need reports a problem, with message as its text, if a field is missing or empty.
 func (d *decoder) need(there strictyaml.Given, field, message string) {
 	value := there.Value(field)
 	if there.Mapping.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
@@ -77,7 +77,7 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 	return rules, tests
 }
 
-// rules reads the rule files at a path, which is relative to the directory of the test file.
+// rules reads the rule files at a path. A relative path begins in the directory of the test file.
 func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	path, ok := d.Text(n)
 	if ok && path == "" {
@@ -99,7 +99,7 @@ func (d *decoder) rules(n *yaml.Node) []descriptors.File {
 	return files
 }
 
-// test decodes a test. others are the tests before it, whose names it must not have.
+// test decodes a test. others are the tests before it in the file, which must have other names.
 func (d *decoder) test(n *yaml.Node, others []test) test {
 	t, found := test{line: n.Line}, d.Found()
 	there := d.fields(n,
@@ -129,7 +129,7 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 	return t
 }
 
-// step decodes a step, which must not begin before earliest, the end of the step above.
+// step decodes a step, which must not begin before earliest, the time of the last request of the step above.
 func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	s, found := step{at: strictyaml.At(n), first: earliest, send: 1}, d.Found()
 	there := d.fields(n,
@@ -161,7 +161,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 	return s
 }
 
-// start decodes the time at which the clock of a test starts, and returns it since the epoch.
+// start decodes the time at which the clock of a test starts, and returns the time since the epoch.
 func (d *decoder) start(n *yaml.Node) time.Duration {
 	text, ok := d.Text(n)
 	t, err := time.Parse(time.RFC3339, text)
@@ -175,8 +175,8 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 	return 0
 }
 
-// duration decodes a duration that is a multiple of unit and at most most, a number of
-// full years.
+// duration decodes a duration from 0 to most that is a multiple of unit. The argument most must
+// be a number of full years.
 func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
 	v, err := time.ParseDuration(text)

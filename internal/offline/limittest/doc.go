@@ -10,7 +10,7 @@
 // The input is test files, the output is a [Report] for each. Read file.go first:
 //
 //   - file.go: Find finds the files in directories, Load reads one and its rules.
-//   - decode.go: the format of a file; everything else in it is reported as a problem
+//   - decode.go: the format of a file. Anything else in a file is reported as a problem
 //     with file, line and column. expect.go decodes the field expect.
 //   - run.go: Run runs the tests of a file, and WriteJUnit writes reports for programs.
 package limittest

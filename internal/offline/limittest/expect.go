@@ -32,7 +32,7 @@ const (
 // statusFields are the fields of a status that a test may check.
 var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
 
-// bucketField names the rule to which a bucket ID with the descriptor's entries leads.
+// bucketField is the field for the rule to which a bucket ID of RLQS with the descriptor's entries leads.
 const bucketField = "quota_service"
 
 func (d *decoder) expect(n *yaml.Node, s *step) {
@@ -130,8 +130,8 @@ func reset(s *plan.Status) string {
 	return s.UntilReset.String()
 }
 
-// retryAfter returns the time after which a denied descriptor would be admitted, or none if
-// it is admitted now.
+// retryAfter returns the time after which a denied descriptor would be admitted, or never if
+// there is no such time. It returns none if the descriptor is admitted.
 func retryAfter(s *plan.Status) string {
 	switch {
 	case !s.OverLimit:

@@ -14,7 +14,7 @@ import (
 	"weir/internal/plan"
 )
 
-// Options are the settings of the server on which answers depend.
+// Options are the server's settings that affect answers.
 type Options struct {
 	plan.Options
 	Rules descriptors.Options
@@ -45,8 +45,8 @@ type step struct {
 	send    int
 	request plan.Request
 	checks  []check
-	// From the field expect: the sum of admitted and denied, and the number and the
-	// position of statuses.
+	// These come from the field expect: the sum of its fields admitted and denied, and
+	// the length and the position of its list statuses.
 	outcomes, statuses int
 	statusesAt         strictyaml.Position
 }
@@ -63,7 +63,7 @@ const Suffix = "_test.yaml"
 func Find(paths ...string) (files []string, err error) {
 	for _, root := range paths {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
-			files = append(files, root) // if it is no file, reading it fails later
+			files = append(files, root) // if root is no file, Load will fail
 			continue
 		}
 		before := len(files)
@@ -89,7 +89,7 @@ func Find(paths ...string) (files []string, err error) {
 }
 
 // Load reads a test file and the rules that it names. If any of these files has
-// problems, the error is a strictyaml.Problems with all of them. If the test file
+// problems, the error is a strictyaml.Problems with all problems. If the test file
 // cannot be read, the error says why.
 func Load(path string, opts Options) (*File, error) {
 	data, err := descriptors.ReadFile(path)

@@ -97,7 +97,7 @@ func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) 
 type outcome struct {
 	admitted, denied int
 	last             plan.Result // result of the step's last request
-	bucket           string      // rule to which its first descriptor leads as a bucket ID
+	bucket           string      // rule to which a bucket ID with the entries of the first descriptor leads, or none
 }
 
 // run runs one test, and returns its failures. It fails only if ctx is done.

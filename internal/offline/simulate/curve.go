@@ -13,28 +13,28 @@ import (
 type Point struct {
 	Amount    uint64   `json:"amount"`
 	Clients   float64  `json:"clients_denied_share"`            // at least once
-	Requests  *float64 `json:"requests_denied_share,omitempty"` // only at the limit and some multiples of it
+	Requests  *float64 `json:"requests_denied_share,omitempty"` // nil unless Amount is the limit's amount or certain multiples of it
 	X         float64  `json:"-"`                               // position on a logarithmic axis, 0 to 1
 	Suggested *float64 `json:"-"`                               // the share for which the amount is suggested
 }
 
-// trial decides the requests of a limit with a multiple of its amount.
+// trial decides the requests of a limit with a multiple of the limit's amount.
 type trial struct {
 	limit  *limiter.Limit
 	states map[uint64]limiter.State
-	denied uint64 // hits
+	denied uint64 // number of denied hits
 }
 
-// try decides a hit after demand, and counts a denial if counted. amount is the amount that the
-// client needs, and before is its state before demand. Until the trial denies a client of a window,
-// its state is the state of demand, so that most clients need no state of their own.
+// try decides a hit that demand has counted, and counts a denial if counted is true. amount is the
+// amount that the client needs, and before is the client's state before demand. Until the trial of a
+// window denies a client, it uses the state of demand, so that most clients need no other state.
 func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, counted bool) {
 	state, started := t.states[h.hash]
 	if !started {
 		if t.limit.Algorithm != limiter.TokenBucket && amount <= t.limit.RequestsPerUnit {
 			return
 		}
-		state = before // empty for a token bucket
+		state = before // before is empty for a token bucket
 	}
 	hit := h.Hit
 	hit.Limit = t.limit
@@ -46,8 +46,8 @@ func (t *trial) try(h *hit, amount uint64, before limiter.State, now int64, coun
 	}
 }
 
-// curve returns the curve of a limit with at least one client, by ascending amounts. The clients
-// have these needs.
+// curve returns the curve of a limit with at least one client, by ascending amounts. needs are
+// the amounts that the clients need, ascending.
 func (c *limitStats) curve(needs []uint64, suggested []Amount) (points []Point) {
 	t, known := c.table, map[uint64]Point{} // the points by amount
 	share := func(part, all uint64) *float64 { return new(float64(part) / float64(max(all, 1))) }

@@ -42,7 +42,7 @@ type engine struct {
 	// These have one item for each hit of the current call.
 	hits      []limiter.Hit
 	known     []client
-	clients   []*client // pointers into known; hits on one counter share one
+	clients   []*client // pointers into known; hits on the same counter share a client
 	states    []*limiter.State
 	kept      []limiter.Kept
 	decisions []limiter.Decision
@@ -67,7 +67,7 @@ type later struct {
 	at    int64
 	order uint64
 	hit   hit
-	real  bool // false for the end of a hold that was denied, which only demand has counted
+	real  bool // false for the end of a hold that was denied, because only demand has counted the hold
 }
 
 func (l later) before(o later) bool { return l.at < o.at || l.at == o.at && l.order < o.order } //nolint:unused // queue calls it
@@ -116,8 +116,8 @@ func (e *engine) decide(of *asked, now, duration int64) (deniedBy *hit) {
 	return deniedBy
 }
 
-// hold schedules the end of the holds that the last call took. A hold is released at the end of the request
-// if ends has a refund for it, and expires after the period of the limit otherwise.
+// hold schedules the end of the holds that the last call took. A hold expires after the period of its limit. If
+// ends has a refund for the hold, the hold is released at the end of the request, if that is earlier.
 func (e *engine) hold(begins, ends []hit, duration int64) {
 	for i := range begins {
 		h := &begins[i]
@@ -137,12 +137,12 @@ func (e *engine) hold(begins, ends []hit, duration int64) {
 }
 
 func (e *engine) push(at int64, h hit, real bool) {
-	h.Key = nil // its memory belongs to the batch, which will be reused
+	h.Key = nil // the memory of Key belongs to the batch, which will be reused
 	e.order++
 	heap.Push(&e.late, later{at, e.order, h, real})
 }
 
-// advance sets the clock to now, and decides all later hits that are due by then.
+// advance sets the clock to now, and decides all hits in e.late that are due by then.
 func (e *engine) advance(now int64) {
 	for len(e.late) > 0 && e.late[0].at <= now {
 		l := heap.Pop(&e.late).(later)
@@ -159,13 +159,13 @@ func (e *engine) advance(now int64) {
 	e.now = max(e.now, now)
 }
 
-// call decides the hits of one call to the server, as the server does, and returns the first that denies it. Hits after
-// the beginning of a request change counters, but not the statistics, and deny nothing.
+// call decides the hits of one call to the server, as the server does, and returns the first hit that denies it. If
+// begins is false, the call is at the end of a request: its hits change counters, but no statistics, and deny nothing.
 func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	e.load(hits)
 	denied := limiter.Count(e.hits, e.states, e.kept, e.now, e.decisions, e.after)
 	wouldBe := denied
-	if e.plan.ShadowMode { // the call may be admitted only because of it
+	if e.plan.ShadowMode { // the call may be admitted only because of ShadowMode
 		var v limiter.Verdict
 		for i := range hits {
 			v.Add(e.plan.Mode(hits[i].Limit), hits[i].Group, e.decisions[i].Over)
@@ -190,7 +190,7 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 			h.of.Requests++
 			h.of.series.add(e.now, 1, 0)
 		}
-		// A hit is reported as denied if it denies, or would deny without shadow mode.
+		// A hit is reported as denied if it denies the call, or would deny it without shadow mode.
 		if over := e.decisions[i].Over; over && (wouldBe || h.Limit.Mode == limiter.Shadow) {
 			if h.of.denied != e.number {
 				h.of.denied = e.number
@@ -210,7 +210,7 @@ func (e *engine) call(hits []hit, begins bool) (deniedBy *hit) {
 	return deniedBy
 }
 
-// load sets the fields for the hits of a call, with the states of their counters.
+// load sets the fields of e for the hits of a call, with the states of the hits' counters.
 func (e *engine) load(hits []hit) {
 	n := len(hits)
 	e.hits = e.hits[:0]
@@ -233,5 +233,5 @@ func (e *engine) load(hits []hit) {
 	}
 }
 
-// sized returns a slice of n items that reuses the memory of s.
+// sized returns a slice of n items that reuses the memory of s. The items are not cleared.
 func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

@@ -45,7 +45,7 @@ type Counts struct {
 	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
 	// Idle counts lines whose request has no limit.
 	Idle int64 `json:"without_limits"`
-	// Refused counts requests that a server would refuse. Refusal is the first one's error.
+	// Refused counts requests that a server would refuse. Refusal is the error of the first.
 	Refused int64  `json:"refused"`
 	Refusal string `json:"refusal,omitempty"`
 
@@ -78,7 +78,7 @@ func (w WrongLine) String() string {
 }
 
 // LimitReport is the report on one limit. If the limit is in shadow mode, a request that exceeds
-// it counts as denied.
+// the limit counts as denied.
 type LimitReport struct {
 	Rule      string `json:"rule"`
 	Location  string `json:"location"`
@@ -88,7 +88,7 @@ type LimitReport struct {
 	Shadow    bool   `json:"shadow,omitempty"`
 	Requests  uint64 `json:"requests"`
 	Denied    uint64 `json:"denied"`
-	// Clients is the number of counters of the limit. Each set of values of its entries has one.
+	// Clients is the number of the limit's counters, one for each combination of entry values.
 	Clients       uint64        `json:"clients"`
 	ClientsDenied uint64        `json:"clients_denied"` // at least once
 	Share         float64       `json:"clients_denied_share"`
@@ -113,8 +113,8 @@ type Client struct {
 	Uncertain uint64 `json:"uncertain,omitempty"`
 }
 
-// Amount is the smallest amount at which no more than a share of the clients would have been
-// denied at least once if there were no other limits.
+// Amount is the smallest amount at which at most Share of the clients would have been denied at
+// least once if there were no other limits.
 type Amount struct {
 	Share  float64 `json:"clients_denied_share"`
 	Amount uint64  `json:"amount"`
@@ -137,7 +137,7 @@ type Comparison struct {
 }
 
 // Difference counts the requests that one set of rules denies and the other admits. ClientsOnly counts the
-// clients without any request that the other rules deny.
+// clients among Clients that the other rules never deny.
 type Difference struct {
 	Requests     uint64   `json:"requests"`
 	Clients      uint64   `json:"clients"`
@@ -146,10 +146,10 @@ type Difference struct {
 	By, Others   string   `json:"-"` // names of the rules that deny, and of the rules that admit
 }
 
-// shownClients is the maximum number of clients in a list of the worst.
+// shownClients is the maximum number of clients in WorstClients.
 const shownClients = 10
 
-// Err returns the errors of the logs that could not be read to their end, or nil. They are also in Warnings.
+// Err returns the errors of the logs that could not be read to their end, or nil. Warnings has the same errors.
 func (r *Report) Err() error { return errors.Join(r.cut...) }
 
 func (r *Report) note(format string, args ...any) {

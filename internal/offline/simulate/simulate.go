@@ -57,15 +57,15 @@ type run struct {
 	wereOnly difference
 }
 
-// Lines may be up to disorder late. A request is decided when all logs have been read up to a
-// line that much later, or when more than maxWaiting requests wait.
+// Lines may be late by the duration disorder. A request is decided when all logs have been read up to
+// a line that is disorder later than the request, or when more than maxWaiting requests wait.
 const (
 	disorder   = minute
 	maxWaiting = 500_000
 )
 
-// Run replays the logs. It fails if a log cannot be opened or has no readable line, if Denied
-// fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
+// Run replays the logs. It fails if a log cannot be opened or has no readable line, if a write to
+// Denied fails, or if ctx is done. For a log that cannot be read to its end, see Report.Err.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), list: bufio.NewWriter(opts.Denied)}
 	r.report = &Report{Limits: []LimitReport{}, Shares: opts.Shares}
@@ -89,7 +89,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 			names: map[string]bool{}, domains: map[string]bool{}, batches: make(chan *batch, 4), clock: noTime,
 		})
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large, but without pointers, so frequent collections are cheap
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large, but have few pointers, so frequent collections are cheap
 	if err := r.replay(ctx); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (r *run) share() float64 {
 	return float64(read) / float64(size)
 }
 
-// release decides the waiting requests up to a time. Earlier lines, if any still come, are late.
+// release decides the waiting requests until a time. Lines before that time that are read later are late.
 func (r *run) release(until int64) {
 	for len(r.waiting) > 0 {
 		b := r.waiting[0]

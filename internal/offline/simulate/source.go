@@ -49,7 +49,7 @@ type hit struct {
 	limiter.Hit
 	of      *limitStats
 	hash    uint64 // hash of the key
-	newCall bool   // whether it is the first hit of a call to the server
+	newCall bool   // whether the hit is the first of a call to the server
 }
 
 // source makes the batches of a log, concurrently with the decisions. It parses each line and computes the
@@ -74,7 +74,7 @@ type source struct {
 	clock  int64  // latest time of the lines that run has taken
 }
 
-// noTime is the clock before the first line.
+// noTime is the value of clock before the first line.
 const noTime = math.MinInt64 / 2
 
 // useless returns an error if the log has no readable line.
@@ -224,7 +224,7 @@ func (s *source) addHeader(name, value string) {
 	}
 }
 
-// appendHits appends the hits of all descriptors by the rules of e to b, and sets of to these hits.
+// appendHits appends to b the hits that the rules of e make of all descriptors, and makes begins and ends slices of them.
 func (s *source) appendHits(b *batch, e *engine, of *asked) error {
 	first, ends := len(b.hits), len(b.hits)
 	for rest := s.results; len(rest) > 0; { // results at the end of the request come last

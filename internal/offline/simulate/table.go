@@ -8,8 +8,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// table has the counters of one limit by the hashes of their keys. There may be many millions, so the properties that
-// only some clients have are in separate maps, and all maps but hulls are without pointers for the garbage collector.
+// table has the counters of one limit by the hashes of their keys. There may be many millions, so properties that only
+// some clients have are in separate maps. Only hulls and logs have pointers, which the garbage collector must follow.
 type table struct {
 	limit   *limiter.Limit
 	suggest bool // whether amounts are suggested
@@ -18,21 +18,21 @@ type table struct {
 	peaks   map[uint64]peak     // empty unless amounts are suggested
 	hulls   map[uint64]*hull    // empty unless amounts are suggested for a token bucket
 	logs    map[uint64]*logs    // empty if the limit is no sliding log
-	largest *limiter.Limit      // the limit with the largest amount, whose log keeps most units; only for a sliding log
-	trials  []*trial            // nil unless amounts are suggested, and for requests in flight and sliding logs
-	hits    uint64              // hits that each trial counts
+	largest *limiter.Limit      // limit with the largest amount, whose log keeps most units; nil if the limit is no sliding log
+	trials  []*trial            // for suggestions; nil for requests in flight and sliding logs
+	hits    uint64              // number of hits that each trial counts
 }
 
-// peak has the state of a client for demand, which counts all its requests as admitted.
+// peak has the state of a client for demand, which counts all requests of the client as admitted.
 type peak struct {
 	alone  limiter.State // not used for token buckets
 	amount uint64        // smallest amount that never denies the client
 }
 
-// logs are the uses of a client of a sliding log, beside its state and beside peak.alone.
+// logs are the logs of a client of a sliding log: real belongs to client.state, and alone to peak.alone.
 type logs struct{ real, alone limiter.Log }
 
-// client is the state of a client. Whether it was denied is only in table.
+// client is the state of a client. Only table.denied says whether the client was denied.
 type client struct {
 	state limiter.State
 	peak
@@ -79,7 +79,7 @@ func (t *table) put(hash uint64, c *client) {
 	}
 }
 
-// burstRatio returns the burst of a bucket divided by its amount, the same for all amounts.
+// burstRatio returns the burst of a bucket divided by its amount. Suggested amounts keep this ratio.
 func burstRatio(l *limiter.Limit) float64 {
 	if l.RequestsPerUnit == 0 {
 		return 1
@@ -88,10 +88,10 @@ func burstRatio(l *limiter.Limit) float64 {
 }
 
 // demand counts a hit of a client, and raises the client's peak if needed: the smallest amount
-// that would never have denied it. It counts all requests of a client as admitted, so that the
+// that would never have denied the client. It counts all requests of a client as admitted, so that the
 // peak does not depend on the amount in the rules, nor on other limits.
 //
-// The code of the server counts windows and requests in flight, with every request charged. The
+// For windows, logs and requests in flight, the server's code counts, with every request charged. The
 // peak is then the maximum use. This is not possible for token buckets, whose refill depends on
 // the amount; see hull.
 func (t *table) demand(c *client, h *limiter.Hit, now int64) {
@@ -137,8 +137,8 @@ func (t *table) needs() []uint64 {
 	return needs
 }
 
-// suggest returns the smallest amount at which no more than a share of the clients would have been
-// denied. The clients have these needs.
+// suggest returns the smallest amount at which at most a share of the clients would have been denied.
+// needs are the amounts that the clients need, ascending.
 func suggest(needs []uint64, share float64) uint64 {
 	return needs[len(needs)-1-int(share*float64(len(needs)))]
 }
@@ -146,11 +146,11 @@ func suggest(needs []uint64, share float64) uint64 {
 // hull finds the smallest amount of a token bucket that would never have denied a client.
 // A bucket with amount A per period and burst r·A admits all hits if no span of hits, from time
 // t1 to time t2, costs more than A·(r + (t2-t1)/period). So the smallest amount is the maximum of
-// cost/(r + (t2-t1)/period) over all spans. For the spans that end now, it is the steepest line
-// from a point (t1, cost before t1) to the total cost now. Only points of the lower convex hull can
-// be its start, and of these only points after which the hull is steeper than the amount so far.
-// All other points are dropped. The result is exact while maxPoints are enough; only a client that
-// speeds up more often than that needs more, and then loses its oldest point.
+// cost/(r + (t2-t1)/period) over all spans. For the spans that end now, it is the slope of the steepest
+// line from a point (t1, cost before t1) to the total cost now. Only points of the lower convex hull can
+// be the start of this line, and of these only points after which the hull is steeper than the amount so far.
+// All other points are dropped. The result is exact while maxPoints points are enough. A client
+// that speeds up more often than maxPoints times needs more, and loses its oldest point.
 type hull struct {
 	sum    float64 // cost of all hits
 	points []point
@@ -163,7 +163,7 @@ type point struct {
 	before float64 // cost of all hits until then
 }
 
-// add counts a hit, and returns the new smallest amount. amount is the smallest amount so far.
+// add counts a hit, and returns the new smallest amount. amount is the smallest amount so far. For ratio, see burstRatio.
 func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float64 {
 	slope := func(a, b point) float64 { return (b.before - a.before) / (float64(b.at-a.at) / period) }
 	last := point{now, h.sum}
@@ -175,7 +175,7 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 			h.points = slices.Delete(h.points, 0, 1)
 		}
 	}
-	asks := cmp.Or(cost, 1) // a peek asks for one
+	asks := cmp.Or(cost, 1) // a peek asks for one unit
 	for _, p := range h.points {
 		amount = max(amount, (h.sum+asks-p.before)/(ratio+float64(now-p.at)/period))
 	}

@@ -16,7 +16,7 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// Both forms of the report use the phrases in words.
+// The report as text and the report as HTML use the phrases in words.
 var (
 	//go:embed words.tmpl
 	words string

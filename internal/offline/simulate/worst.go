@@ -34,8 +34,8 @@ func (w *worst) add(request, hash uint64, name []byte) {
 	}
 }
 
-// top returns the up to n clients with the most denials. It omits clients if more than three quarters of their denials
-// may be other clients' denials: if many clients are denied equally often, none of them is the worst.
+// top returns up to n clients with the most denials. It omits a client if more than three quarters of the client's
+// denials may be other clients' denials: if many clients are denied equally often, none of them is the worst.
 func (w worst) top(n int) (list []Client) {
 	if w.clients == nil {
 		return nil
@@ -61,7 +61,7 @@ type series map[int64]count
 
 const minute = 60_000_000 // microseconds
 
-// add adds numbers of requests and of denied requests at a time.
+// add adds numbers of requests and of denied requests at the time now, in microseconds since the epoch.
 func (s series) add(now int64, requests, denied uint64) {
 	c := s[now/minute]
 	s[now/minute] = count{c.Requests + requests, c.Denied + denied}

@@ -30,8 +30,8 @@ type Record struct {
 	// nginx without a duration, it is the time at which the request ended.
 	At       int64
 	Duration int64 // duration of the request in microseconds, or -1 if the line has none
-	// NoRequest reports whether the line has an empty path or authority. Then the proxy's filters saw no request,
-	// for example because of a TLS handshake on an HTTP port. It is false if the line has no such fields.
+	// NoRequest reports whether the path is empty or *, or the authority is empty. Then the proxy's filters saw no
+	// request, for example because of a TLS handshake on an HTTP port. It is false if the line has no such fields.
 	NoRequest    bool
 	Method, Path string // the path includes the query
 
@@ -53,8 +53,8 @@ func (r *Record) Get(name string) string {
 	return text
 }
 
-// find returns the value of a property, the JSON field that has it, and whether the line has such a field, even
-// without a value.
+// find returns the value of a property and the JSON field that has the value. It also returns whether the line has
+// any field for the property, even an empty field.
 func (r *Record) find(is string) (text string, of field, there bool) {
 	if r.layout != nil {
 		i := slices.Index(r.layout.fields, is)
@@ -82,11 +82,11 @@ func (r *Record) find(is string) (text string, of field, there bool) {
 // Parser parses lines. It is not safe for concurrent use.
 type Parser struct {
 	format  Format
-	fields  map[string][]field // see fieldsOf
+	fields  map[string][]field // JSON fields by property; see fieldsOf
 	json    fastjson.Parser
 	numbers []byte   // memory for numbers of the line, as text
-	inner   []byte   // memory for a line in a wrapper
-	shows   []string // properties that only requests have: the usual ones, and the mapping's
+	inner   []byte   // memory for a line after unwrap
+	shows   []string // properties that only requests have: requestFields, and properties of the mapping
 	parts   []string // parts of a text line
 }
 
@@ -121,7 +121,7 @@ func (p *Parser) unwrap(line string) string {
 	}
 	if strings.HasPrefix(line, `{"log":`) {
 		if v, err := p.json.Parse(line); err == nil && v.Exists("stream") {
-			p.inner = append(p.inner[:0], v.GetStringBytes("log")...) // p.json will be reused
+			p.inner = append(p.inner[:0], v.GetStringBytes("log")...) // p.json is reused for the inner line
 			line = strings.TrimRight(asString(p.inner), "\r\n")
 		}
 	}
@@ -133,7 +133,7 @@ func (p *Parser) unwrap(line string) string {
 	return strings.TrimPrefix(line, "ACCESS ")
 }
 
-// Parse parses a line as written into r, which keeps references to it. If Parse fails, r is invalid.
+// Parse parses a line and stores the result in r, which refers to the memory of the line. If Parse fails, r is invalid.
 func (p *Parser) Parse(written []byte, r *Record) (err error) {
 	*r = Record{Duration: -1, parser: p}
 	line := p.unwrap(asString(written))
@@ -202,7 +202,7 @@ func (r *Record) readRequest() {
 }
 
 // splitRequest splits a request line such as "GET /a HTTP/1.1". The path may contain spaces. It is empty for CONNECT.
-// If the text is not a request line, both are empty.
+// If the text is not a request line, method and path are empty.
 func splitRequest(line string) (method, path string) {
 	method, path, _ = strings.Cut(line, " ")
 	if end := strings.LastIndexByte(path, ' '); end >= 0 {

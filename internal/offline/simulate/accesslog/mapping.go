@@ -22,7 +22,7 @@ const (
 // requestFields are properties that only requests have.
 var requestFields = []string{":method", ":path", requestField, ":authority", statusField, RemoteAddress, DirectAddress, RouteName, "x-forwarded-for", "user-agent"}
 
-// These are names in mappings of another kind of time and duration, and JSON fields whose name implies the kind.
+// The first two are names in mappings: the end of a request, and a duration in seconds. The others are JSON fields.
 const (
 	endTime         = "end_time"
 	durationSeconds = "duration_seconds"
@@ -30,8 +30,8 @@ const (
 	requestTime     = "request_time"
 )
 
-// known lists the properties of requests: their names in mappings, their names here, and the names of their fields in
-// JSON logs, the most common first. Every other name is a header.
+// known lists the properties of requests: the name in mappings, the name in this package, and the names of the JSON
+// fields that may have the property, the most common first. Every other name is a header.
 var known = []struct {
 	called, is string
 	json       []string
@@ -56,18 +56,18 @@ var known = []struct {
 
 // field is a field of JSON lines.
 type field struct {
-	called string   // name of its property in mappings
+	called string   // name of the field's property in mappings
 	name   string   // full name
 	path   []string // name split at dots, for fields of nested objects
 }
 
 func newField(called, name string) field { return field{called, name, strings.Split(name, ".")} }
 
-// Mapping has the field of a property in JSON lines. Properties without a field have the usual names.
+// Mapping has the JSON field of a property, by the property's name. Other properties have the usual fields.
 type Mapping map[string]field
 
 // ParseMapping parses pairs such as end_time=ts, remote_address=client.ip and header:x-user=user. A field with a dot
-// may be a field of that name or of a nested object. ParseMapping fails if a name is unknown or repeated.
+// may be a field with that name or a field of a nested object. ParseMapping fails if a name is unknown or repeated.
 func ParseMapping(pairs []string) (Mapping, error) {
 	m := Mapping{}
 	for _, pair := range pairs {
@@ -99,7 +99,7 @@ func ParseMapping(pairs []string) (Mapping, error) {
 	return m, nil
 }
 
-// fieldsOf returns the fields that a property may have. In each line, the first field that has a value counts.
+// fieldsOf returns the JSON fields that may have a property. In each line, the first field that has a value counts.
 func (p *Parser) fieldsOf(is string) []field {
 	if p.fields[is] == nil {
 		snake := strings.ReplaceAll(is, "-", "_")

@@ -42,8 +42,8 @@ func Open(name string) (*Source, error) {
 // Close closes the file.
 func (s *Source) Close() error { return s.file.Close() }
 
-// Progress returns the number of bytes that were read of the file, and its size, which is 0 if
-// unknown, as of a pipe.
+// Progress returns the number of bytes that were read from the file, and the size of the file.
+// Both are 0 if the size is unknown, as for a pipe.
 func (s *Source) Progress() (read, size int64) {
 	info, err := s.file.Stat()
 	if err != nil || !info.Mode().IsRegular() {

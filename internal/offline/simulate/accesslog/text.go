@@ -7,8 +7,8 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// around has the texts before and after each kind of part of a line. A raw part is in quotes and may contain quotes,
-// because Envoy does not escape them; it ends where the next part can begin.
+// around has, for each kind of part of a line, the text before and the text after the part. A raw part is in quotes and
+// may contain quotes, because Envoy does not escape quotes. A raw part ends where the next part can begin.
 var around = [...][2]string{
 	'w': {"", " "}, // word
 	'[': {"[", "]"},
@@ -17,7 +17,7 @@ var around = [...][2]string{
 	'R': {`"`, `" "`}, // raw part before a part in quotes
 }
 
-// layout is the layout of a line: the kind of each part, and the properties of some parts by index.
+// layout is the layout of a line: the kind of each part, and the property in each part, or "" if no property is read.
 type layout struct {
 	parts  string
 	fields []string
@@ -89,7 +89,7 @@ func (p *Parser) split(of *layout, line string) (rest string, ok bool) {
 		if end < 0 {
 			return "", false
 		}
-		p.parts, line = append(p.parts, line[:end]), line[end+len(opening):] // skips a closing bracket or quote, which is as long as the opening one
+		p.parts, line = append(p.parts, line[:end]), line[end+len(opening):] // skips a closing bracket or quote, which is as long as the opening text
 	}
 	return line, true
 }

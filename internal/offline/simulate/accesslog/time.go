@@ -26,8 +26,8 @@ var layoutsOfTime = []string{
 	time.RFC1123Z,
 }
 
-// parseTime returns a time in microseconds since the epoch. It fails for times before the epoch or after
-// the year 9999.
+// parseTime returns a time in microseconds since the epoch. It fails if the layout of s is unknown, or for
+// times before the epoch or after the year 9999.
 func parseTime(s string) (micros int64, ok bool) {
 	if s == "" || len(s) > 64 {
 		return 0, false

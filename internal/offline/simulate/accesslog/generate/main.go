@@ -1,6 +1,6 @@
-// Command generate writes an access log, and the correct result of limits by address and hour
-// for it, by counting the requests of each client while it makes the lines. Tests and measurements
-// of weir simulate use it. It does not import code of weir simulate.
+// Command generate writes an access log, and the correct results for hourly limits per address. It
+// finds these results by counting the requests of each client while it makes the lines. Tests and
+// measurements of weir simulate use the command, which does not import code of weir simulate.
 //
 //	go run ./internal/offline/simulate/accesslog/generate -lines 1000000 -truth truth.json > access.log
 package main
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// abusers are clients with a large share of all lines, within a few hours of the log.
+// abusers are clients that each make a large share of all lines, within a few hours of the log.
 var abusers = [...]struct {
 	share float64
 	hours int
@@ -30,7 +30,7 @@ type generator struct {
 
 	random *rand.Rand
 	often  *rand.Zipf
-	hours  [len(abusers)]int // first hours of the abusers
+	hours  [len(abusers)]int // first hour of each abuser
 	hour   int               // hour of the last line
 	counts []uint32          // lines in that hour, by client
 	peaks  []uint32          // maximum of counts over all hours
@@ -42,7 +42,7 @@ type truth struct {
 	Lines   int      `json:"lines"`
 	Clients int      `json:"clients"` // clients with at least one line
 	Abusers []abuser `json:"abusers"` // the worst first
-	// Amounts are the smallest amounts per hour at which no client, 0.1 % or 1 % of the
+	// Amounts are the smallest amounts per hour at which at most 0, 0.1 and 1 % of the
 	// clients would have been denied at least once.
 	Amounts []uint32 `json:"amounts"`
 }
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// disorder is the length of the blocks of lines within which the order is random.
+// disorder is the length of a block of lines in time. Within a block, the order of lines is random.
 const disorder = 20 * time.Second
 
 // write writes the lines, in random order within blocks.
