@@ -25,8 +25,8 @@ func fitProcessors(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
-	most, n, calm := runtime.GOMAXPROCS(0), 1, 0
-	runtime.GOMAXPROCS(n)
+	f := fit{most: runtime.GOMAXPROCS(0), n: 1}
+	runtime.GOMAXPROCS(f.n)
 	ticks := time.NewTicker(look)
 	defer ticks.Stop()
 	for at, used := time.Now(), usedCPU(); ; {
@@ -36,22 +36,29 @@ func fitProcessors(ctx context.Context) {
 		case <-ticks.C:
 		}
 		now, total := time.Now(), usedCPU()
-		busy := (total - used).Seconds() / now.Sub(at).Seconds()
+		before := f.n
+		f.next((total - used).Seconds() / now.Sub(at).Seconds())
 		at, used = now, total
-		calm++
-		fit := n
-		switch {
-		case busy > busyShare*float64(n):
-			fit = min(2*n, most)
-		case busy > busyShare*float64(n/2):
-			calm = 0
-		case calm >= calmLooks:
-			fit = max(n/2, 1)
+		if f.n != before {
+			runtime.GOMAXPROCS(f.n) // stops the world for some microseconds
 		}
-		if fit != n {
-			n, calm = fit, 0
-			runtime.GOMAXPROCS(n) // stops the world for some microseconds
-		}
+	}
+}
+
+// fit has the value n of GOMAXPROCS, from 1 to most. calm is the number of intervals in sequence in
+// which half of the processors would have been enough.
+type fit struct{ most, n, calm int }
+
+// next sets n after an interval in which busy processors were used on average.
+func (f *fit) next(busy float64) {
+	f.calm++
+	switch {
+	case busy > busyShare*float64(f.n):
+		f.n, f.calm = min(2*f.n, f.most), 0
+	case busy > busyShare*float64(f.n/2):
+		f.calm = 0
+	case f.calm >= calmLooks:
+		f.n, f.calm = max(f.n/2, 1), 0
 	}
 }
 
